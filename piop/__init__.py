@@ -1,0 +1,1 @@
+"""Operator surrogates of partial differential equations, trained on the equation itself."""

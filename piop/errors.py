@@ -1,0 +1,70 @@
+"""What can go wrong, and how it is told: place, value, what is allowed, what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class PiopError(Exception):
+    """Base of every error that piop raises on purpose; the command line prints it without a traceback."""
+
+    exit_code = 1
+
+
+class UsageError(PiopError):
+    """A command, argument or file that cannot be used as given. Exit code 2."""
+
+    exit_code = 2
+
+
+class DataError(UsageError):
+    """A data file whose content does not fit: wrong names, shapes, NaN, points outside the domain."""
+
+
+class NotSupportedError(UsageError):
+    """Something the spec language knows but this version cannot run yet, with the reason."""
+
+
+class SolverError(PiopError):
+    """The reference solver failed: it met NaN, or cannot reach the stated tolerance."""
+
+
+class TrainingError(PiopError):
+    """Training failed: the loss is not finite, or a checkpoint does not fit."""
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One thing wrong with a spec.
+
+    Attributes:
+        message: What is wrong, with the offending value and what is allowed.
+        file: Path of the spec, or ``"<python>"`` for a spec built in Python.
+        line: 1-based line, or 0 where there is no text.
+        column: 1-based column, or 0 where there is no text.
+        hint: What to do next, such as ``"Did you mean 'periodic'?"``; may be empty.
+    """
+
+    message: str
+    file: str = "<python>"
+    line: int = 0
+    column: int = 0
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {self.message}" + (f" {self.hint}" if self.hint else "")
+
+
+class SpecError(PiopError):
+    """A spec that cannot be used; holds every issue found, in the order of the file.
+
+    Args:
+        issues: At least one issue.
+    """
+
+    exit_code = 2
+
+    def __init__(self, issues: tuple[Issue, ...] | Issue) -> None:
+        self.issues = issues if isinstance(issues, tuple) else (issues,)
+        super().__init__("\n".join(map(str, self.issues)))

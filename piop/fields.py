@@ -1,0 +1,96 @@
+"""What models, samplers, residuals and solvers pass to each other.
+
+Shape glossary, used in every docstring:
+
+==  =========================================================================
+B   functions (instances of the problem) in a batch
+M   sensors: points at which an input function is seen
+N   query (or collocation) points
+d   coordinates an input function depends on; 0 for a scalar input
+D   coordinates of a query: time first where there is one, then space
+C   channels: unknowns, auxiliary ones last, in the order of the problem
+c   channels of an input
+S   Taylor streams
+E   equations
+T   save times
+==  =========================================================================
+
+Coordinates are physical (never normalised) everywhere outside a backbone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class FunctionSamples:
+    """Input functions seen at sensors.
+
+    Attributes:
+        points: Sensor coordinates ``[B, M, d]``; a scalar input has ``M = 1, d = 0``.
+        values: Values there ``[B, M, c]``.
+        mask: True where a sensor is real ``[B, M]``; None when all are.
+    """
+
+    points: Tensor
+    values: Tensor
+    mask: Tensor | None = None
+
+    def to(self, *args: object, **kwargs: object) -> FunctionSamples:
+        """Move points and values as ``Tensor.to`` does (a mask keeps its dtype)."""
+        mask = None if self.mask is None else self.mask.to(self.points.device)
+        points = self.points.to(*args, **kwargs)  # type: ignore[arg-type]
+        values = self.values.to(*args, **kwargs)  # type: ignore[arg-type]
+        return FunctionSamples(points, values, None if mask is None else mask.to(points.device))
+
+
+class InputFunction(ABC):
+    """A batch of B functions of d coordinates that can be evaluated, and differentiated, anywhere.
+
+    Attributes:
+        batch: B, the number of functions.
+        dimension: d, the number of coordinates (0 for scalars).
+    """
+
+    batch: int
+    dimension: int
+
+    @abstractmethod
+    def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
+        """Evaluate a partial derivative.
+
+        Args:
+            points: ``[B, N, d]`` (or ``[1, N, d]``, shared by all functions).
+            order: How often to differentiate along each of the d coordinates; all zero for the value.
+
+        Returns:
+            ``[B, N]``.
+        """
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Evaluate at ``points [B, N, d]``, giving ``[B, N]``."""
+        return self.derivative(points, (0,) * self.dimension)
+
+    def on_grid(self, axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
+        """Evaluate (a derivative of ``order``) on the tensor grid of ``axes``: ``[B, n1, …, nd]``."""
+        order = (0,) * self.dimension if order is None else order
+        shape = tuple(len(a) for a in axes)
+        if not axes:
+            return self.derivative(torch.zeros(1, 1, 0), order)[:, 0]
+        mesh = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(1, -1, len(axes))
+        return self.derivative(mesh, order).reshape(self.batch, *shape)
+
+    @abstractmethod
+    def take(self, index: Tensor) -> Self:
+        """Keep the functions with these indices of the batch ``[B']``."""
+
+    @abstractmethod
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
+        """Move to a device or dtype."""
