@@ -1,8 +1,9 @@
 """The laws from which random inputs are drawn: what the words under ``inputs:`` mean.
 
-Pure configuration: no torch, no drawing. Every class checks its own numbers and raises ``ValueError``
-with a text that names the key, the value and what is allowed. L is the length of the domain along an axis,
-d the number of coordinates of the input. Values are in the units of the input, coordinates in theirs.
+Pure configuration: no torch, no drawing. Every class checks its own numbers and raises
+``ValueError`` with a text that names the key, the value and what is allowed. L is the length of
+the domain along an axis, d the number of coordinates of the input. Values are in the units of the
+input, coordinates in theirs.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ def _low_high(law: Uniform | LogUniform | PiecewiseConstant) -> None:
 
 @dataclass(frozen=True)
 class FourierSeries:
-    """Sum of sines with random amplitude, wavenumber and phase: Σ_k A_k sin(2π l_k (x − x0)/L + φ_k).
+    """Sum of sines with random amplitude, wavenumber and phase.
 
-    Each term draws A uniform, the whole number l uniform and φ uniform. In d > 1 coordinates the wave vector
-    has one such l per axis, each with a random sign.
+    The function is Σ_k A_k sin(2π l_k (x − x0)/L + φ_k). Each term draws A uniform, the whole
+    number l uniform and φ uniform. In d > 1 coordinates the wave vector has one such l per axis,
+    each with a random sign.
 
     Attributes:
         terms: How many sines are summed.
@@ -62,7 +64,8 @@ class FourierSeries:
         wavenumber: Range of l, whole periods over the domain, both ends included.
         phase: Range of φ in radians.
 
-    Source: Dos Santos et al. 2023, sec. 4 (d = 1); the signs for d > 1 are ours, so that waves run in all directions.
+    Source: Dos Santos et al. 2023, sec. 4 (d = 1); the signs for d > 1 are ours, so that waves run
+    in all directions.
     """
 
     name: ClassVar[str] = "fourier_series"
@@ -91,7 +94,8 @@ class Matern:
     """Matérn covariance, σ² 2^(1−ν)/Γ(ν) z^ν K_ν(z) with z = √(2ν) r/ℓ.
 
     Attributes:
-        smoothness: ν > 0: the field has fewer than ν mean-square derivatives; 0.5 is the exponential covariance.
+        smoothness: ν > 0: the field has fewer than ν mean-square derivatives; 0.5 is the
+            exponential covariance.
         length: Correlation length ℓ, units of the coordinates.
         variance: σ², squared units of the input.
 
@@ -114,23 +118,29 @@ class Matern:
 class GaussianRandomField:
     """Gaussian field of covariance scale·(−Δ + τ²)^(−α), an operator on L2 of the box.
 
-    With λ_k and φ_k the eigenvalues and the orthonormal eigenfunctions of −Δ under the boundary conditions, the
-    covariance of the values at x and y is Σ_k scale·(λ_k + τ²)^(−α) φ_k(x) φ_k(y).
+    With λ_k and φ_k the eigenvalues and the orthonormal eigenfunctions of −Δ under the boundary
+    conditions, the covariance of the values at x and y is Σ_k scale·(λ_k + τ²)^(−α) φ_k(x) φ_k(y).
 
     Attributes:
         tau: τ ≥ 0, inverse length: 1/τ is the correlation length. Not given with ``matern``.
-        alpha: α > d/2, dimensionless: the field has fewer than α − d/2 mean-square derivatives. Not given with ``matern``.
+        alpha: α > d/2, dimensionless: the field has fewer than α − d/2 mean-square derivatives.
+            Not given with ``matern``.
         scale: Prefactor of the covariance > 0. Not given with ``matern``.
-        matern: The same law stated by smoothness, length and variance instead; on a periodic axis its covariance is
-            the Matérn one summed over all periods, so the variance is σ² only where ℓ is well below L.
-        boundary: ``periodic``, ``neumann`` (zero slope) or ``dirichlet`` (zero value, before ``mean`` is added) for
-            each named axis; by default periodic on periodic axes, else neumann.
-        zero_mean: Leave the constant mode out, so that each function's average over the box is exactly ``mean``.
+        matern: The same law stated by smoothness, length and variance instead; on a periodic axis
+            its covariance is the Matérn one summed over all periods, so the variance is σ² only
+            where ℓ is well below L.
+        boundary: ``periodic``, ``neumann`` (zero slope) or ``dirichlet`` (zero value, before
+            ``mean`` is added) for each named axis; by default periodic on periodic axes, else
+            neumann.
+        zero_mean: Leave the constant mode out, so that each function's average over the box is
+            exactly ``mean``.
         mean: Constant added to the field, units of the input.
-        modes: Highest wavenumber (periodic) or number of half waves (otherwise) kept along each axis; by
-            default so many that the variance left out is negligible, see :mod:`piop.sampling.gaussian`.
+        modes: Highest wavenumber (periodic) or number of half waves (otherwise) kept along each
+            axis; by default so many that the variance left out is negligible, see
+            :mod:`piop.sampling.gaussian`.
 
-    Source: Li et al. 2021, App. A.3 (2010.08895); Lindgren, Rue & Lindström 2011, eq. 2 for the Matérn form.
+    Source: Li et al. 2021, App. A.3 (2010.08895); Lindgren, Rue & Lindström 2011, eq. 2 for the
+    Matérn form.
     """
 
     name: ClassVar[str] = "gaussian_random_field"
@@ -172,7 +182,8 @@ class GaussianRandomField:
     def _check_covariance(self, dirichlet: bool) -> None:
         if self.tau is None or self.alpha is None:
             raise ValueError(
-                "gaussian_random_field needs tau and alpha, or matern: {smoothness, length, variance}"
+                "gaussian_random_field needs tau and alpha, "
+                "or matern: {smoothness, length, variance}"
             )
         for key in ("tau", "alpha", "scale"):
             object.__setattr__(self, key, _number(key, getattr(self, key)))
@@ -188,7 +199,7 @@ class GaussianRandomField:
             )
 
     def covariance(self, dimension: int) -> tuple[float, float, float]:
-        """State the law as (scale, τ, α) in ``dimension`` coordinates, also when it was given as Matérn.
+        """State the law as (scale, τ, α) in ``dimension`` coordinates, given as Matérn or not.
 
         Raises:
             ValueError: If α ≤ d/2, where the field would have infinite variance.
@@ -345,7 +356,8 @@ class FromFile:
     """Functions stored on a grid in a file; a draw picks one of them.
 
     Attributes:
-        path: NetCDF (``.nc``), ``.npz`` or ``.csv``, relative to the folder of the spec and inside it.
+        path: NetCDF (``.nc``), ``.npz`` or ``.csv``, relative to the folder of the spec and inside
+            it.
         variable: Name of the array in the file; by default the name of the input.
     """
 
@@ -367,7 +379,7 @@ class FromFile:
 
 @dataclass(frozen=True)
 class History:
-    """The solution itself from the start up to a time: the operators that see a past and predict the rest.
+    """The solution itself from the start up to a time: see a past, predict the rest.
 
     Attributes:
         until: End of the past, in the units of time; inside the time domain.
