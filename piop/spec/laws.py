@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Literal, final
 
 AxisBoundary = Literal["periodic", "neumann", "dirichlet"]
 AXIS_BOUNDARIES: tuple[str, ...] = ("periodic", "neumann", "dirichlet")
@@ -44,12 +45,13 @@ def _range(key: str, value: object) -> tuple[float, float]:
 
 def _low_high(law: Uniform | LogUniform | PiecewiseConstant) -> None:
     low, high = _number("low", law.low), _number("high", law.high)
-    if low >= high:
-        raise ValueError(f"low: {low:g} is not below high: {high:g}")
+    if low > high:
+        raise ValueError(f"low: {low:g} is above high: {high:g}")
     object.__setattr__(law, "low", low)
     object.__setattr__(law, "high", high)
 
 
+@final
 @dataclass(frozen=True)
 class FourierSeries:
     """Sum of sines with random amplitude, wavenumber and phase.
@@ -67,8 +69,6 @@ class FourierSeries:
     Source: Dos Santos et al. 2023, sec. 4 (d = 1); the signs for d > 1 are ours, so that waves run
     in all directions.
     """
-
-    name: ClassVar[str] = "fourier_series"
 
     terms: int
     amplitude: tuple[float, float]
@@ -89,6 +89,7 @@ class FourierSeries:
         return math.inf
 
 
+@final
 @dataclass(frozen=True)
 class Matern:
     """Matérn covariance, σ² 2^(1−ν)/Γ(ν) z^ν K_ν(z) with z = √(2ν) r/ℓ.
@@ -114,6 +115,7 @@ class Matern:
             object.__setattr__(self, key, value)
 
 
+@final
 @dataclass(frozen=True)
 class GaussianRandomField:
     """Gaussian field of covariance scale·(−Δ + τ²)^(−α), an operator on L2 of the box.
@@ -142,8 +144,6 @@ class GaussianRandomField:
     Source: Li et al. 2021, App. A.3 (2010.08895); Lindgren, Rue & Lindström 2011, eq. 2 for the
     Matérn form.
     """
-
-    name: ClassVar[str] = "gaussian_random_field"
 
     tau: float | None = None
     alpha: float | None = None
@@ -235,6 +235,7 @@ def round_off(value: float) -> float:
     return float(f"{value:.14g}")
 
 
+@final
 @dataclass(frozen=True)
 class PiecewiseConstant:
     """Equal cells, each with its own value uniform in [low, high].
@@ -244,8 +245,6 @@ class PiecewiseConstant:
         low: Least value, units of the input.
         high: Greatest value.
     """
-
-    name: ClassVar[str] = "piecewise_constant"
 
     cells: int | tuple[int, ...]
     low: float
@@ -279,11 +278,10 @@ class PiecewiseConstant:
         return 0.0
 
 
+@final
 @dataclass(frozen=True)
 class Uniform:
     """A number uniform in [low, high]; of coordinates, a function constant in them."""
-
-    name: ClassVar[str] = "uniform"
 
     low: float
     high: float
@@ -296,11 +294,10 @@ class Uniform:
         return math.inf
 
 
+@final
 @dataclass(frozen=True)
 class LogUniform:
     """A positive number whose logarithm is uniform between those of low and high."""
-
-    name: ClassVar[str] = "log_uniform"
 
     low: float
     high: float
@@ -315,11 +312,10 @@ class LogUniform:
         return math.inf
 
 
+@final
 @dataclass(frozen=True)
 class Normal:
     """A normally distributed number of this mean and standard deviation."""
-
-    name: ClassVar[str] = "normal"
 
     mean: float
     std: float
@@ -335,11 +331,10 @@ class Normal:
         return math.inf
 
 
+@final
 @dataclass(frozen=True)
 class Constant:
     """The same number in every draw."""
-
-    name: ClassVar[str] = "constant"
 
     value: float
 
@@ -351,6 +346,7 @@ class Constant:
         return math.inf
 
 
+@final
 @dataclass(frozen=True)
 class FromFile:
     """Functions stored on a grid in a file; a draw picks one of them.
@@ -359,12 +355,12 @@ class FromFile:
         path: NetCDF (``.nc``), ``.npz`` or ``.csv``, relative to the folder of the spec and inside
             it.
         variable: Name of the array in the file; by default the name of the input.
+        file: Where the path leads, once it was checked to lie inside the folder; no part of the law.
     """
-
-    name: ClassVar[str] = "from_file"
 
     path: str
     variable: str | None = None
+    file: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path.strip():
@@ -377,6 +373,7 @@ class FromFile:
         return 2.0
 
 
+@final
 @dataclass(frozen=True)
 class History:
     """The solution itself from the start up to a time: see a past, predict the rest.
@@ -384,8 +381,6 @@ class History:
     Attributes:
         until: End of the past, in the units of time; inside the time domain.
     """
-
-    name: ClassVar[str] = "history"
 
     until: float
 
@@ -409,17 +404,17 @@ Law = (
     | History
 )
 
+SCALAR_LAWS = (Uniform, LogUniform, Normal, Constant)
+
 LAWS: dict[str, type[Law]] = {
-    law.name: law
-    for law in (
-        FourierSeries,
-        GaussianRandomField,
-        PiecewiseConstant,
-        Uniform,
-        LogUniform,
-        Normal,
-        Constant,
-        FromFile,
-        History,
-    )
+    "fourier_series": FourierSeries,
+    "gaussian_random_field": GaussianRandomField,
+    "piecewise_constant": PiecewiseConstant,
+    "uniform": Uniform,
+    "log_uniform": LogUniform,
+    "normal": Normal,
+    "constant": Constant,
+    "from_file": FromFile,
+    "history": History,
 }
+NAMES: dict[type[Law], str] = {law: name for name, law in LAWS.items()}
