@@ -1,1 +1,23 @@
-"""TODO."""
+"""Files in and out: data sets, sensors, queries, predictions; told apart by content."""
+
+from piop.datasets.dataset import Dataset
+from piop.datasets.inspection import inspect_file
+from piop.datasets.output import replacing
+from piop.datasets.prediction import write_prediction
+from piop.datasets.queries import Queries, read_queries
+from piop.datasets.reader import read_dataset
+from piop.datasets.sensors import read_sensors
+from piop.datasets.writer import DatasetWriter, write_dataset
+
+__all__ = [
+    "Dataset",
+    "DatasetWriter",
+    "Queries",
+    "inspect_file",
+    "read_dataset",
+    "read_queries",
+    "read_sensors",
+    "replacing",
+    "write_dataset",
+    "write_prediction",
+]

@@ -1,0 +1,113 @@
+"""Names for the axes of arrays: NetCDF has them, npz leaves them to be inferred from shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from piop.datasets.raw import POINT, SAMPLE, RawFile, Variable
+from piop.errors import DataError
+
+
+def coordinate_variable(raw: RawFile, owner: str, coordinate: str) -> Variable:
+    """Find where a function is given along a coordinate: ``u0_x`` if there is one, else ``x``."""
+    own = f"{owner}_{coordinate}"
+    if own in raw.variables:
+        return raw.variables[own]
+    return raw.need(coordinate, f"the coordinate that '{owner}' depends on")
+
+
+def named(
+    raw: RawFile, name: str, value: Variable, coordinates: dict[str, Variable]
+) -> tuple[Variable, dict[str, Variable]]:
+    """Give every axis of a function and of its coordinates a name.
+
+    Args:
+        raw: The file, for messages.
+        name: The function, for messages.
+        value: Its values.
+        coordinates: Where it is given, in the order of the coordinates it depends on.
+
+    Returns:
+        The same arrays with dimensions.
+
+    Raises:
+        DataError: Shapes that fit no layout, or two.
+    """
+    if value.dimensions is not None:
+        return value, coordinates
+    shapes = {c: v.values.shape for c, v in coordinates.items()}
+    layouts = _layouts(shapes, coordinates)
+    if value.values.ndim and value.values.shape[-1] == 1 and not _fits(layouts, value.values.shape):
+        value = Variable(value.values[..., 0])  # one channel, written as a last axis
+    fitting = _fits(layouts, value.values.shape)
+    if not fitting:
+        given = ", ".join(f"{c} {s}" for c, s in shapes.items()) or "a scalar"
+        message = f"'{name}' has shape {value.values.shape}, which does not fit {given}"
+        if any(_fits(layouts, value.values.shape[:-1])):
+            count = value.values.shape[-1]
+            message = f"'{name}' has {count} channels (its last axis); the spec has one"
+        raise DataError(f"{raw.path}: {message}; expected {_wanted(tuple(shapes))}")
+    if len(fitting) > 1:
+        message = f"'{name}' of shape {value.values.shape} may be a grid of one sample or scattered"
+        advice = "add an axis of length 1 in front for one sample, or write NetCDF"
+        raise DataError(f"{raw.path}: {message}; {advice}")
+    dimensions, axes = fitting[0]
+    renamed = {c: Variable(v.values, axes[c]) for c, v in coordinates.items()}
+    return Variable(value.values, dimensions), renamed
+
+
+Layout = tuple[tuple[str, ...], dict[str, tuple[str, ...]], tuple[int, ...]]
+
+
+def _layouts(shapes: dict[str, tuple[int, ...]], coordinates: dict[str, Variable]) -> list[Layout]:
+    """List what the values may look like: dimensions, those of each coordinate, sizes."""
+    names = tuple(shapes)
+    if not names:
+        return [((), {}, ())]
+    first = next(iter(shapes.values()))
+    if all(len(s) == 1 for s in shapes.values()):
+        grid = (names, {c: (c,) for c in names}, tuple(s[0] for s in shapes.values()))
+        if len(names) == 1 or len(set(shapes.values())) > 1:
+            return [grid]
+        return [grid, ((POINT,), dict.fromkeys(names, (POINT,)), first)]
+    if any(s != first for s in shapes.values()):
+        return []
+    if len(first) == 2 and not _is_mesh([v.values for v in coordinates.values()]):
+        axes = (SAMPLE, POINT)
+        return [((POINT,), dict.fromkeys(names, axes), first[1:])]
+    if len(first) == len(names):
+        axes = tuple(f"axis{i}" for i in range(len(first)))
+        return [(axes, dict.fromkeys(names, axes), first)]
+    return []
+
+
+def _is_mesh(values: Sequence[np.ndarray]) -> bool:
+    """Tell ``meshgrid`` arrays (each changes along one axis) from points scattered per sample."""
+    if len(values) != 2:
+        return False
+    return any(
+        bool(np.all(a == a[:, :1]) and np.all(b == b[:1, :])) for a, b in (values, values[::-1])
+    )
+
+
+def _fits(
+    layouts: list[Layout], shape: tuple[int, ...]
+) -> list[tuple[tuple[str, ...], dict[str, tuple[str, ...]]]]:
+    """Keep the layouts of which ``shape`` is one sample or several."""
+    found = []
+    for dimensions, axes, sizes in layouts:
+        per_sample = any(SAMPLE in d for d in axes.values())
+        if shape == sizes and not per_sample:
+            found.append((dimensions, axes))
+        if len(shape) == len(sizes) + 1 and shape[1:] == sizes:
+            found.append(((SAMPLE, *dimensions), axes))
+    return found
+
+
+def _wanted(names: tuple[str, ...]) -> str:
+    if not names:
+        return "one number per sample: shape () or (samples,)"
+    grid = ", ".join(f"len({n})" for n in names)
+    return f"shape ({grid}) or (samples, {grid}), or scattered (samples, points)"

@@ -1,0 +1,49 @@
+"""A data set in memory: input functions and solutions of many instances of one problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from piop.fields import FunctionSamples
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """n instances of a problem: what went in, what came out.
+
+    Attributes:
+        inputs: Visible inputs by name; points ``[n, M, d]``, values ``[n, M, 1]``.
+        axes: Coordinate name → increasing positions, time first; empty for scattered values.
+        values: Channel → ``[n, T, *grid]`` in the order of ``axes``, or ``[n, P]`` when scattered.
+        points: Where scattered values are ``[n, P, D]``; None for values on a grid.
+        error_estimate: Relative L2 error the values are known to ``[n]``; None when unknown.
+        attributes: What the file says of itself: spec, seed, versions.
+    """
+
+    inputs: Mapping[str, FunctionSamples]
+    axes: Mapping[str, Tensor]
+    values: Mapping[str, Tensor]
+    points: Tensor | None = None
+    error_estimate: Tensor | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.values.values())))
+
+    def take(self, index: Tensor) -> Dataset:
+        """Keep the samples with these indices ``[n']``."""
+
+        def chosen(value: Tensor | None) -> Tensor | None:
+            return None if value is None else value[index]
+
+        inputs = {
+            name: FunctionSamples(s.points[index], s.values[index], chosen(s.mask))
+            for name, s in self.inputs.items()
+        }
+        values = {name: value[index] for name, value in self.values.items()}
+        estimate = chosen(self.error_estimate)
+        return Dataset(inputs, self.axes, values, chosen(self.points), estimate, self.attributes)

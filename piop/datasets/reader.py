@@ -1,0 +1,116 @@
+"""Read a data set: input functions and solutions, on a grid or scattered."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from piop.datasets.axes import named
+from piop.datasets.checks import check_axis, check_domain, check_finite, numbers
+from piop.datasets.dataset import Dataset
+from piop.datasets.raw import SAMPLE, RawFile, Variable, read_raw
+from piop.datasets.sensors import scattered, sensors_of
+from piop.errors import DataError
+
+if TYPE_CHECKING:
+    from piop.problem import Problem
+
+logger = logging.getLogger(__name__)
+
+
+def read_dataset(path: str | Path, problem: Problem) -> Dataset:
+    """Read inputs and solutions of a problem from NetCDF or npz.
+
+    Unknowns are ``u(sample, t, x)`` along coordinate variables, or ``u(sample, point)`` at
+    ``t(sample, point)``, ``x(sample, point)``; inputs as :func:`piop.datasets.read_sensors` says.
+    Auxiliary unknowns are read where the file has them.
+
+    Raises:
+        DataError: A missing variable, shapes that do not fit, NaN (with its sample), positions
+            outside the domain, inputs and solutions of different numbers of samples.
+    """
+    raw = read_raw(path)
+    if raw.format == "csv":
+        raise DataError(f"{path}: is CSV; a data set is NetCDF or npz (sensors may be CSV)")
+    axes: dict[str, Tensor] = {}
+    points: Tensor | None = None
+    values: dict[str, Tensor] = {}
+    for name in problem.channels:
+        if name in raw.variables or name in problem.unknowns:
+            axes, points, values[name] = _channel(raw, problem, name)
+    count = _count(raw, {name: len(v) for name, v in values.items()})
+    inputs = sensors_of(raw, problem)
+    for name, s in inputs.items():
+        if len(s.values) != count:
+            message = f"'{name}' has {len(s.values)} samples but the solution has {count}"
+            raise DataError(f"{path}: {message}")
+    _compare_spec(raw, problem)
+    return Dataset(inputs, axes, values, points, _estimate(raw, count), raw.attributes)
+
+
+def _channel(
+    raw: RawFile, problem: Problem, name: str
+) -> tuple[dict[str, Tensor], Tensor | None, Tensor]:
+    names = [c.name for c in problem.coordinates]
+    value = raw.need(name, f"an unknown of the spec, a function of {', '.join(names)}")
+    where = {c: raw.need(c, f"a coordinate of '{name}'") for c in names}
+    value, where = named(raw, name, value, where)
+    if all(v.dimensions == (c,) for c, v in where.items()):
+        return _grid(raw, problem, name, value, where)
+    points, flat = scattered(raw, name, value, where)
+    check_finite(raw.path, name, flat)
+    for i, coordinate in enumerate(problem.coordinates):
+        points[..., i] = check_domain(raw.path, name, coordinate, points[..., i])
+    return {}, torch.from_numpy(points), torch.from_numpy(flat)
+
+
+def _grid(
+    raw: RawFile, problem: Problem, name: str, value: Variable, where: dict[str, Variable]
+) -> tuple[dict[str, Tensor], None, Tensor]:
+    axes = {
+        c.name: torch.from_numpy(
+            check_axis(raw.path, c, numbers(raw.path, c.name, where[c.name].values))
+        )
+        for c in problem.coordinates
+    }
+    _, flat = scattered(raw, name, value, where)  # refuses dimensions that do not belong
+    dimensions = [d for d in value.dimensions or () if d != SAMPLE]
+    lengths = dict(zip(value.dimensions or (), value.values.shape, strict=True))
+    array = flat.reshape(len(flat), *(lengths[d] for d in dimensions))
+    order = [0, *(1 + dimensions.index(c) for c in where)]
+    array = np.ascontiguousarray(array.transpose(order))
+    check_finite(raw.path, name, array)
+    return axes, None, torch.from_numpy(array)
+
+
+def _count(raw: RawFile, counts: dict[str, int]) -> int:
+    if len(set(counts.values())) > 1:
+        given = ", ".join(f"'{name}' {count}" for name, count in counts.items())
+        raise DataError(f"{raw.path}: different numbers of samples: {given}")
+    return next(iter(counts.values()))
+
+
+def _estimate(raw: RawFile, count: int) -> Tensor | None:
+    if "error_estimate" not in raw.variables:
+        return None
+    values = numbers(raw.path, "error_estimate", raw.variables["error_estimate"].values)
+    if values.shape != (count,):
+        message = f"'error_estimate' has shape {values.shape}; expected ({count},)"
+        raise DataError(f"{raw.path}: {message}")
+    return torch.from_numpy(values)
+
+
+def _compare_spec(raw: RawFile, problem: Problem) -> None:
+    written_for = raw.attributes.get("piop_hash")
+    if written_for is not None and written_for != problem.hash:
+        logger.warning(
+            "%s was made from another version of the spec (%s…, this is %s…)",
+            raw.path,
+            str(written_for)[:12],
+            problem.hash[:12],
+        )

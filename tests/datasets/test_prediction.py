@@ -1,0 +1,41 @@
+"""Predictions are NetCDF with coordinates and units, on grids and at points."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import xarray as xr
+
+from piop.datasets import Queries, inspect_file, read_queries, write_prediction
+
+
+def test_a_prediction_on_a_grid_has_its_axes_and_units(line, tmp_path):
+    queries = read_queries("t=0:1:2, x=0:2:3", line)
+    values = torch.arange(12.0).reshape(2, 6)
+    write_prediction(tmp_path / "p.nc", line, queries, {"u": values}, run="runs/a")
+    with xr.open_dataset(tmp_path / "p.nc", engine="h5netcdf") as data:
+        assert data["u"].dims == ("sample", "t", "x")
+        assert data["u"].sel(t=1.0, x=2.0).values.tolist() == [5.0, 11.0]
+        assert data["x"].attrs["units"] == "m"
+        assert data.attrs["run"] == "runs/a"
+
+
+def test_a_prediction_at_points_has_a_place_for_each(line, tmp_path):
+    queries = Queries(points=torch.tensor([[[0.1, 1.0], [0.2, 1.5]]], dtype=torch.float64))
+    write_prediction(
+        tmp_path / "p.nc", line, queries, {"u": torch.tensor([[1.0, 2.0], [3.0, 4.0]])}
+    )
+    with xr.open_dataset(tmp_path / "p.nc", engine="h5netcdf") as data:
+        assert data["u"].dims == ("sample", "point")
+        assert data["t"].values.tolist() == [[0.1, 0.2]] * 2
+        assert data["u"].values.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_a_file_says_what_it_holds(line, tmp_path):
+    np.savez(tmp_path / "d.npz", u=np.array([[1.0, np.nan], [3.0, -4.0]]), n=["a"], z=[np.nan])
+    found = inspect_file(tmp_path / "d.npz")
+    assert found["format"] == "npz"
+    u = found["variables"]["u"]
+    assert (u["shape"], u["minimum"], u["maximum"], u["nan"]) == ([2, 2], -4.0, 3.0, 1)
+    assert found["variables"]["n"]["minimum"] is None
+    assert found["variables"]["z"]["nan"] == 1
