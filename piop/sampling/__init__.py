@@ -1,1 +1,26 @@
-"""TODO."""
+"""Random input functions, sensors and collocation points, all keyed by (seed, step, sample)."""
+
+from piop.sampling.collocation import boundary_points, collocation, initial_points
+from piop.sampling.functions import (
+    FourierFunction,
+    GridFunction,
+    PiecewiseConstantFunction,
+    ScalarFunction,
+)
+from piop.sampling.laws import sample_inputs
+from piop.sampling.random import Draws
+from piop.sampling.sensors import observe, place_sensors
+
+__all__ = [
+    "Draws",
+    "FourierFunction",
+    "GridFunction",
+    "PiecewiseConstantFunction",
+    "ScalarFunction",
+    "boundary_points",
+    "collocation",
+    "initial_points",
+    "observe",
+    "place_sensors",
+    "sample_inputs",
+]

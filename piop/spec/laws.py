@@ -355,7 +355,7 @@ class FromFile:
         path: NetCDF (``.nc``), ``.npz`` or ``.csv``, relative to the folder of the spec and inside
             it.
         variable: Name of the array in the file; by default the name of the input.
-        file: Where the path leads, once it was checked to lie inside the folder; no part of the law.
+        file: Where the path leads, once checked to lie inside the folder; no part of the law.
     """
 
     path: str

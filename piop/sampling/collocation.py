@@ -1,0 +1,118 @@
+"""Points in the domain, at its start and on its faces, where conditions are imposed."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from piop.sampling.designs import grid_axis, scale_to_box, unit_points
+from piop.sampling.random import Draws
+
+if TYPE_CHECKING:
+    from piop.problem import Coordinate, Problem
+
+
+def collocation(
+    problem: Problem,
+    draws: Draws,
+    count: int,
+    method: str = "uniform",
+    t_range: tuple[float, float] | None = None,
+) -> Tensor:
+    """Place points in the domain, in time and space.
+
+    Args:
+        problem: Its coordinates give the box.
+        draws: A different point set for each sample, except on a grid.
+        count: N, points per sample; on a grid at most that many, equally many along every axis.
+        method: ``uniform``, ``latin_hypercube``, ``sobol`` or ``grid``.
+        t_range: Part of the time axis to use; by default all of it.
+
+    Returns:
+        ``[B, N, D]`` float64, coordinates in the order of the problem.
+
+    Raises:
+        ValueError: If the method is unknown, the count not positive, or ``t_range`` not inside the
+            time axis.
+    """
+    axes, fixed = problem.coordinates, {}
+    if t_range is not None:
+        _check_range(problem, t_range)
+        fixed = {axes[0].name: t_range}
+    return _place(axes, draws, "collocation", count, method, fixed)
+
+
+def initial_points(problem: Problem, draws: Draws, count: int, method: str = "uniform") -> Tensor:
+    """Place points in space at the initial time: ``[B, N, D]`` float64.
+
+    Raises:
+        ValueError: If the problem has no time.
+    """
+    time = problem.time
+    if time is None:
+        raise ValueError("a steady problem has no initial points")
+    fixed = {time.name: (time.low, time.low)}
+    return _place(problem.coordinates, draws, "initial", count, method, fixed)
+
+
+def boundary_points(
+    problem: Problem, draws: Draws, count: int, face: str, method: str = "uniform"
+) -> Tensor:
+    """Place points on a face such as ``x.min`` or ``y.max``: ``[B, N, D]`` float64.
+
+    Raises:
+        ValueError: If there is no such face.
+    """
+    faces = {f"{a.name}.{end}": (a, end) for a in problem.space for end in ("min", "max")}
+    if face not in faces:
+        raise ValueError(f"{face!r} is not a face; one of {', '.join(faces)}")
+    axis, end = faces[face]
+    place = axis.low if end == "min" else axis.high
+    fixed = {axis.name: (place, place)}
+    return _place(problem.coordinates, draws, f"boundary/{face}", count, method, fixed)
+
+
+def _check_range(problem: Problem, t_range: tuple[float, float]) -> None:
+    time, (start, end) = problem.time, t_range
+    if time is None:
+        raise ValueError("t_range: a steady problem has no time")
+    if not time.low <= start <= end <= time.high:
+        raise ValueError(f"t_range: [{start:g}, {end:g}] is not in [{time.low:g}, {time.high:g}]")
+
+
+def _place(
+    axes: tuple[Coordinate, ...],
+    draws: Draws,
+    lane: str,
+    count: int,
+    method: str,
+    fixed: dict[str, tuple[float, float]],
+) -> Tensor:
+    """Place points in a box whose ends along some axes are replaced, equal ends taking no part."""
+    ends = [fixed.get(axis.name, (axis.low, axis.high)) for axis in axes]
+    free = [i for i, (low, high) in enumerate(ends) if low < high]
+    if method == "grid":
+        points = _grid([axes[i] for i in free], [ends[i] for i in free], count)
+        points = points.to(draws.index.device).expand(draws.batch, -1, -1)
+    else:
+        unit = unit_points(draws, lane, count, len(free), method)
+        points = scale_to_box(unit, [ends[i][0] for i in free], [ends[i][1] for i in free])
+    placed = points.new_empty(*points.shape[:2], len(axes))
+    for i, (low, _) in enumerate(ends):
+        placed[..., i] = points[..., free.index(i)] if i in free else low
+    return placed
+
+
+def _grid(axes: list[Coordinate], ends: list[tuple[float, float]], count: int) -> Tensor:
+    """Lay a tensor grid of at most ``count`` points: ``[1, N, D']``."""
+    if count < 1:
+        raise ValueError(f"count: {count} is not positive")
+    if not axes:
+        return torch.zeros(1, 1, 0, dtype=torch.float64)
+    each = max(1, math.floor(count ** (1 / len(axes)) + 1e-9))
+    whole = [a.periodic and e == (a.low, a.high) for a, e in zip(axes, ends, strict=True)]
+    ticks = [grid_axis(*e, each, p) for e, p in zip(ends, whole, strict=True)]
+    return torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)[None]

@@ -1,0 +1,211 @@
+"""Input functions that can be evaluated, with all their derivatives, at any points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from piop.fields import InputFunction
+from piop.sampling.basis import Basis, TrigonometricBasis
+
+_CHUNK = 2**24  # numbers in the largest temporary of one evaluation, to bound memory
+
+
+@dataclass(frozen=True)
+class ProductFunction(InputFunction):
+    """A sum of products of functions of one coordinate.
+
+    f(x) = offset + Σ c[k1, …, kd] b1_k1(x_1) ⋯ bd_kd(x_d).
+
+    Attributes:
+        coefficients: ``[B, K1, …, Kd]``, units of the input.
+        bases: One basis per coordinate, in its order.
+        offset: Constant added, units of the input: a number, or one per function ``[B]``.
+    """
+
+    coefficients: Tensor
+    bases: tuple[Basis, ...]
+    offset: Tensor | float = 0.0
+
+    @property
+    def batch(self) -> int:  # type: ignore[override]
+        """B, the number of functions."""
+        return self.coefficients.shape[0]
+
+    @property
+    def dimension(self) -> int:  # type: ignore[override]
+        """d, the number of coordinates."""
+        return len(self.bases)
+
+    def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
+        """Evaluate a derivative at ``points [B or 1, N, d]``: ``[B, N]``.
+
+        Costs N·K1⋯Kd products for each function, and N·(K1 + … + Kd) cosines.
+        """
+        points = points.to(self.coefficients)
+        width = max(1, self.batch * math.prod(self.coefficients.shape[2:]))
+        pieces = points.split(max(1, _CHUNK // width), dim=1)
+        values = torch.cat([self._at(piece, order) for piece in pieces], dim=1)
+        return values + self._constant(order, 1)
+
+    def _at(self, points: Tensor, order: Sequence[int]) -> Tensor:
+        columns = zip(self.bases, points.unbind(-1), order, strict=True)
+        first, *others = [basis.table(x, n) for basis, x, n in columns]  # each [B or 1, N, K]
+        values = first @ self.coefficients.reshape(
+            *self.coefficients.shape[:2], -1
+        )  # [B, N, K2⋯Kd]
+        for table in others:
+            values = values.unflatten(-1, (table.shape[-1], -1))
+            values = torch.einsum("bnk,bnkr->bnr", table.expand(self.batch, -1, -1), values)
+        return values.squeeze(-1)
+
+    def on_grid(self, axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
+        """Evaluate on a tensor grid, one matrix product per axis: ``[B, n1, …, nd]``."""
+        order = (0,) * self.dimension if order is None else order
+        values = self.coefficients
+        for basis, axis, n in zip(self.bases, axes, order, strict=True):
+            table = basis.table(axis.to(self.coefficients), n)
+            values = values.movedim(1, -1) @ table.mT  # the new axis comes last
+        return values + self._constant(order, self.dimension)
+
+    def _constant(self, order: Sequence[int], dims: int) -> Tensor | float:
+        if any(order):
+            return 0.0
+        if isinstance(self.offset, Tensor):
+            return self.offset.reshape(-1, *[1] * dims)
+        return self.offset
+
+    def take(self, index: Tensor) -> Self:
+        """Keep the functions with these indices of the batch."""
+        offset = self.offset[index] if isinstance(self.offset, Tensor) else self.offset
+        return replace(self, coefficients=self.coefficients[index], offset=offset)
+
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """Move to a device or dtype."""
+        offset = self.offset
+        if isinstance(offset, Tensor):
+            offset = offset.to(device=device, dtype=dtype)
+        return replace(
+            self,
+            coefficients=self.coefficients.to(device=device, dtype=dtype),
+            bases=tuple(basis.to(device, dtype) for basis in self.bases),
+            offset=offset,
+        )
+
+
+@final
+@dataclass(frozen=True)
+class FourierFunction(ProductFunction):
+    """Trigonometric along every axis: periodic, zero slope or zero value at the ends.
+
+    Example:
+        >>> basis = TrigonometricBasis.periodic(torch.tensor([1]), 0.0, 1.0, unit=False)
+        >>> cosine = FourierFunction(torch.tensor([[1.0, 0.0]]), (basis.to(None, torch.float32),))
+        >>> cosine(torch.tensor([[[0.0], [0.5]]]))
+        tensor([[ 1., -1.]])
+    """
+
+    bases: tuple[TrigonometricBasis, ...]
+
+
+@final
+@dataclass(frozen=True)
+class GridFunction(ProductFunction):
+    """Interpolates values on a grid: trigonometric along periodic axes, else splines."""
+
+
+@final
+@dataclass(frozen=True)
+class ScalarFunction(InputFunction):
+    """A number per function; of d > 0 coordinates, constant in them.
+
+    Attributes:
+        values: ``[B]``, units of the input.
+        dimension: d; 0 for a scalar input, whose points have shape ``[B, 1, 0]``.
+    """
+
+    values: Tensor
+    dimension: int = 0
+
+    @property
+    def batch(self) -> int:  # type: ignore[override]
+        """B, the number of functions."""
+        return self.values.shape[0]
+
+    def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
+        """Return the value at every point, or zeros for a derivative: ``[B, N]``."""
+        values = torch.zeros_like(self.values) if any(order) else self.values
+        return values[:, None].expand(-1, points.shape[1])
+
+    def take(self, index: Tensor) -> Self:
+        """Keep the functions with these indices of the batch."""
+        return replace(self, values=self.values[index])
+
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """Move to a device or dtype."""
+        return replace(self, values=self.values.to(device=device, dtype=dtype))
+
+
+@final
+@dataclass(frozen=True)
+class PiecewiseConstantFunction(InputFunction):
+    """Equal cells of a box, each with its value; derivatives are zero, the jumps left out.
+
+    Attributes:
+        values: ``[B, n1, …, nd]``, units of the input.
+        low: Low ends of the box ``[d]``.
+        high: High ends ``[d]``.
+        periodic: For each axis, whether points beyond an end are folded back; else the end cell
+            continues.
+    """
+
+    values: Tensor
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    periodic: tuple[bool, ...]
+
+    @property
+    def batch(self) -> int:  # type: ignore[override]
+        """B, the number of functions."""
+        return self.values.shape[0]
+
+    @property
+    def dimension(self) -> int:  # type: ignore[override]
+        """d, the number of coordinates."""
+        return len(self.low)
+
+    def cells(self, points: Tensor) -> Tensor:
+        """Number of the cell, rows first, of each of ``points [..., d]``: int64 ``[...]``."""
+        flat = torch.zeros(points.shape[:-1], dtype=torch.int64, device=points.device)
+        for axis, count in enumerate(self.values.shape[1:]):
+            length = self.high[axis] - self.low[axis]
+            cell = ((points[..., axis] - self.low[axis]) / length * count).floor().long()
+            cell = cell % count if self.periodic[axis] else cell.clamp(0, count - 1)
+            flat = flat * count + cell
+        return flat
+
+    def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
+        """Evaluate at ``points [B or 1, N, d]``: ``[B, N]``."""
+        if any(order):
+            return self.values.new_zeros(self.batch, points.shape[1])
+        cells = self.cells(points).expand(self.batch, -1)
+        return self.values.flatten(1).gather(1, cells)
+
+    def take(self, index: Tensor) -> Self:
+        """Keep the functions with these indices of the batch."""
+        return replace(self, values=self.values[index])
+
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """Move to a device or dtype."""
+        return replace(self, values=self.values.to(device=device, dtype=dtype))

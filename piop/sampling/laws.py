@@ -1,0 +1,92 @@
+"""From the laws of a problem to batches of random input functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from piop.errors import NotSupportedError
+from piop.fields import InputFunction
+from piop.sampling.functions import PiecewiseConstantFunction, ScalarFunction
+from piop.sampling.gaussian import gaussian_prior
+from piop.sampling.random import Draws
+from piop.sampling.series import draw_series
+from piop.spec import laws
+
+if TYPE_CHECKING:
+    from piop.problem import Coordinate, Input, Problem
+
+
+def sample_inputs(
+    problem: Problem, draws: Draws, dtype: torch.dtype = torch.float64
+) -> dict[str, InputFunction]:
+    """Draw every input of a problem, hidden ones and those stated by an expression included.
+
+    Numbers are drawn in float64 and then rounded to ``dtype``, so that the functions are the same
+    in every precision.
+
+    Args:
+        problem: Whose inputs to draw.
+        draws: Seed, step and sample numbers; functions are made on its device.
+        dtype: Of the functions and of what they return.
+
+    Returns:
+        One batch of ``draws.batch`` functions for each input, by name, in the order of the problem.
+
+    Raises:
+        NotSupportedError: For the law ``history``, whose values come from a solution.
+        DataError: For ``from_file``, if the file does not fit.
+    """
+    drawn: dict[str, InputFunction] = {}
+    for item in _dependencies_first(problem):
+        axes = input_axes(problem, item)
+        drawn[item.name] = draw(item, axes, draws).to(dtype=dtype)
+    return {item.name: drawn[item.name] for item in problem.inputs}
+
+
+def input_axes(problem: Problem, item: Input) -> tuple[Coordinate, ...]:
+    """Coordinates that an input depends on, in its own order."""
+    named = {coordinate.name: coordinate for coordinate in problem.coordinates}
+    return tuple(named[name] for name in item.of)
+
+
+def draw(item: Input, axes: tuple[Coordinate, ...], draws: Draws) -> InputFunction:
+    """Draw one input that has a law.
+
+    Raises:
+        NotSupportedError: For the law ``history``.
+    """
+    law, lane, d = item.law, f"input/{item.name}", len(axes)
+    match law:
+        case laws.FourierSeries():
+            return draw_series(law, axes, draws, lane)
+        case laws.GaussianRandomField():
+            return gaussian_prior(law, axes).normal(draws, lane)
+        case laws.PiecewiseConstant():
+            values = law.low + (law.high - law.low) * draws.uniform(lane, *law.per_axis(d))
+            return PiecewiseConstantFunction(
+                values,
+                low=tuple(axis.low for axis in axes),
+                high=tuple(axis.high for axis in axes),
+                periodic=tuple(axis.periodic for axis in axes),
+            )
+        case laws.Uniform():
+            return ScalarFunction(law.low + (law.high - law.low) * draws.uniform(lane), d)
+        case laws.LogUniform():
+            return ScalarFunction(law.low * (law.high / law.low) ** draws.uniform(lane), d)
+        case laws.Normal():
+            return ScalarFunction(law.mean + law.std * draws.normal(lane), d)
+        case laws.Constant():
+            values = torch.full((draws.batch,), law.value, dtype=torch.float64)
+            return ScalarFunction(values.to(draws.index.device), d)
+        case _:
+            raise NotSupportedError(
+                f"inputs.{item.name}: the law history is not supported yet: its values come from a "
+                "solution; give the input another law, or data"
+            )
+
+
+def _dependencies_first(problem: Problem) -> list[Input]:
+    """Order the inputs so that those stated by an expression follow those it uses."""
+    return sorted(problem.inputs, key=lambda item: item.expression is not None)

@@ -1,0 +1,75 @@
+"""Where input functions are seen, and what is seen there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from piop.fields import FunctionSamples, InputFunction
+from piop.sampling.designs import grid_axis, scale_to_box, unit_points
+from piop.sampling.laws import input_axes
+from piop.sampling.random import Draws
+
+if TYPE_CHECKING:
+    from piop.problem import Input, Problem
+
+
+def place_sensors(
+    problem: Problem, item: Input, draws: Draws, dtype: torch.dtype = torch.float64
+) -> Tensor:
+    """Place the sensors of an input as its ``place`` and ``sensor_shape`` say.
+
+    A grid is the same for every sample, and leaves out the right end of periodic axes; the other
+    ways are drawn anew for every sample.
+
+    Returns:
+        ``[B, M, d]``, physical coordinates; ``[B, 1, 0]`` for a scalar input.
+
+    Raises:
+        ValueError: If a grid does not have one count per coordinate, or ``place`` is unknown.
+    """
+    axes = input_axes(problem, item)
+    if not axes:
+        return torch.zeros(draws.batch, 1, 0, dtype=dtype, device=draws.index.device)
+    if item.place == "grid":
+        if len(item.sensor_shape) != len(axes):
+            raise ValueError(
+                f"sensors.{item.name}: a grid needs one count for each of {', '.join(item.of)}, "
+                f"got {item.sensor_shape}"
+            )
+        counted = zip(axes, item.sensor_shape, strict=True)
+        ticks = [grid_axis(a.low, a.high, n, a.periodic) for a, n in counted]
+        mesh = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
+        return mesh.to(draws.index.device, dtype).expand(draws.batch, -1, -1)
+    count = math.prod(item.sensor_shape)
+    unit = unit_points(draws, f"sensors/{item.name}", count, len(axes), item.place)
+    return scale_to_box(unit, [a.low for a in axes], [a.high for a in axes]).to(dtype)
+
+
+def observe(
+    functions: Mapping[str, InputFunction],
+    problem: Problem,
+    draws: Draws,
+    dtype: torch.dtype = torch.float64,
+) -> dict[str, FunctionSamples]:
+    """See the visible inputs at sensors placed as the problem says.
+
+    Args:
+        functions: From :func:`piop.sampling.sample_inputs`.
+        problem: Whose visible inputs to see.
+        draws: Sample numbers in the order of the functions' batch.
+        dtype: Of points and values; a function evaluates in its own.
+
+    Returns:
+        Points ``[B, M, d]`` and values ``[B, M, 1]`` of each visible input, by name.
+    """
+    seen = {}
+    for item in problem.visible_inputs:
+        points = place_sensors(problem, item, draws)
+        values = functions[item.name](points)[..., None]
+        seen[item.name] = FunctionSamples(points.to(dtype), values.to(dtype))
+    return seen
