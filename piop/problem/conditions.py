@@ -1,0 +1,182 @@
+"""Which conditions are built into the network and which are penalised, and why.
+
+Building a condition in ("hard") makes it exact for every weight of the network and takes its term
+out of the loss; it needs an ansatz that is smooth enough for the residual. Penalising ("soft") is
+always possible. The decision is symbolic, so ``piop check`` prints it without torch.
+
+Source: hard initial data u = u0 + (t − t0)·net as in Lagaris, Likas & Fotiadis 1998, eq. 3
+(doi:10.1109/72.712178); periodic axes through harmonics as in Dong & Ni 2021, sec. 2
+(doi:10.1016/j.jcp.2021.110242).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import sympy as sp
+from sympy.core.function import AppliedUndef
+
+if TYPE_CHECKING:
+    from piop.problem import Problem
+    from piop.problem.model import Input
+
+Mode = Literal["auto", "hard", "soft"]
+KINKS = (sp.Piecewise, sp.sign, sp.Abs, sp.Min, sp.Max)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One condition, how it is met, and why.
+
+    Attributes:
+        what: The condition as a reader would write it, such as ``u(t = 0) = u0``.
+        built_in: True where the ansatz meets it exactly, False where the loss penalises it.
+        why: The reason, a clause.
+    """
+
+    what: str
+    built_in: bool
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {'built in' if self.built_in else 'penalised'}, {self.why}"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How every initial and periodic condition of a problem is met.
+
+    Attributes:
+        lift: How many initial data of each channel are built in, in the order of the channels:
+            0 none, 1 u0 + (t − t0)·net, 2 u0 + (t − t0)·v0 + (t − t0)²·net.
+        initial: Initial data left to the loss, as (unknown, order in time).
+        periodic: Axes made periodic by harmonics of the coordinate.
+        penalised_periodic: Axes whose periodicity is left to the loss.
+        decisions: All of it in words.
+    """
+
+    lift: tuple[int, ...]
+    initial: tuple[tuple[str, int], ...]
+    periodic: tuple[str, ...]
+    penalised_periodic: tuple[str, ...]
+    decisions: tuple[Decision, ...]
+
+
+def decide_conditions(problem: Problem, constraints: Mode = "auto") -> Conditions:
+    """Decide which conditions are built in.
+
+    Args:
+        problem: The problem.
+        constraints: ``auto`` builds in what can be, ``hard`` too but refuses where something
+            cannot, ``soft`` penalises everything (as the papers do).
+
+    Raises:
+        ValueError: If ``constraints`` is none of these, or is ``hard`` where a condition cannot be
+            built in.
+    """
+    if constraints not in ("auto", "hard", "soft"):
+        raise ValueError(f"constraints: {constraints!r} is not one of auto, hard, soft")
+    decisions: list[Decision] = []
+    lift, initial = {}, []
+    for unknown, data in problem.initial.items():
+        obstacle = _obstacle(problem, unknown, data)
+        hard = constraints != "soft" and obstacle is None
+        if constraints == "hard" and obstacle is not None:
+            raise ValueError(
+                f"constraints: hard is not possible for {_initial_text(problem, unknown, 0)}: "
+                f"{obstacle}; use constraints: auto or soft"
+            )
+        lift[unknown] = len(data) if hard else 0
+        why = "the initial data are smooth enough" if hard else obstacle or "as asked"
+        for order in range(len(data)):
+            decisions.append(Decision(_initial_text(problem, unknown, order), hard, why))
+            if not hard:
+                initial.append((unknown, order))
+    axes = tuple(c.name for c in problem.space if c.periodic)
+    soft = constraints == "soft"
+    decisions += [
+        Decision(f"periodic in {a}", not soft, "as asked" if soft else f"through harmonics of {a}")
+        for a in axes
+    ]
+    return Conditions(
+        lift=tuple(lift.get(channel, 0) for channel in problem.channels),
+        initial=tuple(initial),
+        periodic=() if soft else axes,
+        penalised_periodic=axes if soft else (),
+        decisions=tuple(decisions),
+    )
+
+
+def space_order(problem: Problem, unknown: str) -> int:
+    """Give the highest spatial derivative of an unknown in any equation."""
+    names = {c.symbol for c in problem.space}
+    orders = [
+        sum(int(n) for variable, n in derivative.variable_count if variable in names)
+        for residual in problem.residuals
+        for derivative in residual.atoms(sp.Derivative)
+        if _name(derivative.expr) == unknown
+    ]
+    return max(orders, default=0)
+
+
+def expression_smoothness(problem: Problem, expression: sp.Expr) -> tuple[float, str]:
+    """Count the derivatives that an expression of the inputs has, and name what limits them.
+
+    Returns:
+        Derivatives exist for every order strictly below the first number; the second is the
+        reason, empty where it is infinite.
+    """
+    if expression.has(*KINKS):
+        return 1.0, "it has a kink or a jump"
+    worst, reason = math.inf, ""
+    for item in problem.inputs:
+        if not expression.has(item.symbol):
+            continue
+        smoothness, why = _input_smoothness(problem, item)
+        taken = max(
+            (sum(int(n) for _, n in d.variable_count)
+             for d in expression.atoms(sp.Derivative) if d.expr == item.symbol),
+            default=0,
+        )
+        if smoothness - taken < worst:
+            worst, reason = smoothness - taken, why
+    return worst, reason
+
+
+def _input_smoothness(problem: Problem, item: Input) -> tuple[float, str]:
+    if not item.of:
+        return math.inf, ""
+    if item.expression is not None:
+        if not item.smooth:
+            return 0.0, f"{item.name} is declared smooth: false"
+        return expression_smoothness(problem, item.expression)
+    smoothness = item.law.differentiability(len(item.of)) if item.law is not None else 0.0
+    if not smoothness > 0:
+        return 0.0, f"nothing is known of the smoothness of {item.name}, or it has jumps"
+    return smoothness, f"{item.name} has fewer than {smoothness:g} derivatives"
+
+
+def _obstacle(problem: Problem, unknown: str, data: tuple[sp.Expr, ...]) -> str | None:
+    """Say why initial data cannot be built in, or None where they can."""
+    order = space_order(problem, unknown)
+    for expression in data:
+        hidden = [i.name for i in problem.inputs if i.hidden and expression.has(i.symbol)]
+        if hidden:
+            return f"it depends on {hidden[0]}, which the network does not see"
+        smoothness, reason = expression_smoothness(problem, expression)
+        if not smoothness > order:
+            return f"the equation needs {order} of its derivatives, but {reason}"
+    return None
+
+
+def _initial_text(problem: Problem, unknown: str, order: int) -> str:
+    assert problem.time is not None  # noqa: S101 - only evolution problems have initial data
+    t = problem.time
+    quantity = unknown if order == 0 else f"d{t.name * order}({unknown})"
+    return f"{quantity} at {t.name} = {t.low:g} is {problem.initial[unknown][order]}"
+
+
+def _name(expression: sp.Basic) -> str:
+    return expression.func.__name__ if isinstance(expression, AppliedUndef) else str(expression)

@@ -1,0 +1,71 @@
+"""Which conditions hold on which face of the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from piop.errors import Issue
+from piop.expression.parse import did_you_mean
+from piop.problem.parts import BoundaryCondition
+from piop.spec.model import Spec
+from piop.spec.names import refuse
+from piop.spec.read_domain import part_names
+from piop.spec.resolve import Resolved
+
+Faces = Mapping[str, tuple[BoundaryCondition, ...]]
+
+
+def box_faces(spec: Spec) -> list[str]:
+    """``x.min``, ``x.max`` and so on."""
+    return [f"{axis}.{end}" for axis in spec.space for end in ("min", "max")]
+
+
+def read_faces(
+    spec: Spec, resolved: Resolved, issues: list[Issue]
+) -> tuple[frozenset[str], Faces]:
+    """Spread the conditions of an axis, and of ``rest``, over the faces they mean.
+
+    Returns:
+        The periodic axes, and the conditions of every other face.
+    """
+    faces = [*box_faces(spec), *part_names(spec.domain)]
+    periodic = set()
+    found: dict[str, list[BoundaryCondition]] = {face: [] for face in faces}
+    given: set[str] = set()
+    for key, conditions in resolved.boundary.items():
+        targets = _targets(key, spec, faces, given)
+        place = spec.place(f"boundary.{key}")
+        if targets is None:
+            allowed = [*spec.space, *faces, "rest"]
+            hint = did_you_mean(key, allowed) or f"One of {', '.join(allowed)}."
+            refuse(issues, place, f"boundary: '{key}' is not a face or an axis", hint)
+            continue
+        if any(c.kind == "periodic" for c in conditions):
+            if key not in spec.space:
+                refuse(issues, place, f"boundary.{key}: periodic is said of a whole axis, such as x")
+            elif len(conditions) > 1:
+                refuse(issues, place, f"boundary.{key}: periodic excludes any other condition")
+            else:
+                periodic.add(key)
+        given.update(targets)
+        for face in targets:
+            found[face] += [
+                BoundaryCondition(c.kind, c.unknown, c.values, c.place)
+                for c in conditions
+                if c.kind != "periodic"
+            ]
+    for axis in sorted(periodic):
+        for face in (f"{axis}.min", f"{axis}.max"):
+            if found.pop(face):
+                place = spec.place(f"boundary.{face}")
+                refuse(issues, place, f"boundary.{face}: {axis} is periodic; it has no other condition")
+    return frozenset(periodic), MappingProxyType({k: tuple(v) for k, v in found.items()})
+
+
+def _targets(key: str, spec: Spec, faces: list[str], given: set[str]) -> list[str] | None:
+    if key in spec.space:
+        return [f"{key}.min", f"{key}.max"]
+    if key == "rest":
+        return [face for face in faces if face not in given]
+    return [key] if key in faces else None

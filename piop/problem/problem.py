@@ -1,0 +1,229 @@
+"""`Problem`: one PDE, parsed and checked, that every consumer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from sympy import Expr
+
+from piop.errors import Issue, SpecError
+from piop.expression import Quantity
+from piop.expression.parse import did_you_mean
+from piop.problem.build import build
+from piop.problem.builtin import builtin_names, find_builtin
+from piop.problem.parts import Auxiliary, BoundaryCondition, Coordinate, Input
+from piop.spec import Spec, spec_to_yaml
+from piop.spec.load import resolve_file, resolve_text, resolve_words
+from piop.spec.model import LearnSpec, Setting
+from piop.spec.reader import raise_issues
+from piop.spec.resolve import Resolved
+
+if TYPE_CHECKING:
+    from piop.reference import Solution
+    from piop.run import Run
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Problem:
+    """One PDE with its conditions, inputs and units; immutable, compared by its canonical hash.
+
+    Takes the words of the YAML as keyword arguments, with strings, numbers or SymPy expressions:
+
+    >>> problem = Problem(
+    ...     name="heat",
+    ...     time={"t": [0, 1]},
+    ...     space={"x": [0, 1]},
+    ...     unknowns=["u"],
+    ...     inputs={"u0": {"of": ["x"], "law": "fourier_series", "terms": 3,
+    ...                    "amplitude": [-1, 1], "wavenumber": [1, 3]}},
+    ...     equations=["dt(u) = 0.1*dxx(u)"],
+    ...     initial={"u": "u0"},
+    ...     boundary={"x": "periodic"},
+    ... )
+    >>> problem.residuals
+    (Derivative(u(t, x), t) - Derivative(u(t, x), (x, 2))/10,)
+
+    Attributes:
+        spec: As written.
+        name: Of the problem.
+        hash: SHA-256 of what the spec means, however it is spelled.
+        time: None for a steady problem.
+        space: One to three coordinates.
+        unknowns: Primary unknowns.
+        auxiliaries: Unknowns fixed by a linear elliptic equation.
+        residuals: Left minus right of every equation, derivatives carried out, constant parameters
+            substituted; those of auxiliary unknowns last.
+        residuals_raw: The same with derivatives as written, for flux forms.
+        inputs: In the order of the spec, parameters given by a law first.
+        initial: Unknown to (u0, v0, …), by order in time.
+        time_order: Unknown to its order in time.
+        boundary: Face (``x.min``) to its conditions; periodic axes have no face.
+        gauge: Unknown to its mean, where the equations leave a constant.
+        save: Points of references and evaluations, ``(T, n1, …)`` or ``(n1, …)``. Times include both
+            ends; periodic axes leave the right end out.
+        units: Label of each name.
+        solve: The recipe known to work (``solve:``).
+        infer: Parameter to be trained, and its starting value.
+        learn: The inverse operator that is asked for, if any.
+        parameters: Constant parameters.
+        definitions: Named sub-expressions.
+    """
+
+    spec: Spec
+    name: str
+    hash: str
+    time: Coordinate | None
+    space: tuple[Coordinate, ...]
+    unknowns: tuple[str, ...]
+    auxiliaries: tuple[Auxiliary, ...]
+    residuals: tuple[Expr, ...]
+    residuals_raw: tuple[Expr, ...]
+    inputs: tuple[Input, ...]
+    initial: Mapping[str, tuple[Expr, ...]]
+    time_order: Mapping[str, int]
+    boundary: Mapping[str, tuple[BoundaryCondition, ...]]
+    gauge: Mapping[str, float]
+    save: tuple[int, ...]
+    units: Mapping[str, str]
+    solve: Mapping[str, Setting]
+    infer: Mapping[str, float]
+    learn: LearnSpec | None
+    parameters: Mapping[str, float]
+    definitions: Mapping[str, Quantity]
+
+    def __init__(self, **words: Any) -> None:
+        """Build from the words of the spec language.
+
+        Raises:
+            SpecError: With everything that is wrong.
+        """
+        self._fill(*resolve_words(words))
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read a YAML file, or a built-in problem by its name such as ``"burgers"``.
+
+        Raises:
+            SpecError: With every issue and its place, or if there is no such file.
+        """
+        found = find_builtin(path)
+        if found is None and not Path(path).exists():
+            hint = did_you_mean(str(path), builtin_names())
+            names = ", ".join(builtin_names())
+            raise SpecError(
+                Issue(f"no such file, and no built-in problem (there are {names})", str(path), hint=hint)
+            )
+        return cls._of(*resolve_file(found or path))
+
+    @classmethod
+    def from_yaml(cls, text: str, file: str = "<text>", folder: Path | None = None) -> Self:
+        """Read YAML text; paths in it must stay inside ``folder`` (default: the current one).
+
+        Raises:
+            SpecError: With every issue and its place.
+        """
+        return cls._of(*resolve_text(text, file, folder))
+
+    @classmethod
+    def _of(cls, spec: Spec, resolved: Resolved) -> Self:
+        problem = cls.__new__(cls)
+        problem._fill(spec, resolved)
+        return problem
+
+    def _fill(self, spec: Spec, resolved: Resolved) -> None:
+        issues: list[Issue] = []
+        values = build(spec, resolved, issues)
+        raise_issues(issues)
+        for item in fields(self):
+            object.__setattr__(self, item.name, values[item.name])
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """All coordinates, time first."""
+        return ((self.time,) if self.time else ()) + self.space
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Unknowns and auxiliary ones: the C channels of a field."""
+        return self.unknowns + tuple(a.name for a in self.auxiliaries)
+
+    @property
+    def visible_inputs(self) -> tuple[Input, ...]:
+        """The inputs that the network is shown."""
+        return tuple(i for i in self.inputs if not i.hidden)
+
+    @property
+    def periodic(self) -> bool:
+        """Whether every space axis is periodic."""
+        return all(c.periodic for c in self.space)
+
+    def coordinate(self, name: str) -> Coordinate:
+        """The coordinate of this name.
+
+        Raises:
+            KeyError: If there is none.
+        """
+        found = {c.name: c for c in self.coordinates}
+        return found[name]
+
+    def function(self, name: str) -> Expr:
+        """What stands for an unknown or an input in expressions, such as ``u(t, x)``.
+
+        Raises:
+            KeyError: If there is none.
+        """
+        if name in self.channels:
+            from sympy import Function
+
+            return Function(name, real=True)(*(c.symbol for c in self.coordinates))
+        return {i.name: i.symbol for i in self.inputs}[name]
+
+    def fit(self, **settings: Any) -> Run:
+        """Train an operator on this problem; the same as ``piop solve``.
+
+        Args:
+            **settings: Those of `piop.run.fit`, such as ``time="5m"``, ``steps=1000``,
+                ``backbone="pit"``, ``data=...``, ``out=...``.
+
+        Returns:
+            The run: ``.predict(...)``, ``.evaluate()`` and its folder.
+
+        Raises:
+            NotSupportedError: If this version cannot run the problem yet, with the reason.
+        """
+        from piop import run  # the layer above: loaded only when asked for, so that specs stay light
+
+        return run.fit(self, **settings)
+
+    def solve_reference(self, *arguments: Any, **settings: Any) -> Solution:
+        """Solve for given input functions by the classical method; see `piop.reference.solve_reference`.
+
+        Args:
+            *arguments: The input functions, by name.
+            **settings: Such as ``times``, ``shape``, ``tolerance`` (relative L2), ``device``.
+
+        Returns:
+            Values and time derivatives on the grid, with an error estimate for each function.
+
+        Raises:
+            NotSupportedError: If no solver covers the problem yet, with the reason.
+        """
+        from piop import reference  # as above
+
+        return reference.solve_reference(self, *arguments, **settings)
+
+    def to_yaml(self) -> str:
+        """YAML text of the same problem, with the same hash."""
+        return spec_to_yaml(self.spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and self.hash == other.hash
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        return f"Problem({self.name}: {', '.join(self.spec.equations[i].text for i in range(len(self.spec.equations)))})"

@@ -1,0 +1,113 @@
+"""A spec as an object: exactly what the YAML says, every text with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from piop.spec.laws import Law
+from piop.spec.tree import Node, Place, Scalar
+
+Text: TypeAlias = Scalar
+Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...]"
+
+
+def _empty(**options: bool) -> Any:
+    """A field that is an empty mapping unless given."""
+    return field(default_factory=lambda: MappingProxyType({}), **options)
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input: ``of`` coordinates, and either a law or an expression of other inputs.
+
+    Attributes:
+        of: Coordinates it depends on; empty for a scalar.
+        law: How it is drawn.
+        expression: In place of a law.
+        hidden: Drawn, but not shown to the network.
+        smooth: Whether point-wise derivatives of it exist; None lets the law decide.
+    """
+
+    of: tuple[Text, ...]
+    law: Law | None = None
+    expression: Text | None = None
+    hidden: bool = False
+    smooth: bool | None = None
+
+
+@dataclass(frozen=True)
+class ConditionSpec:
+    """One boundary condition: kind, unknown (empty for ``outflow``, ``wall``, ``general``), values."""
+
+    kind: str
+    unknown: str
+    values: tuple[Text, ...]
+    place: Place = field(default_factory=Place, compare=False)
+
+
+@dataclass(frozen=True)
+class AuxiliarySpec:
+    """An unknown fixed by a linear elliptic equation, and its mean where that leaves a constant."""
+
+    equation: Text
+    mean: Text | None = None
+
+
+@dataclass(frozen=True)
+class SensorSpec:
+    """Where an input is seen: ``count`` points (per axis on a grid), and how they are placed."""
+
+    count: tuple[int, ...] | None = None
+    place: str = "uniform"
+
+
+@dataclass(frozen=True)
+class LearnSpec:
+    """The inverse operator: from noisy observations of unknowns to inputs."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    noise: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A spec as written; see the documentation of the language for the meaning of each word.
+
+    Attributes:
+        places: Dotted path of every key to its place, such as ``boundary.x``.
+        domain: The shape as a tree of values, checked; None for a box.
+        folder: Folder that paths in the spec are relative to; None allows any.
+    """
+
+    name: str
+    unknowns: tuple[Text, ...]
+    equations: tuple[Text, ...]
+    title: str = ""
+    source: str = ""
+    time: Mapping[str, tuple[Text, Text]] = _empty()
+    space: Mapping[str, tuple[Text, Text]] = _empty()
+    parameters: Mapping[str, Text | Law] = _empty()
+    inputs: Mapping[str, InputSpec] = _empty()
+    definitions: Mapping[str, Text] = _empty()
+    auxiliary: Mapping[str, AuxiliarySpec] = _empty()
+    gauge: Mapping[str, Text] = _empty()
+    initial: Mapping[str, Text] = _empty()
+    boundary: Mapping[str, tuple[ConditionSpec, ...]] = _empty()
+    domain: Node | None = None
+    sensors: Mapping[str, SensorSpec] = _empty()
+    save: Mapping[str, int] = _empty()
+    units: Mapping[str, str] = _empty()
+    solve: Mapping[str, Setting] = _empty()
+    infer: tuple[Text, ...] = ()
+    learn: LearnSpec | None = None
+    places: Mapping[str, Place] = _empty(compare=False, repr=False)
+
+    def place(self, path: str) -> Place:
+        """Where a key stands; the nearest key above it if it is not written."""
+        while path and path not in self.places:
+            path = path.rpartition(".")[0]
+        return self.places.get(path, Place())

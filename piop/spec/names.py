@@ -1,0 +1,153 @@
+"""The names a spec declares: each once, none of them reserved, and what each stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sympy import Function, Symbol
+
+from piop.errors import Issue
+from piop.expression import Quantity, Refusal, Scope, as_number, parse, symbol
+from piop.expression.parse import RESERVED, did_you_mean, short_derivative
+from piop.spec.model import Spec, Text
+from piop.spec.reader import NAME
+from piop.spec.tree import Place, Scalar
+
+
+@dataclass
+class Names:
+    """What the names of a spec stand for.
+
+    Attributes:
+        coordinates: Time first where there is one, then space.
+        bounds: Interval of each coordinate.
+        values: Every name that an equation may use, except definitions.
+        constants: Parameters that are numbers.
+        broken: Names whose declaration was refused.
+        used: Names that were looked up.
+    """
+
+    coordinates: dict[str, Symbol]
+    bounds: dict[str, tuple[float, float]]
+    values: dict[str, Quantity] = field(default_factory=dict)
+    constants: dict[str, float] = field(default_factory=dict)
+    broken: frozenset[str] = frozenset()
+    used: set[str] = field(default_factory=set)
+
+    def scope(self, spec: Spec, extra: dict[str, Quantity] | None = None, **limits: object) -> Scope:
+        """A scope of all names but those of the sections in ``without``."""
+        without = limits.get("without", ())
+        hidden = {n for section, n, _ in declarations(spec) if section in without}  # type: ignore[operator]
+        values = {k: v for k, v in self.values.items() if k not in hidden}
+        space = tuple(self.coordinates[n] for n in spec.space if n in self.coordinates)
+        return Scope({**values, **(extra or {})}, self.coordinates, space, self.broken, self.used)
+
+
+def declarations(spec: Spec) -> Iterator[tuple[str, str, Place]]:
+    """Every (section, name, place) that declares a name."""
+    for section in ("time", "space", "parameters"):
+        for name in getattr(spec, section):
+            yield section, name, spec.place(f"{section}.{name}")
+    for unknown in spec.unknowns:
+        yield "unknowns", unknown.text, unknown.place
+    for section in ("auxiliary", "inputs", "definitions"):
+        for name in getattr(spec, section):
+            yield section, name, spec.place(f"{section}.{name}")
+
+
+def refuse(issues: list[Issue], place: Place, message: str, hint: str = "") -> None:
+    """Record an issue."""
+    issues.append(Issue(message, place.file, place.line, place.column, hint))
+
+
+def declare(spec: Spec, issues: list[Issue], broken: frozenset[str] = frozenset()) -> Names:
+    """Check all declarations and build the symbols."""
+    order = [*spec.time, *spec.space]
+    names = Names({n: Symbol(n, real=True) for n in order}, {}, broken=broken)
+    _check_names(spec, issues)
+    names.values.update({n: symbol(s) for n, s in names.coordinates.items()})
+    _declare_parameters(spec, names, issues)
+    everywhere = tuple(names.coordinates.values())
+    for unknown in [*(u.text for u in spec.unknowns), *spec.auxiliary]:
+        if NAME.match(unknown):
+            names.values[unknown] = symbol(Function(unknown, real=True)(*everywhere))
+    for name, item in spec.inputs.items():
+        axes = [_axis(names, text, name, issues) for text in item.of]
+        if None in axes or len(set(axes)) < len(axes):
+            if None not in axes:
+                refuse(issues, item.of[0].place, f"inputs.{name}.of: a coordinate is repeated")
+            names.broken |= {name}
+            continue
+        names.used.update(text.text for text in item.of)
+        is_function = Function(name, real=True)
+        names.values[name] = symbol(is_function(*axes) if axes else Symbol(name, real=True))
+    _declare_bounds(spec, names, issues)
+    return names
+
+
+def _axis(names: Names, text: Text, name: str, issues: list[Issue]) -> Symbol | None:
+    axis = names.coordinates.get(text.text)
+    if axis is None and text.text not in names.broken:
+        hint = did_you_mean(text.text, list(names.coordinates))
+        message = f"inputs.{name}.of: '{text.text}' is not a coordinate"
+        refuse(issues, text.place, message, hint)
+    return axis
+
+
+def _check_names(spec: Spec, issues: list[Issue]) -> None:
+    first: dict[str, tuple[str, Place]] = {}
+    coordinates = {n: Symbol(n, real=True) for n in (*spec.time, *spec.space)}
+    for section, name, place in declarations(spec):
+        if not NAME.match(name):
+            refuse(issues, place, f"{section}: '{name}' is not a name (a letter, then letters, digits or _)")
+        elif name in RESERVED or short_derivative(name, coordinates):
+            refuse(issues, place, f"{section}: '{name}' is reserved", "Choose another name.")
+        elif name in first:
+            where = f" in line {first[name][1].line}" if first[name][1].line else ""
+            message = f"{section}: '{name}' is declared twice; first under {first[name][0]}{where}"
+            refuse(issues, place, message)
+        else:
+            first[name] = (section, place)
+
+
+def _declare_parameters(spec: Spec, names: Names, issues: list[Issue]) -> None:
+    infer = {t.text for t in spec.infer}
+    known: dict[str, Quantity] = {}
+    for name, value in spec.parameters.items():
+        if not isinstance(value, Scalar):
+            names.values[name] = symbol(Symbol(name, real=True))
+            continue
+        quantity = evaluate(value, Scope(known, broken=names.broken, used=names.used), issues, name)
+        if quantity is None or isinstance(quantity, tuple):
+            names.broken |= {name}
+            continue
+        known[name] = quantity
+        names.constants[name] = as_number(quantity)
+        names.values[name] = symbol(Symbol(name, real=True)) if name in infer else quantity
+
+
+def _declare_bounds(spec: Spec, names: Names, issues: list[Issue]) -> None:
+    known = {n: names.values[n] for n in names.constants if n in names.values}
+    scope = Scope(known, broken=names.broken, used=names.used)
+    for section in ("time", "space"):
+        for name, ends in getattr(spec, section).items():
+            values = [evaluate(end, scope, issues, f"{section}.{name}") for end in ends]
+            numbers = [v.number for v in values if v is not None and not isinstance(v, tuple)]
+            if len(numbers) == 2 and None not in numbers:
+                names.bounds[name] = (numbers[0], numbers[1])  # type: ignore[assignment]
+
+
+def evaluate(text: Text, scope: Scope, issues: list[Issue], path: str) -> Quantity | None:
+    """Parse one text, recording what is wrong with it."""
+    try:
+        return parse(text.text, scope)
+    except Refusal as refusal:
+        record(refusal, text, issues, path)
+        return None
+
+
+def record(refusal: Refusal, text: Text, issues: list[Issue], path: str) -> None:
+    """Turn a refusal into an issue at its place in the file."""
+    if refusal.message:
+        refuse(issues, text.at(refusal.offset), f"{path}: {refusal.message}", refusal.hint)

@@ -1,0 +1,120 @@
+"""A tree to a `Spec`: every key is understood or refused, and all issues are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from piop.errors import Issue
+from piop.spec import sections
+from piop.spec.model import Spec
+from piop.spec.read_boundary import read_boundary
+from piop.spec.read_domain import read_domain
+from piop.spec.reader import Bad, Reader
+from piop.spec.tree import Node
+
+FORMAT = 1
+KEYS = (
+    "piop", "name", "title", "source", "time", "space", "parameters", "unknowns", "inputs",
+    "definitions", "equations", "auxiliary", "gauge", "initial", "boundary", "domain", "sensors",
+    "save", "units", "solve", "infer", "learn",
+)  # fmt: skip
+
+
+def read_spec(tree: Node, issues: list[Issue], folder: Path | None) -> tuple[Spec | None, frozenset[str]]:
+    """Understand the words of a spec.
+
+    Args:
+        tree: From YAML or Python objects.
+        issues: Takes what is wrong.
+        folder: Folder that paths in the spec must lie in; None allows any path.
+
+    Returns:
+        The spec, or None where nothing useful can be said of it, and the names whose declaration
+        was refused.
+    """
+    reader = Reader(issues)
+    found = reader.attempt(reader.keys, tree, "", KEYS)
+    if found is None:
+        return None, frozenset()
+    values = _Sections(reader, found, folder).read()
+    if not {"name", "unknowns", "equations", "space"} <= values.keys():
+        return None, frozenset()
+    values["places"] = MappingProxyType(reader.places)
+    return Spec(**values), _lost(tree, values) | reader.constants.broken
+
+
+class _Sections:
+    """Calls the reader of each section that is written, in an order that has constants first."""
+
+    def __init__(self, reader: Reader, found: dict[str, Node], folder: Path | None) -> None:
+        self.reader, self.found, self.folder = reader, found, folder
+        self.values: dict[str, Any] = {}
+
+    def read(self) -> dict[str, Any]:
+        self._version()
+        reader, folder = self.reader, self.folder
+        for key in ("name", "title", "source"):
+            self._section(key, lambda r, n, key=key: r.text(n, key).text)
+        self._section("parameters", lambda r, n: sections.read_parameters(r, n, folder))
+        self._section("time", lambda r, n: sections.read_coordinates(r, n, "time", 1))
+        self._section("space", lambda r, n: sections.read_coordinates(r, n, "space", 3))
+        self._section("inputs", lambda r, n: sections.read_inputs(r, n, folder))
+        for key in ("unknowns", "equations", "infer"):
+            self._section(key, lambda r, n, key=key: sections.read_list(r, n, key))
+        for key in ("definitions", "initial"):
+            self._section(key, lambda r, n, key=key: sections.read_texts(r, n, key))
+        for key, read in _PLAIN.items():
+            self._section(key, read)
+        dimensions = len(self.values.get("space", ()))
+        self._section("domain", lambda r, n: read_domain(r, n, dimensions))
+        for key in ("name", "unknowns", "equations", "space"):
+            if key not in self.found:
+                place = getattr(self.found.get("piop"), "place", None)
+                at = place or next((n.place for n in self.found.values()), Issue(""))
+                reader.issues.append(
+                    Issue(f"'{key}' is missing", at.file, at.line, 1 if at.line else 0)
+                )
+        return self.values
+
+    def _section(self, key: str, read: Callable[[Reader, Node], Any]) -> None:
+        if key not in self.found:
+            return
+        try:
+            value = read(self.reader, self.found[key])
+        except Bad:
+            return
+        self.values[key] = MappingProxyType(value) if isinstance(value, dict) else value
+
+    def _version(self) -> None:
+        if "piop" not in self.found:
+            return
+        version = self.reader.attempt(self.reader.integer, self.found["piop"], "piop", 1)
+        if version not in (None, FORMAT):
+            place = self.found["piop"].place
+            self.reader.fail(place, f"piop: format {version} is newer than this version reads ({FORMAT})")
+
+
+_PLAIN: dict[str, Callable[[Reader, Node], Any]] = {
+    "auxiliary": sections.read_auxiliary,
+    "gauge": sections.read_gauge,
+    "boundary": read_boundary,
+    "sensors": sections.read_sensors,
+    "save": sections.read_save,
+    "units": sections.read_units,
+    "solve": sections.read_solve,
+    "learn": sections.read_learn,
+}
+
+
+def _lost(tree: Node, values: dict[str, Any]) -> frozenset[str]:
+    """Names that are written as keys of a declaring section but could not be read."""
+    lost = set()
+    for key, node in getattr(tree, "items", ()):
+        if key.text in ("time", "space", "parameters", "inputs", "definitions", "auxiliary"):
+            kept = values.get(key.text, {})
+            names = [n[0].text for n in getattr(node, "items", ()) if isinstance(n, tuple)]
+            lost |= {name for name in names if name not in kept}
+    return frozenset(lost)

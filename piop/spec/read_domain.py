@@ -1,0 +1,82 @@
+"""The ``domain:`` part: shapes in two dimensions whose parts name faces."""
+
+from __future__ import annotations
+
+from piop.spec.reader import Reader
+from piop.spec.tree import Node, Scalar
+
+SHAPES = ("box", "polygon", "disk")
+_OPERATIONS = ("union", "difference")
+
+
+def read_domain(reader: Reader, node: Node, dimensions: int) -> Node:
+    """Check a domain and give it back as it is written."""
+    if isinstance(node, Scalar) and node.text == "sphere":
+        raise reader.fail(node.place, "domain: sphere is not supported yet", "Use a box or a polygon.")
+    _shape(reader, node, "domain", dimensions, top=True)
+    return node
+
+
+def part_names(node: Node | None) -> tuple[str, ...]:
+    """The names of the holes, which are faces that conditions may be given on."""
+    items = getattr(node, "items", ())
+    for key, value in items:
+        if key.text == "holes":
+            return tuple(name.text for name, _ in value.items)
+    return ()
+
+
+def _shape(reader: Reader, node: Node, path: str, dimensions: int, top: bool = False) -> None:
+    allowed = (*SHAPES, *_OPERATIONS, *(("holes",) if top else ()), "sphere")
+    found = reader.keys(node, path, allowed)
+    if "sphere" in found:
+        raise reader.fail(found["sphere"].place, f"{path}: sphere is not supported yet")
+    kinds = [k for k in found if k != "holes"]
+    if len(kinds) != 1:
+        names = ", ".join((*SHAPES, *_OPERATIONS))
+        raise reader.fail(node.place, f"{path}: exactly one of {names} is needed")
+    kind = kinds[0]
+    if dimensions != 2 and not (kind == "box" and "holes" not in found):
+        raise reader.fail(node.place, f"{path}: shapes other than a box need two space dimensions")
+    inner = f"{path}.{kind}"
+    if kind in _OPERATIONS:
+        parts = reader.items(found[kind], inner)
+        if len(parts) < 2:
+            raise reader.fail(found[kind].place, f"{inner}: two or more shapes are needed")
+        for part in parts:
+            _shape(reader, part, inner, dimensions)
+    else:
+        _SHAPES[kind](reader, found[kind], inner, dimensions)
+    for name, hole, _ in reader.mapping(found["holes"], f"{path}.holes") if "holes" in found else ():
+        _shape(reader, hole, f"{path}.holes.{name}", dimensions)
+
+
+def _box(reader: Reader, node: Node, path: str, dimensions: int) -> None:
+    sides = reader.items(node, path)
+    if len(sides) != dimensions:
+        raise reader.fail(node.place, f"{path}: {dimensions} intervals are needed, one per axis")
+    for side in sides:
+        low, high = reader.interval(side, path)
+        if low == high:
+            raise reader.fail(side.place, f"{path}: the side has no length")
+
+
+def _polygon(reader: Reader, node: Node, path: str, dimensions: int) -> None:
+    corners = reader.items(node, path)
+    if len(corners) < 3:
+        raise reader.fail(node.place, f"{path}: three or more corners are needed")
+    for corner in corners:
+        numbers = reader.items(corner, path)
+        if len(numbers) != dimensions:
+            raise reader.fail(corner.place, f"{path}: a corner is [x, y]")
+        for value in numbers:
+            reader.number(value, path)
+
+
+def _disk(reader: Reader, node: Node, path: str, dimensions: int) -> None:
+    values = [reader.number(v, path) for v in reader.items(node, path)]
+    if len(values) != dimensions + 1 or values[-1] <= 0:
+        raise reader.fail(node.place, f"{path}: a disk is [x, y, radius] with a positive radius")
+
+
+_SHAPES = {"box": _box, "polygon": _polygon, "disk": _disk}

@@ -1,0 +1,186 @@
+"""Reads typed values out of a tree, collecting every issue instead of stopping at the first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from piop.errors import Issue, SpecError
+from piop.expression import Refusal, Scope, as_number, parse
+from piop.expression.parse import did_you_mean
+from piop.spec.tree import Mapping, Node, Place, Scalar, Sequence
+
+T = TypeVar("T")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z")
+
+
+class Bad(Exception):
+    """A value that was refused; its issue is already recorded."""
+
+
+class Reader:
+    """Cursor over a tree.
+
+    Attributes:
+        issues: What was found wrong so far.
+        places: Dotted path of every key read.
+        constants: Scope in which numbers such as ``2*pi`` or ``L/2`` are read.
+    """
+
+    def __init__(self, issues: list[Issue]) -> None:
+        self.issues = issues
+        self.places: dict[str, Place] = {}
+        self.constants = Scope({})
+
+    def fail(self, place: Place, message: str, hint: str = "") -> Bad:
+        """Record an issue and give the exception to raise (or not)."""
+        self.issues.append(Issue(message, place.file, place.line, place.column, hint))
+        return Bad(message)
+
+    def attempt(self, function: Callable[..., T], *arguments: object) -> T | None:
+        """Call, giving None where the value is refused."""
+        try:
+            return function(*arguments)
+        except Bad:
+            return None
+
+    def mapping(self, node: Node, path: str) -> list[tuple[str, Node, Place]]:
+        """The entries of a mapping as (key, value, place of the key)."""
+        if not isinstance(node, Mapping):
+            raise self.fail(node.place, f"{path}: {shown(node)} where 'key: value' pairs are needed")
+        _refuse_split_expression(self, node, path)
+        entries = []
+        for key, value in node.items:
+            self.places[f"{path}.{key.text}" if path else key.text] = key.place
+            entries.append((key.text, value, key.place))
+        return entries
+
+    def keys(self, node: Node, path: str, allowed: Iterable[str]) -> dict[str, Node]:
+        """The entries of a mapping all of whose keys must be known."""
+        allowed = list(allowed)
+        found = {}
+        for key, value, place in self.mapping(node, path):
+            if key in allowed:
+                found[key] = value
+            else:
+                hint = did_you_mean(key, allowed) or f"One of {', '.join(allowed)}."
+                where = f"{path}: " if path else ""
+                self.fail(place, f"{where}'{key}' is not a key that is known here", hint)
+        return found
+
+    def items(self, node: Node, path: str) -> tuple[Node, ...]:
+        """The elements of a list."""
+        if not isinstance(node, Sequence):
+            raise self.fail(node.place, f"{path}: {shown(node)} where a list is needed")
+        return node.items
+
+    def text(self, node: Node, path: str) -> Scalar:
+        """A single value that is not empty."""
+        if isinstance(node, Sequence) and any(isinstance(n, Scalar) for n in node.items):
+            hint = "'- -a' is a nested list in YAML; quote an expression that starts with '- '."
+            raise self.fail(node.place, f"{path}: a list where one value is needed", hint)
+        if not isinstance(node, Scalar):
+            _refuse_split_expression(self, node, path)
+            raise self.fail(node.place, f"{path}: {shown(node)} where one value is needed")
+        if not node.text.strip() or (not node.quoted and node.text in ("~", "null")):
+            raise self.fail(node.place, f"{path}: a value is missing")
+        return node
+
+    def word(self, node: Node, path: str, allowed: Iterable[str]) -> str:
+        """One of a few words."""
+        allowed = list(allowed)
+        scalar = self.text(node, path)
+        if scalar.text not in allowed:
+            hint = did_you_mean(scalar.text, allowed)
+            message = f"{path}: '{scalar.text}' is not one of {', '.join(allowed)}."
+            raise self.fail(scalar.place, message, hint)
+        return scalar.text
+
+    def name(self, scalar: Scalar, path: str) -> Scalar:
+        """A name that may be declared."""
+        if not NAME.match(scalar.text):
+            message = f"{path}: '{_short(scalar.text)}' is not a name (a letter, then letters, digits or _)"
+            raise self.fail(scalar.place, message)
+        return scalar
+
+    def boolean(self, node: Node, path: str) -> bool:
+        """``true`` or ``false``, and no other spelling."""
+        scalar = self.text(node, path)
+        if scalar.quoted or scalar.text not in ("true", "false"):
+            message = f"{path}: '{_short(scalar.text)}' is neither true nor false"
+            raise self.fail(scalar.place, message, "Write true or false.")
+        return scalar.text == "true"
+
+    def number(self, node: Node, path: str) -> float:
+        """A number, or an expression of numbers, ``pi`` and constant parameters."""
+        scalar = self.text(node, path)
+        try:
+            return as_number(parse(scalar.text, self.constants))
+        except Refusal as refusal:
+            if not refusal.message:
+                raise Bad from None
+            place = scalar.at(refusal.offset)
+            raise self.fail(place, f"{path}: {refusal.message}", refusal.hint) from None
+
+    def integer(self, node: Node, path: str, least: int = 0, most: int = 10**9) -> int:
+        """A whole number within bounds."""
+        value = self.number(node, path)
+        if value != int(value) or not least <= value <= most:
+            raise self.fail(node.place, f"{path}: {value:g} is not a whole number from {least} to {most}")
+        return int(value)
+
+    def interval(self, node: Node, path: str) -> tuple[float, float]:
+        """``[low, high]`` with low ≤ high."""
+        items = self.items(node, path)
+        if len(items) != 2:
+            raise self.fail(node.place, f"{path}: [low, high] needs two numbers; {len(items)} given")
+        low, high = (self.number(item, path) for item in items)
+        if low > high:
+            raise self.fail(node.place, f"{path}: low {low:g} is above high {high:g}")
+        return low, high
+
+    def finish(self) -> None:
+        """Raise if anything was found.
+
+        Raises:
+            SpecError: With all issues in the order of the file.
+        """
+        raise_issues(self.issues)
+
+
+def raise_issues(issues: list[Issue]) -> None:
+    """Raise every distinct issue, sorted by place, unless there is none.
+
+    Raises:
+        SpecError: If there is any.
+    """
+    if issues:
+        unique = dict.fromkeys(sorted(issues, key=lambda i: (i.line, i.column)))
+        raise SpecError(tuple(unique))
+
+
+def is_number(scalar: Scalar) -> bool:
+    """Whether an unquoted value reads as a number."""
+    return not scalar.quoted and bool(_NUMBER.match(scalar.text))
+
+
+def shown(node: Node) -> str:
+    """How messages call a value."""
+    if isinstance(node, Scalar):
+        return f"'{_short(node.text)}'" if node.text else "nothing"
+    return "a list" if isinstance(node, Sequence) else "a mapping"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _refuse_split_expression(reader: Reader, node: Node, path: str) -> None:
+    """Recognise an unquoted comma: ``{v: (a, -b)}`` loads as the keys ``v`` and ``-b)``."""
+    for key, value in node.items if isinstance(node, Mapping) else ():
+        empty = isinstance(value, Scalar) and not value.text and not value.quoted
+        if empty and (")" in key.text or not NAME.match(key.text)):
+            hint = "An expression with a comma inside {…} must be quoted."
+            raise reader.fail(key.place, f"{path}: '{_short(key.text)}' is half of an expression", hint)
