@@ -1,1 +1,14 @@
-"""TODO."""
+"""Backbones: networks from input functions and queries to dimensionless values; they know no PDE."""
+
+from piop.models.base import AxisSignature, Backbone, InputSignature, Signature
+from piop.models.registry import BACKBONES, build_backbone, find_preset
+
+__all__ = [
+    "BACKBONES",
+    "AxisSignature",
+    "Backbone",
+    "InputSignature",
+    "Signature",
+    "build_backbone",
+    "find_preset",
+]
