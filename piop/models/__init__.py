@@ -1,4 +1,4 @@
-"""Backbones: networks from input functions and queries to dimensionless values; they know no PDE."""
+"""Backbones: networks from inputs and queries to dimensionless values; they know no PDE."""
 
 from piop.models.base import AxisSignature, Backbone, InputSignature, Signature
 from piop.models.registry import BACKBONES, build_backbone, find_preset

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import final
 
 import torch
@@ -53,7 +54,7 @@ def perceptron(first: int, width: int, layers: int, last: int | None = None) -> 
     """Stack ``layers`` linear layers with sines between them."""
     sizes = [first, *[width] * (layers - 1), last or width]
     parts: list[nn.Module] = []
-    for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+    for a, b in pairwise(sizes):
         parts += [nn.Linear(a, b), Sine()]
     return nn.Sequential(*parts[:-1])
 
@@ -148,7 +149,7 @@ class PaperBlock(nn.Module):
         """Update the state ``[B, N, width]``; without tokens, U alone remains."""
         normal = self.norm(state)
         found = self.skip(normal)
-        if tokens is not None:
+        if tokens is not None and blocked is not None:
             scores = torch.matmul(self.query(normal) * self.scale, self.key(tokens).mT) + blocked
             found = found + torch.matmul(torch.softmax(scores, -1), self.value(tokens))
         return state + self.perceptron(normal + self.out(found))

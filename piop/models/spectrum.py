@@ -75,11 +75,9 @@ class Spectrum(nn.Module):
         """
         cos, sin = harmonics(angles(points, self.axes), self.waves)
         _, a, b = coefficients.split([1, *[len(self.waves)] * 2], 1)
-        columns = []
-        for i in range(len(self.axes)):
-            k = self.waves[:, i, None]
-            for factor in (0.5 * k, -k / (self.waves**2).sum(-1, keepdim=True)):
-                columns.append(cos @ (factor * b) - sin @ (factor * a))
+        size = (self.waves**2).sum(-1, keepdim=True)
+        factors = [f for k in self.waves.mT[..., None] for f in (0.5 * k, -k / size)]
+        columns = [cos @ (factor * b) - sin @ (factor * a) for factor in factors]
         return torch.cat(columns, -1)
 
     def lattice(self, like: Tensor) -> Tensor:
