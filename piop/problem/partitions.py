@@ -43,8 +43,8 @@ def composition_terms(index: Index) -> list[tuple[int, tuple[Index, ...]]]:
         index: The multi-index α of D^α f(u).
 
     Returns:
-        Pairs (multiplicity, blocks): D^α f(u) = f′·D^α u + Σ multiplicity · f^(#blocks) · Π D^block u,
-        where every sum runs over partitions into at least two blocks.
+        Pairs (multiplicity, blocks):
+        D^α f(u) = f′·D^α u + Σ multiplicity · f^(#blocks) · Π D^block u, where the sum runs over partitions into at least two blocks.
 
     Example:
         >>> composition_terms((3,))

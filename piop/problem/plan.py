@@ -1,4 +1,4 @@
-"""Which Taylor streams the residual of a problem needs: few explicit ones, and collapsed sums of the top ones.
+"""Which Taylor streams a residual needs: few explicit ones, and collapsed sums of the top ones.
 
 A stream is one row of numbers pushed forward through a network. An *explicit* stream holds one
 derivative D^α of every channel. A *collapsed* stream holds a whole sum s = Σ c_α D^α whose terms
@@ -74,7 +74,8 @@ class StreamPlan:
         shares: For each equation, its top part as a combination of collapsed streams.
         remainders: For each equation, everything else, in explicit derivatives.
         coefficients: Coefficients that are no numbers; ``Term.slot`` counts them.
-        compositions: For each row the terms beyond f′·row in D f(u); ``len(rows)`` is the order of f.
+        compositions: For each row the terms beyond f′·row in D f(u); as many rows, as often is f
+            differentiated.
         products: For each row the terms beyond a·row(b) + b·row(a) in D(ab).
     """
 
@@ -110,9 +111,7 @@ class StreamPlan:
 
         parts = [label(index) for index in self.explicit]
         for functional in self.collapsed:
-            total = " + ".join(
-                str(_readable(c) * Symbol(label(i))) for i, c in functional.terms
-            )
+            total = " + ".join(str(_readable(c) * Symbol(label(i))) for i, c in functional.terms)
             parts.append(f"collapsed {total.replace('+ -', '- ')}")
         plural = "" if self.count == 1 else "s"
         shared = "" if len(self.channels) == 1 else f" shared by {len(self.channels)} channels"
@@ -124,7 +123,7 @@ def plan_streams(problem: Problem, extra: Iterable[Index] = ()) -> StreamPlan:
 
     Args:
         problem: Its coordinates, channels and residuals are read.
-        extra: Multi-indices wanted as explicit streams besides, such as those of a boundary condition.
+        extra: Multi-indices wanted as explicit streams besides, as for a boundary condition.
 
     Raises:
         NotSupportedError: If a derivative is of order five or more.
@@ -201,6 +200,12 @@ def derivative_index(atom: Expr, coordinates: Sequence[Symbol]) -> Index:
         for symbol, count in atom.variable_count:
             counts[symbol] += int(count)
     return tuple(counts.values())
+
+
+def split_coefficient(coefficient: Expr) -> tuple[float, Expr | None]:
+    """Split c into a number and the rest, which is None where c is a number."""
+    number, rest = coefficient.as_coeff_Mul()
+    return (float(coefficient), None) if rest.is_number else (float(number), rest)
 
 
 def _placeholders(
@@ -295,11 +300,8 @@ def _tables(
         chain: list[Term] = []
         leibniz: list[Term] = []
         for index, coefficient in terms:
-            number, rest = coefficient.as_coeff_Mul()
-            if rest.is_number:
-                number, rest = coefficient, sympy.S.One
-            slot = None if rest == 1 else slots.setdefault(rest, len(slots))
-            factor = float(number)
+            factor, rest = split_coefficient(coefficient)
+            slot = None if rest is None else slots.setdefault(rest, len(slots))
             for count, blocks in composition_terms(index):
                 chain.append(Term(factor * count, slot, tuple(row_of[b] for b in blocks)))
             for count, left, right in product_terms(index):
@@ -319,7 +321,7 @@ def _ordered(indices: Iterable[Index]) -> tuple[Index, ...]:
 
 
 def _exact(expression: Expr) -> Expr:
-    """Turn floating-point numbers into the fractions they are, so that ranks are decided exactly."""
+    """Turn floating-point numbers into the fractions they are, so that ranks are exact."""
     return expression.xreplace({f: sympy.Rational(f) for f in expression.atoms(sympy.Float)})
 
 

@@ -1,1 +1,7 @@
-"""TODO."""
+"""Residuals of symbolic equations over a field, by collapsed Taylor streams."""
+
+from piop.residual.compile import Residual, ResidualValues, compile_residual
+from piop.residual.lift import Lift
+from piop.residual.streams import Stream
+
+__all__ = ["Lift", "Residual", "ResidualValues", "Stream", "compile_residual"]

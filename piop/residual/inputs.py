@@ -1,0 +1,87 @@
+"""What expressions need of the input functions, and its values at queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from sympy import Derivative, Expr, Function, Symbol
+from sympy.core.function import AppliedUndef
+from torch import Tensor
+
+from piop.fields import InputFunction
+from piop.problem.partitions import Index
+from piop.problem.plan import derivative_index
+
+InputTerm = tuple[str, Index]
+
+
+def input_terms(
+    expressions: Sequence[Expr], coordinates: Sequence[Symbol], channels: Sequence[str] = ()
+) -> tuple[InputTerm, ...]:
+    """List the inputs, and derivatives of inputs, in expressions.
+
+    Returns:
+        Pairs (name, multi-index over the input's own coordinates), sorted.
+    """
+    found: set[InputTerm] = set()
+    for expression in expressions:
+        derivatives = expression.atoms(Derivative)
+        bare = expression.xreplace({d: sympy.Dummy() for d in derivatives})
+        for atom in derivatives | bare.atoms(AppliedUndef):
+            function = atom.expr if isinstance(atom, Derivative) else atom
+            if function.func.__name__ not in channels:
+                found.add((function.func.__name__, derivative_index(atom, function.args)))
+        scalars = {s for s in bare.free_symbols if not isinstance(s, sympy.Dummy)}
+        found |= {(s.name, ()) for s in scalars - set(coordinates)}
+    return tuple(sorted(found))
+
+
+def term_atoms(
+    terms: Sequence[InputTerm], inputs: Sequence[Any], coordinates: Sequence[Symbol]
+) -> list[Expr]:
+    """Write the SymPy atom of each term."""
+    return [
+        _atom(name, order, _axes(name, inputs, coordinates), coordinates) for name, order in terms
+    ]
+
+
+def evaluate_terms(
+    terms: Sequence[InputTerm],
+    functions: Mapping[str, InputFunction],
+    queries: Tensor,
+    inputs: Sequence[Any],
+    coordinates: Sequence[Symbol],
+) -> tuple[Tensor, ...]:
+    """Evaluate terms at ``queries [B, N, D]``, each giving ``[B, N]`` without gradient.
+
+    Raises:
+        KeyError: If a function is missing.
+    """
+    out = []
+    with torch.no_grad():
+        for name, order in terms:
+            if name not in functions:
+                raise KeyError(f"no input function {name!r}; there are {sorted(functions)}")
+            axes = _axes(name, inputs, coordinates)
+            value = functions[name].derivative(queries.detach()[..., axes], order)
+            out.append(value.to(queries.dtype).expand(queries.shape[:-1]))
+    return tuple(out)
+
+
+def _axes(name: str, inputs: Sequence[Any], coordinates: Sequence[Symbol]) -> list[int]:
+    """Find the columns of a query that an input depends on; a parameter depends on none."""
+    of = next((i.of for i in inputs if i.name == name), ())
+    names = [c.name for c in coordinates]
+    return [names.index(n) for n in of]
+
+
+def _atom(name: str, order: Index, axes: Sequence[int], coordinates: Sequence[Symbol]) -> Expr:
+    if not axes:
+        return Symbol(name, real=True)
+    symbols = [coordinates[a] for a in axes]
+    counts = [(s, n) for s, n in zip(symbols, order, strict=True) if n]
+    function = Function(name, real=True)(*symbols)
+    return Derivative(function, *counts) if counts else function

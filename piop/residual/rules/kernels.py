@@ -1,0 +1,172 @@
+"""The two rules all others are made of: composition and product.
+
+With rows r, f⁽ᵏ⁾ at the value, and the groups of a plan (``docs/math.md``, equations 3 and 4):
+
+    row r of f(u):  f′ u_r + Σ factor · coefficient · f⁽ᵏ⁾ · u_i u_j …
+    row r of ab:    a b_r + a_r b + Σ factor · coefficient · a_i b_j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import mul
+
+import torch
+from torch import Tensor
+
+from piop.residual.streams import Group, NoRuleError, Stream
+
+Table = Callable[[Tensor, int], Sequence[Tensor | float]]
+Bilinear = Callable[[Tensor, Tensor], Tensor]
+
+
+def compose(x: Stream, table: Table) -> Stream:
+    """Apply an elementwise function.
+
+    Args:
+        x: The stream u.
+        table: Maps (value, n) to f, f′, …, f⁽ⁿ⁾ there; it may stop early where the rest is zero.
+    """
+    rows = x.data.unbind(0)
+    f = table(rows[0], x.layout.order)
+    out = [f[0]]
+    squares: dict[tuple[int, ...], Tensor] = {}
+    for row, groups in zip(rows[1:], x.layout.compositions[1:], strict=True):
+        total = f[1] * row
+        for group in groups:
+            if group.order < len(f):
+                product = _sum_of_products(group, rows, squares)
+                total = _accumulate(total, f[group.order], _weight(product, group, x), group)
+        out.append(total)
+    return Stream(torch.stack(out), x.layout, x.weights)  # type: ignore[arg-type]
+
+
+def multiply(a: Stream, b: Stream) -> Stream:
+    """Multiply two streams elementwise, with broadcasting."""
+    a, b = common(a, b)
+    left, right = a.data.unbind(0), b.data.unbind(0)
+    out = [left[0] * right[0]]
+    anchor = wider(a, b)
+    for r, groups in enumerate(a.layout.products[1:], start=1):
+        total = torch.addcmul(left[0] * right[r], left[r], right[0])
+        for group in groups:
+            for i, j in group.rows:
+                factor = _weight(left[i], group, anchor)
+                total = torch.addcmul(total, factor, right[j], value=group.factor)
+        out.append(total)
+    return _like(anchor, torch.stack(out))
+
+
+def bilinear(a: Stream, b: Stream, product: Bilinear) -> Tensor:
+    """Give the rows of a bilinear map of two streams, such as ``matmul``.
+
+    Args:
+        a: Left argument.
+        b: Right argument.
+        product: The map; it must take a further leading axis in either argument.
+    """
+    if a.layout is not b.layout:
+        raise NoRuleError("a product of streams of different residuals")
+    left, right = a.data.unbind(0), b.data.unbind(0)
+    lows = product(a.data[:1], b.data).unbind(0)
+    highs = product(a.data[1:], b.data[:1]).unbind(0) if len(left) > 1 else ()
+    out = [lows[0]]
+    for r, groups in enumerate(a.layout.products[1:], start=1):
+        total = lows[r] + highs[r - 1]
+        for group in groups:
+            for i, j in group.rows:
+                term = product(_weight(left[i], group, a)[None], right[j][None])[0]
+                total = torch.add(total, term, alpha=group.factor)
+        out.append(total)
+    return torch.stack(out)
+
+
+def divide(a: Stream, b: Stream) -> Stream:
+    """Divide two streams: the rule of the product y·b = a, solved for the rows of y."""
+    a, b = common(a, b)
+    top, bottom = a.data.unbind(0), b.data.unbind(0)
+    inverse = bottom[0].reciprocal()
+    anchor = wider(a, b)
+    out = [top[0] * inverse]
+    for r, groups in enumerate(a.layout.products[1:], start=1):
+        total = torch.addcmul(top[r], out[0], bottom[r], value=-1)
+        for group in groups:
+            for i, j in group.rows:
+                factor = _weight(out[i], group, anchor)
+                total = torch.addcmul(total, factor, bottom[j], value=-group.factor)
+        out.append(total * inverse)
+    return _like(anchor, torch.stack(out))
+
+
+def shifted(x: Stream, constant: Tensor | float) -> Stream:
+    """Add a constant: it has a value but no rows."""
+    if isinstance(constant, Tensor):
+        ndim = max(x.ndim, constant.ndim)
+        x = x.aligned(ndim)
+        shape = torch.broadcast_shapes(x.shape, constant.shape)
+        x = x if shape == x.shape else expand(x, shape)
+        if 8 * constant.numel() <= x.numel() and constant.dtype == x.dtype:
+            block = constant.reshape(1, *(1,) * (ndim - constant.ndim), *constant.shape)
+            pad = (0, 0) * ndim + (0, x.layout.count - 1)
+            return Stream(x.data + torch.nn.functional.pad(block, pad), x.layout, x.weights)
+    value, rest = x.data.split([1, x.layout.count - 1])
+    return Stream(torch.cat([value + constant, rest]), x.layout, x.weights)
+
+
+def expand(x: Stream, shape: Sequence[int]) -> Stream:
+    """Broadcast every row to a shape."""
+    return x.aligned(len(shape)).map(lambda rows: rows.expand(-1, *shape))
+
+
+def common(a: Stream, b: Stream) -> tuple[Stream, Stream]:
+    """Align two streams of the same residual for broadcasting."""
+    if a.layout is not b.layout:
+        raise NoRuleError("a product of streams of different residuals")
+    ndim = max(a.ndim, b.ndim)
+    return a.aligned(ndim), b.aligned(ndim)
+
+
+def wider(a: Stream, b: Stream) -> Stream:
+    """Give whichever stream carries the coefficients of more points."""
+    return b if a.weights is None or (b.weights is not None and b.numel() > a.numel()) else a
+
+
+def constant_stream(x: Tensor, like: Stream) -> Stream:
+    """Make a stream of a constant: its value, and rows of zeros."""
+    pad = (0, 0) * x.ndim + (0, like.layout.count - 1)
+    rows = torch.nn.functional.pad(x[None], pad)
+    weights = like.weights
+    if weights is not None:
+        weights = weights.new_zeros(()).expand(weights.shape[0], *x.shape)
+    return Stream(rows, like.layout, weights)
+
+
+def _like(anchor: Stream, data: Tensor) -> Stream:
+    weights = anchor.weights
+    if weights is not None:
+        weights = weights.expand(-1, *data.shape[1:])
+    return Stream(data, anchor.layout, weights)
+
+
+def _sum_of_products(
+    group: Group, rows: Sequence[Tensor], cache: dict[tuple[int, ...], Tensor]
+) -> Tensor:
+    for key in group.rows:
+        if key not in cache:
+            cache[key] = reduce(mul, (rows[i] for i in key))
+    return reduce(torch.add, (cache[key] for key in group.rows))
+
+
+def _weight(row: Tensor, group: Group, x: Stream) -> Tensor:
+    if group.slot is None:
+        return row
+    if x.weights is None:
+        raise NoRuleError("a stream that lost its coefficients")
+    return row * x.weights[group.slot]
+
+
+def _accumulate(total: Tensor, slope: Tensor | float, product: Tensor, group: Group) -> Tensor:
+    if isinstance(slope, Tensor):
+        return torch.addcmul(total, slope, product, value=group.factor)
+    return torch.add(total, product, alpha=slope * group.factor)

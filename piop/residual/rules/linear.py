@@ -1,0 +1,115 @@
+"""Linear maps and products of matrices: all rows in one large product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from piop.residual.rules.kernels import bilinear, common, shifted
+from piop.residual.streams import NoRuleError, Stream, rule
+
+
+@rule("linear")
+def linear(x: Any, weight: Any, bias: Tensor | None = None) -> Stream:
+    """As ``F.linear``; the bias reaches the value only."""
+    if not isinstance(x, Stream) or isinstance(weight, Stream):
+        raise NoRuleError("linear with a weight that depends on the queries")
+    out = x.replace(F.linear(x.data, weight))
+    return out if bias is None else shifted(out, bias)
+
+
+@rule("matmul", "__matmul__", "bmm", "mm")
+def matmul(a: Any, b: Any) -> Stream:
+    """Multiply matrices, either or both of them streams."""
+    if a.ndim < 2 or b.ndim < 2:
+        if isinstance(b, Stream) or b.ndim > 1:
+            raise NoRuleError("matmul with a vector")
+        return (a * b).sum(-1)
+    if isinstance(a, Stream) and isinstance(b, Stream):
+        a, b = common(a, b)
+        data = bilinear(a, b, torch.matmul)
+        return Stream(data, a.layout, _fitted(a, data))
+    if isinstance(a, Stream):
+        a = a.aligned(b.ndim)
+        data = _rows_times_matrix(a.data, b)
+        return Stream(data, a.layout, _fitted(a, data))
+    b = b.aligned(a.ndim)
+    data = torch.matmul(a, b.data)
+    weights = b.weights
+    if weights is not None:
+        weights = weights[..., :1, :].expand(-1, *data.shape[1:])
+    return Stream(data, b.layout, weights)
+
+
+@rule("__rmatmul__")
+def reflected_matmul(a: Any, b: Any) -> Stream:
+    """Give b @ a."""
+    return matmul(b, a)
+
+
+@rule("addmm", "baddbmm")
+def addmm(x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Stream:
+    """Give βx + α·a@b."""
+    return beta * x + alpha * matmul(a, b)
+
+
+@rule("einsum")
+def einsum(equation: str, *operands: Any) -> Stream:
+    """As ``torch.einsum`` with at most two streams among the operands."""
+    if len(operands) == 1 and isinstance(operands[0], Sequence):
+        operands = tuple(operands[0])
+    places = [i for i, o in enumerate(operands) if isinstance(o, Stream)]
+    left, _, right = equation.replace(" ", "").partition("->")
+    if "->" not in equation or "." in equation or len(places) > 2:
+        raise NoRuleError(f"einsum({equation!r})")
+    letters = left.split(",")
+    lead = next(c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in equation)
+    first = operands[places[0]]
+
+    def run(*streamed: Tensor) -> Tensor:
+        parts = list(operands)
+        names = list(letters)
+        for place, rows in zip(places, streamed, strict=True):
+            parts[place] = rows
+            names[place] = lead + names[place]
+        return torch.einsum(f"{','.join(names)}->{lead}{right}", *parts)
+
+    if len(places) == 1:
+        data = run(first.data)
+    else:
+        data = bilinear(first, operands[places[1]], lambda a, b: run(*_same_lead(a, b)))
+    weights = first.weights
+    if weights is not None:
+        names = letters[places[0]]
+        for letter in set(names) - set(right):
+            weights = weights.select(1 + names.index(letter), 0)
+            names = names.replace(letter, "")
+        weights = weights.permute(0, *(1 + names.index(c) for c in right if c in names))
+        for position, letter in enumerate(right, start=1):
+            weights = weights if letter in names else weights.unsqueeze(position)
+        weights = weights.expand(-1, *data.shape[1:])
+    return Stream(data, first.layout, weights)
+
+
+def _same_lead(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    count = max(a.shape[0], b.shape[0])
+    return a.expand(count, *a.shape[1:]), b.expand(count, *b.shape[1:])
+
+
+def _rows_times_matrix(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Multiply ``[S, *batch, N, K]`` by ``[*batch, K, M]`` without copying the matrix S times."""
+    if matrix.ndim == 2:
+        return torch.matmul(rows, matrix)
+    count, n = rows.shape[0], rows.shape[-2]
+    tall = rows.movedim(0, -3).flatten(-3, -2)
+    return torch.matmul(tall, matrix).unflatten(-2, (count, n)).movedim(-3, 0)
+
+
+def _fitted(a: Stream, data: Tensor) -> Tensor | None:
+    if a.weights is None:
+        return None
+    return a.weights[..., :1].expand(-1, *data.shape[1:])

@@ -1,0 +1,134 @@
+"""Functions with kinks: their rows follow the branch that is taken, as reverse mode does."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from piop.residual.rules.kernels import common, compose, constant_stream
+from piop.residual.rules.tables import exp
+from piop.residual.streams import NoRuleError, Stream, rule
+
+
+@rule("where")
+def where(condition: Tensor, a: Any, b: Any) -> Stream:
+    """Choose elementwise between streams and constants."""
+    if isinstance(condition, Stream):
+        raise NoRuleError("where() with a condition that is no comparison")
+    if not isinstance(a, Stream):
+        a = _as_stream(a, b)
+    if not isinstance(b, Stream):
+        b = _as_stream(b, a)
+    a, b = common(a, b)
+    ndim = max(a.ndim, condition.ndim)
+    a, b = a.aligned(ndim), b.aligned(ndim)
+    data = torch.where(condition, a.data, b.data)
+    anchor = a if a.numel() >= b.numel() else b
+    weights = anchor.weights
+    return Stream(data, a.layout, None if weights is None else weights.expand(-1, *data.shape[1:]))
+
+
+@rule("masked_fill")
+def masked_fill(x: Stream, mask: Tensor, value: Any) -> Stream:
+    """Replace by a constant where the mask is true."""
+    return where(mask, value, x)
+
+
+@rule("abs", "absolute", "__abs__")
+def absolute(x: Stream) -> Stream:
+    """Absolute value, slope sign(x)."""
+    return _piecewise_linear(x, torch.abs, torch.sign(x.value))
+
+
+@rule("relu")
+def relu(x: Stream, inplace: bool = False) -> Stream:
+    """Rectify, slope 0 at the kink as in torch."""
+    return _piecewise_linear(x, torch.relu, (x.value > 0).to(x.dtype))
+
+
+@rule("leaky_relu")
+def leaky_relu(x: Stream, negative_slope: float = 0.01, inplace: bool = False) -> Stream:
+    """Leaky rectifier."""
+    slope = torch.where(x.value > 0, 1.0, negative_slope).to(x.dtype)
+    return _piecewise_linear(x, lambda v: F.leaky_relu(v, negative_slope), slope)
+
+
+@rule("elu")
+def elu(x: Stream, alpha: float = 1.0, inplace: bool = False) -> Stream:
+    """ELU: identity above zero, α(eˣ − 1) below."""
+    below = where(x.value > 0, 0.0, x)
+    return where(x.value > 0, x, (compose(below, exp) - 1.0) * alpha)
+
+
+@rule("sign", "floor", "ceil", "round", "trunc", "heaviside", "sgn")
+def step(x: Stream, *args: Any) -> Tensor:
+    """Refuse: a function constant almost everywhere stops all derivatives silently."""
+    raise NoRuleError("a step function")
+
+
+@rule("remainder", "fmod", "__mod__")
+def remainder(x: Any, divisor: Any) -> Stream:
+    """Wrap a coordinate into a period: the rows do not change."""
+    if not isinstance(x, Stream) or isinstance(divisor, Stream):
+        raise NoRuleError("remainder with a divisor that depends on the queries")
+    return x + (torch.remainder(x.value, divisor) - x.value).detach()
+
+
+@rule("clamp", "clip")
+def clamp(x: Stream, min: Any = None, max: Any = None) -> Stream:
+    """Clamp between constants."""
+    if min is not None:
+        x = where(x.value < min, min, x)
+    return x if max is None else where(x.value > max, max, x)
+
+
+@rule("maximum")
+def maximum(a: Any, b: Any) -> Stream:
+    """The larger of two."""
+    return where(_value(a) >= _value(b), a, b)
+
+
+@rule("minimum")
+def minimum(a: Any, b: Any) -> Stream:
+    """The smaller of two."""
+    return where(_value(a) <= _value(b), a, b)
+
+
+def _compare(function: Any) -> Any:
+    def compare(a: Any, b: Any) -> Tensor:
+        return function(_value(a), _value(b))
+
+    return compare
+
+
+def _on_value(function: Any, x: Stream, *args: Any, **kwargs: Any) -> Any:
+    return function(x.value, *args, **kwargs)
+
+
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    rule(_name, f"__{_name}__")(_compare(getattr(torch, _name)))
+for _name in ("isnan", "isfinite", "isinf", "zeros_like", "ones_like", "full_like", "empty_like"):
+    rule(_name)(partial(_on_value, getattr(torch, _name)))
+for _name in ("new_zeros", "new_ones", "new_full", "new_tensor", "new_empty"):
+    rule(_name)(partial(_on_value, getattr(Tensor, _name)))
+rule("detach")(lambda x: x.value.detach())
+
+
+def _value(x: Any) -> Any:
+    return x.value if isinstance(x, Stream) else x
+
+
+def _as_stream(constant: Any, like: Any) -> Stream:
+    if not isinstance(like, Stream):
+        raise NoRuleError("where() between constants")
+    return constant_stream(torch.as_tensor(constant, dtype=like.dtype, device=like.device), like)
+
+
+def _piecewise_linear(x: Stream, function: Any, slope: Tensor) -> Stream:
+    """Apply a function whose second derivative vanishes almost everywhere."""
+    value, rest = x.data.split([1, x.layout.count - 1])
+    return Stream(torch.cat([function(value), slope.detach() * rest]), x.layout, x.weights)

@@ -1,0 +1,264 @@
+"""Streams: a value and its Taylor rows, pushed together through any torch code.
+
+A :class:`Stream` stands where a tensor stood. Its rows are stacked along a new first axis, so that
+a linear map of all of them is one large matrix product. ``__torch_function__`` looks the operation
+up in a table of rules (``piop.residual.rules``); an operation without one raises
+:class:`NoRuleError`, upon which the residual turns to nested reverse mode.
+
+Source: F. Dangel et al., Collapsing Taylor mode automatic differentiation (2025), arXiv:2505.13644;
+A. Griewank, A. Walther, Evaluating Derivatives (2008), tables 13.1 and 13.2. See ``docs/math.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from piop.errors import PiopError
+from piop.problem.plan import StreamPlan, Term
+
+
+class NoRuleError(PiopError):
+    """An operation that streams cannot pass through. It never leaves the residual."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Products of rows that share their order, factor and coefficient.
+
+    Attributes:
+        order: How many rows are multiplied.
+        factor: The number in front.
+        slot: Which coefficient of the points multiplies it; None for none.
+        rows: The products.
+    """
+
+    order: int
+    factor: float
+    slot: int | None
+    rows: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What the rules must know of a plan.
+
+    Attributes:
+        count: S, the number of rows.
+        order: The highest derivative of an elementwise function that occurs.
+        compositions: For each row, its products in D f(u), grouped.
+        products: For each row, its products in D(ab), grouped.
+    """
+
+    count: int
+    order: int
+    compositions: tuple[tuple[Group, ...], ...]
+    products: tuple[tuple[Group, ...], ...]
+
+    @classmethod
+    def of(cls, plan: StreamPlan) -> Layout:
+        """Gather the terms of a plan into groups."""
+        chain = tuple(map(_grouped, plan.compositions))
+        order = max((g.order for groups in chain for g in groups), default=1)
+        return cls(plan.count, order, chain, tuple(map(_grouped, plan.products)))
+
+
+Rule = Callable[..., Any]
+_RULES: dict[Any, Rule] = {}
+_NAMESPACES = (torch, torch.Tensor, F, torch.special, torch.linalg)
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for the functions and methods of torch that bear one of these names."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            found = [getattr(space, name) for space in _NAMESPACES if hasattr(space, name)]
+            if not found:
+                raise AttributeError(f"torch has no operation named {name!r}")
+            _RULES.update(dict.fromkeys(found, function))
+        return function
+
+    return register
+
+
+class Stream:
+    """A value with its Taylor rows.
+
+    Args:
+        data: ``[S, *shape]``; row 0 is the value.
+        layout: The tables of the plan.
+        weights: Coefficients that differ from point to point ``[K, *shape]``, usually a strided
+            view; None where all are numbers.
+    """
+
+    __slots__ = ("data", "layout", "weights")
+
+    def __init__(self, data: Tensor, layout: Layout, weights: Tensor | None = None) -> None:
+        self.data, self.layout, self.weights = data, layout, weights
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Iterable[type], args: Sequence[Any] = (), kwargs: dict | None = None
+    ) -> Any:
+        found = _RULES.get(func)
+        if found is None:
+            raise NoRuleError(getattr(func, "__name__", str(func)))
+        return found(*args, **(kwargs or {}))
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(Tensor, name, None)
+        if name.startswith("__") or not callable(method):
+            raise NoRuleError(f"Tensor.{name}")
+        return lambda *args, **kwargs: Stream.__torch_function__(
+            method, (Stream,), (self, *args), kwargs
+        )
+
+    def __repr__(self) -> str:
+        return f"Stream({self.layout.count} rows, shape={tuple(self.shape)})"
+
+    @property
+    def shape(self) -> torch.Size:
+        """Shape of the value."""
+        return self.data.shape[1:]
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions of the value."""
+        return self.data.ndim - 1
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Element type."""
+        return self.data.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows live."""
+        return self.data.device
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether reverse mode follows the rows."""
+        return self.data.requires_grad
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the rows live on a CUDA device."""
+        return self.data.is_cuda
+
+    @property
+    def T(self) -> Stream:
+        """Reverse the dimensions, as ``Tensor.T``."""
+        return self.permute(*range(self.ndim)[::-1])
+
+    @property
+    def mT(self) -> Stream:
+        """Swap the last two dimensions."""
+        return self.transpose(-1, -2)
+
+    @property
+    def value(self) -> Tensor:
+        """Row 0: what the tensor would have been."""
+        return self.data[0]
+
+    def size(self, dim: int | None = None) -> Any:
+        """As ``Tensor.size``."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        """As ``Tensor.dim``."""
+        return self.ndim
+
+    def numel(self) -> int:
+        """As ``Tensor.numel``, of the value."""
+        return self.shape.numel()
+
+    def is_floating_point(self) -> bool:
+        """As ``Tensor.is_floating_point``."""
+        return self.data.is_floating_point()
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        raise NoRuleError("a Python branch on a value")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise NoRuleError("assignment into a tensor")
+
+    def like(self, rows: Tensor) -> Stream:
+        """Make a stream of the same points from rows ``[S, B, N, *]`` known otherwise."""
+        if rows.shape[0] != self.layout.count:
+            raise ValueError(f"{rows.shape[0]} rows for {self.layout.count} streams")
+        weights = self.weights
+        if weights is not None:
+            flat = weights[(..., *(0,) * (self.ndim - 2))]
+            weights = flat[(..., *(None,) * (rows.ndim - 3))].expand(-1, *rows.shape[1:])
+        return Stream(rows, self.layout, weights)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Stream:
+        """Apply a linear map that treats all rows, and coefficients, alike, as ``permute`` does."""
+        weights = None if self.weights is None else function(self.weights)
+        return Stream(function(self.data), self.layout, weights)
+
+    def replace(self, data: Tensor) -> Self:
+        """Keep the coefficients, fitted to the shape of new rows that differ along summed axes."""
+        weights = self.weights
+        if weights is not None and weights.shape[1:] != data.shape[1:]:
+            for axis, (old, new) in enumerate(
+                zip(weights.shape[1:], data.shape[1:], strict=True), start=1
+            ):
+                weights = weights if old == new else weights.narrow(axis, 0, 1)
+            weights = weights.expand(-1, *data.shape[1:])
+        return type(self)(data, self.layout, weights)
+
+    def aligned(self, ndim: int) -> Stream:
+        """Insert axes of length one behind the rows, as broadcasting would."""
+        if ndim <= self.ndim:
+            return self
+        ones = (1,) * (ndim - self.ndim)
+        return self.map(lambda rows: rows.reshape(rows.shape[0], *ones, *rows.shape[1:]))
+
+
+def _method(name: str, reflected: bool = False) -> Callable[..., Any]:
+    def call(self: Stream, other: Any = None, *rest: Any) -> Any:
+        function = getattr(torch, name)
+        unary = other is None
+        args = (self,) if unary else (other, self) if reflected else (self, other)
+        return Stream.__torch_function__(function, (Stream,), (*args, *rest))
+
+    return call
+
+
+for _name, _function in {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv": "div",
+    "pow": "pow",
+    "matmul": "matmul",
+    "mod": "remainder",
+}.items():
+    setattr(Stream, f"__{_name}__", _method(_function))
+    setattr(Stream, f"__r{_name}__", _method(_function, reflected=True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Stream, f"__{_name}__", _method(_name))
+for _name in ("neg", "abs"):
+    setattr(Stream, f"__{_name}__", _method(_name))
+Stream.__getitem__ = lambda self, index: Stream.__torch_function__(  # type: ignore[attr-defined]
+    Tensor.__getitem__, (Stream,), (self, index)
+)
+Stream.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+def _grouped(terms: tuple[Term, ...]) -> tuple[Group, ...]:
+    found: dict[tuple[int, float, int | None], list[tuple[int, ...]]] = {}
+    for term in terms:
+        found.setdefault((len(term.rows), term.factor, term.slot), []).append(term.rows)
+    return tuple(Group(*key, tuple(rows)) for key, rows in found.items())
