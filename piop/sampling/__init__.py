@@ -1,6 +1,7 @@
 """Random input functions, sensors and collocation points, all keyed by (seed, step, sample)."""
 
 from piop.sampling.collocation import boundary_points, collocation, initial_points
+from piop.sampling.expressions import ExpressionFunction
 from piop.sampling.functions import (
     FourierFunction,
     GridFunction,
@@ -13,6 +14,7 @@ from piop.sampling.sensors import observe, place_sensors
 
 __all__ = [
     "Draws",
+    "ExpressionFunction",
     "FourierFunction",
     "GridFunction",
     "PiecewiseConstantFunction",

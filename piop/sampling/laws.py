@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from sympy import Symbol
+from sympy.core.function import AppliedUndef
 
 from piop.errors import NotSupportedError
 from piop.fields import InputFunction
+from piop.sampling.expressions import ExpressionFunction
+from piop.sampling.files import stored_functions
 from piop.sampling.functions import PiecewiseConstantFunction, ScalarFunction
 from piop.sampling.gaussian import gaussian_prior
 from piop.sampling.random import Draws
@@ -40,8 +44,10 @@ def sample_inputs(
     """
     drawn: dict[str, InputFunction] = {}
     for item in _dependencies_first(problem):
-        axes = input_axes(problem, item)
-        drawn[item.name] = draw(item, axes, draws).to(dtype=dtype)
+        if item.expression is not None:
+            drawn[item.name] = _by_expression(problem, item, drawn, draws, dtype)
+        else:
+            drawn[item.name] = draw(item, input_axes(problem, item), draws).to(dtype=dtype)
     return {item.name: drawn[item.name] for item in problem.inputs}
 
 
@@ -80,6 +86,11 @@ def draw(item: Input, axes: tuple[Coordinate, ...], draws: Draws) -> InputFuncti
         case laws.Constant():
             values = torch.full((draws.batch,), law.value, dtype=torch.float64)
             return ScalarFunction(values.to(draws.index.device), d)
+        case laws.FromFile():
+            stored = stored_functions(item, law, axes)
+            return stored.take(draws.integers(lane, 0, stored.batch - 1).cpu()).to(
+                draws.index.device
+            )
         case _:
             raise NotSupportedError(
                 f"inputs.{item.name}: the law history is not supported yet: its values come from a "
@@ -87,6 +98,36 @@ def draw(item: Input, axes: tuple[Coordinate, ...], draws: Draws) -> InputFuncti
             )
 
 
+def _by_expression(
+    problem: Problem,
+    item: Input,
+    drawn: dict[str, InputFunction],
+    draws: Draws,
+    dtype: torch.dtype,
+) -> InputFunction:
+    symbols = tuple(axis.symbol for axis in input_axes(problem, item))
+    parts = {name: drawn[name] for name in _names(item)}
+    return ExpressionFunction(
+        item.expression, symbols, parts, draws.batch, draws.index.device, dtype
+    )
+
+
+def _names(item: Input) -> set[str]:
+    """Names of the inputs that an expression uses."""
+    leaves = item.expression.atoms(AppliedUndef, Symbol)
+    named = {leaf.name if isinstance(leaf, Symbol) else leaf.func.__name__ for leaf in leaves}
+    return named - set(item.of)
+
+
 def _dependencies_first(problem: Problem) -> list[Input]:
     """Order the inputs so that those stated by an expression follow those it uses."""
-    return sorted(problem.inputs, key=lambda item: item.expression is not None)
+    waiting = list(problem.inputs)
+    ordered: list[Input] = []
+    while waiting:
+        done = {item.name for item in ordered}
+        ready = [i for i in waiting if i.expression is None or _names(i) <= done]
+        if not ready:
+            raise ValueError(f"inputs {', '.join(i.name for i in waiting)} state each other")
+        ordered += ready
+        waiting = [i for i in waiting if i not in ready]
+    return ordered

@@ -1,0 +1,242 @@
+"""Input functions stored on a grid in a file, and the interpolants between their points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from piop.datasets.axes import coordinate_variable, named
+from piop.datasets.checks import SLACK, check_axis, check_finite, numbers
+from piop.datasets.columns import samples_from_columns
+from piop.datasets.raw import SAMPLE, RawFile, Variable, read_raw
+from piop.errors import DataError
+from piop.fields import InputFunction
+from piop.sampling.basis import Basis, SplineBasis, TrigonometricBasis
+from piop.sampling.functions import GridFunction, ScalarFunction
+from piop.spec.laws import FromFile
+
+if TYPE_CHECKING:
+    from piop.problem import Coordinate, Input
+
+
+def stored_functions(item: Input, law: FromFile, axes: tuple[Coordinate, ...]) -> InputFunction:
+    """Read every function of a file, as one batch in the order of the file.
+
+    The variable (``law.variable``, or the input's name) is ``u0(sample, x)`` along a coordinate
+    variable ``x``, in NetCDF or npz; in CSV, the columns ``x`` and ``u0`` (and ``sample``) whose
+    points form a grid. Periodic axes are evenly spaced over one period, with or without the
+    right end. Between its points a function is a trigonometric polynomial along periodic axes, and along
+    others a cubic spline (linear if the input is not smooth, or below four points).
+
+    Raises:
+        DataError: The file is missing, unreadable or outside the folder; the variable is missing;
+            a shape does not fit; NaN; points that are not on a grid in the domain.
+    """
+    file = law.file if law.file is not None else _inside(law.path)
+    try:
+        stamp = file.stat()
+    except OSError:
+        raise DataError(f"{file}: no such file, given for inputs.{item.name}") from None
+    return _load(
+        file,
+        (stamp.st_mtime_ns, stamp.st_size),
+        law.variable or item.name,
+        tuple((a.name, a.low, a.high, a.periodic) for a in axes),
+        item.smooth,
+    )
+
+
+def _inside(path: str) -> Path:
+    """Resolve a path below the working directory: what a law made without a spec refers to."""
+    here = Path.cwd()
+    target = (here / path).resolve()
+    if not target.is_relative_to(here):
+        raise DataError(f"{path}: leads out of the folder {here}")
+    return target
+
+
+@lru_cache(maxsize=8)
+def _load(
+    file: Path,
+    stamp: tuple[int, int],
+    variable: str,
+    axes: tuple[tuple[str, float, float, bool], ...],
+    smooth: bool,
+) -> InputFunction:
+    """Read and interpolate once for each state (``stamp``) of a file, not once for each batch."""
+    keys = ("name", "low", "high", "periodic")
+    where = tuple(
+        cast("Coordinate", SimpleNamespace(**dict(zip(keys, a, strict=True)))) for a in axes
+    )
+    raw = read_raw(file)
+    ticks, values = (_from_table if raw.format == "csv" else _from_arrays)(raw, variable, where)
+    check_finite(raw.path, variable, values)
+    if not where:
+        return ScalarFunction(torch.from_numpy(values))
+    return interpolate(raw.path, torch.from_numpy(values), ticks, where, smooth)
+
+
+def _from_arrays(
+    raw: RawFile, variable: str, axes: Sequence[Coordinate]
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Axes ``[n]`` each and values ``[F, n1, …, nd]``."""
+    label = f"a function of {', '.join(a.name for a in axes)}" if axes else "a scalar input"
+    value = raw.need(variable, label)
+    where = {a.name: coordinate_variable(raw, variable, a.name) for a in axes}
+    value, where = named(raw, variable, value, where)
+    names = [a.name for a in axes]
+    value, where = _renamed(value, where)
+    if any(v.dimensions != (c,) for c, v in where.items()) or (
+        sorted(value.dimensions or ()) not in (sorted(names), sorted([SAMPLE, *names]))
+    ):
+        found = ", ".join(value.dimensions or ()) or "no dimension"
+        raise DataError(
+            f"{raw.path}: '{variable}' is given along {found}; expected a grid along "
+            f"{', '.join([SAMPLE, *names])}"
+        )
+    ticks = [check_axis(raw.path, a, numbers(raw.path, a.name, where[a.name].values)) for a in axes]
+    dims, array = list(value.dimensions or ()), numbers(raw.path, variable, value.values)
+    if SAMPLE not in dims:
+        dims, array = [SAMPLE, *dims], array[None]
+    array = np.ascontiguousarray(array.transpose([dims.index(d) for d in (SAMPLE, *names)]))
+    if array.shape[1:] != tuple(map(len, ticks)):
+        wanted = ", ".join(f"len({a.name}) = {len(t)}" for a, t in zip(axes, ticks, strict=True))
+        raise DataError(f"{raw.path}: '{variable}' has shape {array.shape}; expected ({wanted})")
+    return ticks, array
+
+
+def _renamed(value: Variable, where: dict[str, Variable]) -> tuple[Variable, dict[str, Variable]]:
+    """Call the dimension of a one-dimensional coordinate by the coordinate's name."""
+    names = {v.dimensions[0]: c for c, v in where.items() if len(v.dimensions or ()) == 1}
+    renamed = {c: Variable(v.values, _swap(v.dimensions, names)) for c, v in where.items()}
+    return Variable(value.values, _swap(value.dimensions, names)), renamed
+
+
+def _swap(dimensions: tuple[str, ...] | None, names: dict[Any, str]) -> tuple[str, ...]:
+    return tuple(names.get(d, d) for d in dimensions or ())
+
+
+def _from_table(
+    raw: RawFile, variable: str, axes: Sequence[Coordinate]
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Axes and values of a table, one row per point."""
+    item = SimpleNamespace(name=variable, of=tuple(a.name for a in axes))
+    named_axes = {a.name: a for a in axes}
+    view = SimpleNamespace(visible_inputs=(item,), coordinate=named_axes.__getitem__)
+    seen = samples_from_columns(raw, cast("Any", view))[variable]
+    points, values = seen.points.numpy(), seen.values[..., 0].numpy()
+    if not axes:
+        return [], values[:, 0]
+    ticks = [np.unique(points[..., i]) for i in range(len(axes))]
+    shape = tuple(map(len, ticks))
+    place = np.ravel_multi_index(
+        tuple(np.searchsorted(t, points[..., i]) for i, t in enumerate(ticks)), shape
+    )
+    count = int(np.prod(shape))
+    if seen.mask is not None or any(
+        not np.array_equal(np.sort(p), np.arange(count)) for p in place
+    ):
+        raise DataError(
+            f"{raw.path}: the points of '{variable}' are no grid: {points.shape[1]} rows in a "
+            f"sample, but {' × '.join(map(str, shape))} different positions"
+        )
+    return ticks, np.take_along_axis(values, np.argsort(place, 1), 1).reshape(-1, *shape)
+
+
+def interpolate(
+    path: str,
+    values: Tensor,
+    ticks: Sequence[np.ndarray],
+    axes: Sequence[Coordinate],
+    smooth: bool = True,
+) -> GridFunction:
+    """Interpolate values on a tensor grid.
+
+    Args:
+        path: Where they are from, for messages.
+        values: ``[F, n1, …, nd]`` float64.
+        ticks: Positions along each axis, increasing, in the domain.
+        axes: The coordinates.
+        smooth: False for broken lines instead of cubic splines.
+
+    Raises:
+        DataError: A periodic axis is not evenly spaced over one period, or its ends differ.
+    """
+    bases: list[Basis] = []
+    for i, (axis, positions) in enumerate(zip(axes, ticks, strict=True)):
+        at = torch.from_numpy(np.ascontiguousarray(positions))
+        if axis.periodic:
+            values, at = _one_period(path, values, at, i + 1, axis)
+            basis: Basis = TrigonometricBasis.periodic(
+                torch.arange(len(at) // 2 + 1),
+                float(at[0]),
+                float(at[0]) + _length(axis),
+                unit=False,
+            )
+            transform = _analysis(len(at))
+        else:
+            basis = spline_basis(at, 3 if smooth and len(at) > 3 else 1)
+            transform = torch.linalg.inv(basis.table(at))
+        values = (values.movedim(i + 1, -1) @ transform.mT).movedim(-1, i + 1)
+        bases.append(basis)
+    return GridFunction(values.contiguous(), tuple(bases))
+
+
+def spline_basis(at: Tensor, degree: int) -> SplineBasis:
+    """Splines through points ``[n]``: broken lines, or cubics with not-a-knot ends."""
+    if len(at) == 1:
+        return SplineBasis(torch.cat((at, at)), 0)
+    inner = at[1:-1] if degree == 1 else at[2:-2]
+    ends = degree + 1
+    return SplineBasis(torch.cat((at[:1].expand(ends), inner, at[-1:].expand(ends))), degree)
+
+
+def _analysis(count: int) -> Tensor:
+    """Matrix from values at evenly spaced points of a period to cosines, then sines ``[K, n]``."""
+    half = count // 2
+    turns = torch.outer(torch.arange(half + 1), torch.arange(count)) % count
+    angle = turns.double() * (2 * math.pi / count)
+    weight = torch.full((half + 1, 1), 2.0 / count, dtype=torch.float64)
+    weight[0] = 1 / count
+    if count % 2 == 0:
+        weight[half] = (
+            1 / count
+        )  # the highest cosine is seen in full; its sine vanishes at the points
+    sines = 2 / count * angle[1:].sin()
+    if count % 2 == 0:
+        sines[half - 1 :] = 0.0
+    return torch.cat((weight * angle.cos(), sines))
+
+
+def _length(axis: Coordinate) -> float:
+    return axis.high - axis.low
+
+
+def _one_period(
+    path: str, values: Tensor, at: Tensor, dim: int, axis: Coordinate
+) -> tuple[Tensor, Tensor]:
+    """Check that points cover a period evenly, and drop a right end that repeats the left one."""
+    length, count = _length(axis), len(at)
+    if count > 1 and abs(float(at[-1] - at[0]) - length) <= SLACK * length:
+        first, last = values.select(dim, 0), values.select(dim, count - 1)
+        if float((first - last).abs().max()) > 1e-6 * float(values.abs().max()):
+            raise DataError(
+                f"{path}: values at both ends of the periodic axis '{axis.name}' differ; "
+                "they are the same point"
+            )
+        values, at, count = values.narrow(dim, 0, count - 1), at[:-1], count - 1
+    even = at[0] + length / count * torch.arange(count, dtype=at.dtype)
+    if float((at - even).abs().max()) > 1e-5 * length / count:
+        raise DataError(
+            f"{path}: the periodic axis '{axis.name}' has {count} points that are not evenly "
+            f"spaced over [{axis.low:g}, {axis.high:g}); expected steps of {length / count:g}"
+        )
+    return values, at
