@@ -32,7 +32,7 @@ def stored_functions(item: Input, law: FromFile, axes: tuple[Coordinate, ...]) -
 
     The variable (``law.variable``, or the input's name) is ``u0(sample, x)`` along a coordinate
     variable ``x``, in NetCDF or npz; in CSV, the columns ``x`` and ``u0`` (and ``sample``) whose
-    points form a grid. Periodic axes are evenly spaced over one period, with or without the
+    points form a grid. Periodic axes are evenly spaced over one period, with or
     right end. Between its points a function is a trigonometric polynomial along periodic axes, and along
     others a cubic spline (linear if the input is not smooth, or below four points).
 
