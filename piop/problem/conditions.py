@@ -136,8 +136,11 @@ def expression_smoothness(problem: Problem, expression: sp.Expr) -> tuple[float,
             continue
         smoothness, why = _input_smoothness(problem, item)
         taken = max(
-            (sum(int(n) for _, n in d.variable_count)
-             for d in expression.atoms(sp.Derivative) if d.expr == item.symbol),
+            (
+                sum(int(n) for _, n in d.variable_count)
+                for d in expression.atoms(sp.Derivative)
+                if d.expr == item.symbol
+            ),
             default=0,
         )
         if smoothness - taken < worst:

@@ -1,0 +1,237 @@
+"""Train: a new run, or the rest of one that was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from piop.datasets import Dataset
+from piop.errors import UsageError
+from piop.models import find_preset
+from piop.problem import Problem
+from piop.problem.support import require_supported
+from piop.residual import compile_residual
+from piop.run.data import describe_data, load_data, split_data
+from piop.run.folder import RunFolder, ensure_run, new_folder
+from piop.run.machine import choose_machine, settle_machine, threads_of
+from piop.run.run import Run
+from piop.training.checkpoint import load_weights
+from piop.training.config import BudgetConfig, TrainingConfig, apply_settings, parse_time
+from piop.training.metrics import Row
+from piop.training.setup import build_model, build_objective, build_source
+from piop.training.statistics import Statistics, data_statistics, law_statistics
+from piop.training.trainer import Trainer, make_gradients
+
+Progress = Callable[[Row], None]
+HELD_OUT = 64
+"""Held-out inputs that a run is judged by."""
+
+
+def fit(
+    problem: Problem,
+    *,
+    steps: int | None = None,
+    time: str | float | None = None,
+    backbone: str | None = None,
+    data: str | Path | Dataset | None = None,
+    physics: bool = True,
+    init_from: str | Path | None = None,
+    device: str | None = None,
+    precision: str = "float32",
+    compile: bool | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+    samples: int = HELD_OUT,
+) -> Run:
+    """Train an operator of a problem, judge it on held-out inputs, and write its run folder.
+
+    Args:
+        problem: What to solve.
+        steps: Budget in steps; give this or ``time``.
+        time: Budget in time, ``"5m"`` or seconds, counted from the end of the first step.
+        backbone: Name of the network; by default the spec's, else ``pit``.
+        data: File or data set of solutions to learn from as well.
+        physics: Learn from the equations; False learns from the data alone.
+        init_from: A run whose weights to start from.
+        device: ``cpu`` or ``cuda``; by default CUDA where there is one.
+        precision: ``float32`` or ``float64``.
+        compile: Compile the training step; by default only where the budget makes it pay.
+        threads: CPU threads; by default torch's.
+        seed: Of weights, functions and points.
+        settings: Any of :mod:`piop.training.config`'s keys and the backbone's.
+        out: The run folder; by default ``runs/NAME-DATE-TIME``.
+        force: Replace a run folder that is there.
+        progress: Called with rows of the metrics.
+        samples: Held-out inputs to judge by; 0 leaves the evaluation out.
+
+    Returns:
+        The trained run.
+
+    Raises:
+        UsageError: For arguments that cannot be used; nothing is written then.
+        NotSupportedError: If the problem cannot be trained yet, with the reason.
+        TrainingError: If training fails; the last good checkpoint is kept.
+
+    Example:
+        ``run = piop.Problem.from_file("burgers").fit(time="5m")``
+    """
+    require_supported(problem)
+    budget = BudgetConfig(steps, None if time is None else parse_time(time))
+    machine = choose_machine(budget, device, precision, compile, threads, seed)
+    config = configure(
+        problem, TrainingConfig(budget, machine, physics=physics), backbone, settings
+    )
+    folder = new_folder(out, problem.name, force)
+    found = load_data(problem, data)
+    if not physics and found is None:
+        raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
+    trained = None if found is None else split_data(found, seed)[0]
+    statistics = law_statistics(problem, compile_residual(problem), seed)
+    if trained is not None:
+        statistics = data_statistics(problem, trained, statistics)
+    initial = None if init_from is None else _weights_of(init_from)
+    described = None
+    if data is not None and found is not None:
+        described = describe_data(data, found)
+    folder.begin(problem, config, statistics, described)
+    return _train(folder, problem, config, statistics, found, described, progress, samples, initial)
+
+
+def resume(
+    path: str | Path,
+    *,
+    steps: int | None = None,
+    time: str | float | None = None,
+    progress: Progress | None = None,
+    samples: int = HELD_OUT,
+    data: Dataset | None = None,
+) -> Run:
+    """Go on with a run that was stopped, to the same numbers as if it had not been.
+
+    Args:
+        path: The run folder.
+        steps: A new budget in all, in steps; by default the run's own.
+        time: A new budget in all, in time.
+        progress: Called with rows of the metrics.
+        samples: Held-out inputs to judge by; 0 leaves the evaluation out.
+        data: The data, for a run that was given them in Python.
+
+    Raises:
+        UsageError: If it is no run folder, its spec was changed, or its device is not there.
+        TrainingError: If its checkpoint cannot be read.
+    """
+    folder = ensure_run(path)
+    record = folder.read_config()
+    problem = folder.read_problem(record)
+    config = TrainingConfig.from_json(record["training"])
+    config = settle_machine(config, config.machine.device)
+    if steps is not None or time is not None:
+        config = replace(
+            config, budget=BudgetConfig(steps, None if time is None else parse_time(time))
+        )
+        folder.rewrite_config({**record, "training": config.to_json()})
+    described = record["data"]
+    found = _data_again(problem, described, data)
+    statistics = Statistics.from_json(record["statistics"])
+    return _train(folder, problem, config, statistics, found, described, progress, samples)
+
+
+def configure(
+    problem: Problem,
+    config: TrainingConfig,
+    backbone: str | None,
+    settings: Mapping[str, Any] | None,
+) -> TrainingConfig:
+    """Apply the spec's ``solve:`` block, then the settings given.
+
+    Raises:
+        UsageError: For an unknown key or a value that is not allowed.
+    """
+    own = dict(problem.solve)
+    config = replace(config, backbone=backbone or own.pop("backbone", config.backbone))
+    own.pop("backbone", None)
+    chosen = {**own, **(settings or {})}
+    preset = chosen.get("preset")
+    keys = vars(find_preset(config.backbone, None if preset is None else str(preset)).config)
+    return apply_settings(config, chosen, keys)
+
+
+def _train(
+    folder: RunFolder,
+    problem: Problem,
+    config: TrainingConfig,
+    statistics: Statistics,
+    data: Dataset | None,
+    described: Mapping[str, Any] | None,
+    progress: Progress | None,
+    samples: int,
+    initial: Mapping[str, torch.Tensor] | None = None,
+) -> Run:
+    trained, held = (None, None) if data is None else split_data(data, config.machine.seed)
+    with threads_of(config.machine):
+        model = build_model(problem, statistics, config)
+        if initial is not None:
+            _start_from(model.operator, initial)
+        loss = build_objective(problem, model, statistics, config)
+        draw = build_source(problem, model, loss, statistics, config, trained)
+        gradients = make_gradients(loss, config.machine.compile)
+        trainer = Trainer(loss, draw, gradients, config, folder.path, progress)
+        trainer.resume(torch.device(config.machine.device))
+        trainer.run()
+        model.operator.load_state_dict(trainer.phase.weights())
+        run = Run(
+            folder.path,
+            problem,
+            config,
+            model,
+            statistics,
+            trainer.interrupted,
+            described,
+            held,
+            trainer.first_step,
+        )
+        if samples and not trainer.interrupted:
+            run.evaluate(samples)
+    return run
+
+
+def _weights_of(path: str | Path) -> dict[str, torch.Tensor]:
+    folder = ensure_run(path)
+    folder.read_config()
+    return load_weights(folder.weights)
+
+
+def _start_from(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Take up the weights of another run, but not its sizes."""
+    own = operator.state_dict()
+    try:
+        taken = {k: v for k, v in weights.items() if k.startswith("backbone.")}
+        operator.load_state_dict({**own, **taken})
+    except RuntimeError as error:
+        raise UsageError(
+            f"init_from: the network of that run differs from this one: {error}"
+        ) from error
+
+
+def _data_again(
+    problem: Problem, described: Mapping[str, Any] | None, data: Dataset | None
+) -> Dataset | None:
+    """Read the data of a run again and make sure that they are the same."""
+    if described is None:
+        return None
+    source = data if data is not None else described["path"]
+    if source is None:
+        raise UsageError("the run was given its data in Python; give them again: data=...")
+    found = load_data(problem, source)
+    assert found is not None  # noqa: S101 - there is a source
+    if describe_data(source, found)["hash"] != described["hash"]:
+        raise UsageError(f"{described['path'] or 'data'}: has changed since the run began")
+    return found

@@ -1,0 +1,227 @@
+"""The run folder: what lies where, how it begins, and how it is read again."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from piop.errors import UsageError
+from piop.problem import Problem
+from piop.training.checkpoint import write_atomic
+from piop.training.config import TrainingConfig
+from piop.training.statistics import Statistics
+
+FORMAT = 1
+"""Version of the run folder's layout; a newer one than this cannot be read."""
+
+MEMBERS = ("spec.yaml", "config.json", "metrics.jsonl", "model.safetensors", "state",
+           "evaluation.json", "figures", "report.html")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths in a run folder.
+
+    Attributes:
+        path: The folder.
+    """
+
+    path: Path
+
+    @property
+    def spec(self) -> Path:
+        """The spec in its canonical form."""
+        return self.path / "spec.yaml"
+
+    @property
+    def config(self) -> Path:
+        """Every choice, versions and seeds."""
+        return self.path / "config.json"
+
+    @property
+    def weights(self) -> Path:
+        """The weights that predict."""
+        return self.path / "model.safetensors"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def evaluation(self) -> Path:
+        """Accuracy on held-out inputs."""
+        return self.path / "evaluation.json"
+
+    def begin(
+        self,
+        problem: Problem,
+        config: TrainingConfig,
+        statistics: Statistics,
+        data: Mapping[str, Any] | None,
+    ) -> None:
+        """Make the folder, or empty it of a run before, and write the spec and the config.
+
+        Raises:
+            UsageError: If the folder cannot be made.
+            TrainingError: If a file cannot be written.
+        """
+        _clear(self)
+        try:
+            (self.path / "state").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{self.path}: cannot be made ({error.strerror}); give another place with --out"
+            ) from error
+        write_atomic(self.spec, problem.to_yaml().encode())
+        record = {
+            "format": FORMAT,
+            "name": problem.name,
+            "hash": problem.hash,
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "versions": versions(),
+            "training": config.to_json(),
+            "statistics": statistics.to_json(),
+            "data": dict(data) if data else None,
+        }
+        write_json(self.config, record)
+
+    def rewrite_config(self, record: Mapping[str, Any]) -> None:
+        """Write the config again, as for a new budget.
+
+        Raises:
+            TrainingError: If it cannot be written.
+        """
+        write_json(self.config, record)
+
+    def read_config(self) -> dict[str, Any]:
+        """Read the config.
+
+        Raises:
+            UsageError: If this is no run folder, or one of a newer format.
+        """
+        if not self.config.is_file():
+            raise UsageError(f"{self.path}: is not a run folder: it has no config.json")
+        try:
+            record = json.loads(self.config.read_text())
+            found = int(record["format"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"{self.config}: cannot be read as a run's config ({error})"
+            ) from error
+        if found > FORMAT:
+            made_by = record.get("versions", {}).get("piop", "?")
+            raise UsageError(
+                f"{self.path}: has format {found}, this version reads up to {FORMAT}; "
+                f"it needs piop {made_by} or later"
+            )
+        return record
+
+    def read_problem(self, record: Mapping[str, Any]) -> Problem:
+        """Read the spec and check that it is the one the run began with.
+
+        Raises:
+            UsageError: If the spec is missing or its hash differs.
+            SpecError: If the spec cannot be read.
+        """
+        if not self.spec.is_file():
+            raise UsageError(f"{self.spec}: is missing; the run cannot be used without it")
+        problem = Problem.from_file(self.spec)
+        if problem.hash != record["hash"]:
+            raise UsageError(
+                f"{self.spec}: was changed since the run began (hash {problem.hash[:12]}…, the run "
+                f"has {record['hash'][:12]}…). Put it back, or start a new run with: piop solve"
+            )
+        return problem
+
+
+def new_folder(path: str | Path | None, name: str, force: bool) -> RunFolder:
+    """Choose the folder of a new run and make sure that nothing is lost by it.
+
+    Args:
+        path: Where; by default ``runs/NAME-DATE-TIME``.
+        name: Of the problem.
+        force: Replace a run folder that is there.
+
+    Raises:
+        UsageError: If there is something already that may not be replaced.
+    """
+    if path is None:
+        return RunFolder(_free_default(name))
+    folder = RunFolder(Path(path))
+    if folder.path.is_dir() and not any(folder.path.iterdir()):
+        return folder
+    if folder.path.exists() and not folder.path.is_dir():
+        raise UsageError(f"{folder.path}: is a file; give a folder with --out")
+    if folder.path.exists():
+        if not force:
+            raise UsageError(
+                f"{folder.path}: exists already; choose another --out, or replace it with --force"
+            )
+        if not folder.config.is_file() or not folder.spec.is_file():
+            raise UsageError(
+                f"{folder.path}: is not a run folder, so --force does not replace it; "
+                f"choose another --out"
+            )
+    return folder
+
+
+def _clear(folder: RunFolder) -> None:
+    """Remove what a run wrote; anything else in the folder stays."""
+    try:
+        for name in MEMBERS:
+            member = folder.path / name
+            if member.is_dir() and not member.is_symlink():
+                shutil.rmtree(member)
+            else:
+                member.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder.path}: cannot be replaced ({error.strerror})") from error
+
+
+def _free_default(name: str) -> Path:
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path, count = Path("runs") / f"{name}-{stamp}", 1
+    while path.exists():
+        count += 1
+        path = Path("runs") / f"{name}-{stamp}-{count}"
+    return path
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file atomically.
+
+    Raises:
+        TrainingError: If it cannot be written.
+    """
+    write_atomic(path, json.dumps(content, indent=1, allow_nan=False).encode() + b"\n")
+
+
+def versions() -> dict[str, str]:
+    """Name the versions that a run's numbers depend on."""
+    found = {"python": platform.python_version()}
+    for package in ("piop", "torch", "numpy", "sympy", "pytorch_optimizer"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def ensure_run(path: str | Path) -> RunFolder:
+    """Give the folder at a path.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    folder = RunFolder(Path(path))
+    if not folder.path.is_dir():
+        raise UsageError(f"{path}: there is no such run folder")
+    return folder

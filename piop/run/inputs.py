@@ -1,0 +1,191 @@
+"""Input functions as users give them: arrays, points and values, or data sets of xarray."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from piop.datasets import Dataset
+from piop.errors import DataError
+from piop.fields import FunctionSamples
+from piop.problem import Input, Problem
+from piop.sampling.designs import grid_axis
+
+Given = Mapping[str, Any] | xr.Dataset | Dataset
+SLACK = 1e-6
+"""How far beyond an end a sensor may lie, as a share of the axis: rounding of single precision."""
+
+
+def read_inputs(problem: Problem, given: Given) -> dict[str, FunctionSamples]:
+    """Bring the visible inputs of a problem into one form, float64 on the CPU.
+
+    Args:
+        problem: Whose inputs they are.
+        given: For each visible input its samples: :class:`FunctionSamples`; a pair (points
+            ``[M, d]`` or ``[B, M, d]``, values ``[M]`` or ``[B, M]``); values alone on an even grid
+            over the domain, the right end of periodic axes left out, ``[n1, …, nd]`` or
+            ``[B, n1, …, nd]``; a number or ``[B]`` for a scalar. Or a data set of xarray with these
+            names over the dimensions ``sample`` and the coordinates.
+
+    Raises:
+        DataError: For names missing or unknown, shapes that do not fit, NaN, or sensors outside
+            the domain.
+    """
+    if isinstance(given, Dataset):
+        given = given.inputs
+    items = {item.name: item for item in problem.visible_inputs}
+    names = list(given.data_vars if isinstance(given, xr.Dataset) else given)
+    missing = [name for name in items if name not in names]
+    if missing:
+        raise DataError(f"input {missing[0]!r} is missing; given: {', '.join(names) or 'none'}")
+    for name in names:
+        if name not in items and not isinstance(given, xr.Dataset):
+            near = difflib.get_close_matches(name, items, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(items)}"
+            raise DataError(f"{name!r} is not an input of {problem.name}: {hint}")
+    found = {name: _read(problem, item, given[name]) for name, item in items.items()}
+    return _one_batch(found)
+
+
+def _read(problem: Problem, item: Input, value: Any) -> FunctionSamples:
+    mask: Tensor | None = None
+    if isinstance(value, FunctionSamples):
+        points, values, mask = value.points, value.values, value.mask
+    elif isinstance(value, xr.DataArray):
+        points, values = _from_xarray(item, value)
+    elif isinstance(value, tuple):
+        points, values = _pair(item, value)
+    else:
+        points, values = _on_grid(problem, item, _tensor(item, value))
+    points, values = _shaped(item, points, values)
+    _check(problem, item, points, values, mask)
+    return FunctionSamples(points, values, mask)
+
+
+def _pair(item: Input, value: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    if len(value) != 2:
+        raise DataError(
+            f"input {item.name!r}: give a pair (points, values), got {len(value)} parts"
+        )
+    points, values = (_tensor(item, part) for part in value)
+    if len(item.of) == 1 and points.ndim == values.ndim:
+        points = points[..., None]
+    return points, values
+
+
+def _from_xarray(item: Input, value: xr.DataArray) -> tuple[Tensor, Tensor]:
+    """Values along the coordinates of the input, or along ``point``."""
+    batch = [d for d in value.dims if d == "sample"]
+    if "point" in value.dims:
+        value = value.transpose(*batch, "point")
+        columns = [_tensor(item, value[name].values) for name in item.of]
+        return torch.stack(torch.broadcast_tensors(*columns), -1), _tensor(item, value.values)
+    unknown = [str(d) for d in value.dims if d not in (*item.of, "sample")]
+    absent = [name for name in item.of if name not in value.dims or name not in value.coords]
+    if unknown or absent:
+        raise DataError(
+            f"input {item.name!r}: has dimensions {', '.join(map(str, value.dims))}; expected "
+            f"{', '.join(('sample', *item.of))} with coordinates"
+        )
+    value = value.transpose(*batch, *item.of)
+    axes = [_tensor(item, value[name].values) for name in item.of]
+    points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2) if axes else None
+    values = _tensor(item, value.values)
+    values = values.flatten(len(batch)) if axes else values[..., None]
+    return torch.zeros(1, 0) if points is None else points, values
+
+
+def _on_grid(problem: Problem, item: Input, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Values alone: on the even grid over the domain that has as many points."""
+    d = len(item.of)
+    if d == 0:
+        return torch.zeros(1, 0), values.reshape(-1, 1)
+    if values.ndim not in (d, d + 1):
+        raise DataError(
+            f"input {item.name!r}: values on a grid have {d} dimensions, or {d + 1} with samples "
+            f"first; got shape {tuple(values.shape)}. For other places give (points, values)"
+        )
+    axes = [problem.coordinate(name) for name in item.of]
+    ticks = [
+        grid_axis(a.low, a.high, n, a.periodic)
+        for a, n in zip(axes, values.shape[-d:], strict=True)
+    ]
+    points = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
+    return points, values.flatten(values.ndim - d)
+
+
+def _shaped(item: Input, points: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Bring points to ``[B, M, d]`` and values to ``[B, M, 1]``."""
+    points, values = points.detach().cpu().double(), values.detach().cpu().double()
+    if values.ndim == 3 and values.shape[-1] != 1:
+        raise DataError(
+            f"input {item.name!r}: has {values.shape[-1]} channels, it is one function; its values "
+            f"have shape [samples, sensors]"
+        )
+    values = (
+        values if values.ndim == 3 else (values if values.ndim == 2 else values[None])[..., None]
+    )
+    points = points if points.ndim == 3 else points[None]
+    points = points.expand(values.shape[0], -1, -1) if len(points) == 1 else points
+    if points.ndim != 3 or points.shape[:2] != values.shape[:2] or points.shape[-1] != len(item.of):
+        raise DataError(
+            f"input {item.name!r}: points {list(points.shape)} do not fit values "
+            f"{list(values.shape)}; expected [samples, sensors, {len(item.of)}] and "
+            f"[samples, sensors]"
+        )
+    return points, values
+
+
+def _check(
+    problem: Problem, item: Input, points: Tensor, values: Tensor, mask: Tensor | None
+) -> None:
+    real = torch.ones(values.shape[:2], dtype=torch.bool) if mask is None else mask.cpu()
+    bad = ~values[..., 0].isfinite() & real
+    if bad.any():
+        sample, sensor = bad.nonzero()[0].tolist()
+        raise DataError(
+            f"input {item.name!r}: the value of sensor {sensor} of sample {sample} is "
+            f"{values[sample, sensor, 0].item()}; leave such sensors out"
+        )
+    for column, name in enumerate(item.of):
+        axis = problem.coordinate(name)
+        slack = SLACK * axis.length
+        position = points[..., column]
+        inside = (position >= axis.low - slack) & (position <= axis.high + slack)
+        outside = ~inside & real
+        if outside.any():
+            sample, sensor = outside.nonzero()[0].tolist()
+            raise DataError(
+                f"input {item.name!r}: sensor {sensor} of sample {sample} is at {name} = "
+                f"{position[sample, sensor].item():g}, outside [{axis.low:g}, {axis.high:g}]"
+            )
+
+
+def _one_batch(found: dict[str, FunctionSamples]) -> dict[str, FunctionSamples]:
+    """Repeat inputs given once for all samples."""
+    sizes = {name: len(s.values) for name, s in found.items()}
+    batch = max(sizes.values(), default=1)
+    for name, size in sizes.items():
+        if size not in (1, batch):
+            raise DataError(f"input {name!r} has {size} samples, another has {batch}")
+
+    def repeat(s: FunctionSamples) -> FunctionSamples:
+        mask = None if s.mask is None else s.mask.expand(batch, -1)
+        return FunctionSamples(s.points.expand(batch, -1, -1), s.values.expand(batch, -1, -1), mask)
+
+    return {name: repeat(s) for name, s in found.items()}
+
+
+def _tensor(item: Input, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach().cpu().double()
+    try:
+        return torch.from_numpy(np.array(value, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"input {item.name!r}: is not an array of numbers ({error})") from error

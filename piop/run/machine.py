@@ -1,0 +1,87 @@
+"""Which device, precision and threads a run uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+
+from piop.errors import UsageError
+from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
+
+COMPILE_FROM_SECONDS, COMPILE_FROM_STEPS = 120.0, 3000
+"""Budgets from which compiling pays: it takes 25 to 90 s per run on a CPU."""
+
+
+def choose_device(asked: str | None) -> str:
+    """Take what was asked for, or CUDA where there is a device, or the CPU.
+
+    Raises:
+        UsageError: If CUDA was asked for and is not there, or the device is unknown.
+    """
+    if asked not in (None, "cpu", "cuda"):
+        raise UsageError(f"device: {asked!r} is not one of cpu, cuda")
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise UsageError(
+            "device: cuda was asked for, but torch sees no CUDA device here "
+            f"(torch {torch.__version__}); use --device cpu, or install torch with CUDA"
+        )
+    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def choose_machine(
+    budget: BudgetConfig,
+    device: str | None,
+    precision: str,
+    compile: bool | None,
+    threads: int | None,
+    seed: int,
+) -> MachineConfig:
+    """Settle everything that was left open.
+
+    Raises:
+        UsageError: For a value that is not allowed.
+    """
+    if precision not in ("float32", "float64"):
+        raise UsageError(f"precision: {precision!r} is not one of float32, float64")
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads: {threads} is not above zero")
+    if not 0 <= seed < 2**32:
+        raise UsageError(f"seed: {seed} is not in [0, 2**32)")
+    if compile is None:
+        compile = (budget.time or 0) >= COMPILE_FROM_SECONDS or (
+            budget.steps or 0
+        ) >= COMPILE_FROM_STEPS
+    return MachineConfig(
+        device=choose_device(device),  # type: ignore[arg-type]
+        precision=precision,  # type: ignore[arg-type]
+        compile=compile,
+        threads=threads or torch.get_num_threads(),
+        seed=seed,
+    )
+
+
+def settle_machine(config: TrainingConfig, device: str | None) -> TrainingConfig:
+    """Move a recorded run to a device: the one asked for, its own, or the CPU.
+
+    Raises:
+        UsageError: If the device asked for is not there.
+    """
+    own = config.machine.device
+    if device is None and own == "cuda" and not torch.cuda.is_available():
+        device = "cpu"
+    chosen = choose_device(device or own)
+    return replace(config, machine=replace(config.machine, device=chosen))  # type: ignore[arg-type]
+
+
+@contextmanager
+def threads_of(machine: MachineConfig) -> Iterator[None]:
+    """Run a block with the threads of a run, and give torch's own number back after it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(machine.threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

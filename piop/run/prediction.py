@@ -1,0 +1,175 @@
+"""Evaluate an operator at many queries in bounded memory, seeing nothing but the sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from piop.datasets import Queries
+from piop.errors import DataError, UsageError
+from piop.fields import FunctionSamples
+from piop.problem import Problem
+from piop.training.setup import Model
+from piop.training.sources import seen_functions
+
+POINTS_AT_ONCE = 2**14
+"""Queries evaluated together: bounds memory, and keeps the work within the caches of a CPU."""
+SLACK = 1e-6
+
+
+@torch.no_grad()
+def predict_values(
+    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Tensor
+) -> Tensor:
+    """Evaluate the operator, with its lift from the sensors.
+
+    Args:
+        problem: The problem.
+        model: The operator and its lift.
+        inputs: Sensors of B functions; empty for a problem without inputs.
+        queries: ``[B or 1, N, D]``.
+
+    Returns:
+        ``[B, N, C]`` float64 on the CPU.
+    """
+    batch = max([len(s.values) for s in inputs.values()] + [len(queries)])
+    sensors = max([s.points.shape[1] for s in inputs.values()] + [64])
+    many = max(1, POINTS_AT_ONCE * 64 // sensors)
+    together = max(1, min(batch, many // max(1, queries.shape[1])))
+    found = torch.empty(batch, queries.shape[1], len(problem.channels), dtype=torch.float64)
+    for start in range(0, batch, together):
+        part = slice(start, min(start + together, batch))
+        seen = {name: _part(s, part, model.operator.scale) for name, s in inputs.items()}
+        functions = {} if model.known is None else seen_functions(problem, model.known, seen)
+        own = queries[part] if len(queries) > 1 else queries
+        for first in range(0, queries.shape[1], many):
+            piece = slice(first, first + many)
+            at = own[:, piece].to(model.operator.scale).expand(part.stop - part.start, -1, -1)
+            lift = None if model.known is None else model.known(functions, at)
+            found[part, piece] = model.operator(seen, at, lift).double().cpu()
+    return found
+
+
+def _part(samples: FunctionSamples, part: slice, like: Tensor) -> FunctionSamples:
+    mask = None if samples.mask is None else samples.mask[part]
+    return FunctionSamples(samples.points[part], samples.values[part], mask).to(like)
+
+
+def read_at(problem: Problem, at: Any) -> Queries:
+    """Bring the places to predict at into one form.
+
+    Args:
+        problem: The problem.
+        at: Coordinate name → positions, for a grid (one number for one position); an array of
+            points ``[N, D]`` or ``[B, N, D]``; :class:`Queries`; or None for the spec's ``save`` grid.
+
+    Raises:
+        UsageError: For a coordinate missing or unknown.
+        DataError: For points outside the domain, or of the wrong shape.
+    """
+    if at is None:
+        return save_grid(problem)
+    if isinstance(at, Queries):
+        return at
+    names = [c.name for c in problem.coordinates]
+    if isinstance(at, Mapping):
+        if set(at) != set(names):
+            raise UsageError(
+                f"at: has {', '.join(at) or 'nothing'}; give each of {', '.join(names)}"
+            )
+        axes = {name: torch.atleast_1d(_numbers(at[name])) for name in names}
+        for name, positions in axes.items():
+            _check_positions(problem, name, positions)
+        return Queries(axes=axes)
+    points = _numbers(at)
+    points = points[None] if points.ndim == 2 else points
+    if points.ndim != 3 or points.shape[-1] != len(names):
+        raise DataError(
+            f"at: points have shape {list(points.shape)}; expected [points, {len(names)}] with the "
+            f"columns {', '.join(names)}"
+        )
+    for column, name in enumerate(names):
+        _check_positions(problem, name, points[..., column])
+    return Queries(points=points)
+
+
+def save_grid(problem: Problem, limits: tuple[int, int] | None = None) -> Queries:
+    """Lay the spec's ``save`` grid, or one with at most so many times and points per space axis.
+
+    Times include both ends; periodic axes leave the right end out.
+    """
+    counts = list(problem.save)
+    if limits is not None:
+        caps = [limits[1 if problem.time is None or i else 0] for i in range(len(counts))]
+        counts = [min(n, cap) for n, cap in zip(counts, caps, strict=True)]
+    axes = {}
+    for coordinate, count in zip(problem.coordinates, counts, strict=True):
+        ends = torch.linspace(
+            coordinate.low, coordinate.high, count + coordinate.periodic, dtype=torch.float64
+        )
+        axes[coordinate.name] = ends[:count]
+    return Queries(axes=axes)
+
+
+def _numbers(value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach().cpu().double()
+    try:
+        return torch.from_numpy(np.array(value, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"at: is not an array of numbers ({error})") from error
+
+
+def _check_positions(problem: Problem, name: str, positions: Tensor) -> None:
+    axis = problem.coordinate(name)
+    slack = SLACK * axis.length
+    bad = ~((positions >= axis.low - slack) & (positions <= axis.high + slack))
+    if bad.any():
+        raise DataError(
+            f"at: {name} = {positions[bad][0].item():g} is outside [{axis.low:g}, {axis.high:g}]"
+        )
+
+
+def as_dataset(
+    problem: Problem, queries: Queries, values: Tensor, attributes: Mapping[str, Any]
+) -> xr.Dataset:
+    """Name and label a prediction.
+
+    Args:
+        problem: Whose names and units to use.
+        queries: Where it is.
+        values: ``[B, N, C]``.
+        attributes: Of the data set.
+
+    Returns:
+        A variable per channel over ``sample`` and the coordinates (or ``point``).
+    """
+    names = [c.name for c in problem.coordinates]
+    coordinates: dict[str, Any] = {}
+    if queries.points is None:
+        dimensions = tuple(names)
+        for name, positions in (queries.axes or {}).items():
+            coordinates[name] = (name, positions.numpy(), _unit(problem, name))
+    else:
+        dimensions = ("point",)
+        points = queries.points.expand(len(values), -1, -1).numpy()
+        for column, name in enumerate(names):
+            coordinates[name] = (("sample", "point"), points[..., column], _unit(problem, name))
+    variables = {
+        channel: (
+            ("sample", *dimensions),
+            values[..., column].reshape(-1, *queries.shape).numpy(),
+            _unit(problem, channel),
+        )
+        for column, channel in enumerate(problem.channels)
+    }
+    return xr.Dataset(variables, coordinates, dict(attributes))
+
+
+def _unit(problem: Problem, name: str) -> dict[str, str]:
+    return {"units": str(problem.units[name])} if name in problem.units else {}

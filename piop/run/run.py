@@ -1,0 +1,184 @@
+"""A trained operator with its folder: load it, predict with it, judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+import xarray as xr
+
+from piop.datasets import Dataset, Queries, read_dataset
+from piop.errors import NotSupportedError, SolverError, UsageError
+from piop.problem import Problem
+from piop.run import evaluation
+from piop.run.data import split_data
+from piop.run.folder import RunFolder, ensure_run, versions, write_json
+from piop.run.inputs import Given, read_inputs
+from piop.run.machine import settle_machine
+from piop.run.prediction import as_dataset, predict_values, read_at
+from piop.training.checkpoint import load_weights
+from piop.training.config import TrainingConfig
+from piop.training.metrics import Row, read_metrics
+from piop.training.setup import Model, build_model
+from piop.training.statistics import Statistics
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained operator.
+
+    Attributes:
+        path: Its run folder.
+        problem: What it solves.
+        config: How it was trained.
+        model: The operator and what is built in.
+        statistics: The sizes that make it dimensionless.
+        interrupted: True if training was ended by Ctrl-C.
+        data: The data it was trained on, as the config records it; None without.
+        held_data: The part of the data that was held out, where it is at hand.
+        first_step: Seconds of the first step, which holds any compilation.
+    """
+
+    path: Path
+    problem: Problem
+    config: TrainingConfig
+    model: Model
+    statistics: Statistics
+    interrupted: bool = False
+    data: Mapping[str, Any] | None = field(default=None, repr=False)
+    held_data: Dataset | None = field(default=None, repr=False)
+    first_step: float = 0.0
+
+    @classmethod
+    def load(cls, path: str | Path, device: str | None = None) -> Self:
+        """Load a run.
+
+        Args:
+            path: The run folder.
+            device: ``cpu`` or ``cuda``; by default what is there.
+
+        Raises:
+            UsageError: If it is no run folder, is of a newer format, its spec was changed, or it
+                has no weights yet.
+        """
+        folder = ensure_run(path)
+        record = folder.read_config()
+        problem = folder.read_problem(record)
+        config = settle_machine(TrainingConfig.from_json(record["training"]), device)
+        statistics = Statistics.from_json(record["statistics"])
+        model = build_model(problem, statistics, config)
+        if not folder.weights.is_file():
+            raise UsageError(f"{path}: has no weights yet; train on with: piop resume {path}")
+        try:
+            model.operator.load_state_dict(load_weights(folder.weights))
+        except RuntimeError as error:
+            raise UsageError(
+                f"{folder.weights}: does not fit this version's network ({error}); the run was "
+                f"made by piop {record['versions']['piop']}"
+            ) from error
+        return cls(folder.path, problem, config, model, statistics, data=record["data"])
+
+    @property
+    def metrics(self) -> list[Row]:
+        """The rows of ``metrics.jsonl``."""
+        return read_metrics(RunFolder(self.path).metrics)
+
+    def predict(self, inputs: Given | None = None, at: Any = None) -> xr.Dataset:
+        """Predict the solutions of given inputs.
+
+        Args:
+            inputs: Sensors of each visible input, as :func:`piop.run.inputs.read_inputs` takes
+                them; nothing for a problem without inputs.
+            at: Where: ``{"t": ..., "x": ...}`` for a grid, points ``[N, D]``, or None for the
+                spec's ``save`` grid.
+
+        Returns:
+            A variable per unknown over ``sample`` and the coordinates, with units.
+
+        Raises:
+            DataError: If inputs or places do not fit.
+        """
+        queries = read_at(self.problem, at)
+        seen = read_inputs(self.problem, inputs or {})
+        values = predict_values(self.problem, self.model, seen, queries.tensor().double())
+        attributes = {"run": str(self.path), "piop": versions()["piop"], "hash": self.problem.hash}
+        return as_dataset(self.problem, queries, values, attributes)
+
+    def held_out(
+        self, samples: int = 64, seed: int | None = None, queries: Queries | None = None
+    ) -> evaluation.HeldOut:
+        """Get inputs that were never trained on, with their solutions.
+
+        They are split off the data where the run was trained on data alone, else drawn from the
+        law with another seed and solved by the reference.
+
+        Raises:
+            NotSupportedError: If no reference solver covers the problem.
+        """
+        if self.data is not None and not self.config.physics:
+            return evaluation.hold_out_data(self.problem, self._data_held_out(samples))
+        seed = self.config.machine.seed if seed is None else seed
+        return evaluation.hold_out_law(self.problem, samples, seed, queries)
+
+    def evaluate(
+        self, samples: int = 64, seed: int | None = None, at: Any = None, write: bool = True
+    ) -> dict[str, Any]:
+        """Judge the operator on held-out inputs.
+
+        Args:
+            samples: How many.
+            seed: Of the held-out inputs; by default the run's own, which never meets training.
+            at: Grid to judge on; by default the ``save`` grid, thinned to at most 21 times and 64
+                points per axis.
+            write: Write ``evaluation.json``.
+
+        Returns:
+            What is written: ``relative_l2`` with ``mean``, ``std`` and ``per_sample``, per channel
+            and time, the reference's own error, trivial baselines, residual, seconds, warnings.
+            Without a reference ``relative_l2`` is None and a warning says why.
+        """
+        if samples < 1:
+            raise UsageError(f"samples: {samples} is not above zero")
+        queries = None if at is None else read_at(self.problem, at)
+        if queries is not None and queries.axes is None:
+            raise UsageError('evaluate needs a grid: give at={"t": ..., "x": ...}')
+        try:
+            found = evaluation.report(
+                self.problem, self.model, self.held_out(samples, seed, queries)
+            )
+        except (NotSupportedError, SolverError) as error:
+            found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
+        found |= self._circumstances(seed)
+        if write:
+            write_json(RunFolder(self.path).evaluation, found)
+        return found
+
+    def _circumstances(self, seed: int | None) -> dict[str, Any]:
+        rows = self.metrics
+        last = rows[-1] if rows else {"step": 0, "seconds": 0.0}
+        seed = self.config.machine.seed if seed is None else seed
+        residual = evaluation.mean_residual(self.problem, self.model, seed)
+        return {
+            "residual": residual,
+            "steps": int(last["step"]),
+            "seconds": last["seconds"],
+            "first_step_seconds": round(self.first_step, 3),
+            "parameters": sum(p.numel() for p in self.model.operator.parameters()),
+            "seed": seed,
+            "interrupted": self.interrupted,
+        }
+
+    def _data_held_out(self, samples: int) -> Dataset:
+        assert self.data is not None  # noqa: S101 - asked for only with data
+        held = self.held_data
+        if held is None:
+            path = self.data["path"]
+            if path is None or not Path(path).exists():
+                raise NotSupportedError(
+                    f"the data of this run ({path or 'given in Python'}) are not there"
+                )
+            held = split_data(read_dataset(path, self.problem), self.config.machine.seed)[1]
+        return held.take(torch.arange(min(samples, len(held))))

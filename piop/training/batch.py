@@ -1,0 +1,113 @@
+"""What one step of training looks at, as plain tensors, and how it is drawn from the law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from piop.fields import FunctionSamples
+
+
+@dataclass(frozen=True)
+class Points:
+    """Where one term of the loss is evaluated.
+
+    Attributes:
+        queries: ``[B, N, D]``.
+        input_values: Values and derivatives of the inputs that the equations need, ``[B, N]`` each.
+        lift: Streams of the lift there; None where nothing is built in.
+    """
+
+    queries: Tensor
+    input_values: tuple[Tensor, ...] = ()
+    lift: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Solutions given as data.
+
+    Attributes:
+        inputs: Sensors of the trajectories.
+        queries: ``[B, N, D]``.
+        lift: Values of the lift ``[B, N, C]``; None where nothing is built in.
+        targets: ``[B, N, C]``, NaN where a channel was not measured.
+        size: Mean square of each trajectory and channel ``[B, C]``, squared units.
+    """
+
+    inputs: dict[str, FunctionSamples]
+    queries: Tensor
+    lift: Tensor | None
+    targets: Tensor
+    size: Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step looks at.
+
+    Attributes:
+        inputs: Sensors of B random functions.
+        size: Mean square of the data of each function over that of the law ``[B]``, dimensionless.
+        equations: Collocation points; None without physics.
+        conditions: Points of each penalised condition, by its name.
+        observations: Data; None without.
+    """
+
+    inputs: dict[str, FunctionSamples] = field(default_factory=dict)
+    size: Tensor | None = None
+    equations: Points | None = None
+    conditions: dict[str, Points] = field(default_factory=dict)
+    observations: Observations | None = None
+
+
+def flatten(value: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:
+    """Take a nest of dataclasses, dicts and tuples apart into its tensors.
+
+    Returns:
+        The tensors, in a fixed order, and the function that puts as many others in their places.
+
+    Example:
+        >>> tensors, rebuild = flatten({"a": (torch.ones(1), None)})
+        >>> rebuild([tensors[0] * 2])
+        {'a': (tensor([2.]), None)}
+    """
+    tensors: list[Tensor] = []
+
+    def collect(node: Any) -> None:
+        if isinstance(node, Tensor):
+            tensors.append(node)
+        for child in _children(node):
+            collect(child)
+
+    def rebuild(replacements: list[Tensor]) -> Any:
+        supply = iter(replacements)
+
+        def build(node: Any) -> Any:
+            if isinstance(node, Tensor):
+                return next(supply)
+            if isinstance(node, Mapping):
+                return {key: build(child) for key, child in node.items()}
+            if isinstance(node, tuple):
+                return tuple(build(child) for child in node)
+            if is_dataclass(node) and not isinstance(node, type):
+                return replace(node, **{f.name: build(getattr(node, f.name)) for f in fields(node)})
+            return node
+
+        return build(value)
+
+    collect(value)
+    return tensors, rebuild
+
+
+def _children(node: Any) -> list[Any]:
+    if isinstance(node, Mapping):
+        return list(node.values())
+    if isinstance(node, tuple):
+        return list(node)
+    if is_dataclass(node) and not isinstance(node, type):
+        return [getattr(node, f.name) for f in fields(node)]
+    return []

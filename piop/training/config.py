@@ -1,0 +1,295 @@
+"""Every choice of a training run, as frozen configs with their meaning, unit and default.
+
+The same keys work under ``solve:`` in a spec, as ``--set key=value`` on the command line and in
+``fit(settings=...)``; keys that are none of these belong to the backbone.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, get_args, get_type_hints
+
+from piop.errors import UsageError
+
+
+@dataclass(frozen=True)
+class PointsConfig:
+    """What one training step looks at.
+
+    Attributes:
+        functions: B, random input functions per step.
+        queries: N, collocation points per function.
+        method: How collocation points are placed.
+        boundary: Points per function for each initial or periodic condition that is penalised.
+        data_functions: Trajectories of the data set per step, when there is one.
+        data_queries: Points per trajectory of the data set.
+    """
+
+    functions: int = 16
+    queries: int = 256
+    method: Literal["uniform", "sobol", "latin_hypercube", "grid"] = "uniform"
+    boundary: int = 64
+    data_functions: int = 16
+    data_queries: int = 256
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """What the loss is made of.
+
+    Attributes:
+        constraints: Build conditions in where possible (``auto``), everywhere or an error
+            (``hard``), nowhere (``soft``).
+        relative: Divide the residual of each function by the size of its solution, so that large
+            functions do not rule the batch.
+        front: Strength of the damping at fronts, dimensionless; 0 for none.
+        causal: Strength ε of the causal weights in time, dimensionless; 0 for none.
+        bins: Time bins of the causal weights.
+        residual_weight: Weight of the equations.
+        initial_weight: Weight of initial data that are penalised.
+        boundary_weight: Weight of boundary conditions that are penalised.
+        data_weight: Weight of the data.
+    """
+
+    constraints: Literal["auto", "hard", "soft"] = "auto"
+    relative: bool = True
+    front: float = 0.2
+    causal: float = 0.0
+    bins: int = 16
+    residual_weight: float = 1.0
+    initial_weight: float = 10.0
+    boundary_weight: float = 1.0
+    data_weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """How the loss is brought down.
+
+    Attributes:
+        optimiser: ``soap`` (Vyas et al. 2024) or ``adamw``.
+        learning_rate: Peak step size.
+        warmup: Share of the budget over which the step size rises from zero.
+        final: Step size at the end as a share of the peak; a half cosine leads there.
+        weight_decay: Decoupled weight decay per unit of the step size.
+        clip: Largest norm of the gradient; 0 for no limit.
+        average: Decay per step of the running mean of the weights that predicts; 0 for none.
+        lbfgs: Share of the budget at the end that L-BFGS spends on one frozen batch; 0 for none.
+        precondition: Steps between updates of SOAP's eigenbases.
+    """
+
+    optimiser: Literal["soap", "adamw"] = "soap"
+    learning_rate: float = 5e-3
+    warmup: float = 0.05
+    final: float = 0.01
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    average: float = 0.0
+    lbfgs: float = 0.0
+    precondition: int = 10
+
+
+@dataclass(frozen=True)
+class MachineConfig:
+    """Where and how exactly it runs; kept on resume, since the numbers depend on it.
+
+    Attributes:
+        device: ``cpu`` or ``cuda``.
+        precision: Of weights and loss; functions are drawn in float64 always.
+        compile: Trace and compile the training step.
+        threads: CPU threads of torch; None leaves torch's own choice.
+        seed: Of weights, functions and points.
+        checkpoint: Seconds between checkpoints.
+    """
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    precision: Literal["float32", "float64"] = "float32"
+    compile: bool = False
+    threads: int | None = None
+    seed: int = 0
+    checkpoint: float = 30.0
+
+
+@dataclass(frozen=True)
+class BudgetConfig:
+    """When training ends: after so many steps, or so many seconds.
+
+    Attributes:
+        steps: Steps; exactly one of the two is given.
+        time: Seconds from the end of the first step.
+    """
+
+    steps: int | None = None
+    time: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.time is None):
+            raise UsageError("give either steps or time as the budget, not both and not neither")
+        for name in ("steps", "time"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(f"{name}: {value!r} is not above zero")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """All of a run but the spec.
+
+    Attributes:
+        budget: When it ends.
+        machine: Where it runs.
+        points: What a step looks at.
+        loss: What the loss is made of.
+        optimiser: How it is brought down.
+        backbone: Name of the backbone.
+        backbone_settings: Its settings that differ from the preset, ``preset`` among them.
+        physics: Train on the equations.
+    """
+
+    budget: BudgetConfig
+    machine: MachineConfig = field(default_factory=MachineConfig)
+    points: PointsConfig = field(default_factory=PointsConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    backbone: str = "pit"
+    backbone_settings: Mapping[str, Any] = field(default_factory=dict)
+    physics: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the config as plain dicts, lists, strings and numbers."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TrainingConfig:
+        """Build the config that :meth:`to_json` wrote."""
+        parts = {
+            "budget": BudgetConfig(**data["budget"]),
+            "machine": MachineConfig(**data["machine"]),
+            "points": PointsConfig(**data["points"]),
+            "loss": LossConfig(**data["loss"]),
+            "optimiser": OptimiserConfig(**data["optimiser"]),
+        }
+        return cls(**{**data, **parts})
+
+
+SECTIONS: dict[str, type] = {
+    "points": PointsConfig,
+    "loss": LossConfig,
+    "optimiser": OptimiserConfig,
+    "machine": MachineConfig,
+}
+OWN_ARGUMENTS = {"device", "precision", "compile", "threads", "seed"}
+POSITIVE = {"functions", "queries", "boundary", "data_functions", "data_queries", "bins",
+            "learning_rate", "precondition"}  # fmt: skip
+SHARES = {"warmup", "final", "average", "lbfgs"}
+
+
+def apply_settings(
+    config: TrainingConfig, settings: Mapping[str, Any], backbone_keys: Mapping[str, Any]
+) -> TrainingConfig:
+    """Set keys of the config, checking name, type and range of each.
+
+    Args:
+        config: What the settings start from.
+        settings: Key → value; a value may be text, as it comes from a command line.
+        backbone_keys: The keys of the chosen backbone and their defaults, which give the types.
+
+    Raises:
+        UsageError: Naming the key, the value, and what is allowed.
+
+    Example:
+        >>> start = TrainingConfig(BudgetConfig(steps=10))
+        >>> apply_settings(start, {"learning_rate": "1e-3"}, {}).optimiser.learning_rate
+        0.001
+    """
+    changes: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+    backbone = dict(config.backbone_settings)
+    known = {f.name: name for name, cls in SECTIONS.items() for f in fields(cls)}
+    known = {key: name for key, name in known.items() if key not in OWN_ARGUMENTS}
+    for key, value in settings.items():
+        if key in known:
+            annotation = get_type_hints(SECTIONS[known[key]])[key]
+            changes[known[key]][key] = _in_range(key, convert(key, value, annotation))
+        elif key == "preset":
+            backbone[key] = convert(key, value, str)
+        elif key in backbone_keys:
+            kind = type(backbone_keys[key]) if backbone_keys[key] is not None else Any
+            backbone[key] = convert(key, value, kind)
+        else:
+            raise UsageError(unknown_key(key, [*known, "preset", *backbone_keys]))
+    sections = {name: replace(getattr(config, name), **changes[name]) for name in SECTIONS}
+    return replace(config, backbone_settings=backbone, **sections)
+
+
+def unknown_key(key: str, known: list[str]) -> str:
+    """Say that a setting does not exist, with the nearest name or the list of all."""
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "one of " + ", ".join(sorted(known))
+    return f"{key!r} is not a setting: {hint}"
+
+
+def convert(key: str, value: Any, annotation: Any) -> Any:
+    """Turn a value, perhaps text, into the type of its key.
+
+    Raises:
+        UsageError: If it is not of that type.
+    """
+    choices = get_args(annotation) if getattr(annotation, "__origin__", None) is Literal else ()
+    if choices:
+        if value not in choices:
+            raise UsageError(f"{key}: {value!r} is not one of {', '.join(choices)}")
+        return value
+    if annotation is bool:
+        words = {"true": True, "false": False, "yes": True, "no": False}
+        found = value if isinstance(value, bool) else words.get(str(value).lower())
+        if found is None:
+            raise UsageError(f"{key}: {value!r} is neither true nor false")
+        return found
+    if annotation in (int, float):
+        return _number(key, value, annotation)
+    if annotation is str and not isinstance(value, str):
+        raise UsageError(f"{key}: {value!r} is not text")
+    return value
+
+
+def _number(key: str, value: Any, kind: type) -> Any:
+    try:
+        number = float(value) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or (kind is int and number != int(number)):
+        raise UsageError(f"{key}: {value!r} is not a {'whole ' if kind is int else ''}number")
+    return kind(number)
+
+
+def _in_range(key: str, value: Any) -> Any:
+    if key in POSITIVE and not value > 0:
+        raise UsageError(f"{key}: {value!r} must be above zero")
+    if key in SHARES and not 0 <= value < 1:
+        raise UsageError(f"{key}: {value!r} must be at least 0 and below 1")
+    if isinstance(value, int | float) and value < 0:
+        raise UsageError(f"{key}: {value!r} must not be negative")
+    return value
+
+
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_time(text: str | float) -> float:
+    """Turn ``"90s"``, ``"5m"``, ``"1.5h"`` or a number of seconds into seconds.
+
+    Raises:
+        UsageError: If it is none of these.
+
+    Example:
+        >>> parse_time("5m")
+        300.0
+    """
+    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(s|m|min|h)?\s*", str(text))
+    if match is None or float(match[1]) <= 0:
+        raise UsageError(f"time: {text!r} is not a length of time such as 90s, 5m or 1h")
+    return float(match[1]) * UNITS[match[2] or ""]

@@ -1,0 +1,184 @@
+"""Conditions as training meets them: the lift that builds data in, and the terms that penalise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, final
+
+import sympy as sp
+import torch
+from torch import Tensor
+
+from piop.fields import InputFunction
+from piop.lowering import compile_expressions
+from piop.problem import Coordinate, Problem
+from piop.problem.conditions import Conditions, space_order
+from piop.problem.plan import plan_expressions
+from piop.residual import Residual
+from piop.residual.inputs import evaluate_terms, input_terms, term_atoms
+from piop.sampling import Draws, boundary_points, initial_points
+
+
+class KnownField:
+    """Expressions of the coordinates and inputs, evaluated at points without gradient.
+
+    Args:
+        problem: Whose coordinates and inputs they use.
+        expressions: K of them, free of unknowns.
+
+    Attributes:
+        expressions: The expressions.
+        names: The inputs that occur in them.
+    """
+
+    def __init__(self, problem: Problem, expressions: Sequence[sp.Expr]) -> None:
+        self.expressions = tuple(sp.sympify(e) for e in expressions)
+        self._inputs = problem.inputs
+        self._symbols = tuple(c.symbol for c in problem.coordinates)
+        self._terms = input_terms(self.expressions, self._symbols)
+        atoms = [*self._symbols, *term_atoms(self._terms, self._inputs, self._symbols)]
+        self._values = compile_expressions(self.expressions, atoms)
+        used = {name for name, _ in self._terms}
+        self.names = tuple(item.name for item in problem.inputs if item.name in used)
+
+    @torch.no_grad()
+    def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
+        """Evaluate at ``queries [B, N, D]``: ``[B, N, K]``."""
+        terms = evaluate_terms(self._terms, functions, queries, self._inputs, self._symbols)
+        found = self._values([*queries.unbind(-1), *terms])
+        return torch.stack([v.to(queries).expand(queries.shape[:-1]) for v in found], -1)
+
+
+def built_in_data(
+    problem: Problem, conditions: Conditions, mean: Sequence[float]
+) -> KnownField | None:
+    """Give what is added to the network so that initial data hold exactly.
+
+    Args:
+        problem: The problem.
+        conditions: Which data are built in.
+        mean: Constant of each channel without built-in data, its units.
+
+    Returns:
+        u0, u0 + (t − t0)·v0 or the constant for each channel; None where nothing is built in.
+    """
+    if problem.time is None or not any(conditions.lift):
+        return None
+    since = problem.time.symbol - problem.time.low
+    expressions = []
+    for channel, order, constant in zip(problem.channels, conditions.lift, mean, strict=True):
+        terms = problem.initial[channel][:order] if order else (sp.Float(constant),)
+        expressions.append(sp.Add(*(term * since**k for k, term in enumerate(terms))))
+    return KnownField(problem, expressions)
+
+
+class PenalisedCondition(ABC):
+    """A condition that the loss penalises.
+
+    Attributes:
+        part: Which part of the loss it belongs to.
+        residual: Its expressions, compiled like equations.
+    """
+
+    part: ClassVar[str]
+    residual: Residual
+
+    @abstractmethod
+    def place(self, draws: Draws, count: int) -> Tensor:
+        """Place about ``count`` points per function ``[B, N, D]``."""
+
+    @abstractmethod
+    def squares(self, values: Tensor) -> Tensor:
+        """Turn values of the expressions ``[B, N, E]`` into dimensionless squared misfits."""
+
+
+@final
+class InitialCondition(PenalisedCondition):
+    """∂ᵏu/∂tᵏ = its initial value at t0, for all initial data that are not built in.
+
+    Args:
+        problem: The problem.
+        data: (unknown, k) of each.
+        scales: Typical size of each channel, by name.
+    """
+
+    part = "initial"
+
+    def __init__(
+        self, problem: Problem, data: Sequence[tuple[str, int]], scales: Mapping[str, float]
+    ) -> None:
+        assert problem.time is not None  # noqa: S101 - initial data exist
+        time = problem.time
+        expressions = [
+            sp.diff(problem.function(name), time.symbol, k) - problem.initial[name][k]
+            for name, k in data
+        ]
+        self.problem = problem
+        self.residual = residual_of(problem, expressions)
+        self.units = [scales[name] / time.length**k for name, k in data]
+
+    def place(self, draws: Draws, count: int) -> Tensor:
+        """Place points at the initial time."""
+        return initial_points(self.problem, draws, count)
+
+    def squares(self, values: Tensor) -> Tensor:
+        """Sum the squares of all initial data: ``[B, N]``."""
+        return ((values / values.new_tensor(self.units)) ** 2).sum(-1)
+
+
+@final
+class PeriodicCondition(PenalisedCondition):
+    """∂ᵏu/∂xᵏ the same at both ends of an axis, for every k below the order of the equation.
+
+    Args:
+        problem: The problem.
+        axis: The periodic axis.
+        scales: Typical size of each channel, by name.
+    """
+
+    part = "boundary"
+
+    def __init__(self, problem: Problem, axis: Coordinate, scales: Mapping[str, float]) -> None:
+        terms = [
+            (name, k)
+            for name in problem.channels
+            for k in range(max(1, space_order(problem, name)))
+        ]
+        expressions = [sp.diff(problem.function(name), axis.symbol, k) for name, k in terms]
+        self.problem, self.axis = problem, axis
+        self.residual = residual_of(problem, expressions)
+        self.units = [scales[n] * (2 * torch.pi / axis.length) ** k for n, k in terms]
+
+    def place(self, draws: Draws, count: int) -> Tensor:
+        """Place half of the points at the left end, and the same at the right end after them."""
+        left = boundary_points(self.problem, draws, count, f"{self.axis.name}.min")
+        right = left.clone()
+        column = [c.name for c in self.problem.coordinates].index(self.axis.name)
+        right[..., column] = self.axis.high
+        return torch.cat([left, right], 1)
+
+    def squares(self, values: Tensor) -> Tensor:
+        """Sum the squares of the differences between the ends: ``[B, N/2]``."""
+        left, right = values.chunk(2, dim=1)
+        return (((left - right) / values.new_tensor(self.units)) ** 2).sum(-1)
+
+
+def penalised_conditions(
+    problem: Problem, conditions: Conditions, scales: Mapping[str, float]
+) -> dict[str, PenalisedCondition]:
+    """Build the penalty of everything that is not built in, by a name such as ``initial``."""
+    found: dict[str, PenalisedCondition] = {}
+    if conditions.initial:
+        found["initial"] = InitialCondition(problem, conditions.initial, scales)
+    for axis in problem.space:
+        if axis.name in conditions.penalised_periodic:
+            found[f"periodic/{axis.name}"] = PeriodicCondition(problem, axis, scales)
+    return found
+
+
+def residual_of(problem: Problem, expressions: Sequence[sp.Expr]) -> Residual:
+    """Compile expressions of the unknowns as if they were the equations of the problem."""
+    symbols = tuple(c.symbol for c in problem.coordinates)
+    plan = plan_expressions(expressions, symbols, problem.channels)
+    return Residual(plan, expressions, problem.inputs)

@@ -1,0 +1,171 @@
+"""From a problem and a config to the operator, its objective and its batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sympy as sp
+import torch
+from sympy.core.function import AppliedUndef
+from torch import Tensor
+
+from piop.datasets import Dataset
+from piop.errors import UsageError
+from piop.models import AxisSignature, InputSignature, Signature, build_backbone
+from piop.problem import Input, Problem
+from piop.problem.conditions import Conditions, decide_conditions
+from piop.residual import Residual, compile_residual
+from piop.spec.laws import FourierSeries, GaussianRandomField
+from piop.training.config import TrainingConfig
+from piop.training.constraints import KnownField, built_in_data, penalised_conditions
+from piop.training.objective import ResidualLoss
+from piop.training.operator import Clock, Operator
+from piop.training.phases import Draw
+from piop.training.sources import DataSource, LawSource, MixedSource
+from piop.training.statistics import Statistics
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Model:
+    """An operator and what is needed to evaluate it.
+
+    Attributes:
+        operator: Backbone with what is built in.
+        conditions: What is built in and what is penalised.
+        known: What is built in; None for nothing.
+    """
+
+    operator: Operator
+    conditions: Conditions
+    known: KnownField | None
+
+
+def signature_of(problem: Problem, conditions: Conditions, statistics: Statistics) -> Signature:
+    """Tell a backbone the shapes and scales of a problem."""
+    return Signature(
+        coordinates=tuple(
+            AxisSignature(c.name, c.low, c.high, c.name in conditions.periodic)
+            for c in problem.coordinates
+        ),
+        inputs=tuple(
+            InputSignature(
+                item.name,
+                item.of,
+                mean=statistics.input_mean[item.name],
+                std=statistics.input_std[item.name],
+                smooth=item.smooth,
+                waves=highest_wave(item),
+            )
+            for item in problem.visible_inputs
+        ),
+        channels=len(problem.channels),
+        time=None if problem.time is None else 0,
+        homogeneous=homogeneous_axes(problem, conditions),
+    )
+
+
+def highest_wave(item: Input) -> int:
+    """Give the largest wave number that the law of an input holds, 0 where it has no end."""
+    match item.law:
+        case FourierSeries():
+            return item.law.wavenumber[1]
+        case GaussianRandomField():
+            return item.law.modes or 0
+        case _:
+            return 0
+
+
+def homogeneous_axes(problem: Problem, conditions: Conditions) -> tuple[str, ...]:
+    """Find the periodic axes along which shifted inputs give the shifted solution.
+
+    They are those whose coordinate no equation and no initial datum names by itself.
+    """
+    named: set[sp.Basic] = set()
+    data = [e for entries in problem.initial.values() for e in entries]
+    stated = [i.expression for i in problem.inputs if i.expression is not None]
+    for expression in [*problem.residuals, *data, *stated]:
+        atoms = expression.atoms(sp.Derivative) | expression.atoms(AppliedUndef)
+        named |= expression.xreplace({atom: sp.Dummy() for atom in atoms}).free_symbols
+    return tuple(
+        c.name for c in problem.space if c.name in conditions.periodic and c.symbol not in named
+    )
+
+
+def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig) -> Model:
+    """Build the operator with freshly drawn weights; the same seed gives the same weights.
+
+    Raises:
+        UsageError: If the conditions cannot be met as asked.
+    """
+    try:
+        conditions = decide_conditions(problem, config.loss.constraints)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    clock = None
+    if problem.time is not None:
+        clock = Clock(problem.time.low, problem.time.length)
+    settings = dict(config.backbone_settings)
+    preset = settings.pop("preset", None)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.machine.seed)
+        backbone = build_backbone(
+            config.backbone, signature_of(problem, conditions, statistics), preset, **settings
+        )
+    mean, scale = statistics.channel_mean, statistics.channel_scale
+    operator = Operator(backbone, conditions.lift, clock, mean, scale)
+    operator.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
+    return Model(operator, conditions, built_in_data(problem, conditions, mean))
+
+
+def build_objective(
+    problem: Problem, model: Model, statistics: Statistics, config: TrainingConfig
+) -> ResidualLoss:
+    """Build the loss around an operator; without physics it has the data's part alone."""
+    residual: Residual | None = None
+    penalised = {}
+    if config.physics:
+        residual = compile_residual(problem)
+        sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
+        penalised = penalised_conditions(problem, model.conditions, sizes)
+    loss = ResidualLoss(
+        problem,
+        model.operator,
+        residual,
+        penalised,
+        model.known,
+        statistics.equation_scale,
+        config.loss,
+    )
+    return loss.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
+
+
+def build_source(
+    problem: Problem,
+    model: Model,
+    loss: ResidualLoss,
+    statistics: Statistics,
+    config: TrainingConfig,
+    data: Dataset | None,
+) -> Draw:
+    """Choose where batches come from: the law, the data, or both.
+
+    Raises:
+        UsageError: If there is neither physics nor data.
+    """
+    like, seed = example_of(config), config.machine.seed
+    law = None
+    if loss.residual is not None:
+        law = LawSource(problem, loss, statistics, config.points, like, seed)
+    if data is None:
+        if law is None:
+            raise UsageError("without physics there must be data: give --data FILE")
+        return law
+    seen = DataSource(problem, data, model.known, config.points, like, seed)
+    return seen if law is None else MixedSource(law, seen)
+
+
+def example_of(config: TrainingConfig) -> Tensor:
+    """Make an empty tensor of the device and precision of a run."""
+    return torch.empty(0, device=config.machine.device, dtype=DTYPES[config.machine.precision])

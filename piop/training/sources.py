@@ -1,0 +1,176 @@
+"""Where batches come from: the law of the inputs, a data set, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from piop.datasets import Dataset
+from piop.fields import FunctionSamples, InputFunction
+from piop.problem import Problem
+from piop.residual import Residual
+from piop.sampling import Draws, collocation, observe, sample_inputs
+from piop.training.batch import Batch, Observations, Points
+from piop.training.config import PointsConfig
+from piop.training.constraints import KnownField
+from piop.training.objective import EQUATIONS, ResidualLoss
+from piop.training.statistics import FunctionSize, Statistics
+
+
+class LawSource:
+    """Draws fresh functions of the law and fresh points for every step.
+
+    Args:
+        problem: The problem.
+        loss: Whose terms the points are for.
+        statistics: Sizes under the law.
+        config: How many functions and points.
+        like: A tensor of the device and precision of the batches.
+        seed: Of everything drawn.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        loss: ResidualLoss,
+        statistics: Statistics,
+        config: PointsConfig,
+        like: Tensor,
+        seed: int,
+    ) -> None:
+        if loss.residual is None:
+            raise ValueError("the law gives points for the equations, and this loss has none")
+        self.problem, self.loss, self.residual = problem, loss, loss.residual
+        self.size = FunctionSize(problem, loss.residual, statistics)
+        self.config, self.like, self.seed = config, like, seed
+
+    @torch.no_grad()
+    def __call__(self, step: int) -> Batch:
+        """Draw the batch of a step; step 0 of the generator is kept for fixed sets."""
+        index = torch.arange(self.config.functions)
+        draws = Draws(self.seed, step + 1, index, self.like.device)
+        functions = sample_inputs(self.problem, draws, self.like.dtype)
+        queries = collocation(self.problem, draws, self.config.queries, self.config.method)
+        equations = self._points(EQUATIONS, self.residual, functions, queries)
+        conditions = {
+            name: self._points(
+                name, condition.residual, functions, condition.place(draws, self.config.boundary)
+            )
+            for name, condition in self.loss.conditions.items()
+        }
+        return Batch(
+            inputs=observe(functions, self.problem, draws, self.like.dtype),
+            size=self.size(functions, equations.queries),
+            equations=equations,
+            conditions=conditions,
+        )
+
+    def _points(
+        self,
+        term: str,
+        residual: Residual,
+        functions: Mapping[str, InputFunction],
+        queries: Tensor,
+    ) -> Points:
+        queries = queries.to(self.like)
+        lift = self.loss.lifts.get(term)
+        rows = None if lift is None else lift(functions, queries)
+        return Points(queries, residual.evaluate_inputs(functions, queries), rows)
+
+
+class DataSource:
+    """Draws trajectories of a data set and points of each for every step.
+
+    Args:
+        problem: The problem.
+        data: The trajectories to train on.
+        known: What is built in; None for nothing.
+        config: How many trajectories and points.
+        like: A tensor of the device and precision of the batches.
+        seed: Of everything drawn.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        data: Dataset,
+        known: KnownField | None,
+        config: PointsConfig,
+        like: Tensor,
+        seed: int,
+    ) -> None:
+        self.known, self.config = known, config
+        self.like, self.seed, self.count = like, seed, len(data)
+        self.inputs = {name: s.to(like) for name, s in data.inputs.items()}
+        self.points, self.values = _flat(problem, data)
+        self.points, self.values = self.points.to(like), self.values.to(like)
+        self.size = self.values.square().nanmean(1)
+        self.functions: dict[str, InputFunction] = {}
+        if known is not None:
+            self.functions = seen_functions(problem, known, self.inputs)
+
+    @torch.no_grad()
+    def __call__(self, step: int) -> Batch:
+        """Draw the batch of a step, without equations."""
+        index = torch.arange(self.config.data_functions)
+        draws = Draws(self.seed, step + 1, index, self.like.device)
+        chosen = draws.integers("data/trajectory", 0, self.count - 1)
+        at = draws.integers("data/point", 0, self.values.shape[1] - 1, self.config.data_queries)
+        own = self.points.shape[0] > 1
+        queries = self.points[chosen[:, None], at] if own else self.points[0][at]
+        rows = None
+        if self.known is not None:
+            taken = {name: f.take(chosen) for name, f in self.functions.items()}
+            rows = self.known(taken, queries)
+        inputs = {name: _take(s, chosen) for name, s in self.inputs.items()}
+        targets = self.values[chosen[:, None], at]
+        return Batch(observations=Observations(inputs, queries, rows, targets, self.size[chosen]))
+
+
+class MixedSource:
+    """Equations on functions of the law and data on trajectories, in one batch.
+
+    Args:
+        law: Where the equations' part comes from.
+        data: Where the data's part comes from.
+    """
+
+    def __init__(self, law: LawSource, data: DataSource) -> None:
+        self.law, self.data = law, data
+
+    def __call__(self, step: int) -> Batch:
+        """Draw both parts."""
+        return replace(self.law(step), observations=self.data(step).observations)
+
+
+def seen_functions(
+    problem: Problem, known: KnownField, inputs: Mapping[str, FunctionSamples]
+) -> dict[str, InputFunction]:
+    """Interpolate from their sensors the inputs that built-in data need."""
+    from piop.sampling.reconstruct import reconstruct
+
+    by_name = {item.name: item for item in problem.inputs}
+    return {name: reconstruct(problem, by_name[name], inputs[name]) for name in known.names}
+
+
+def _flat(problem: Problem, data: Dataset) -> tuple[Tensor, Tensor]:
+    """Points ``[1 or n, P, D]`` and values ``[n, P, C]``, NaN for channels without data."""
+    if data.points is not None:
+        points = data.points
+    else:
+        axes = [data.axes[c.name] for c in problem.coordinates]
+        points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)[None]
+    n, count = len(data), points.shape[1]
+    missing = torch.full((n, count), torch.nan)
+    columns = [
+        data.values[c].reshape(n, count) if c in data.values else missing for c in problem.channels
+    ]
+    return points, torch.stack([c.double() for c in columns], -1)
+
+
+def _take(samples: FunctionSamples, index: Tensor) -> FunctionSamples:
+    mask = None if samples.mask is None else samples.mask[index]
+    return FunctionSamples(samples.points[index], samples.values[index], mask)

@@ -1,0 +1,185 @@
+"""Typical sizes under the law: what makes inputs, outputs and residuals dimensionless."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import sympy as sp
+import torch
+from torch import Tensor
+
+from piop.datasets import Dataset
+from piop.fields import FunctionSamples, InputFunction
+from piop.problem import Problem
+from piop.residual import Lift, Residual
+from piop.sampling import Draws, collocation, observe, sample_inputs
+from piop.training.constraints import KnownField
+
+FUNCTIONS, POINTS = 256, 64
+"""How many functions of the law, and points on each, the statistics are taken over."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Sizes under the law of the inputs; kept with the model.
+
+    Attributes:
+        input_mean: Mean of each visible input, its units.
+        input_std: Standard deviation of each visible input, its units.
+        channel_mean: Mean of the initial data of each channel, its units; 0 without.
+        channel_scale: Typical size of each channel, its units.
+        equation_scale: Typical size of each equation's residual, its units.
+    """
+
+    input_mean: dict[str, float]
+    input_std: dict[str, float]
+    channel_mean: tuple[float, ...]
+    channel_scale: tuple[float, ...]
+    equation_scale: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the statistics as plain dicts, lists and numbers."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Statistics:
+        """Build the statistics that :meth:`to_json` wrote."""
+        tuples = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        return cls(**tuples)
+
+
+def law_statistics(problem: Problem, residual: Residual, seed: int) -> Statistics:
+    """Measure the statistics over random functions of the law.
+
+    An unknown is as large as its initial data; where those vanish, as large as what the residual
+    of its initial data drives in time T. A residual with ∂ᵏu/∂tᵏ is as large as u/Tᵏ; one
+    without time derivative as large as it is for the initial data.
+    """
+    draws = Draws(seed, 0, torch.arange(FUNCTIONS))
+    functions = sample_inputs(problem, draws)
+    seen = observe(functions, problem, draws)
+    queries = collocation(problem, draws, POINTS)
+    start = initial_expressions(problem)
+    values = KnownField(problem, start)(functions, queries)
+    lift = residual.compile_lift(start)
+    found = _residual_of(residual, lift, functions, queries)
+    driving = found.square().mean((0, 1)).sqrt()
+    channel_mean = values.mean((0, 1))
+    size = values.square().mean((0, 1)).sqrt()
+    kind = [time_derivative(problem, e) for e in range(len(problem.residuals))]
+    scale = []
+    for channel, name in enumerate(problem.channels):
+        own = [e for e, found in enumerate(kind) if found and found[0] == name]
+        driven = [float(driving[e]) * _span(problem, kind[e][1]) for e in own]  # type: ignore[index]
+        candidates = [float(size[channel]), *driven, _elliptic_size(problem, name, driving)]
+        scale.append(next((c for c in candidates if c > 1e-12), 1.0))
+    named = dict(zip(problem.channels, scale, strict=True))
+    equations = [
+        named[found[0]] / _span(problem, found[1]) if found else float(driving[e]) or 1.0
+        for e, found in enumerate(kind)
+    ]
+    return Statistics(
+        input_mean={name: float(s.values.mean()) for name, s in seen.items()},
+        input_std={name: _spread(s) for name, s in seen.items()},
+        channel_mean=tuple(channel_mean.tolist()),
+        channel_scale=tuple(scale),
+        equation_scale=tuple(equations),
+    )
+
+
+def initial_expressions(problem: Problem) -> tuple[sp.Expr, ...]:
+    """Give u0 of each channel, zero where it has none."""
+    return tuple(problem.initial.get(c, (sp.S.Zero,))[0] for c in problem.channels)
+
+
+def time_derivative(problem: Problem, equation: int) -> tuple[str, int] | None:
+    """Find the unknown whose highest time derivative an equation holds, and its order."""
+    if problem.time is None:
+        return None
+    found: list[tuple[int, str]] = []
+    for atom in problem.residuals[equation].atoms(sp.Derivative):
+        order = dict(atom.variable_count).get(problem.time.symbol, 0)
+        name = atom.expr.func.__name__
+        if order and name in problem.channels:
+            found.append((int(order), name))
+    return max(found)[::-1] if found else None
+
+
+def _residual_of(
+    residual: Residual,
+    lift: Lift,
+    functions: Mapping[str, InputFunction],
+    queries: Tensor,
+) -> Tensor:
+    """Each equation's residual for known channels: ``[B, N, E]``."""
+    rows = lift(functions, queries)
+    known = residual.evaluate_inputs(functions, queries)
+    return residual(lambda q: lift.attach(rows, q), queries, known).values
+
+
+def _span(problem: Problem, order: int) -> float:
+    assert problem.time is not None  # noqa: S101 - only evolution equations ask
+    return problem.time.length**order
+
+
+def _elliptic_size(problem: Problem, name: str, driving: Tensor) -> float:
+    """Size of an auxiliary unknown: its source times (L/2π)² of the longest axis."""
+    for position, auxiliary in enumerate(problem.auxiliaries):
+        if auxiliary.name == name:
+            equation = len(problem.residuals) - len(problem.auxiliaries) + position
+            longest = max(c.length for c in problem.space)
+            return float(driving[equation]) * (longest / (2 * torch.pi)) ** 2
+    return 0.0
+
+
+def _spread(samples: FunctionSamples) -> float:
+    """Standard deviation, or one where the input does not vary."""
+    std = float(samples.values.std())
+    return std if std > 1e-12 else 1.0
+
+
+class FunctionSize:
+    """Measures how large each function's solution is, as its mean square over that of the law.
+
+    The mean over the unknowns of (mean square of u0)/scale², where the law's u0 is not zero;
+    otherwise of what drives the unknown instead, as in :func:`law_statistics`.
+
+    Args:
+        problem: The problem.
+        residual: Its compiled equations.
+        statistics: Sizes under the law.
+    """
+
+    def __init__(self, problem: Problem, residual: Residual, statistics: Statistics) -> None:
+        start = initial_expressions(problem)
+        units = dict(zip(problem.channels, statistics.channel_scale, strict=True))
+        given = [(e, name) for e, name in zip(start, problem.channels, strict=True) if e != 0]
+        self.known = KnownField(problem, [e / units[name] for e, name in given])
+        self.residual, self.lift = residual, residual.compile_lift(start)
+        self.units = statistics.equation_scale
+
+    def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
+        """Measure B functions at ``queries [B, N, D]``: ``[B]``, dimensionless."""
+        if self.known.expressions:
+            return self.known(functions, queries).square().mean((1, 2))
+        found = _residual_of(self.residual, self.lift, functions, queries)
+        return (found / found.new_tensor(self.units)).square().mean((1, 2))
+
+
+def data_statistics(problem: Problem, data: Dataset, law: Statistics) -> Statistics:
+    """Replace the sizes of inputs and measured channels by those of a data set."""
+    mean, scale = list(law.channel_mean), list(law.channel_scale)
+    for channel, name in enumerate(problem.channels):
+        if name in data.values:
+            values = data.values[name].double()
+            mean[channel] = float(values.mean())
+            scale[channel] = float(values.square().mean().sqrt()) or 1.0
+    return replace(
+        law,
+        input_mean={name: float(s.values.mean()) for name, s in data.inputs.items()},
+        input_std={name: _spread(s) for name, s in data.inputs.items()},
+        channel_mean=tuple(mean),
+        channel_scale=tuple(scale),
+    )

@@ -1,0 +1,223 @@
+"""The loop: take a step, note it down, save; and end cleanly whatever happens."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from piop.errors import TrainingError
+from piop.training.batch import Batch
+from piop.training.checkpoint import load_state, save_state, save_weights
+from piop.training.config import TrainingConfig
+from piop.training.metrics import MetricsFile, Row
+from piop.training.objective import ResidualLoss
+from piop.training.phases import Draw, Gradients, Phase, QuasiNewton, Stochastic
+
+
+def make_gradients(loss: ResidualLoss, compiled: bool) -> Gradients:
+    """Make the training step: the loss, then its gradients.
+
+    Args:
+        loss: The objective.
+        compiled: Trace and compile both on the first batch.
+    """
+
+    def gradients(batch: Batch) -> dict[str, Tensor]:
+        parts = loss(batch)
+        parts["loss"].backward()
+        return {name: value.detach() for name, value in parts.items()}
+
+    return gradients
+
+
+class Trainer:
+    """Trains one operator within one run folder.
+
+    Args:
+        loss: The objective around the operator, whose weights are trained in place.
+        draw: Step → batch; the same step gives the same batch, whatever came before.
+        gradients: Batch → parts of the loss, leaving gradients in the parameters.
+        config: The run's choices.
+        folder: Where ``metrics.jsonl``, ``model.safetensors`` and ``state/`` go.
+        progress: Called with every row of the metrics.
+
+    Attributes:
+        step: Gradients computed so far.
+        elapsed: Seconds spent training, the first step of each process left out.
+        first_step: Seconds of the first step, which holds any compilation.
+        interrupted: True once Ctrl-C was pressed.
+    """
+
+    def __init__(
+        self,
+        loss: ResidualLoss,
+        draw: Draw,
+        gradients: Gradients,
+        config: TrainingConfig,
+        folder: Path,
+        progress: Callable[[Row], None] | None = None,
+    ) -> None:
+        self.operator = loss.operator
+        self.draw, self.gradients, self.config = draw, gradients, config
+        self.folder, self.progress = folder, progress
+        self.phase: Phase = Stochastic(self.operator, gradients, draw, config.optimiser)
+        self.step = 0
+        self.elapsed = 0.0
+        self.first_step = 0.0
+        self.interrupted = False
+        self._metrics_size = 0
+        self._saved_at: int | None = None
+
+    @property
+    def state_path(self) -> Path:
+        """Where the state for a resume is."""
+        return self.folder / "state" / "checkpoint.pt"
+
+    def share(self) -> float:
+        """Share of the budget that is spent, in [0, 1]."""
+        budget = self.config.budget
+        if budget.steps is not None:
+            return min(self.step / budget.steps, 1.0)
+        assert budget.time is not None  # noqa: S101 - BudgetConfig holds one of the two
+        return min(self.elapsed / budget.time, 1.0)
+
+    def run(self) -> None:
+        """Train until the budget is spent or Ctrl-C is pressed, then save.
+
+        Raises:
+            TrainingError: If the loss is not finite or a file cannot be written; the last good
+                checkpoint is kept.
+        """
+        metrics = MetricsFile(self.folder / "metrics.jsonl", self._metrics_size)
+        clock = saved = time.perf_counter()
+        try:
+            with self._stop_on_interrupt():
+                while self.share() < 1 and not self.interrupted:
+                    row = self._advance()
+                    now = time.perf_counter()
+                    if self.first_step:
+                        self.elapsed += now - clock
+                    else:
+                        self.first_step = now - clock
+                    clock = now
+                    if self._is_noted():
+                        self._note(metrics, row)
+                    if now - saved > self.config.machine.checkpoint and self.share() < 1:
+                        self._save(metrics)
+                        saved = time.perf_counter()
+            self._save(metrics)
+        finally:
+            metrics.close()
+
+    def _advance(self) -> dict[str, Any]:
+        share, finish = self.share(), self.config.optimiser.lbfgs
+        if share >= 1 - finish and isinstance(self.phase, Stochastic):
+            self._start_finish(self.step)
+        row, gradients = self.phase.step(self.step, share)
+        self.step += gradients
+        return row
+
+    def _start_finish(self, start: int) -> None:
+        self.operator.load_state_dict(self.phase.weights())
+        self.phase = QuasiNewton(
+            self.operator, self.gradients, self.draw, self.config.optimiser, start
+        )
+
+    def _is_noted(self) -> bool:
+        """Note the first ten steps, every tenth, all of the finish, and the last."""
+        finish = isinstance(self.phase, QuasiNewton)
+        return self.step <= 10 or self.step % 10 == 0 or finish or self.share() >= 1
+
+    def _note(self, metrics: MetricsFile, values: dict[str, Any]) -> None:
+        numbers = {name: float(value) for name, value in values.items()}
+        if not math.isfinite(numbers["loss"]):
+            raise TrainingError(
+                f"the loss is {numbers['loss']} at step {self.step}; {self._kept()}. "
+                f"{self._advice()}"
+            )
+        row: Row = {"step": self.step, **numbers, "seconds": round(self.elapsed, 3)}
+        metrics.write(row)
+        if self.progress:
+            self.progress(row)
+
+    def _kept(self) -> str:
+        if self._saved_at is None:
+            return "no checkpoint was saved before it"
+        return f"the checkpoint of step {self._saved_at} is kept in {self.folder}"
+
+    def _advice(self) -> str:
+        rate = self.config.optimiser.learning_rate / 5
+        return f"Try --set learning_rate={rate:g}, or --precision float64"
+
+    def _save(self, metrics: MetricsFile) -> None:
+        """Write weights and state, of finite weights only."""
+        if not all(bool(p.isfinite().all()) for p in self.operator.parameters()):
+            raise TrainingError(
+                f"the weights are not finite at step {self.step}; {self._kept()}. {self._advice()}"
+            )
+        self._metrics_size = metrics.flush()
+        save_state(self.state_path, self.state_dict())
+        save_weights(self.folder / "model.safetensors", self.phase.weights())
+        self._saved_at = self.step
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give all that a resume needs: the same numbers follow as if nothing had happened."""
+        return {
+            "step": self.step,
+            "elapsed": self.elapsed,
+            "metrics_size": self._metrics_size,
+            "finish": isinstance(self.phase, QuasiNewton),
+            "weights": self.operator.state_dict(),
+            "phase": self.phase.state_dict(),
+        }
+
+    def resume(self, device: torch.device) -> None:
+        """Take up the checkpoint of the folder; without one, training starts anew.
+
+        Raises:
+            TrainingError: If the checkpoint cannot be read or does not fit the operator.
+        """
+        if not self.state_path.exists():
+            return
+        state = load_state(self.state_path, device)
+        try:
+            self.operator.load_state_dict(state["weights"])
+            if state["finish"]:
+                self._start_finish(int(state["phase"]["start"]))
+                self.operator.load_state_dict(state["weights"])
+            self.phase.load_state_dict(state["phase"])
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise TrainingError(f"{self.state_path}: does not fit this run ({error})") from error
+        self.step, self.elapsed = int(state["step"]), float(state["elapsed"])
+        self._metrics_size = int(state["metrics_size"])
+        self._saved_at = self.step
+
+    @contextmanager
+    def _stop_on_interrupt(self) -> Iterator[None]:
+        """Let Ctrl-C end the loop after the present step; a second one ends at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(_signal: int, _frame: object) -> None:
+            self.interrupted = True
+            signal.signal(signal.SIGINT, previous)
+
+        previous = signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self.interrupted:  # the second Ctrl-C, perhaps in the middle of a step
+                raise
+            self.interrupted = True  # from the progress callback, between two steps
+        finally:
+            signal.signal(signal.SIGINT, previous)

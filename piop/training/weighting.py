@@ -1,0 +1,75 @@
+"""Weights of the squared residual: which points, times and functions count how much.
+
+Each weight is a factor without gradient and without unit; they compose by multiplication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+
+def relative_weight(size: Tensor, floor: float = 0.1) -> Tensor:
+    """Weigh each function by the inverse of the size of its solution: 1/(floor + size).
+
+    The error that counts is relative to each solution, so the loss is too: without it functions
+    of large amplitude rule the batch.
+
+    Args:
+        size: Mean square of each function's data over the mean of that over the law ``[B]``.
+        floor: Keeps the smallest functions from ruling instead, dimensionless.
+
+    Returns:
+        ``[B]``.
+
+    Source: own (docs/math.md, "Weights"); Burgers' equation fell from 0.185 to 0.098 by it.
+    """
+    return 1 / (floor + size)
+
+
+def front_weight(slopes: Iterable[Tensor], strength: float) -> Tensor | float:
+    """Damp the residual where the solution is steep, as at a moving front.
+
+    The residual is multiplied by 1/(1 + strength·‖slope‖), so its square by the square of that,
+    detached. Fronts carry residuals of the order slope² that would drown the rest of the domain.
+
+    Args:
+        slopes: First derivatives in space made dimensionless, ``[B, N]`` each.
+        strength: Dimensionless; 0 gives ones.
+
+    Returns:
+        Factor of the squared residual ``[B, N]``, or 1.0 where there is nothing to damp.
+
+    Source: own (docs/math.md, "Weights"); in the spirit of the gradient weights of Liu et al. 2022
+    (2206.03864).
+    """
+    squares = sum(slope.detach() ** 2 for slope in slopes)
+    if strength == 0 or isinstance(squares, int):
+        return 1.0
+    return (1 + strength * squares.sqrt()) ** -2
+
+
+def causal_weight(squares: Tensor, phase: Tensor, bins: int, strength: float) -> Tensor:
+    """Let later times count only once earlier ones are solved.
+
+    w_i = exp(−ε Σ_{k<i} L_k) with L_k the mean squared residual of time bin k over the batch.
+
+    Args:
+        squares: Squared residuals, dimensionless ``[B, N]``.
+        phase: (t − t0)/T in [0, 1] ``[B, N]``.
+        bins: Number of equal time bins.
+        strength: ε, dimensionless.
+
+    Returns:
+        ``[B, N]``, detached.
+
+    Source: Wang, Sankaran & Perdikaris 2022, sec. 3 (2203.07404), with bins for their time grid.
+    """
+    index = (phase.detach() * bins).long().clamp(0, bins - 1)
+    member = torch.nn.functional.one_hot(index, bins).to(squares.dtype)
+    sums = (squares.detach().unsqueeze(-1) * member).sum((0, 1))
+    loss = sums / member.sum((0, 1)).clamp(min=1)
+    before = torch.cumsum(loss, 0) - loss
+    return (member * torch.exp(-strength * before)).sum(-1)
