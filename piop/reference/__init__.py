@@ -1,1 +1,7 @@
-"""TODO."""
+"""Classical reference solutions, derived from the same symbolic object as the residual."""
+
+from piop.reference.ladder import Limits
+from piop.reference.solution import Solution
+from piop.reference.solve import solve_reference
+
+__all__ = ["Limits", "Solution", "solve_reference"]

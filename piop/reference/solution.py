@@ -1,0 +1,39 @@
+"""A reference solution and what is known about its error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Solutions of a batch of problem instances on a grid, with error estimates.
+
+    Attributes:
+        times: Save times ``[T]`` (units of the time coordinate).
+        axes: Coordinates along each space axis; right ends of periodic axes excluded.
+        values: Unknowns and auxiliary unknowns by name, each ``[B, T, *shape]``.
+        time_derivatives: ∂/∂t of each unknown by name ``[B, T, *shape]``, from the right side; for
+            second order in time also that of ``"dt(u)"``.
+        error_estimate: Upper bound of the error of each trajectory ``[B]`` (dimensionless): largest
+            over unknowns and save times of ‖error‖₂ over space, relative to the root mean square
+            over time of the unknown's ‖·‖₂. The relative L2 error over space and time is below it.
+        accepted: Whether the estimate met the tolerance ``[B]``.
+        modes: Points of the finest grid used, per trajectory ``[B, d]``.
+        step: Longest step used, per trajectory ``[B]`` (units of time).
+        tolerance: What was asked for.
+        notes: What the ladder's end had reached, for trajectories not accepted.
+    """
+
+    times: Tensor
+    axes: tuple[Tensor, ...]
+    values: dict[str, Tensor]
+    time_derivatives: dict[str, Tensor]
+    error_estimate: Tensor
+    accepted: Tensor
+    modes: Tensor
+    step: Tensor
+    tolerance: float
+    notes: tuple[str, ...] = ()

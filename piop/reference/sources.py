@@ -1,0 +1,118 @@
+"""What equations hold besides unknowns: coordinates, scalars and input functions, on a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import sympy
+import torch
+from sympy import Expr
+from torch import Tensor
+
+from piop.errors import DataError
+from piop.fields import InputFunction
+from piop.lowering import compile_expression
+from piop.reference.fourier import Grid
+
+
+@final
+class Sources:
+    """Values of everything known, for a batch of problem instances.
+
+    Args:
+        problem: The ``Problem``.
+        functions: Input functions by name, each of batch B or 1.
+        device: Where tensors live.
+    """
+
+    def __init__(
+        self, problem: Any, functions: Mapping[str, InputFunction], device: torch.device
+    ) -> None:
+        self.problem = problem
+        self.device = device
+        self.arguments = {i.name: tuple(i.of) for i in problem.inputs}
+        self.scalars = {i.symbol: i.name for i in problem.inputs if not i.of}
+        self.functions = {n: functions[n].to(device, torch.float64) for n in functions}
+        sizes = {f.batch for f in self.functions.values()} - {1}
+        if len(sizes) > 1:
+            raise DataError(f"input functions have different batch sizes: {sorted(sizes)}")
+        self.batch = sizes.pop() if sizes else 1
+
+    def take(self, index: Tensor) -> Sources:
+        """Keep some instances of the batch."""
+        functions = {n: f if f.batch == 1 else f.take(index) for n, f in self.functions.items()}
+        taken = Sources(self.problem, functions, self.device)
+        taken.batch = len(index)
+        return taken
+
+    def _function(self, name: str) -> InputFunction:
+        if name not in self.functions:
+            have = ", ".join(sorted(self.functions)) or "none"
+            raise DataError(f"the equations need the input '{name}'; given: {have}")
+        return self.functions[name]
+
+    def scalar(self, expression: Expr) -> Tensor | float:
+        """Value of an expression of scalar inputs: a number, or ``[B]``."""
+        if expression.is_number:
+            return float(expression)
+        symbols = tuple(sorted(expression.free_symbols, key=str))
+        unknown = [s for s in symbols if s not in self.scalars]
+        if unknown:
+            raise DataError(f"the parameter '{unknown[0]}' has no value; infer it or set it")
+        values = [self._function(self.scalars[s]).on_grid(()).reshape(-1) for s in symbols]
+        return compile_expression(expression, symbols)(values)
+
+    def on_grid(self, atom: Expr, order: Sequence[int], grid: Grid, t: float) -> Tensor:
+        """An input function's derivative, ``[B or 1, n1 or 1, …, nd or 1]``."""
+        name = (atom.expr if isinstance(atom, sympy.Derivative) else atom).func.__name__
+        space = [c.name for c in self.problem.space]
+        axes = dict(zip(space, grid.axes(), strict=True))
+        axes[self.problem.time.name] = torch.tensor([t], dtype=torch.float64, device=self.device)
+        of = self.arguments[name]
+        values = self._function(name).on_grid([axes[c] for c in of], tuple(order))
+        names = list(of)
+        if self.problem.time.name in names:
+            values = values.squeeze(1 + names.index(self.problem.time.name))
+            names.remove(self.problem.time.name)
+        values = values.permute(0, *(1 + names.index(c) for c in space if c in names))
+        sizes = [n if c in names else 1 for c, n in zip(space, grid.sizes, strict=True)]
+        return values.reshape(values.shape[0], *sizes)
+
+    def coordinate(self, i: int, grid: Grid) -> Tensor:
+        """Coordinate i of space, ``[1, 1, …, n_i, …, 1]``."""
+        shape = [1] * (len(grid.sizes) + 1)
+        shape[i + 1] = grid.sizes[i]
+        return grid.axes()[i].reshape(shape)
+
+    def field(self, expression: Expr, grid: Grid, t: float) -> Tensor:
+        """An expression without unknowns on the grid, ``[B, *sizes]`` (initial data)."""
+        atoms: list[Expr] = []
+        values: list[Tensor] = []
+        walk = sympy.preorder_traversal(expression)
+        for node in walk:
+            if isinstance(node, sympy.Derivative | sympy.core.function.AppliedUndef):
+                walk.skip()
+                if node not in atoms:
+                    atoms.append(node)
+                    values.append(self.on_grid(node, input_order(node), grid, t))
+        pad = (1,) * len(grid.sizes)
+        for symbol, name in self.scalars.items():
+            if symbol in expression.free_symbols:
+                atoms.append(symbol)
+                values.append(self._function(name).on_grid(()).reshape(-1, *pad))
+        for i, c in enumerate(self.problem.space):
+            atoms.append(c.symbol)
+            values.append(self.coordinate(i, grid))
+        atoms.append(self.problem.time.symbol)
+        values.append(torch.full((1, *pad), t, dtype=torch.float64, device=self.device))
+        value = torch.as_tensor(compile_expression(expression, tuple(atoms))(values))
+        return value.to(values[-1]).expand(self.batch, *grid.sizes).contiguous()
+
+
+def input_order(atom: Expr) -> tuple[int, ...]:
+    """Order of differentiation over the arguments of an input's atom."""
+    if not isinstance(atom, sympy.Derivative):
+        return (0,) * len(atom.args)
+    count = dict(atom.variable_count)
+    return tuple(int(count.get(s, 0)) for s in atom.expr.args)
