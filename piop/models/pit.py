@@ -15,8 +15,9 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from piop.errors import UsageError
 from piop.fields import FunctionSamples
-from piop.models.attention import RelativeAttention
+from piop.models.attention import TURNING, RelativeAttention
 from piop.models.base import AxisSignature, Backbone, InputSignature, Signature, standardised
 from piop.models.encoding import angles, harmonics
 from piop.models.spectrum import HarmonicView, Spectrum
@@ -46,6 +47,10 @@ class PITConfig:
     harmonics: int = 6
     expansion: int = 2
     frequencies: int = 4
+
+    def __post_init__(self) -> None:
+        if self.harmonics < TURNING:
+            raise UsageError(f"harmonics = {self.harmonics}: give at least {TURNING}")
 
 
 @final

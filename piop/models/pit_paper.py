@@ -16,6 +16,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models.base import Backbone, InputSignature, Signature, standardised
 from piop.models.encoding import sinusoids
@@ -40,6 +41,10 @@ class PaperPITConfig:
     embedding: int = 4
     projection: int = 3
     expansion: int = 4
+
+    def __post_init__(self) -> None:
+        if self.encoding % 2:
+            raise UsageError(f"encoding = {self.encoding}: give an even number")
 
 
 class Sine(nn.Module):

@@ -19,7 +19,7 @@ class Preset:
 
     Attributes:
         build: Signature and config → backbone.
-        config: A frozen dataclass with the preset's values.
+        config: A frozen dataclass of whole numbers, with the preset's values.
     """
 
     build: Callable[[Signature, Any], Backbone]
@@ -50,7 +50,7 @@ def build_backbone(
         The network, freshly initialised from torch's generator.
 
     Raises:
-        UsageError: If a name, preset or field is unknown, or a value has the wrong type.
+        UsageError: If a name, preset or field is unknown, or a value is out of range.
 
     Example:
         >>> from piop.models.base import AxisSignature, Signature
@@ -65,8 +65,8 @@ def build_backbone(
     for key, value in overrides.items():
         if key not in known:
             raise UsageError(unknown(f"setting of backbone {name!r}", key, known))
-        if not isinstance(value, known[key]) or isinstance(value, bool) or value < 0:
-            raise UsageError(f"{key} = {value!r}: give a number that is not negative")
+        if type(value) is not int or value < 1:
+            raise UsageError(f"{key} = {value!r}: give a whole number of at least 1")
     return chosen.build(signature, type(chosen.config)(**{**vars(chosen.config), **overrides}))
 
 
