@@ -1,7 +1,7 @@
 """How far a prediction is from the truth, and from what costs nothing.
 
-Accuracy is the relative L2 error ‖prediction − truth‖ / ‖truth‖ of each sample, sums running over the
-points as they are (no quadrature weights), as in Li et al. 2021 (2010.08895), Sec. 5.
+Accuracy is the relative L2 error ‖prediction − truth‖ / ‖truth‖ of each sample, sums running over
+the points as they are (no quadrature weights), as in Li et al. 2021 (2010.08895), Sec. 5.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def trivial_baselines(truth: Tensor, initial: Tensor | None = None) -> dict[str,
         initial: Their initial values ``[B, …]``, without the time axis, where the problem has any.
 
     Returns:
-        Name to errors ``[B]``: ``stays at u0`` (if ``initial`` is given), ``mean of the others`` (the
-        average solution of the other samples; if B > 1) and ``zero``.
+        Name to errors ``[B]``: ``stays at u0`` (if ``initial`` is given), ``mean of the others``
+        (the average solution of the other samples; if B > 1) and ``zero``.
 
     Raises:
         ValueError: If ``initial`` does not have the shape of the truth at one time.

@@ -89,10 +89,12 @@ class ExpressionFunction(InputFunction):
             return coordinates[self.symbols.index(atom)]
         if isinstance(atom, Symbol):
             return evaluate(atom.name, (), ())
-        function = atom.expr if isinstance(atom, sympy.Derivative) else atom
-        counts = dict(atom.variable_count) if isinstance(atom, sympy.Derivative) else {}
+        function, counts = atom, {}
+        if isinstance(atom, sympy.Derivative):
+            function = atom.expr
+            counts = {symbol: int(times) for symbol, times in atom.variable_count}  # type: ignore[misc]
         columns = tuple(self.symbols.index(s) for s in function.args)
-        order = tuple(int(counts.get(s, 0)) for s in function.args)
+        order = tuple(counts.get(s, 0) for s in function.args)
         return evaluate(function.func.__name__, columns, order)
 
     def take(self, index: Tensor) -> Self:

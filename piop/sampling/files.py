@@ -32,8 +32,8 @@ def stored_functions(item: Input, law: FromFile, axes: tuple[Coordinate, ...]) -
 
     The variable (``law.variable``, or the input's name) is ``u0(sample, x)`` along a coordinate
     variable ``x``, in NetCDF or npz; in CSV, the columns ``x`` and ``u0`` (and ``sample``) whose
-    points form a grid. Periodic axes are evenly spaced over one period, with or
-    right end. Between its points a function is a trigonometric polynomial along periodic axes, and along
+    points form a grid. Periodic axes are evenly spaced over one period, with or without the right
+    end. Between its points a function is a trigonometric polynomial along periodic axes, and along
     others a cubic spline (linear if the input is not smooth, or below four points).
 
     Raises:
@@ -115,7 +115,9 @@ def _from_arrays(
 
 def _renamed(value: Variable, where: dict[str, Variable]) -> tuple[Variable, dict[str, Variable]]:
     """Call the dimension of a one-dimensional coordinate by the coordinate's name."""
-    names = {v.dimensions[0]: c for c, v in where.items() if len(v.dimensions or ()) == 1}
+    names = {
+        v.dimensions[0]: c for c, v in where.items() if v.dimensions and len(v.dimensions) == 1
+    }
     renamed = {c: Variable(v.values, _swap(v.dimensions, names)) for c, v in where.items()}
     return Variable(value.values, _swap(value.dimensions, names)), renamed
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from torch import Tensor
 from piop.sampling.basis import TrigonometricBasis
 from piop.sampling.prior import Prior
 from piop.spec.laws import AxisBoundary, GaussianRandomField
+
+if TYPE_CHECKING:
+    from piop.problem import Coordinate
 
 NEGLECTED = 1e-8
 """Share of the variance that the default number of modes may leave out, where the cap allows."""
@@ -30,21 +33,12 @@ Rough fields (α − d/2 near 0) meet the cap first; state ``modes`` to keep mor
 """
 
 
-class Axis(Protocol):
-    """What is needed of a coordinate: ``piop.problem.Coordinate`` has it."""
-
-    name: str
-    low: float
-    high: float
-    periodic: bool
-
-
-def axis_boundary(law: GaussianRandomField, axis: Axis) -> AxisBoundary:
+def axis_boundary(law: GaussianRandomField, axis: Coordinate) -> AxisBoundary:
     """Boundary of the field: as stated, else periodic where the axis is, else neumann."""
     return law.boundary.get(axis.name, "periodic" if axis.periodic else "neumann")
 
 
-def gaussian_prior(law: GaussianRandomField, axes: Sequence[Axis]) -> Prior:
+def gaussian_prior(law: GaussianRandomField, axes: Sequence[Coordinate]) -> Prior:
     """Lay the law out in the eigenfunctions of the Laplacian on the box of ``axes``.
 
     Raises:
@@ -62,7 +56,7 @@ def gaussian_prior(law: GaussianRandomField, axes: Sequence[Axis]) -> Prior:
 
 
 def default_modes(
-    tau: float, alpha: float, axes: Sequence[Axis], kinds: Sequence[str]
+    tau: float, alpha: float, axes: Sequence[Coordinate], kinds: Sequence[str]
 ) -> list[int]:
     """Find the fewest waves per axis that leave out at most ``NEGLECTED`` of the variance.
 
@@ -87,7 +81,7 @@ def default_modes(
     return [max(1, min(n, CAP[d])) * h for n, h in zip(periods, halves, strict=True)]
 
 
-def _basis(axis: Axis, kind: str, count: int) -> TrigonometricBasis:
+def _basis(axis: Coordinate, kind: str, count: int) -> TrigonometricBasis:
     if kind == "periodic":
         return TrigonometricBasis.periodic(torch.arange(count + 1), axis.low, axis.high, unit=True)
     shape = "cos" if kind == "neumann" else "sin"

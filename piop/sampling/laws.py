@@ -105,6 +105,7 @@ def _by_expression(
     draws: Draws,
     dtype: torch.dtype,
 ) -> InputFunction:
+    assert item.expression is not None  # noqa: S101 - the caller looked
     symbols = tuple(axis.symbol for axis in input_axes(problem, item))
     parts = {name: drawn[name] for name in _names(item)}
     return ExpressionFunction(
@@ -114,6 +115,8 @@ def _by_expression(
 
 def _names(item: Input) -> set[str]:
     """Names of the inputs that an expression uses."""
+    if item.expression is None:
+        return set()
     leaves = item.expression.atoms(AppliedUndef, Symbol)
     named = {leaf.name if isinstance(leaf, Symbol) else leaf.func.__name__ for leaf in leaves}
     return named - set(item.of)
@@ -125,7 +128,7 @@ def _dependencies_first(problem: Problem) -> list[Input]:
     ordered: list[Input] = []
     while waiting:
         done = {item.name for item in ordered}
-        ready = [i for i in waiting if i.expression is None or _names(i) <= done]
+        ready = [i for i in waiting if _names(i) <= done]
         if not ready:
             raise ValueError(f"inputs {', '.join(i.name for i in waiting)} state each other")
         ordered += ready

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import cmath
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from piop.sampling.basis import TrigonometricBasis
 from piop.sampling.functions import FourierFunction
-from piop.sampling.gaussian import Axis
 from piop.sampling.prior import Prior, outer
 from piop.sampling.random import Draws
 from piop.spec.laws import FourierSeries
 
+if TYPE_CHECKING:
+    from piop.problem import Coordinate
 
-def series_bases(law: FourierSeries, axes: Sequence[Axis]) -> tuple[TrigonometricBasis, ...]:
+
+def series_bases(law: FourierSeries, axes: Sequence[Coordinate]) -> tuple[TrigonometricBasis, ...]:
     """Cosines, then sines, of every wavenumber of the law, amplitude 1, for each axis."""
     low, high = law.wavenumber
     numbers = torch.arange(low, high + 1)
@@ -29,7 +32,7 @@ def series_bases(law: FourierSeries, axes: Sequence[Axis]) -> tuple[Trigonometri
 
 
 def draw_series(
-    law: FourierSeries, axes: Sequence[Axis], draws: Draws, lane: str
+    law: FourierSeries, axes: Sequence[Coordinate], draws: Draws, lane: str
 ) -> FourierFunction:
     """Draw functions, each a sum of products of the bases' functions.
 
@@ -53,7 +56,7 @@ def draw_series(
     return FourierFunction(coefficients, bases)
 
 
-def series_prior(law: FourierSeries, axes: Sequence[Axis]) -> Prior:
+def series_prior(law: FourierSeries, axes: Sequence[Coordinate]) -> Prior:
     """Mean and variance of the coefficients.
 
     Exact, and the coefficients uncorrelated, when the phases cover whole turns; otherwise their
