@@ -17,6 +17,9 @@ RADIUS = {1: 8, 2: 5, 3: 3}
 POINTS_PER_WAVE = {1: 3, 2: 2, 3: 2}
 """Lattice points per shortest harmonic and axis; three in one dimension, where they are cheap."""
 
+FEWEST_POINTS = {1: 24, 2: 10, 3: 6}
+"""Lattice points per axis at least: a solution is richer than the input it grows from."""
+
 RIDGE = 1e-6
 """Prior share of noise; decides only where sensors leave a harmonic open."""
 
@@ -82,7 +85,8 @@ class Spectrum(nn.Module):
 
     def lattice(self, like: Tensor) -> Tensor:
         """Lay out points fine enough for the shortest harmonic: ``[1, M, d]``."""
-        count = POINTS_PER_WAVE[len(self.axes)] * self.radius
+        dimension = len(self.axes)
+        count = max(POINTS_PER_WAVE[dimension] * self.radius, FEWEST_POINTS[dimension])
         ticks = []
         for axis in self.axes:
             steps = torch.arange(count, dtype=like.dtype, device=like.device)

@@ -90,7 +90,12 @@ def test_lattice_resolves_the_shortest_harmonic_and_keeps_off_walls():
 
 
 def test_largest_wave_number_of_the_law_is_used():
-    assert len(Spectrum(InputSignature("u0", ("x",), waves=20), [X]).waves) == 20
+    fine = Spectrum(InputSignature("u0", ("x",), waves=20), [X])
+    assert len(fine.waves) == 20
+    assert fine.lattice(torch.zeros(1)).shape == (1, 60, 1)
+    coarse = Spectrum(InputSignature("u0", ("x",), waves=3), [X])
+    assert len(coarse.waves) == 3
+    assert coarse.lattice(torch.zeros(1)).shape == (1, 24, 1)
 
 
 def test_view_moves_with_the_input():
