@@ -79,10 +79,12 @@ def grad(value: Quantity, space: Sequence[Symbol]) -> Quantity:
 def div(value: Quantity, space: Sequence[Symbol]) -> Quantity:
     """Divergence of a vector or matrix with one row per axis."""
     parts = _components(value, len(space), "div")
-    return add([
-        each(lambda c, axis=axis: q.derive(c, [axis]), part)
-        for part, axis in zip(parts, space, strict=True)
-    ])
+    return add(
+        [
+            each(lambda c, axis=axis: q.derive(c, [axis]), part)
+            for part, axis in zip(parts, space, strict=True)
+        ]
+    )
 
 
 def lap(value: Quantity, space: Sequence[Symbol]) -> Quantity:

@@ -12,7 +12,9 @@ MAX_DEGREE = 32  # total degree in everything that is not a number
 MAX_TERMS = 2000  # terms after expansion
 MAX_ORDER = 8  # of a derivative
 
-_IMPLICIT = re.compile(r"(?<![\w.])((?>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[ \t\n]*([A-Za-z_(][\w]*)")
+_IMPLICIT = re.compile(
+    r"(?<![\w.])((?>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[ \t\n]*([A-Za-z_(][\w]*)"
+)
 _JUXTAPOSED = re.compile(r"\)[ \t\n]*([A-Za-z_(\d][\w]*)")
 _UNARY = re.compile(r"(?:[-+~!][ \t\n]*){12,}")
 

@@ -297,8 +297,10 @@ class _Walker:
             raise self._refuse(test, "where needs a comparison (<, <=, >, >=) first")
         if len(test.ops) > 1:
             raise self._refuse(test, "where compares two values; this compares more")
-        sides = [calculus.scalar(self.visit(s, depth), "a comparison")
-                 for s in (test.left, test.comparators[0])]
+        sides = [
+            calculus.scalar(self.visit(s, depth), "a comparison")
+            for s in (test.left, test.comparators[0])
+        ]
         then, other = (calculus.scalar(self.visit(a, depth), "where") for a in arguments[1:])
         return q.choose((_RELATIONS[type(test.ops[0])], *sides), then, other)
 

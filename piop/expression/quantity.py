@@ -220,8 +220,10 @@ def apply(name: str, arguments: Sequence[Scalar]) -> Scalar:
     symbolic, numeric = FUNCTIONS[name]
     nodes = sum(a.nodes for a in arguments) + 1
     exprs = [a.expr for a in arguments]
-    build = (lambda: symbolic(*exprs, evaluate=False)) if name in ("min", "max") else (
-        lambda: symbolic(*exprs)
+    build = (
+        (lambda: symbolic(*exprs, evaluate=False))
+        if name in ("min", "max")
+        else (lambda: symbolic(*exprs))
     )
     numbers = [a.number for a in arguments]
     if all(n is not None for n in numbers):
@@ -259,9 +261,7 @@ def choose(condition: tuple[type, Scalar, Scalar], then: Scalar, other: Scalar) 
     test = relation(left.expr, right.expr, evaluate=False)
     _bounded(bound)
     branches = (then.expr, test), (other.expr, sympy.true)
-    return Scalar(
-        sympy.Piecewise(*branches, evaluate=False), None, *_sizes(bound)
-    )
+    return Scalar(sympy.Piecewise(*branches, evaluate=False), None, *_sizes(bound))
 
 
 def _sizes(bound: Scalar) -> tuple[int, int, int, int]:

@@ -6,31 +6,32 @@ from types import MappingProxyType
 from typing import Any
 
 import sympy
-from sympy import Expr, Piecewise, Symbol
+from sympy import Expr
 
 from piop.errors import Issue
 from piop.problem.faces import read_faces
-from piop.problem.parts import Auxiliary, Coordinate, Input
-from piop.spec import laws
+from piop.problem.inputs import read_inputs
+from piop.problem.parts import Auxiliary, Coordinate
 from piop.spec.canonical import hash_of
-from piop.spec.model import SensorSpec, Spec
+from piop.spec.load import Draft
+from piop.spec.model import Spec
 from piop.spec.names import refuse
+from piop.spec.reader import raise_issues
 from piop.spec.resolve import Resolved
-from piop.spec.tree import Scalar
 
-_SENSORS = {0: 1, 1: 64, 2: 256, 3: 512}  # by number of coordinates
 _SAVE = {1: 256, 2: 64, 3: 32}  # points per axis, by number of space dimensions
 _SAVE_TIMES = 101
 
 
-def build(spec: Spec, resolved: Resolved, issues: list[Issue]) -> dict[str, Any]:
-    """The fields of a problem.
+def build(draft: Draft) -> dict[str, Any]:
+    """The fields of a problem; what does not fit together is added to the issues of the draft.
 
-    Args:
-        spec: As written.
-        resolved: Its formulas.
-        issues: Takes what does not fit together.
+    Raises:
+        SpecError: If the coordinates themselves are unknown, so that nothing can be built.
     """
+    spec, resolved, issues = draft
+    if set(resolved.names.bounds) != {*spec.time, *spec.space}:
+        raise_issues(issues)
     periodic, boundary = read_faces(spec, resolved, issues)
     time, space = _coordinates(spec, resolved, periodic)
     auxiliaries = tuple(
@@ -38,20 +39,21 @@ def build(spec: Spec, resolved: Resolved, issues: list[Issue]) -> dict[str, Any]
         for name, e in resolved.auxiliary.items()
     )
     raw = (*(e.left - e.right for e in resolved.equations), *(a.equation for a in auxiliaries))
-    unknowns = tuple(u.text for u in spec.unknowns)
+    residuals = tuple(r.doit() for r in raw)
+    unknowns = tuple(u.text for u in spec.unknowns if u.text in resolved.names.values)
     return {
         "spec": spec,
         "name": spec.name,
-        "hash": hash_of(spec, resolved),
+        "hash": "" if issues else hash_of(spec, resolved),
         "time": time,
         "space": space,
         "unknowns": unknowns,
         "auxiliaries": auxiliaries,
         "residuals_raw": raw,
-        "residuals": tuple(r.doit() for r in raw),
-        "inputs": _inputs(spec, resolved, issues),
+        "residuals": residuals,
+        "inputs": read_inputs(spec, resolved, issues),
         "initial": _initial(unknowns, resolved),
-        "time_order": MappingProxyType(_time_order(unknowns, time, raw, resolved)),
+        "time_order": MappingProxyType(_time_order(unknowns, time, residuals, resolved)),
         "boundary": boundary,
         "gauge": MappingProxyType(dict(resolved.gauge)),
         "save": _save(spec, time, space, issues),
@@ -77,7 +79,9 @@ def _coordinates(
     return (made[0], tuple(made[1:])) if spec.time else (None, tuple(made))
 
 
-def _initial(unknowns: tuple[str, ...], resolved: Resolved) -> MappingProxyType[str, tuple[Expr, ...]]:
+def _initial(
+    unknowns: tuple[str, ...], resolved: Resolved
+) -> MappingProxyType[str, tuple[Expr, ...]]:
     found: dict[str, tuple[Expr, ...]] = {}
     for name in unknowns:
         orders = sorted(n for k, n in resolved.initial if k == name)
@@ -100,62 +104,6 @@ def _time_order(
                 if derivative.has(resolved.names.values[name].expr):  # type: ignore[union-attr]
                     orders[name] = max(orders[name], int(count))
     return orders
-
-
-def _inputs(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[Input, ...]:
-    for name in spec.sensors:
-        if name not in spec.inputs and not _is_random(spec, name):
-            refuse(issues, spec.place(f"sensors.{name}"), f"sensors: '{name}' is not an input")
-        elif name in spec.inputs and spec.inputs[name].hidden:
-            message = f"sensors: '{name}' is hidden, so it has no sensors"
-            refuse(issues, spec.place(f"sensors.{name}"), message)
-    found = []
-    for name, value in spec.parameters.items():
-        if not isinstance(value, Scalar):
-            symbol = Symbol(name, real=True)
-            found.append(Input(name, (), value, None, False, True, (1,), "uniform", symbol))
-    for name, item in spec.inputs.items():
-        of = tuple(t.text for t in item.of)
-        expression = resolved.inputs.get(name)
-        smooth = _smooth(item.law, expression) if item.smooth is None else item.smooth
-        shape, place = _sensors(spec, name, len(of), issues)
-        symbol = resolved.names.values[name].expr  # type: ignore[union-attr]
-        found.append(Input(name, of, item.law, expression, item.hidden, smooth, shape, place, symbol))
-    return tuple(found)
-
-
-def _is_random(spec: Spec, name: str) -> bool:
-    return name in spec.parameters and not isinstance(spec.parameters[name], Scalar)
-
-
-def _smooth(law: laws.Law | None, expression: Expr | None) -> bool:
-    if isinstance(law, laws.PiecewiseConstant):
-        return False
-    return expression is None or not expression.has(Piecewise, sympy.sign)
-
-
-def _sensors(
-    spec: Spec, name: str, dimension: int, issues: list[Issue]
-) -> tuple[tuple[int, ...], str]:
-    sensor = spec.sensors.get(name, SensorSpec())
-    place = spec.place(f"sensors.{name}.count")
-    if dimension == 0:
-        if sensor.count not in (None, (1,)):
-            refuse(issues, place, f"sensors.{name}: a number has one sensor")
-        return (1,), sensor.place
-    count = sensor.count or (_SENSORS[min(dimension, 3)],)
-    if sensor.place != "grid":
-        return count, sensor.place
-    if len(count) == 1 and dimension > 1:
-        side = round(count[0] ** (1 / dimension))
-        if side**dimension != count[0]:
-            hint = f"Write {side**dimension}, or the counts per axis as a list."
-            message = f"sensors.{name}: {count[0]} points make no grid of {dimension} equal sides"
-            refuse(issues, place, message, hint)
-        return (side,) * dimension, sensor.place
-    if len(count) != dimension:
-        refuse(issues, place, f"sensors.{name}: {len(count)} counts for {dimension} coordinates")
-    return count, sensor.place
 
 
 def _save(

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import sympy as sp
-from sympy.core.function import AppliedUndef
+
+from piop.problem.plan import derivative_index
 
 if TYPE_CHECKING:
-    from piop.problem import Problem
-    from piop.problem.model import Input
+    from piop.problem.parts import Input
+    from piop.problem.problem import Problem
 
 Mode = Literal["auto", "hard", "soft"]
 KINKS = (sp.Piecewise, sp.sign, sp.Abs, sp.Min, sp.Max)
@@ -111,12 +112,13 @@ def decide_conditions(problem: Problem, constraints: Mode = "auto") -> Condition
 
 def space_order(problem: Problem, unknown: str) -> int:
     """Give the highest spatial derivative of an unknown in any equation."""
-    names = {c.symbol for c in problem.space}
+    symbols = [c.symbol for c in problem.coordinates]
+    first = len(symbols) - len(problem.space)
     orders = [
-        sum(int(n) for variable, n in derivative.variable_count if variable in names)
+        sum(derivative_index(atom, symbols)[first:])
         for residual in problem.residuals
-        for derivative in residual.atoms(sp.Derivative)
-        if _name(derivative.expr) == unknown
+        for atom in residual.atoms(sp.Derivative)
+        if atom.expr == problem.function(unknown)
     ]
     return max(orders, default=0)
 
@@ -135,14 +137,8 @@ def expression_smoothness(problem: Problem, expression: sp.Expr) -> tuple[float,
         if not expression.has(item.symbol):
             continue
         smoothness, why = _input_smoothness(problem, item)
-        taken = max(
-            (
-                sum(int(n) for _, n in d.variable_count)
-                for d in expression.atoms(sp.Derivative)
-                if d.expr == item.symbol
-            ),
-            default=0,
-        )
+        own = [d for d in expression.atoms(sp.Derivative) if d.expr == item.symbol]
+        taken = max((sum(derivative_index(d, item.symbol.args)) for d in own), default=0)
         if smoothness - taken < worst:
             worst, reason = smoothness - taken, why
     return worst, reason
@@ -179,7 +175,3 @@ def _initial_text(problem: Problem, unknown: str, order: int) -> str:
     t = problem.time
     quantity = unknown if order == 0 else f"d{t.name * order}({unknown})"
     return f"{quantity} at {t.name} = {t.low:g} is {problem.initial[unknown][order]}"
-
-
-def _name(expression: sp.Basic) -> str:
-    return expression.func.__name__ if isinstance(expression, AppliedUndef) else str(expression)

@@ -21,9 +21,7 @@ def box_faces(spec: Spec) -> list[str]:
     return [f"{axis}.{end}" for axis in spec.space for end in ("min", "max")]
 
 
-def read_faces(
-    spec: Spec, resolved: Resolved, issues: list[Issue]
-) -> tuple[frozenset[str], Faces]:
+def read_faces(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[frozenset[str], Faces]:
     """Spread the conditions of an axis, and of ``rest``, over the faces they mean.
 
     Returns:
@@ -43,7 +41,9 @@ def read_faces(
             continue
         if any(c.kind == "periodic" for c in conditions):
             if key not in spec.space:
-                refuse(issues, place, f"boundary.{key}: periodic is said of a whole axis, such as x")
+                refuse(
+                    issues, place, f"boundary.{key}: periodic is said of a whole axis, such as x"
+                )
             elif len(conditions) > 1:
                 refuse(issues, place, f"boundary.{key}: periodic excludes any other condition")
             else:
@@ -59,7 +59,9 @@ def read_faces(
         for face in (f"{axis}.min", f"{axis}.max"):
             if found.pop(face):
                 place = spec.place(f"boundary.{face}")
-                refuse(issues, place, f"boundary.{face}: {axis} is periodic; it has no other condition")
+                refuse(
+                    issues, place, f"boundary.{face}: {axis} is periodic; it has no other condition"
+                )
     return frozenset(periodic), MappingProxyType({k: tuple(v) for k, v in found.items()})
 
 

@@ -44,7 +44,8 @@ def composition_terms(index: Index) -> list[tuple[int, tuple[Index, ...]]]:
 
     Returns:
         Pairs (multiplicity, blocks):
-        D^α f(u) = f′·D^α u + Σ multiplicity · f^(#blocks) · Π D^block u, where the sum runs over partitions into at least two blocks.
+        D^α f(u) = f′·D^α u + Σ multiplicity · f^(#blocks) · Π D^block u; the sum runs over
+        partitions into at least two blocks.
 
     Example:
         >>> composition_terms((3,))

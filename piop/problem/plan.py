@@ -22,7 +22,7 @@ from piop.errors import NotSupportedError
 from piop.problem.partitions import Index, below, composition_terms, is_below, product_terms
 
 if TYPE_CHECKING:
-    from piop.problem.model import Problem
+    from piop.problem.problem import Problem
 
 MAX_ORDER = 4
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,11 +15,10 @@ from piop.expression.parse import did_you_mean
 from piop.problem.build import build
 from piop.problem.builtin import builtin_names, find_builtin
 from piop.problem.parts import Auxiliary, BoundaryCondition, Coordinate, Input
+from piop.problem.wellposed import check
 from piop.spec import Spec, spec_to_yaml
-from piop.spec.load import resolve_file, resolve_text, resolve_words
+from piop.spec.load import Draft, draft_file, draft_text, draft_words
 from piop.spec.model import LearnSpec, Setting
-from piop.spec.reader import raise_issues
-from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:
     from piop.reference import Solution
@@ -100,7 +99,7 @@ class Problem:
         Raises:
             SpecError: With everything that is wrong.
         """
-        self._fill(*resolve_words(words))
+        self._fill(draft_words(words))
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -114,9 +113,13 @@ class Problem:
             hint = did_you_mean(str(path), builtin_names())
             names = ", ".join(builtin_names())
             raise SpecError(
-                Issue(f"no such file, and no built-in problem (there are {names})", str(path), hint=hint)
+                Issue(
+                    f"no such file, and no built-in problem (there are {names})",
+                    str(path),
+                    hint=hint,
+                )
             )
-        return cls._of(*resolve_file(found or path))
+        return cls._of(draft_file(found or path))
 
     @classmethod
     def from_yaml(cls, text: str, file: str = "<text>", folder: Path | None = None) -> Self:
@@ -125,20 +128,18 @@ class Problem:
         Raises:
             SpecError: With every issue and its place.
         """
-        return cls._of(*resolve_text(text, file, folder))
+        return cls._of(draft_text(text, file, folder))
 
     @classmethod
-    def _of(cls, spec: Spec, resolved: Resolved) -> Self:
+    def _of(cls, draft: Draft) -> Self:
         problem = cls.__new__(cls)
-        problem._fill(spec, resolved)
+        problem._fill(draft)
         return problem
 
-    def _fill(self, spec: Spec, resolved: Resolved) -> None:
-        issues: list[Issue] = []
-        values = build(spec, resolved, issues)
-        raise_issues(issues)
-        for item in fields(self):
-            object.__setattr__(self, item.name, values[item.name])
+    def _fill(self, draft: Draft) -> None:
+        for name, value in build(draft).items():
+            object.__setattr__(self, name, value)
+        check(self, draft)
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -194,7 +195,9 @@ class Problem:
         Raises:
             NotSupportedError: If this version cannot run the problem yet, with the reason.
         """
-        from piop import run  # the layer above: loaded only when asked for, so that specs stay light
+        from piop import (
+            run,
+        )  # the layer above: loaded only when asked for, so that specs stay light
 
         return run.fit(self, **settings)
 

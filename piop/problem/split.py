@@ -114,7 +114,9 @@ class _Splitter:
         if extra:
             raise NotSupportedError("an auxiliary equation must hold no time derivative")
         row, zero = unknowns, (0,) * len(self.space)
-        for i, channel in enumerate(self.channels[: self.states]):  # d/dt of w is the next component
+        for i, channel in enumerate(
+            self.channels[: self.states]
+        ):  # d/dt of w is the next component
             if (channel.name, channel.time_order + 1) in self.index:
                 mass[row, i] = {zero: sympy.S.One}
                 right.linear[row, i + 1] = {zero: sympy.S.One}
@@ -151,7 +153,9 @@ class _Splitter:
             products = (*products, Product(sympy.S.One, tuple(constants)))
         return System(linear, products)
 
-    def _terms(self, expression: Expr, order: Order) -> Iterator[tuple[int, int | None, Order, Expr]]:
+    def _terms(
+        self, expression: Expr, order: Order
+    ) -> Iterator[tuple[int, int | None, Order, Expr]]:
         """Yield (1 if a time derivative, channel or None, outer order, coefficient or expression)."""
         for term in sympy.Add.make_args(sympy.expand(expression, **_EXPAND)):
             coefficient, rest = self._constant_part(term)
@@ -184,7 +188,10 @@ class _Splitter:
     def _unknown(self, atom: Expr) -> tuple[int, int, Order] | None:
         """(1 if it is the highest time derivative, channel, space order) of an unknown's atom."""
         base = atom.expr if isinstance(atom, Derivative) else atom
-        if not isinstance(base, sympy.core.function.AppliedUndef) or base.func.__name__ not in self.names:
+        if (
+            not isinstance(base, sympy.core.function.AppliedUndef)
+            or base.func.__name__ not in self.names
+        ):
             return None
         name = base.func.__name__
         count = dict(atom.variable_count) if isinstance(atom, Derivative) else {}
@@ -192,14 +199,19 @@ class _Splitter:
         top = self.problem.time_order.get(name, 0)
         order = tuple(int(count.get(s, 0)) for s in self.space)
         if times > top or (times and times == top == 0):
-            raise NotSupportedError(f"{name} is differentiated {times} times in time; its order is {top}")
+            raise NotSupportedError(
+                f"{name} is differentiated {times} times in time; its order is {top}"
+            )
         if times and times == top:
             return 1, self.index[name, times - 1], order
         return 0, self.index[name, times], order
 
     def _input(self, atom: Expr) -> tuple[str, Order] | None:
         base = atom.expr if isinstance(atom, Derivative) else atom
-        if not isinstance(base, sympy.core.function.AppliedUndef) or base.func.__name__ in self.names:
+        if (
+            not isinstance(base, sympy.core.function.AppliedUndef)
+            or base.func.__name__ in self.names
+        ):
             return None
         count = dict(atom.variable_count) if isinstance(atom, Derivative) else {}
         return base.func.__name__, tuple(int(count.get(s, 0)) for s in base.args)

@@ -43,7 +43,9 @@ def _meaning(spec: Spec, resolved: Resolved) -> dict[str, Any]:
     laws = {k: _plain(v) for k, v in spec.parameters.items() if k not in resolved.names.constants}
     return {
         "format": 1,
-        "coordinates": [[n, *map(repr, resolved.names.bounds[n])] for n in (*spec.time, *spec.space)],
+        "coordinates": [
+            [n, *map(repr, resolved.names.bounds[n])] for n in (*spec.time, *spec.space)
+        ],
         "time": list(spec.time),
         "laws": laws,
         "unknowns": [u.text for u in spec.unknowns],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from piop.errors import Issue, SpecError
 from piop.spec.model import Spec
@@ -16,13 +16,21 @@ from piop.spec.tree import Node
 from piop.spec.yaml import MAX_SIZE, read_yaml
 
 
+class Draft(NamedTuple):
+    """A spec, its formulas, and what is wrong with it so far."""
+
+    spec: Spec
+    resolved: Resolved
+    issues: list[Issue]
+
+
 def load_spec(path: str | Path) -> Spec:
     """Read a spec from a file; paths in it must stay inside its folder.
 
     Raises:
         SpecError: With every issue, if it cannot be used; also if it cannot be read.
     """
-    return resolve_file(path)[0]
+    return _only_spec(draft_file(path))
 
 
 def parse_spec(text: str, file: str = "<text>", folder: Path | None = None) -> Spec:
@@ -36,11 +44,15 @@ def parse_spec(text: str, file: str = "<text>", folder: Path | None = None) -> S
     Raises:
         SpecError: With every issue.
     """
-    return resolve_text(text, file, folder)[0]
+    return _only_spec(draft_text(text, file, folder))
 
 
-def resolve_file(path: str | Path) -> tuple[Spec, Resolved]:
-    """`load_spec`, with the formulas."""
+def draft_file(path: str | Path) -> Draft:
+    """Read a file as far as it can be read, with the issues in the draft.
+
+    Raises:
+        SpecError: If the file cannot be read, or nothing useful can be said of it.
+    """
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -49,28 +61,32 @@ def resolve_file(path: str | Path) -> tuple[Spec, Resolved]:
     except OSError as error:
         raise SpecError(Issue(f"cannot be read: {error.strerror}", str(path))) from None
     except UnicodeDecodeError as error:
-        before = data[: error.start]
-        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
         raise SpecError(Issue("this is not UTF-8 text", str(path), line, column)) from None
-    return resolve_text(text, str(path), path.parent)
+    return draft_text(text, str(path), path.parent)
 
 
-def resolve_text(text: str, file: str, folder: Path | None) -> tuple[Spec, Resolved]:
-    """`parse_spec`, with the formulas."""
-    return _resolve(read_yaml(text, file), folder or Path())
+def draft_text(text: str, file: str, folder: Path | None) -> Draft:
+    """The same for YAML text."""
+    return _draft(read_yaml(text, file), folder or Path())
 
 
-def resolve_words(words: Mapping[str, Any]) -> tuple[Spec, Resolved]:
-    """The words of ``piop.Problem(...)`` to a spec and its formulas; any path may be given."""
-    return _resolve(read_objects(words), None)
+def draft_words(words: Mapping[str, Any]) -> Draft:
+    """The same for the words of ``piop.Problem(...)``, in which any path may be given."""
+    return _draft(read_objects(words), None)
 
 
-def _resolve(tree: Node, folder: Path | None) -> tuple[Spec, Resolved]:
+def _draft(tree: Node, folder: Path | None) -> Draft:
     issues: list[Issue] = []
-    spec, broken = read_spec(tree, issues, folder)
-    if spec is None:
+    found = read_spec(tree, issues, folder)
+    if found is None:
         raise_issues(issues)
         raise AssertionError("a spec without issues is complete")
-    resolved = resolve(spec, issues, broken)
-    raise_issues(issues)
-    return spec, resolved
+    spec, broken, failed = found
+    return Draft(spec, resolve(spec, issues, broken, failed), issues)
+
+
+def _only_spec(draft: Draft) -> Spec:
+    raise_issues(draft.issues)
+    return draft.spec

@@ -35,7 +35,9 @@ class Names:
     broken: frozenset[str] = frozenset()
     used: set[str] = field(default_factory=set)
 
-    def scope(self, spec: Spec, extra: dict[str, Quantity] | None = None, **limits: object) -> Scope:
+    def scope(
+        self, spec: Spec, extra: dict[str, Quantity] | None = None, **limits: object
+    ) -> Scope:
         """A scope of all names but those of the sections in ``without``."""
         without = limits.get("without", ())
         hidden = {n for section, n, _ in declarations(spec) if section in without}  # type: ignore[operator]
@@ -100,7 +102,11 @@ def _check_names(spec: Spec, issues: list[Issue]) -> None:
     coordinates = {n: Symbol(n, real=True) for n in (*spec.time, *spec.space)}
     for section, name, place in declarations(spec):
         if not NAME.match(name):
-            refuse(issues, place, f"{section}: '{name}' is not a name (a letter, then letters, digits or _)")
+            refuse(
+                issues,
+                place,
+                f"{section}: '{name}' is not a name (a letter, then letters, digits or _)",
+            )
         elif name in RESERVED or short_derivative(name, coordinates):
             refuse(issues, place, f"{section}: '{name}' is reserved", "Choose another name.")
         elif name in first:

@@ -45,7 +45,9 @@ def read_objects(value: Any, where: str = "Problem") -> Node:
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a NumPy number
         return read_objects(value.item(), where)
     kind = type(value).__name__
-    raise SpecError(Issue(f"{where}: {kind} cannot be part of a spec; give text, a number or SymPy"))
+    raise SpecError(
+        Issue(f"{where}: {kind} cannot be part of a spec; give text, a number or SymPy")
+    )
 
 
 def _key(key: Any, where: str) -> str:

@@ -23,7 +23,9 @@ KEYS = (
 )  # fmt: skip
 
 
-def read_spec(tree: Node, issues: list[Issue], folder: Path | None) -> tuple[Spec | None, frozenset[str]]:
+def read_spec(
+    tree: Node, issues: list[Issue], folder: Path | None
+) -> tuple[Spec, frozenset[str], frozenset[str]] | None:
     """Understand the words of a spec.
 
     Args:
@@ -32,18 +34,20 @@ def read_spec(tree: Node, issues: list[Issue], folder: Path | None) -> tuple[Spe
         folder: Folder that paths in the spec must lie in; None allows any path.
 
     Returns:
-        The spec, or None where nothing useful can be said of it, and the names whose declaration
-        was refused.
+        The spec, the names whose declaration was refused, and the sections with an issue; None where
+        nothing useful can be said of it.
     """
     reader = Reader(issues)
     found = reader.attempt(reader.keys, tree, "", KEYS)
     if found is None:
-        return None, frozenset()
-    values = _Sections(reader, found, folder).read()
+        return None
+    sections_ = _Sections(reader, found, folder)
+    values = sections_.read()
     if not {"name", "unknowns", "equations", "space"} <= values.keys():
-        return None, frozenset()
+        return None
     values["places"] = MappingProxyType(reader.places)
-    return Spec(**values), _lost(tree, values) | reader.constants.broken
+    broken = _lost(tree, values) | reader.constants.broken
+    return Spec(**values), broken, frozenset(sections_.failed)
 
 
 class _Sections:
@@ -52,6 +56,7 @@ class _Sections:
     def __init__(self, reader: Reader, found: dict[str, Node], folder: Path | None) -> None:
         self.reader, self.found, self.folder = reader, found, folder
         self.values: dict[str, Any] = {}
+        self.failed: set[str] = set()
 
     def read(self) -> dict[str, Any]:
         self._version()
@@ -82,10 +87,14 @@ class _Sections:
     def _section(self, key: str, read: Callable[[Reader, Node], Any]) -> None:
         if key not in self.found:
             return
+        before = len(self.reader.issues)
         try:
             value = read(self.reader, self.found[key])
         except Bad:
             return
+        finally:
+            if len(self.reader.issues) > before:
+                self.failed.add(key)
         self.values[key] = MappingProxyType(value) if isinstance(value, dict) else value
 
     def _version(self) -> None:
@@ -94,7 +103,9 @@ class _Sections:
         version = self.reader.attempt(self.reader.integer, self.found["piop"], "piop", 1)
         if version not in (None, FORMAT):
             place = self.found["piop"].place
-            self.reader.fail(place, f"piop: format {version} is newer than this version reads ({FORMAT})")
+            self.reader.fail(
+                place, f"piop: format {version} is newer than this version reads ({FORMAT})"
+            )
 
 
 _PLAIN: dict[str, Callable[[Reader, Node], Any]] = {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from piop.spec.reader import Reader
-from piop.spec.tree import Node, Scalar
+from piop.spec.tree import Node, Place, Scalar
 
 SHAPES = ("box", "polygon", "disk")
 _OPERATIONS = ("union", "difference")
@@ -12,7 +14,9 @@ _OPERATIONS = ("union", "difference")
 def read_domain(reader: Reader, node: Node, dimensions: int) -> Node:
     """Check a domain and give it back as it is written."""
     if isinstance(node, Scalar) and node.text == "sphere":
-        raise reader.fail(node.place, "domain: sphere is not supported yet", "Use a box or a polygon.")
+        raise reader.fail(
+            node.place, "domain: sphere is not supported yet", "Use a box or a polygon."
+        )
     _shape(reader, node, "domain", dimensions, top=True)
     return node
 
@@ -47,7 +51,9 @@ def _shape(reader: Reader, node: Node, path: str, dimensions: int, top: bool = F
             _shape(reader, part, inner, dimensions)
     else:
         _SHAPES[kind](reader, found[kind], inner, dimensions)
-    for name, hole, _ in reader.mapping(found["holes"], f"{path}.holes") if "holes" in found else ():
+    for name, hole, _ in (
+        reader.mapping(found["holes"], f"{path}.holes") if "holes" in found else ()
+    ):
         _shape(reader, hole, f"{path}.holes.{name}", dimensions)
 
 
@@ -80,3 +86,24 @@ def _disk(reader: Reader, node: Node, path: str, dimensions: int) -> None:
 
 
 _SHAPES = {"box": _box, "polygon": _polygon, "disk": _disk}
+
+
+def bounding_boxes(
+    node: Node, number: Callable[[Scalar], float]
+) -> Iterator[tuple[str, list[tuple[float, float]], Place]]:
+    """(kind, interval per axis, place) of every box, polygon and disk of a domain that was read."""
+    for key, value in getattr(node, "items", ()):
+        if key.text in _OPERATIONS:
+            for part in value.items:
+                yield from bounding_boxes(part, number)
+        elif key.text == "holes":
+            for _, hole in value.items:
+                yield from bounding_boxes(hole, number)
+        elif key.text == "disk":
+            *centre, radius = (number(v) for v in value.items)
+            yield "disk", [(c - radius, c + radius) for c in centre], value.place
+        else:
+            rows = [[number(v) for v in row.items] for row in value.items]
+            if key.text == "polygon":
+                rows = [[min(column), max(column)] for column in zip(*rows, strict=True)]
+            yield key.text, [(low, high) for low, high in rows], value.place

@@ -40,7 +40,8 @@ def read_law(
             failed = True
     fields = laws.LAWS[name].__dataclass_fields__
     missing = [
-        k for k in law_keys(name)
+        k
+        for k in law_keys(name)
         if k not in found and fields[k].default is fields[k].default_factory
     ]
     if missing:

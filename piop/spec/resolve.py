@@ -48,6 +48,8 @@ class Resolved:
         inputs: Expressions of inputs that have one.
         gauge: Unknown to mean.
         means: Auxiliary unknown to mean, where one is given.
+        definitions: Named sub-expressions.
+        failed: Sections in which something was refused.
     """
 
     names: Names
@@ -59,40 +61,67 @@ class Resolved:
     gauge: dict[str, float] = field(default_factory=dict)
     means: dict[str, float] = field(default_factory=dict)
     definitions: dict[str, Quantity] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
 
 
-def resolve(spec: Spec, issues: list[Issue], broken: frozenset[str] = frozenset()) -> Resolved:
+def resolve(
+    spec: Spec,
+    issues: list[Issue],
+    broken: frozenset[str] = frozenset(),
+    failed: frozenset[str] = frozenset(),
+) -> Resolved:
     """Parse every formula of a spec.
 
     Args:
         spec: As written.
         issues: Takes what is wrong.
         broken: Names whose declaration was refused already.
+        failed: Sections in which something was refused already.
     """
+    known = len(issues)
     names = declare(spec, issues, broken)
-    result = Resolved(names)
-    result.definitions = _definitions(spec, names, issues)
-    scope = names.scope(spec, result.definitions)
+    result = Resolved(names, failed=set(failed))
+    if len(issues) > known or broken:
+        result.failed.add("names")
+    for section, read in _SECTIONS.items():
+        before = len(issues)
+        read(spec, result, issues)
+        if len(issues) > before:
+            result.failed.add(section)
+    return result
+
+
+def _equations(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
+    scope = result.names.scope(spec, result.definitions)
     for text in spec.equations:
-        result.equations += _equation(text, scope, issues, "equations")
+        found = _equation(text, scope, issues, "equations")
+        result.equations += found
+        if not found:  # also where a broken name keeps it silent
+            result.failed.add("equations")
+
+
+def _auxiliary(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
+    names = result.names
+    scope = names.scope(spec, result.definitions)
     for name, item in spec.auxiliary.items():
         found = _equation(item.equation, scope, issues, f"auxiliary.{name}.equation")
         if len(found) > 1:
             refuse(issues, item.equation.place, f"auxiliary.{name}: one scalar equation is needed")
         elif found:
             result.auxiliary[name] = found[0]
+        else:
+            result.failed.add("auxiliary")
         if item.mean is not None:
             result.means[name] = _number(item.mean, spec, names, issues, f"auxiliary.{name}.mean")
+
+
+def _gauge(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
     for name, text in spec.gauge.items():
-        result.gauge[name] = _number(text, spec, names, issues, f"gauge.{name}.mean")
-    _inputs(spec, result, issues)
-    _initial(spec, result, issues)
-    _boundary(spec, result, issues)
-    return result
+        result.gauge[name] = _number(text, spec, result.names, issues, f"gauge.{name}.mean")
 
 
-def _definitions(spec: Spec, names: Names, issues: list[Issue]) -> dict[str, Quantity]:
-    done: dict[str, Quantity] = {}
+def _definitions(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
+    names, done = result.names, result.definitions
     waiting = set(spec.definitions)
     for name, text in spec.definitions.items():
         waiting.discard(name)
@@ -105,7 +134,6 @@ def _definitions(spec: Spec, names: Names, issues: list[Issue]) -> dict[str, Qua
             names.broken |= {name}
         else:
             done[name] = value
-    return done
 
 
 def _defined(
@@ -169,7 +197,11 @@ def _inputs(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
         extra = (expr.free_symbols & set(result.names.coordinates.values())) - allowed
         if extra:
             names = ", ".join(sorted(map(str, extra)))
-            refuse(issues, item.expression.place, f"{path}: depends on {names}, which 'of' does not name")
+            refuse(
+                issues,
+                item.expression.place,
+                f"{path}: depends on {names}, which 'of' does not name",
+            )
         else:
             result.inputs[name] = expr
 
@@ -183,7 +215,9 @@ def _initial(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
         if target is None or target[0] not in known:
             name = target[0] if target else key
             hint = did_you_mean(name, known) or f"Write u or dt(u) for one of {', '.join(known)}."
-            refuse(issues, place, f"initial: '{key}' is not an unknown or its time derivative", hint)
+            refuse(
+                issues, place, f"initial: '{key}' is not an unknown or its time derivative", hint
+            )
             continue
         if target in result.initial:
             refuse(issues, place, f"initial.{key}: given twice")
@@ -191,7 +225,11 @@ def _initial(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
             spec, result.definitions, without=("unknowns", "auxiliary", "time")
         )
         scope = Scope(
-            _without_unknowns(scope, spec, result), scope.coordinates, scope.space, scope.broken, scope.used
+            _without_unknowns(scope, spec, result),
+            scope.coordinates,
+            scope.space,
+            scope.broken,
+            scope.used,
         )
         expr = _scalar(text, scope, issues, f"initial.{key}")
         if expr is not None:
@@ -200,10 +238,14 @@ def _initial(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
 
 def _without_unknowns(scope: Scope, spec: Spec, result: Resolved) -> dict[str, Quantity]:
     """Leave out definitions that contain an unknown."""
-    unknowns = {result.names.values[n].expr for n in [*(u.text for u in spec.unknowns), *spec.auxiliary]
-                if isinstance(result.names.values.get(n), Scalar)}  # type: ignore[union-attr]
+    unknowns = {
+        result.names.values[n].expr
+        for n in [*(u.text for u in spec.unknowns), *spec.auxiliary]
+        if isinstance(result.names.values.get(n), Scalar)
+    }  # type: ignore[union-attr]
     return {
-        k: v for k, v in scope.values.items()
+        k: v
+        for k, v in scope.values.items()
         if k not in result.definitions or not any(e.has(u) for e in _flat(v) for u in unknowns)
     }
 
@@ -229,7 +271,13 @@ def _initial_key(key: str, times: tuple[str, ...]) -> tuple[str, int] | None:
 
 def _boundary(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
     plain = result.names.scope(spec, result.definitions, without=("unknowns", "auxiliary"))
-    plain = Scope(_without_unknowns(plain, spec, result), plain.coordinates, plain.space, plain.broken, plain.used)
+    plain = Scope(
+        _without_unknowns(plain, spec, result),
+        plain.coordinates,
+        plain.space,
+        plain.broken,
+        plain.used,
+    )
     normals: dict[str, Quantity] = {
         f"n{axis}": symbol(Symbol(f"n{axis}", real=True)) for axis in spec.space
     }
@@ -259,3 +307,14 @@ def _condition_values(
         return (found[0].left - found[0].right,) if len(found) == 1 else None
     values = [_scalar(v, plain, issues, f"{path}.{condition.kind}") for v in condition.values]
     return None if None in values else tuple(v for v in values if v is not None)
+
+
+_SECTIONS = {
+    "definitions": _definitions,
+    "equations": _equations,
+    "auxiliary": _auxiliary,
+    "gauge": _gauge,
+    "inputs": _inputs,
+    "initial": _initial,
+    "boundary": _boundary,
+}

@@ -25,13 +25,17 @@ def read_parameters(reader: Reader, node: Node, folder: Path | None) -> dict[str
             if isinstance(value, Mapping):
                 law = _law_of(reader, value, path, folder, ())[0]
                 if not isinstance(law, SCALAR_LAWS):
-                    raise reader.fail(value.place, f"{path}: a parameter is a number; use a scalar law")
+                    raise reader.fail(
+                        value.place, f"{path}: a parameter is a number; use a scalar law"
+                    )
                 result[key] = law
             else:
                 result[key] = _constant(reader, reader.text(value, path), key, path)
         except Bad:
             broken = reader.constants.broken | {key}
-            reader.constants = Scope(reader.constants.values, broken=broken, used=reader.constants.used)
+            reader.constants = Scope(
+                reader.constants.values, broken=broken, used=reader.constants.used
+            )
     return result
 
 
@@ -41,7 +45,9 @@ def _constant(reader: Reader, text: Scalar, name: str, path: str) -> Text:
     except Refusal as refusal:
         if not refusal.message:
             raise Bad from None
-        raise reader.fail(text.at(refusal.offset), f"{path}: {refusal.message}", refusal.hint) from None
+        raise reader.fail(
+            text.at(refusal.offset), f"{path}: {refusal.message}", refusal.hint
+        ) from None
     if isinstance(value, tuple):
         raise reader.fail(text.place, f"{path}: a parameter is one number, not a vector")
     values = {**reader.constants.values, name: value}
@@ -53,24 +59,34 @@ def _law_of(
     reader: Reader, node: Node, path: str, folder: Path | None, extra: tuple[str, ...]
 ) -> tuple[Law | None, dict[str, Node]]:
     """The law of a mapping, if it names one, and the other keys (only ``extra`` are allowed)."""
-    named = {k.text: v for k, v in node.items if isinstance(k, Scalar)} if isinstance(node, Mapping) else {}
+    named = (
+        {k.text: v for k, v in node.items if isinstance(k, Scalar)}
+        if isinstance(node, Mapping)
+        else {}
+    )
     law_name = reader.word(named["law"], f"{path}.law", LAWS) if "law" in named else None
     own = law_keys(law_name) if law_name else ()
     found = reader.keys(node, path, (*extra, "law", *own))
     law = None
     if law_name:
-        law = read_law(reader, law_name, {k: v for k, v in found.items() if k in own}, path, node, folder)
+        law = read_law(
+            reader, law_name, {k: v for k, v in found.items() if k in own}, path, node, folder
+        )
     elif not extra:
         raise reader.fail(node.place, f"{path}: 'law' is missing", f"One of {', '.join(LAWS)}.")
     return law, {k: v for k, v in found.items() if k in extra}
 
 
-def read_coordinates(reader: Reader, node: Node, section: str, most: int) -> dict[str, tuple[Text, Text]]:
+def read_coordinates(
+    reader: Reader, node: Node, section: str, most: int
+) -> dict[str, tuple[Text, Text]]:
     """``{x: [low, high]}`` with low < high."""
     result = {}
     entries = reader.mapping(node, section)
     if not 1 <= len(entries) <= most:
-        raise reader.fail(node.place, f"{section}: {len(entries)} coordinates; 1 to {most} are possible")
+        raise reader.fail(
+            node.place, f"{section}: {len(entries)} coordinates; 1 to {most} are possible"
+        )
     for key, value, place in entries:
         path = f"{section}.{key}"
         try:
@@ -100,9 +116,15 @@ def _input(reader: Reader, node: Node, path: str, folder: Path | None) -> InputS
     law, rest = _law_of(reader, node, path, folder, ("of", "expression", "hidden", "smooth"))
     of: tuple[Text, ...] = ()
     if "of" in rest:
-        items = (rest["of"],) if isinstance(rest["of"], Scalar) else reader.items(rest["of"], f"{path}.of")
+        items = (
+            (rest["of"],)
+            if isinstance(rest["of"], Scalar)
+            else reader.items(rest["of"], f"{path}.of")
+        )
         of = tuple(reader.text(n, f"{path}.of") for n in items)
-    expression = reader.text(rest["expression"], f"{path}.expression") if "expression" in rest else None
+    expression = (
+        reader.text(rest["expression"], f"{path}.expression") if "expression" in rest else None
+    )
     if (law is None) == (expression is None):
         raise reader.fail(node.place, f"{path}: either a law or an expression is needed")
     if law is not None and isinstance(law, SCALAR_LAWS) and of:

@@ -61,7 +61,9 @@ def _plain(value: Any) -> Any:
             return _drop_empty({"count": short, "place": value.place})
         case LearnSpec():
             noise = list(value.noise) or None
-            return _drop_empty({"from": list(value.source), "to": list(value.target), "noise": noise})
+            return _drop_empty(
+                {"from": list(value.source), "to": list(value.target), "noise": noise}
+            )
         case Dict():
             return {k: _plain(v) for k, v in value.items()}
         case tuple() | list():
@@ -128,5 +130,7 @@ def _word(text: str) -> str:
     """A text as YAML, quoted unless it is a plain word."""
     if _SAFE.match(text) and text.lower() not in _AMBIGUOUS:
         return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    )
     return f'"{escaped}"'

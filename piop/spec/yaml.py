@@ -64,7 +64,9 @@ def read_yaml(text: str, file: str) -> Node:
         SpecError: With the place, for anything that is not one plain YAML document.
     """
     if len(text) > MAX_SIZE:
-        raise SpecError(Issue(f"a spec of {len(text)} characters; at most {MAX_SIZE} are allowed", file, 1, 1))
+        raise SpecError(
+            Issue(f"a spec of {len(text)} characters; at most {MAX_SIZE} are allowed", file, 1, 1)
+        )
     try:
         loader = _Loader(text)
         try:
@@ -76,9 +78,13 @@ def read_yaml(text: str, file: str) -> Node:
     except yaml.MarkedYAMLError as error:
         raise SpecError(_issue(error, text, file)) from None
     except (RecursionError, ValueError, IndexError) as error:
-        raise SpecError(Issue(f"this is not YAML that can be read ({type(error).__name__})", file, 1, 1)) from None
+        raise SpecError(
+            Issue(f"this is not YAML that can be read ({type(error).__name__})", file, 1, 1)
+        ) from None
     if node is None:
-        raise SpecError(Issue("the spec is empty", file, 1, 1, "See 'piop new' for one to start from."))
+        raise SpecError(
+            Issue("the spec is empty", file, 1, 1, "See 'piop new' for one to start from.")
+        )
     return _convert(node, text, file)
 
 
@@ -116,7 +122,9 @@ def _convert(node: yaml.Node, text: str, file: str) -> Node:
     for key, value in node.value:
         name = _convert(key, text, file)
         if not isinstance(name, Scalar):
-            raise SpecError(Issue("a key must be a plain word", file, name.place.line, name.place.column))
+            raise SpecError(
+                Issue("a key must be a plain word", file, name.place.line, name.place.column)
+            )
         if name.text in seen:
             first = seen[name.text]
             message = f"'{name.text}' is given twice; first in line {first.line}"

@@ -1,0 +1,85 @@
+"""The inputs of a problem, with their sensors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sympy
+from sympy import Expr, Piecewise, Symbol
+
+from piop.errors import Issue
+from piop.problem.parts import Input
+from piop.spec import laws
+from piop.spec.model import SensorSpec, Spec
+from piop.spec.names import refuse
+from piop.spec.resolve import Resolved
+from piop.spec.tree import Scalar
+
+_SENSORS = {0: 1, 1: 64, 2: 256, 3: 512}  # by number of coordinates
+
+
+def read_inputs(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[Input, ...]:
+    """The inputs of a problem: parameters given by a law first, then those of ``inputs:``."""
+    for name in spec.sensors:
+        if name not in spec.inputs and not _is_random(spec, name):
+            refuse(issues, spec.place(f"sensors.{name}"), f"sensors: '{name}' is not an input")
+        elif name in spec.inputs and spec.inputs[name].hidden:
+            message = f"sensors: '{name}' is hidden, so it has no sensors"
+            refuse(issues, spec.place(f"sensors.{name}"), message)
+    found = []
+    for name, value in spec.parameters.items():
+        if not isinstance(value, Scalar):
+            symbol = Symbol(name, real=True)
+            found.append(Input(name, (), value, None, False, True, (1,), "uniform", symbol))
+    for name, item in spec.inputs.items():
+        if name not in resolved.names.values:
+            continue  # refused already
+        of = tuple(t.text for t in item.of)
+        expression = resolved.inputs.get(name)
+        smooth = _smooth(item.law, expression) if item.smooth is None else item.smooth
+        shape, place = _sensors(spec, name, len(of), issues)
+        symbol = resolved.names.values[name].expr  # type: ignore[union-attr]
+        law = _spread(item.law, len(of))
+        found.append(Input(name, of, law, expression, item.hidden, smooth, shape, place, symbol))
+    return tuple(found)
+
+
+def _is_random(spec: Spec, name: str) -> bool:
+    return name in spec.parameters and not isinstance(spec.parameters[name], Scalar)
+
+
+def _spread(law: laws.Law | None, dimension: int) -> laws.Law | None:
+    """One number of cells stands for every axis."""
+    if isinstance(law, laws.PiecewiseConstant) and len(law.cells) == 1:
+        return replace(law, cells=law.cells * dimension)
+    return law
+
+
+def _smooth(law: laws.Law | None, expression: Expr | None) -> bool:
+    if isinstance(law, laws.PiecewiseConstant):
+        return False
+    return expression is None or not expression.has(Piecewise, sympy.sign)
+
+
+def _sensors(
+    spec: Spec, name: str, dimension: int, issues: list[Issue]
+) -> tuple[tuple[int, ...], str]:
+    sensor = spec.sensors.get(name, SensorSpec())
+    place = spec.place(f"sensors.{name}.count")
+    if dimension == 0:
+        if sensor.count not in (None, (1,)):
+            refuse(issues, place, f"sensors.{name}: a number has one sensor")
+        return (1,), sensor.place
+    count = sensor.count or (_SENSORS[min(dimension, 3)],)
+    if sensor.place != "grid":
+        return count, sensor.place
+    if len(count) == 1 and dimension > 1:
+        side = round(count[0] ** (1 / dimension))
+        if side**dimension != count[0]:
+            hint = f"Write {side**dimension}, or the counts per axis as a list."
+            message = f"sensors.{name}: {count[0]} points make no grid of {dimension} equal sides"
+            refuse(issues, place, message, hint)
+        return (side,) * dimension, sensor.place
+    if len(count) != dimension:
+        refuse(issues, place, f"sensors.{name}: {len(count)} counts for {dimension} coordinates")
+    return count, sensor.place

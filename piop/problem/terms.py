@@ -1,0 +1,62 @@
+"""A residual taken apart: which terms are linear in the unknowns, and with which coefficient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sympy
+from sympy import Expr
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class LinearTerm:
+    """``coefficient`` times the derivative ``order`` (per coordinate, time first) of ``unknown``.
+
+    The coefficient holds no unknown, but may hold coordinates and inputs.
+    """
+
+    unknown: str
+    order: tuple[int, ...]
+    coefficient: Expr
+
+
+def split_terms(problem: Problem, residual: Expr) -> tuple[list[LinearTerm], list[Expr], list[Expr]]:
+    """Linear terms, nonlinear terms, and terms without unknowns, of a residual after ``doit()``."""
+    linear, nonlinear, free = [], [], []
+    names = {problem.function(name): name for name in problem.channels}
+    for term in sympy.Add.make_args(sympy.expand(residual)):
+        holders = [f for f in sympy.Mul.make_args(term) if any(f.has(u) for u in names)]
+        if not holders:
+            free.append(term)
+            continue
+        base, order = _derivative(problem, holders[0])
+        if len(holders) == 1 and base in names:
+            linear.append(LinearTerm(names[base], order, term / holders[0]))
+        else:
+            nonlinear.append(term)
+    return linear, nonlinear, free
+
+
+def _derivative(problem: Problem, factor: Expr) -> tuple[Expr, tuple[int, ...]]:
+    if not isinstance(factor, sympy.Derivative):
+        return factor, (0,) * len(problem.coordinates)
+    counts = dict(factor.variable_count)
+    return factor.expr, tuple(int(counts.get(c.symbol, 0)) for c in problem.coordinates)
+
+
+def orders(problem: Problem, expr: Expr, name: str) -> list[tuple[int, ...]]:
+    """The order per coordinate of every derivative of an unknown that occurs in an expression."""
+    function = problem.function(name)
+    found = [
+        _derivative(problem, d)[1] for d in expr.atoms(sympy.Derivative) if d.expr == function
+    ]
+    return found or ([(0,) * len(problem.coordinates)] if expr.has(function) else [])
+
+
+def space_order(problem: Problem, order: tuple[int, ...]) -> int:
+    """Total order in space."""
+    return sum(order[1:] if problem.time else order)

@@ -1,0 +1,66 @@
+"""Everything a problem is refused for although each of its formulas can be read.
+
+Each pass looks for one kind of mistake and adds issues; a pass runs only where the sections it reads
+were understood, so that one mistake is not reported twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from piop.errors import Issue
+from piop.problem.wellposed.boundary import check_boundary
+from piop.problem.wellposed.counts import check_equations, check_initial
+from piop.problem.wellposed.domain import check_domain
+from piop.problem.wellposed.flux import check_flux
+from piop.problem.wellposed.growth import check_growth
+from piop.problem.wellposed.laws import check_laws
+from piop.problem.wellposed.mean import check_gauge, check_solvable
+from piop.problem.wellposed.periodicity import check_periodicity
+from piop.problem.wellposed.rough import check_rough
+from piop.problem.wellposed.usage import check_usage
+from piop.spec.load import Draft
+from piop.spec.reader import raise_issues
+from piop.spec.resolve import Resolved
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
+
+Pass = Callable[["Problem", Resolved, list[Issue]], None]
+
+_EQUATIONS = frozenset(
+    {"names", "unknowns", "equations", "auxiliary", "definitions", "time", "space"}
+)
+_COUNTS: tuple[tuple[Pass, frozenset[str]], ...] = (
+    (check_usage, frozenset()),
+    (check_domain, frozenset({"domain", "space"})),
+    (check_laws, frozenset({"inputs", "names", "boundary", "space"})),
+    (check_equations, _EQUATIONS),
+    (check_initial, _EQUATIONS | {"initial"}),
+    (check_boundary, _EQUATIONS | {"boundary", "domain"}),
+)
+_MATHEMATICS: tuple[Pass, ...] = (
+    check_periodicity,
+    check_gauge,
+    check_solvable,
+    check_growth,
+    check_flux,
+    check_rough,
+)
+
+
+def check(problem: Problem, draft: Draft) -> None:
+    """Run every pass.
+
+    Raises:
+        SpecError: With all issues, sorted by place.
+    """
+    resolved, issues = draft.resolved, draft.issues
+    for look, needs in _COUNTS:
+        if not needs & resolved.failed:
+            look(problem, resolved, issues)
+    if not issues:
+        for look in _MATHEMATICS:
+            look(problem, resolved, issues)
+    raise_issues(issues)

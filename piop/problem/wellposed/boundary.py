@@ -1,0 +1,121 @@
+"""As many conditions on each face, for each unknown, as the order of the equations asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from piop.errors import Issue
+from piop.problem.parts import BoundaryCondition, Coordinate
+from piop.problem.terms import orders
+from piop.spec.names import refuse
+from piop.spec.resolve import Resolved
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
+
+
+def check_boundary(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
+    """Count the conditions of every face that is not periodic."""
+    for axis in problem.space:
+        faces = [f"{axis.name}.{end}" for end in ("min", "max")]
+        if axis.periodic or not all(f in problem.boundary for f in faces):
+            continue
+        found = [problem.boundary[f] for f in faces]
+        if not _by_kind(problem, faces, found, axis, issues):
+            for name in problem.channels:
+                _count(problem, name, axis, found, issues)
+    for face, conditions in problem.boundary.items():
+        if "." not in face and not any(c.kind in ("outflow", "wall", "general") for c in conditions):
+            for name in problem.channels:
+                needed = max(_order(problem, name, axis) for axis in problem.space) // 2
+                _compare(problem, face, name, _of(conditions, name), needed, issues)
+    del resolved
+
+
+def _order(problem: Problem, name: str, axis: Coordinate) -> int:
+    position = problem.coordinates.index(axis)
+    found = [o[position] for r in problem.residuals for o in orders(problem, r, name)]
+    return max(found, default=0)
+
+
+def _of(conditions: tuple[BoundaryCondition, ...], name: str) -> list[BoundaryCondition]:
+    return [c for c in conditions if c.unknown == name]
+
+
+def _by_kind(
+    problem: Problem,
+    faces: list[str],
+    found: list[tuple[BoundaryCondition, ...]],
+    axis: Coordinate,
+    issues: list[Issue],
+) -> bool:
+    """Faces with ``outflow``, ``wall`` or a general equation, which name no unknown."""
+    total = sum(_order(problem, name, axis) for name in problem.channels)
+    highest = max(_order(problem, name, axis) for name in problem.channels)
+    done = False
+    for face, conditions in zip(faces, found, strict=True):
+        kinds = [c.kind for c in conditions]
+        whole = [c for c in conditions if c.kind in ("outflow", "wall")]
+        if whole:
+            done = True
+            if highest > 1:
+                message = f"{whole[0].kind} is for conservation laws; these equations are of order {highest}"
+                refuse(issues, whole[0].place, f"boundary.{face}: {message}", "Use neumann or dirichlet.")
+            elif len(conditions) > 1:
+                refuse(issues, whole[0].place, f"boundary.{face}: {whole[0].kind} excludes others")
+        elif "general" in kinds:
+            done = True
+            if 2 * len(conditions) != total + total % 2:
+                message = f"{len(conditions)} conditions where the equations ask for {total // 2}"
+                refuse(issues, problem.spec.place(f"boundary.{face}"), f"boundary.{face}: {message}")
+    return done
+
+
+def _count(
+    problem: Problem,
+    name: str,
+    axis: Coordinate,
+    found: list[tuple[BoundaryCondition, ...]],
+    issues: list[Issue],
+) -> None:
+    order = _order(problem, name, axis)
+    given = [_of(conditions, name) for conditions in found]
+    faces = [f"{axis.name}.{end}" for end in ("min", "max")]
+    if order % 2 == 0:
+        for face, conditions in zip(faces, given, strict=True):
+            _compare(problem, face, name, conditions, order // 2, issues)
+        return
+    total = len(given[0]) + len(given[1])
+    system = order == 1 and len(problem.channels) > 1  # such as a pressure: the system decides
+    fits = all(len(g) <= order // 2 + 1 for g in given) and (system or total == order)
+    if not fits:
+        message = (
+            f"{name} is of order {order} along {axis.name}, so its two faces need {order} "
+            f"condition{'' if order == 1 else 's'} in all; {total} given"
+        )
+        place = problem.spec.place(f"boundary.{axis.name}")
+        refuse(issues, place, f"boundary.{axis.name}: {message}")
+
+
+def _compare(
+    problem: Problem,
+    face: str,
+    name: str,
+    conditions: list[BoundaryCondition],
+    needed: int,
+    issues: list[Issue],
+) -> None:
+    if len(conditions) == needed:
+        return
+    message = f"boundary.{face}: {name} needs {needed} condition{'' if needed == 1 else 's'} here"
+    hint = ""
+    if len(conditions) < needed:
+        hint = f"Add one such as {{dirichlet: {{{name}: 0}}}}, or make the axis periodic."
+        axis = face.split(".")[0]
+        path = f"boundary.{face}" if f"boundary.{face}" in problem.spec.places else f"boundary.{axis}"
+        place = problem.spec.place(path)
+        if not problem.spec.boundary:
+            place = problem.spec.place(f"space.{axis}")
+    else:
+        place = conditions[needed].place
+    refuse(issues, place, f"{message}; {len(conditions)} given", hint)

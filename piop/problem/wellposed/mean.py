@@ -1,0 +1,171 @@
+"""The constant that elliptic equations leave free, and the mean they need to vanish."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import sympy
+from sympy import Expr
+
+from piop.errors import Issue
+from piop.problem.numeric import evaluate
+from piop.problem.parts import Input
+from piop.problem.terms import orders, split_terms
+from piop.spec import laws
+from piop.spec.names import refuse
+from piop.spec.resolve import Resolved
+from piop.spec.tree import Place
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
+
+_GRID = 48  # points per axis of the mean of an explicit term
+_TOLERANCE = 1e-8
+
+
+def check_gauge(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
+    """A mean is given exactly where the equations and conditions leave a constant free."""
+    spec = problem.spec
+    for auxiliary, equation in zip(problem.auxiliaries, resolved.auxiliary.values(), strict=True):
+        free = _leaves_constant(problem, auxiliary.name, [equation.left - equation.right])
+        path = f"auxiliary.{auxiliary.name}"
+        if free and not auxiliary.gauged:
+            message = f"{path}: the equation leaves a constant in {auxiliary.name} free"
+            refuse(issues, spec.place(path), message, "Add 'mean: 0'.")
+        elif auxiliary.gauged and not free:
+            message = f"{path}.mean: the equation fixes the mean of {auxiliary.name} already"
+            refuse(issues, spec.place(f"{path}.mean"), message, "Leave 'mean' out.")
+    for name in problem.unknowns:
+        elliptic = problem.time_order[name] == 0
+        free = elliptic and _leaves_constant(problem, name, problem.residuals)
+        if free and name not in problem.gauge:
+            message = f"unknowns: equations and conditions leave a constant in {name} free"
+            place = next(u.place for u in spec.unknowns if u.text == name)
+            refuse(issues, place, message, f"Add 'gauge: {{{name}: {{mean: 0}}}}'.")
+        elif name in problem.gauge and not free:
+            message = f"gauge.{name}: the mean of {name} is fixed already"
+            refuse(issues, spec.place(f"gauge.{name}"), message, "Leave the gauge out.")
+
+
+def _leaves_constant(problem: Problem, name: str, residuals: tuple[Expr, ...] | list[Expr]) -> bool:
+    function = problem.function(name)
+    for conditions in problem.boundary.values():
+        for condition in conditions:
+            pinned = condition.unknown == name and condition.kind in ("dirichlet", "robin")
+            general = condition.kind == "general" and _plain(problem, condition.values[0], name)
+            if pinned or general or condition.kind in ("outflow", "wall"):
+                return False
+    involved = [r for r in residuals if r.has(function)]
+    return bool(involved) and not any(_plain(problem, r.doit(), name) for r in involved)
+
+
+def _plain(problem: Problem, expr: Expr, name: str) -> bool:
+    """Whether an unknown occurs outside a derivative."""
+    function = problem.function(name)
+    bare = expr.subs({
+        d: sympy.Dummy() for d in expr.atoms(sympy.Derivative) if d.expr == function
+    })
+    return bare.has(function)
+
+
+def check_solvable(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
+    """On a periodic box, what drives an equation with a free constant must have no mean."""
+    if not problem.periodic:
+        return
+    driven = [(a.name, r) for a, r in zip(
+        problem.auxiliaries, problem.residuals[len(resolved.equations):], strict=True) if a.gauged]
+    if len(problem.unknowns) == 1 and problem.unknowns[0] in problem.gauge:
+        driven.append((problem.unknowns[0], problem.residuals[0]))
+    for name, residual in driven:
+        rest = [t for t in sympy.Add.make_args(sympy.expand(residual))
+                if not t.has(problem.function(name))]
+        _check_mean(problem, name, sympy.Add(*rest), resolved, issues, frozenset())
+
+
+def _check_mean(
+    problem: Problem, name: str, driver: Expr, resolved: Resolved, issues: list[Issue], seen: frozenset[str]
+) -> None:
+    linear, nonlinear, free = split_terms(problem, driver)
+    explicit = []
+    for term in free:
+        found = [i for i in problem.inputs if term.has(i.symbol)]
+        if not found:
+            explicit.append(term)
+        for item in found:
+            if not _mean_is_zero(problem, item):
+                _refuse_input(problem, name, item, issues)
+    if not nonlinear and abs(mean := _mean(problem, sympy.Add(*explicit))) > _TOLERANCE:
+        place = _place(problem, name, seen, resolved)
+        message = f"what drives {name} has the mean {mean:.4g}; on a periodic box it must be 0"
+        refuse(issues, place, message, "Subtract the mean.")
+    for term in linear:
+        if term.unknown in seen or any(term.order) or not term.coefficient.is_number:
+            continue
+        for expr, place in [v for (u, n), v in resolved.initial.items() if (u, n) == (term.unknown, 0)]:
+            del place
+            _check_mean(problem, name, expr, resolved, issues, seen | {term.unknown})
+        if problem.time_order.get(term.unknown) == 1:
+            _check_source(problem, name, term.unknown, resolved, issues, seen | {term.unknown})
+
+
+def _check_source(
+    problem: Problem, name: str, unknown: str, resolved: Resolved, issues: list[Issue], seen: frozenset[str]
+) -> None:
+    """The part of an evolution equation without unknowns adds its mean to that of the unknown."""
+    for residual, equation in zip(problem.residuals, resolved.equations, strict=False):
+        evolves = [o for o in orders(problem, residual, unknown) if problem.time and o[0]]
+        if evolves:
+            _, _, free = split_terms(problem, residual)
+            del equation
+            _check_mean(problem, name, sympy.Add(*free), resolved, issues, seen)
+
+
+def _place(problem: Problem, name: str, seen: frozenset[str], resolved: Resolved) -> Place:
+    for (unknown, _), (_, place) in resolved.initial.items():
+        if unknown in seen:
+            return place
+    section = "auxiliary" if name in problem.spec.auxiliary else "gauge"
+    return problem.spec.place(f"{section}.{name}")
+
+
+def _refuse_input(problem: Problem, name: str, item: Input, issues: list[Issue]) -> None:
+    path = f"inputs.{item.name}"
+    message = f"{path}: its samples have a mean, and then the equation for {name} has no solution"
+    hint = "Use a law without a mean."
+    if isinstance(item.law, laws.GaussianRandomField):
+        hint = "Set zero_mean: true."
+    elif isinstance(item.law, laws.FourierSeries):
+        hint = "Let wavenumber start at 1."
+    refuse(issues, problem.spec.place(path), message, hint)
+
+
+def _mean_is_zero(problem: Problem, item: Input) -> bool:
+    """False only where samples certainly have a mean."""
+    space = {c.name for c in problem.space}
+    if not set(item.of) <= space:
+        return True
+    match item.law:
+        case laws.GaussianRandomField(zero_mean=zero, mean=mean):
+            return zero and mean == 0
+        case laws.FourierSeries(wavenumber=(low, _)):
+            return low > 0
+        case laws.PiecewiseConstant() | laws.Uniform() | laws.LogUniform() | laws.Normal():
+            return False
+        case laws.Constant(value=value):
+            return value == 0
+    return True
+
+
+def _mean(problem: Problem, expr: Expr) -> float:
+    """Mean over the periodic box at the middle of the time interval, relative to the size."""
+    axes = [c.low + c.length * (np.arange(_GRID) + 0.37) / _GRID for c in problem.space]
+    mesh = dict(zip([c.symbol for c in problem.space], np.meshgrid(*axes, indexing="ij"), strict=True))
+    middle = problem.time.low + 0.37 * problem.time.length if problem.time else 0.0
+
+    def lookup(atom: Expr) -> np.ndarray | float:
+        return mesh.get(atom, middle)
+
+    values = np.asarray(evaluate(expr, lookup), dtype=float)
+    mean = float(values.mean())
+    return mean if np.isfinite(mean) and abs(mean) > _TOLERANCE * float(np.abs(values).max()) else 0.0
