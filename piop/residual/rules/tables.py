@@ -88,7 +88,7 @@ def silu(x: Tensor, n: int) -> Derivatives:
 def gelu(x: Tensor, n: int) -> Derivatives:
     """Differentiate x·Φ(x), Φ the normal distribution and φ = Φ′."""
     phi = torch.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
-    cdf = torch.special.ndtr(x)
+    cdf = 0.5 * (1 + torch.erf(x * math.sqrt(0.5)))
     out: Derivatives = [x * cdf, cdf + x * phi]
     square = x * x if n > 1 else x
     if n > 1:

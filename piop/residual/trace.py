@@ -1,0 +1,154 @@
+"""A training step as one compiled graph: loss and gradients, forward and backward together.
+
+Streams do not survive Dynamo, but a function of a flat list of tensors can be traced with
+``make_fx``, through the streams and through the backward pass, to plain operations; those are then
+compiled. Shapes are static: another shape is traced and compiled anew.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.fx.experimental.proxy_tensor import make_fx
+
+LossFunction = Callable[[list[Tensor], list[Tensor]], Any]
+Flat = Callable[[list[Tensor]], tuple[Tensor, ...]]
+
+
+def compile_step(
+    loss_function: LossFunction,
+    params: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    *,
+    compiled: bool = True,
+) -> Step:
+    """Prepare a training step.
+
+    Args:
+        loss_function: Maps (parameters, inputs) to the loss, or to a tuple that begins with it. What
+            it reads besides, buffers too, is frozen as it is when a shape is first seen.
+        params: Parameters, of which the gradients are wanted.
+        inputs: Tensors of one batch; their shapes are compiled now.
+        compiled: Whether to trace and compile; otherwise everything is eager.
+
+    Returns:
+        A :class:`Step`.
+
+    Warns:
+        RuntimeWarning: If tracing or compiling fails, upon which the step is eager.
+    """
+    step = Step(loss_function, compiled=compiled)
+    if compiled:
+        step.prepare(params, inputs)
+    return step
+
+
+@final
+class Step:
+    """A callable (params, inputs) -> (parts, grads).
+
+    Args:
+        loss_function: As in :func:`compile_step`.
+        compiled: Whether to trace and compile.
+
+    Attributes:
+        eager_because: Why compilation was given up; None while it was not.
+    """
+
+    def __init__(self, loss_function: LossFunction, *, compiled: bool = True) -> None:
+        self.loss_function = loss_function
+        self.compiled = compiled
+        self.eager_because: str | None = None
+        self._graphs: dict[Any, Flat] = {}
+
+    def __call__(
+        self, params: Sequence[Tensor], inputs: Sequence[Tensor]
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Compute loss and gradients.
+
+        Args:
+            params: Parameters.
+            inputs: Tensors of one batch.
+
+        Returns:
+            What the loss function gave, detached, the loss first; and a gradient per parameter.
+        """
+        flat = [p.detach() for p in (*params, *inputs)]
+        count = len(params)
+        if self.compiled and self.eager_because is None:
+            key = (count, *((t.shape, t.dtype, t.device) for t in flat))
+            if key not in self._graphs:
+                self.prepare(params, inputs)
+            if key in self._graphs:
+                with torch.no_grad():
+                    out = self._graphs[key](flat)
+                return out[:-count], out[-count:]
+        out = self._flat(count)(flat)
+        return out[:-count], out[-count:]
+
+    def prepare(self, params: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+        """Trace and compile for the shapes of these tensors."""
+        flat = [p.detach() for p in (*params, *inputs)]
+        key = (len(params), *((t.shape, t.dtype, t.device) for t in flat))
+        try:
+            graph = trace(self._flat(len(params)), flat)
+            with torch.no_grad():
+                graph(flat)
+        except Exception as reason:  # noqa: BLE001  whatever a compiler raises, eager still works
+            self.eager_because = f"{type(reason).__name__}: {reason}"
+            warnings.warn(
+                f"the training step stays eager, which is slower: {self.eager_because}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        else:
+            self._graphs[key] = graph
+
+    def _flat(self, count: int) -> Flat:
+        """Give the step as a function of one list: parameters, then inputs."""
+
+        def run(tensors: list[Tensor]) -> tuple[Tensor, ...]:
+            with torch.enable_grad():
+                params = [t.detach().requires_grad_() for t in tensors[:count]]
+                out = self.loss_function(params, list(tensors[count:]))
+                parts = (out,) if isinstance(out, Tensor) else tuple(out)
+                grads = torch.autograd.grad(parts[0], params, materialize_grads=True)
+            return (*(part.detach() for part in parts), *grads)
+
+        return run
+
+
+def trace(function: Flat, examples: list[Tensor]) -> Flat:
+    """Trace a function of a flat list of tensors to plain operations and compile it.
+
+    Args:
+        function: Maps a list of tensors to a tuple of tensors; it may differentiate inside.
+        examples: Tensors of the shapes to come.
+
+    Returns:
+        The compiled function, to be called without gradients.
+    """
+    graph = make_fx(function)(examples)
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    return torch.compile(graph, fullgraph=True, dynamic=False)  # type: ignore[return-value]
+
+
+def module_loss(module: nn.Module) -> tuple[LossFunction, list[Tensor]]:
+    """Turn a module whose ``forward(*inputs)`` gives the loss into a function of its parameters.
+
+    Returns:
+        The loss function, and the parameters to pass to it.
+    """
+    names = [name for name, p in module.named_parameters() if p.requires_grad]
+    params = [p for p in module.parameters() if p.requires_grad]
+
+    def loss_function(values: list[Tensor], inputs: list[Tensor]) -> Any:
+        return functional_call(module, dict(zip(names, values, strict=True)), tuple(inputs))
+
+    return loss_function, params  # type: ignore[return-value]
