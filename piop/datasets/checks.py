@@ -9,7 +9,7 @@ import numpy as np
 from piop.errors import DataError
 
 if TYPE_CHECKING:
-    from piop.problem.model import Coordinate
+    from piop.problem import Coordinate
 
 SLACK = 1e-6  # of a coordinate's length: positions stored in single precision may miss an end
 

@@ -6,6 +6,7 @@ import platform
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from piop import __version__
 from piop.datasets.raw import POINT, SAMPLE
 from piop.errors import DataError
 
@@ -27,12 +28,13 @@ def check_names(problem: Problem) -> None:
 
 def file_attributes(problem: Problem, **more: Any) -> dict[str, Any]:
     """What a file says of itself: spec, hash, versions, and ``more`` (None is left out)."""
-    versions = {f"{name}_version": version(name) for name in ("piop", "torch", "numpy")}
+    versions = {f"{name}_version": version(name) for name in ("torch", "numpy")}
     attributes = {
         "title": getattr(problem.spec, "title", "") or problem.name,
         "piop_format": FORMAT,
         "piop_spec": problem.to_yaml(),
         "piop_hash": problem.hash,
+        "piop_version": __version__,
         **versions,
         "python_version": platform.python_version(),
         **more,

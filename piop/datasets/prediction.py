@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
 from piop.datasets.queries import Queries
@@ -20,7 +21,7 @@ def write_prediction(
     path: str | Path,
     problem: Problem,
     queries: Queries,
-    values: Mapping[str, Tensor],
+    values: Mapping[str, Tensor | np.ndarray],
     **attributes: Any,
 ) -> None:
     """Write a prediction as NetCDF.

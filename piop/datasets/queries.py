@@ -20,8 +20,7 @@ from piop.datasets.sensors import scattered
 from piop.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from piop.problem import Problem
-    from piop.problem.model import Coordinate
+    from piop.problem import Coordinate, Problem
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from piop.errors import DataError
 from piop.fields import FunctionSamples
 
 if TYPE_CHECKING:
-    from piop.problem import Problem
-    from piop.problem.model import Input
+    from piop.problem import Input, Problem
 
 
 def read_sensors(path: str | Path, problem: Problem) -> dict[str, FunctionSamples]:

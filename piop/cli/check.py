@@ -1,0 +1,24 @@
+"""``piop check``: what piop makes of a spec, without torch."""
+
+from __future__ import annotations
+
+import click
+
+from piop.cli.console import common, print_json
+
+
+@click.command()
+@click.argument("spec")
+@common
+def check(spec: str, as_json: bool) -> None:
+    """Parse SPEC and print equations, class, solver, streams and conditions.
+
+    SPEC is a file, or the name of a problem that comes with piop, such as burgers.
+    """
+    from piop.problem import Problem, describe
+
+    problem = Problem.from_file(spec)
+    if as_json:
+        print_json(describe.to_json(problem))
+    else:
+        print(describe.to_text(problem))

@@ -1,0 +1,77 @@
+"""Results to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def prepare_streams() -> None:
+    """Let every symbol be printed on any terminal, and show piop's log on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    logger = logging.getLogger("piop")
+    logger.handlers = [_Stderr()]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+class _Stderr(logging.Handler):
+    """Looks stderr up each time, since a progress bar takes its place while it is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        print(f"piop: {level}{record.getMessage()}", file=sys.stderr)
+
+
+def say(text: str) -> None:
+    """Tell the user what happens, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether someone watches; a closed stream has no one."""
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False
+
+
+def print_json(body: Any) -> None:
+    """Print one JSON object on stdout; NaN, which JSON lacks, becomes null."""
+    print(json.dumps(_plain(body), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, bool | int | str) or value is None:
+        return value
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value)
+
+
+def common(command: F) -> F:
+    """Give a command ``--json`` and ``--debug``; :mod:`piop.cli.failures` reads the second."""
+    as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+    return as_json(debugging(command))
+
+
+def debugging(command: F) -> F:
+    """Give a command ``--debug``."""
+    help_text = "Show the traceback of an error."
+    return click.option("--debug", is_flag=True, expose_value=False, help=help_text)(command)

@@ -1,0 +1,99 @@
+"""``piop data``: reference data sets, and what a file holds."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from piop.cli.console import common, print_json, say
+from piop.errors import NotSupportedError, UsageError
+
+
+@click.command()
+@click.argument("spec", required=False)
+@click.option("-n", "count", type=click.IntRange(min=1), help="Samples to make.")
+@click.option("--output", type=click.Path(path_type=Path), help="The NetCDF file to write.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
+@click.option("--tolerance", type=float, default=1e-6, show_default=True, help="Relative L2 error.")
+@click.option("--inspect", type=click.Path(path_type=Path), help="Say what a file holds instead.")
+@common
+def data(
+    spec: str | None,
+    count: int | None,
+    output: Path | None,
+    seed: int,
+    tolerance: float,
+    inspect: Path | None,
+    as_json: bool,
+) -> None:
+    """Draw inputs of SPEC, solve with the reference solver, write a data set.
+
+    The file appears under its name once it is whole. Sample i depends on the seed and on i alone.
+    """
+    if inspect is not None:
+        _inspect(inspect, as_json)
+        return
+    missing = {"SPEC": spec, "-n": count, "--output": output}
+    for name, value in missing.items():
+        if value is None:
+            raise UsageError(f"{name} is missing. Example: piop data burgers -n 100 --output F.nc")
+    assert spec is not None and count is not None and output is not None  # noqa: S101
+    if output.suffix == ".zarr":
+        reason = "zarr is not a dependency of piop; write NetCDF: --output F.nc"
+        raise NotSupportedError(f"{output}: zarr is not supported yet: {reason}")
+    _make(spec, count, output, seed, tolerance, as_json)
+
+
+def _make(spec: str, count: int, output: Path, seed: int, tolerance: float, as_json: bool) -> None:
+    from piop.generate import generate
+    from piop.problem import Problem
+
+    problem = Problem.from_file(spec)
+    start = time.monotonic()
+
+    def progress(done: int) -> None:
+        say(f"{done} of {count} samples  {time.monotonic() - start:.0f} s")
+
+    result = generate(problem, count, output, seed=seed, tolerance=tolerance, progress=progress)
+    result["seconds"] = round(time.monotonic() - start, 3)
+    if as_json:
+        print_json(result)
+        return
+    error = result["error_estimate"]
+    print(f"Wrote {output}: {count} samples, seed {seed}, {result['seconds']:.1f} s")
+    print(f"Relative L2 error estimate: mean {error['mean']:.2e}, largest {error['max']:.2e}")
+
+
+def _inspect(path: Path, as_json: bool) -> None:
+    from piop.datasets import inspect_file
+
+    found = inspect_file(path)
+    if as_json:
+        print_json(found)
+        return
+    print(f"{path}: {found['format']}")
+    for name, v in found["variables"].items():
+        print(f"  {name}{_dimensions(v)}  {v['dtype']}{_range(v)}")
+    for name, value in found["attributes"].items():
+        text = str(value).strip()
+        shown = (
+            text if "\n" not in text else "\n" + "\n".join(f"    {t}" for t in text.splitlines())
+        )
+        print(f"  :{name} = {shown}")
+
+
+def _dimensions(variable: dict[str, Any]) -> str:
+    names, shape = variable["dimensions"], variable["shape"]
+    if names is None:
+        return f" {tuple(shape)}"
+    return "(" + ", ".join(f"{n}: {s}" for n, s in zip(names, shape, strict=True)) + ")"
+
+
+def _range(variable: dict[str, Any]) -> str:
+    if variable["minimum"] is None:
+        return ""
+    text = f"  {variable['minimum']:.6g} … {variable['maximum']:.6g}"
+    return text + (f"  {variable['nan']} NaN" if variable["nan"] else "")

@@ -1,0 +1,66 @@
+"""``piop predict``: any sensors in, any queries out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from piop.cli.console import common, print_json
+from piop.errors import UsageError
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--input", "source", type=click.Path(path_type=Path), help="Sensors: NetCDF, npz or CSV."
+)
+@click.option("--at", help='Where, as ranges: "t=0:1:11, x=0:1:64"; by default the save grid.')
+@click.option("--queries", type=click.Path(path_type=Path), help="Where, as a file.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), required=True, help="The NetCDF to write."
+)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="By default the run's own.")
+@common
+def predict(
+    run: Path,
+    source: Path | None,
+    at: str | None,
+    queries: Path | None,
+    output: Path,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Predict with RUN the solutions for the inputs in a file.
+
+    Variables and CSV columns are named as in the spec; a column "sample" tells inputs apart.
+    """
+    if at is not None and queries is not None:
+        raise UsageError("give --at or --queries, not both")
+    from piop.run import Run
+    from piop.run.prediction import save_grid
+
+    loaded = Run.load(run, device)
+    if source is None and loaded.problem.visible_inputs:
+        names = ", ".join(i.name for i in loaded.problem.visible_inputs)
+        raise UsageError(f"--input is missing: {run} needs sensors of {names}")
+    from piop.datasets import read_queries, read_sensors, write_prediction
+
+    seen = {} if source is None else read_sensors(source, loaded.problem)
+    where = queries if queries is not None else at
+    asked = save_grid(loaded.problem) if where is None else read_queries(where, loaded.problem)
+    found = loaded.predict(seen, asked)
+    values = {str(name): variable.values for name, variable in found.data_vars.items()}
+    write_prediction(output, loaded.problem, asked, values, run=str(run), input=str(source))
+    summary: dict[str, Any] = {
+        "output": str(output),
+        "samples": found.sizes["sample"],
+        "shape": list(asked.shape),
+        "unknowns": list(loaded.problem.channels),
+    }
+    if as_json:
+        print_json(summary)
+    else:
+        shape = " x ".join(map(str, asked.shape))
+        print(f"Wrote {output}: {summary['samples']} samples of {shape} points")

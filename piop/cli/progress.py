@@ -1,0 +1,110 @@
+"""How training is going: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self, final
+
+from piop.cli.console import is_terminal, say
+
+Row = Mapping[str, float]
+EVERY = 10.0  # seconds between plain lines
+
+
+class Progress(ABC):
+    """Takes the rows of the metrics as training writes them.
+
+    Args:
+        steps: The budget in steps, or None.
+        seconds: The budget in seconds, or None.
+    """
+
+    def __init__(self, steps: int | None, seconds: float | None) -> None:
+        self.steps, self.seconds = steps, seconds
+
+    def share(self, row: Row) -> float | None:
+        """Share of the budget that is spent; None where there is no budget."""
+        if self.steps:
+            return min(row["step"] / self.steps, 1.0)
+        return min(row["seconds"] / self.seconds, 1.0) if self.seconds else None
+
+    @abstractmethod
+    def __call__(self, row: Row) -> None:
+        """Show a row."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+
+@final
+class Plain(Progress):
+    """One line at the first row, then every ten seconds, and at the end of the budget."""
+
+    _last = -EVERY
+
+    def __call__(self, row: Row) -> None:
+        """Show a row if it is time for one."""
+        share, now = self.share(row), time.monotonic()
+        if now - self._last < EVERY and share != 1.0:
+            return
+        self._last = now
+        part = "" if share is None else f" ({100 * share:.0f} %)"
+        say(f"step {row['step']:.0f}{part}  loss {row['loss']:.3e}  {row['seconds']:.0f} s")
+
+
+@final
+class Bar(Progress):
+    """A bar with the loss, the time gone and the time left."""
+
+    def __enter__(self) -> Self:
+        """Show the bar."""
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self._bar = RichProgress(
+            TextColumn("step {task.fields[step]:.0f}"),
+            BarColumn(),
+            TextColumn("loss {task.fields[loss]:.3e}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._bar.start()
+        self._task = self._bar.add_task("", total=None, step=0, loss=float("nan"))
+        return self
+
+    def __call__(self, row: Row) -> None:
+        """Move the bar."""
+        share = self.share(row)
+        total = None if share is None else 1.0
+        fields: dict[str, Any] = {"step": row["step"], "loss": row["loss"]}
+        self._bar.update(self._task, completed=share or 0.0, total=total, **fields)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the last state of the bar on the terminal."""
+        self._bar.stop()
+
+
+def progress(steps: int | None, seconds: float | None) -> Progress:
+    """Choose by whether stderr is a terminal."""
+    kind = Bar if is_terminal(sys.stderr) else Plain
+    return kind(steps, seconds)

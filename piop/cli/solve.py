@@ -1,0 +1,152 @@
+"""``piop solve`` and ``piop resume``: train, judge, write the run folder, print the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from piop.cli.console import common, say
+from piop.cli.failures import INTERRUPTED
+from piop.cli.progress import progress
+from piop.cli.results import show_results
+from piop.errors import UsageError
+
+if TYPE_CHECKING:
+    from piop.run import Run
+
+DEFAULT_TIME = "5m"
+SEEDS = click.IntRange(0, 2**32 - 1)
+
+
+def budget(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--steps`` and ``--time``."""
+    steps = click.option("--steps", type=click.IntRange(min=1), help="Train so many steps.")
+    time = click.option("--time", help="Train so long: 90s, 5m, 1h, compilation not counted.")
+    return steps(time(command))
+
+
+@click.command()
+@click.argument("spec")
+@click.option("--backbone", help="The network; by default the spec's, else pit.")
+@budget
+@click.option("--data", type=click.Path(path_type=Path), help="Learn from these solutions as well.")
+@click.option("--no-physics", is_flag=True, help="Learn from the data alone.")
+@click.option(
+    "--from",
+    "start",
+    metavar="RUN",
+    type=click.Path(path_type=Path),
+    help="Start from the weights of a run.",
+)
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), help="By default CUDA where there is one."
+)
+@click.option(
+    "--precision", type=click.Choice(["float32", "float64"]), default="float32", show_default=True
+)
+@click.option(
+    "--compile/--no-compile", default=None, help="By default only where the budget makes it pay."
+)
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="CPU threads; by default torch's choice."
+)
+@click.option(
+    "--seed", type=SEEDS, default=0, show_default=True, help="Of weights, functions and points."
+)
+@click.option(
+    "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated."
+)
+@click.option("--force", is_flag=True, help="Replace a run folder that is there.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The run folder; by default runs/NAME-DATE-TIME."
+)
+@common
+def solve(
+    spec: str,
+    steps: int | None,
+    time: str | None,
+    no_physics: bool,
+    start: Path | None,
+    pairs: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Train an operator on SPEC and judge it against the reference solution.
+
+    SPEC is a file, or the name of a problem that comes with piop, such as burgers. Without --steps
+    and --time it trains for 5 minutes.
+    """
+    from piop.problem import Problem
+
+    if steps is not None and time is not None:
+        raise UsageError("give --steps or --time, not both")
+    if steps is None and time is None:
+        time = DEFAULT_TIME
+    problem = Problem.from_file(spec)  # a bad spec is told before torch is imported
+    settings = parse_settings(pairs)
+
+    from piop.run import fit
+    from piop.training.config import parse_time
+
+    seconds = None if time is None else parse_time(time)
+    with progress(steps, seconds) as show:
+        run = fit(
+            problem,
+            steps=steps,
+            time=seconds,
+            physics=not no_physics,
+            init_from=start,
+            settings=settings,
+            progress=show,
+            **options,
+        )
+    return finish(run, as_json)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@budget
+@common
+def resume(run: Path, steps: int | None, time: str | None, as_json: bool) -> int:
+    """Go on with RUN, to the same numbers as if it had not been stopped.
+
+    --steps or --time give it a new budget in all.
+    """
+    if steps is not None and time is not None:
+        raise UsageError("give --steps or --time, not both")
+    from piop.run import resume as resume_run
+    from piop.training.config import parse_time
+
+    seconds = None if time is None else parse_time(time)
+    with progress(steps, seconds) as show:
+        resumed = resume_run(run, steps=steps, time=seconds, progress=show)
+    return finish(resumed, as_json)
+
+
+def finish(run: Run, as_json: bool) -> int:
+    """Show how good a run is and draw its figures; give the exit code."""
+    if run.interrupted:
+        say(f"piop: interrupted; saved. Go on with: piop resume {run.path}")
+        return INTERRUPTED
+    show_results(run, as_json)
+    return 0
+
+
+def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Split ``key=value`` texts.
+
+    Raises:
+        UsageError: A text without ``=``, or a key given twice.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not key or not value:
+            raise UsageError(f"--set: '{pair}' is not KEY=VALUE, such as --set learning_rate=1e-3")
+        if key in found:
+            raise UsageError(f"--set: '{key}' is given twice")
+        found[key] = value
+    return found

@@ -1,0 +1,159 @@
+"""Figures of fields: reference, prediction and error; residual maps. One row per held-out input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from piop.report.style import (
+    LINES,
+    dress,
+    error_colours,
+    field_colours,
+    figure,
+    image,
+    label,
+    legend,
+    plain,
+)
+
+PANEL = (2.7, 2.1)  # inches
+MOMENTS = 4  # times drawn as lines
+
+
+@dataclass(frozen=True)
+class View:
+    """How a field ``[n1, n2, …]`` is brought onto paper.
+
+    Attributes:
+        axes: Coordinate name → positions, in the order of the field's dimensions.
+        time: Name of the time coordinate; None for a steady problem.
+        units: Labels by name.
+    """
+
+    axes: Mapping[str, np.ndarray]
+    time: str | None
+    units: Mapping[str, str]
+
+    def image_axes(self) -> tuple[str, str] | None:
+        """Choose the two coordinates of an image; None for a curve."""
+        names = list(self.axes)
+        if len(names) < 2:
+            return None
+        return (names[0], names[1]) if len(names) == 2 else self._space()[:2]  # type: ignore[return-value]
+
+    def _space(self) -> tuple[str, ...]:
+        return tuple(n for n in self.axes if n != self.time)
+
+    def slice(self, values: np.ndarray) -> tuple[np.ndarray, str]:
+        """Cut to two dimensions: the last time, the middle of a third axis; and say where."""
+        keep = self.image_axes() or ()
+        where = []
+        for i, (name, positions) in reversed(list(enumerate(self.axes.items()))):
+            if keep and name not in keep:
+                at = len(positions) - 1 if name == self.time else len(positions) // 2
+                values = np.take(values, at, axis=i)
+                where.insert(0, f"{name} = {positions[at]:.3g}")
+        return values, f" at {', '.join(where)}" if where else ""
+
+
+def field_figure(
+    view: View, name: str, reference: np.ndarray, prediction: np.ndarray, titles: Sequence[str]
+) -> Figure:
+    """Compare prediction and reference.
+
+    Args:
+        view: The coordinates.
+        name: The channel.
+        reference: ``[rows, *axes]``.
+        prediction: ``[rows, *axes]``.
+        titles: One per row, such as the input's number and error.
+    """
+    lines = view.image_axes() is None or (len(view.axes) == 2 and view.time is not None)
+    images = view.image_axes() is not None
+    columns = 3 * images + lines
+    fig = figure(PANEL[0] * max(columns, 2) + 0.6 * lines, PANEL[1] * len(reference))
+    grid = fig.subplots(len(reference), columns, squeeze=False)
+    for row, (truth, guess, title) in enumerate(zip(reference, prediction, titles, strict=True)):
+        if images:
+            _images(list(grid[row, :3]), view, name, truth, guess, title)
+        if lines:
+            _lines(grid[row, -1], view, name, truth, guess, "" if images else title)
+    return fig
+
+
+def _images(
+    panels: list[Axes], view: View, name: str, truth: np.ndarray, guess: np.ndarray, title: str
+) -> None:
+    (truth, where), (guess, _) = view.slice(truth), view.slice(guess)
+    shared, error = field_colours(truth, guess), np.abs(guess - truth)
+    shown = label(name, view.units)
+    heads = (f"{title}\nreference {shown}{where}", "\nprediction", "\n|prediction − reference|")
+    colours = (shared, shared, error_colours(error))
+    for axes, values, head, scale in zip(
+        panels, (truth, guess, error), heads, colours, strict=True
+    ):
+        _image(axes, view, values, head, scale)
+
+
+def _image(axes: Axes, view: View, values: np.ndarray, head: str, scale: Mapping) -> None:
+    first, second = view.image_axes() or ("", "")
+    image(axes, view.axes[first], view.axes[second], values, scale)
+    dress(axes, head, label(first, view.units), label(second, view.units))
+    if first != view.time:
+        axes.set_aspect("equal", adjustable="box")
+
+
+def _lines(
+    axes: Axes, view: View, name: str, truth: np.ndarray, guess: np.ndarray, title: str
+) -> None:
+    names = list(view.axes)
+    if len(names) == 1:
+        moments, along = {"": (truth, guess)}, names[0]
+    else:
+        times, along = view.axes[names[0]], names[1]
+        chosen = np.linspace(0, len(times) - 1, min(MOMENTS, len(times))).round().astype(int)
+        moments = {f"{names[0]} = {times[i]:.3g}": (truth[i], guess[i]) for i in chosen}
+    for (when, (known, predicted)), colour in zip(moments.items(), LINES, strict=False):
+        axes.plot(view.axes[along], known, color=colour, linewidth=1.2, label=when or "reference")
+        mark = None if when else "prediction"
+        axes.plot(view.axes[along], predicted, "--", color="black", linewidth=0.9, label=mark)
+    head = title or "\n— reference, - - prediction"
+    dress(axes, head, label(along, view.units), label(name, view.units))
+    plain(axes)
+    legend(axes, beside=len(names) > 1)
+
+
+def residual_figure(
+    view: View, residuals: Mapping[str, np.ndarray], titles: Sequence[str]
+) -> Figure:
+    """Show where the equations do not hold.
+
+    Args:
+        view: The coordinates.
+        residuals: Equation → ``[rows, *axes]``, units of the equation.
+        titles: One per row.
+    """
+    rows = len(titles)
+    fig = figure(PANEL[0] * max(len(residuals), 2), PANEL[1] * rows)
+    grid = fig.subplots(rows, len(residuals), squeeze=False)
+    for column, (equation, values) in enumerate(residuals.items()):
+        for row in range(rows):
+            axes, size = grid[row, column], np.abs(values[row])
+            head = f"{titles[row]}\n|residual|, {equation}"
+            if view.image_axes() is None:
+                (along,) = view.axes
+                axes.semilogy(view.axes[along], np.maximum(size, 1e-300), color=LINES[0])
+                dress(axes, head, label(along, view.units), "|residual|")
+                plain(axes)
+                continue
+            flat, where = view.slice(size)
+            top = float(flat.max()) or 1.0
+            scale = {"cmap": "magma", "norm": LogNorm(top * 1e-4, top)}
+            _image(axes, view, np.maximum(flat, top * 1e-4), head + where, scale)
+    return fig

@@ -1,0 +1,79 @@
+"""How every figure looks: labels with units, colours that colour-blind readers tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+
+# Okabe & Ito, Color Universal Design (2008): black, then in the order of use
+LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+GREY = "#707070"
+SMALL, NORMAL = 8, 9
+DPI = 150
+
+
+def label(name: str, units: Mapping[str, str]) -> str:
+    """Name with its unit in brackets, where it has one."""
+    unit = units.get(name)
+    return f"{name} [{unit}]" if unit else name
+
+
+def figure(width: float, height: float) -> Figure:
+    """A figure of so many inches that belongs to no global state."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def dress(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
+    """Give a panel its title, labels and quiet ticks."""
+    axes.set_title(title, fontsize=NORMAL, loc="left")
+    axes.set_xlabel(x, fontsize=SMALL)
+    axes.set_ylabel(y, fontsize=SMALL)
+    axes.tick_params(labelsize=SMALL - 1, width=0.6, length=3)
+    for side in axes.spines.values():
+        side.set_linewidth(0.6)
+
+
+def plain(axes: Axes) -> None:
+    """Leave out the frame a line plot does not need, and give it a light grid."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, color="#e4e4e4", linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def legend(axes: Axes, *, beside: bool = False) -> None:
+    """Name the lines, without a box; ``beside`` the panel where lines fill it."""
+    place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if beside else {}
+    axes.legend(fontsize=SMALL - 1, frameon=False, handlelength=1.4, **place)
+
+
+def field_colours(*values: np.ndarray) -> dict[str, Any]:
+    """One scale for several fields: diverging about zero if they have both signs."""
+    low = min(float(np.nanmin(v)) for v in values)
+    high = max(float(np.nanmax(v)) for v in values)
+    if low < 0 < high:
+        size = max(-low, high)
+        return {"cmap": "RdBu_r", "vmin": -size, "vmax": size}
+    return {"cmap": "viridis", "vmin": low, "vmax": high}
+
+
+def error_colours(values: np.ndarray) -> dict[str, Any]:
+    """A scale from zero for absolute errors."""
+    return {"cmap": "magma", "vmin": 0.0, "vmax": float(np.nanmax(values)) or 1.0}
+
+
+def image(
+    axes: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, colours: Mapping[str, Any]
+) -> QuadMesh:
+    """Show ``values [len(x), len(y)]`` with x to the right and y up, and a colour bar."""
+    mesh = axes.pcolormesh(x, y, values.T, shading="nearest", rasterized=True, **colours)
+    figure = axes.get_figure()
+    assert figure is not None  # noqa: S101 - panels are made by a figure
+    bar = figure.colorbar(mesh, ax=axes, pad=0.02, aspect=25)
+    bar.ax.tick_params(labelsize=SMALL - 2, width=0.6, length=2)
+    bar.outline.set_linewidth(0.6)  # type: ignore[operator]
+    return mesh
