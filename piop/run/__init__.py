@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from piop.run.evaluation import HeldOut, predict_held_out, relative_l2
+from piop.run.evaluation import HeldOut, predict_held_out
 from piop.run.fit import fit, resume
 from piop.run.run import Run
 
-__all__ = ["HeldOut", "Run", "evaluate", "fit", "predict_held_out", "relative_l2", "resume"]
+__all__ = ["HeldOut", "Run", "evaluate", "fit", "predict_held_out", "resume"]
 
 
 def evaluate(

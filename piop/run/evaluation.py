@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,13 @@ from torch import Tensor
 
 from piop.datasets import Dataset, Queries
 from piop.fields import FunctionSamples, InputFunction
+from piop.metrics import (
+    relative_l2,
+    relative_l2_by_time,
+    summarise,
+    trivial_baselines,
+    unbeaten,
+)
 from piop.problem import Problem
 from piop.reference import solve_reference
 from piop.residual import compile_residual
@@ -96,54 +104,35 @@ def predict_held_out(problem: Problem, model: Model, held_out: HeldOut) -> dict[
     return {name: values[..., c].reshape(shape) for c, name in enumerate(problem.channels)}
 
 
-def relative_l2(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> Tensor:
-    """‖prediction − truth‖ / ‖truth‖ of each sample, the mean over the channels of the truth.
-
-    Args:
-        prediction: Channel → ``[B, …]``.
-        truth: Channel → ``[B, …]``.
-
-    Returns:
-        ``[B]``, dimensionless. Points of an even grid weigh the same.
-    """
-    ratios = []
-    for name, value in truth.items():
-        error = (prediction[name] - value).flatten(1).norm(dim=1)
-        ratios.append(error / value.flatten(1).norm(dim=1).clamp(min=1e-30))
-    return torch.stack(ratios).mean(0)
+def errors_of(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> Tensor:
+    """Relative L2 of each sample ``[B]``, the mean over the channels of the truth."""
+    return torch.stack([relative_l2(prediction[name], truth[name]) for name in truth]).mean(0)
 
 
-def baselines(problem: Problem, truth: Mapping[str, Tensor], gridded: bool) -> dict[str, float]:
-    """Score the trivial answers: staying at u0, and the mean of the other solutions."""
-    found: dict[str, float] = {}
-    if gridded and problem.time is not None:
-        still = {name: v[:, :1].expand_as(v) for name, v in truth.items()}
-        found["stays at u0"] = float(relative_l2(still, truth).mean())
-    count = len(next(iter(truth.values())))
-    if count > 1:
-        others = {n: (v.sum(0, keepdim=True) - v) / (count - 1) for n, v in truth.items()}
-        found["mean of the solutions"] = float(relative_l2(others, truth).mean())
-    return found
+def baseline_errors(problem: Problem, truth: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Errors ``[B]`` of the trivial answers, the mean over the channels of the truth."""
+    marches = problem.time is not None and next(iter(truth.values())).ndim > 2
+    found: dict[str, list[Tensor]] = {}
+    for value in truth.values():
+        start = value[:, 0] if marches else None
+        for name, errors in trivial_baselines(value, start).items():
+            found.setdefault(name, []).append(errors)
+    return {name: torch.stack(errors).mean(0) for name, errors in found.items()}
 
 
 def over_time(
-    problem: Problem, prediction: Mapping[str, Tensor], held_out: HeldOut
-) -> dict[str, list[float]] | None:
-    """Relative L2 at each time, the mean over the samples; None without a time axis."""
-    axes = held_out.queries.axes
+    problem: Problem, prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor], axes: Any
+) -> dict[str, list[float | None]] | None:
+    """Relative L2 at each time, the mean over samples and channels; None without a time axis.
+
+    Where the truth is zero, as before anything has happened, there is no relative error: None.
+    """
     if axes is None or problem.time is None:
         return None
-    times = axes[problem.time.name].tolist()
-    errors = [
-        float(
-            relative_l2(
-                {n: prediction[n][:, i] for n in held_out.truth},
-                {n: v[:, i] for n, v in held_out.truth.items()},
-            ).mean()
-        )
-        for i in range(len(times))
-    ]
-    return {problem.time.name: times, "relative_l2": errors}
+    each = [relative_l2_by_time(prediction[name], truth[name]).mean(0) for name in truth]
+    errors = torch.stack(each).mean(0).tolist()
+    known = [error if math.isfinite(error) else None for error in errors]
+    return {problem.time.name: axes[problem.time.name].tolist(), "relative_l2": known}
 
 
 @torch.no_grad()
@@ -171,16 +160,14 @@ def report(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
         What ``evaluation.json`` holds, but for what the run adds.
     """
     prediction = predict_held_out(problem, model, held_out)
-    own = {name: prediction[name] for name in held_out.truth}
-    judged = {name: held_out.truth[name] for name in problem.unknowns if name in held_out.truth}
-    errors = relative_l2(own, judged or held_out.truth)
-    trivial = baselines(problem, judged or held_out.truth, held_out.queries.axes is not None)
-    estimate = held_out.error_estimate
-    mean = float(errors.mean())
+    judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
+    errors = errors_of(prediction, judged)
+    trivial = baseline_errors(problem, judged)
+    summary = summarise(errors)
     warnings = [
-        f"the operator ({mean:.3g}) does not beat the trivial answer {name!r} ({value:.3g})"
-        for name, value in trivial.items()
-        if not mean < value
+        f"the operator ({summary}) does not beat the trivial answer {name!r} "
+        f"({summarise(trivial[name])})"
+        for name in unbeaten(errors, trivial)
     ]
     refused = int((~held_out.accepted).sum())
     if refused:
@@ -188,22 +175,19 @@ def report(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
             f"{refused} of {len(errors)} references did not reach their tolerance; "
             "their errors are known less exactly"
         )
+    estimate = held_out.error_estimate
     return {
-        "relative_l2": {
-            "mean": mean,
-            "std": float(errors.std()) if len(errors) > 1 else 0.0,
-            "per_sample": errors.tolist(),
-        },
+        "relative_l2": summary.to_dict(),
         "per_channel": {
-            name: float(relative_l2({name: own[name]}, {name: value}).mean())
+            name: summarise(relative_l2(prediction[name], value)).mean
             for name, value in held_out.truth.items()
         },
-        "per_time": over_time(problem, prediction, held_out),
+        "per_time": over_time(problem, prediction, judged, held_out.queries.axes),
         "reference": {
             "error_estimate": None if estimate is None else float(estimate.max()),
             "accepted": len(errors) - refused,
         },
-        "baselines": trivial,
+        "baselines": {name: summarise(value).mean for name, value in trivial.items()},
         "samples": len(errors),
         "warnings": warnings,
     }

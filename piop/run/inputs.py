@@ -40,7 +40,7 @@ def read_inputs(problem: Problem, given: Given) -> dict[str, FunctionSamples]:
     if isinstance(given, Dataset):
         given = given.inputs
     items = {item.name: item for item in problem.visible_inputs}
-    names = list(given.data_vars if isinstance(given, xr.Dataset) else given)
+    names = [str(name) for name in (given.data_vars if isinstance(given, xr.Dataset) else given)]
     missing = [name for name in items if name not in names]
     if missing:
         raise DataError(f"input {missing[0]!r} is missing; given: {', '.join(names) or 'none'}")

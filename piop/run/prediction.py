@@ -66,7 +66,7 @@ def read_at(problem: Problem, at: Any) -> Queries:
     Args:
         problem: The problem.
         at: Coordinate name → positions, for a grid (one number for one position); an array of
-            points ``[N, D]`` or ``[B, N, D]``; :class:`Queries`; or None for the spec's ``save`` grid.
+            points ``[N, D]`` or ``[B, N, D]``; :class:`Queries`; or None for ``save``.
 
     Raises:
         UsageError: For a coordinate missing or unknown.

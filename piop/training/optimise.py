@@ -66,7 +66,12 @@ def build_lbfgs(parameters: Iterable[nn.Parameter]) -> torch.optim.LBFGS:
     """
     parameters = [p for p in parameters if p.requires_grad]
     return torch.optim.LBFGS(
-        parameters, max_iter=10, history_size=50, line_search_fn="strong_wolfe"
+        parameters,
+        max_iter=10,
+        tolerance_grad=1e-12,
+        tolerance_change=1e-15,
+        history_size=50,
+        line_search_fn="strong_wolfe",
     )
 
 
@@ -107,7 +112,8 @@ class WeightAverage:
         self.count += 1
         decay = min(self.decay, (1 + self.count) / (10 + self.count))
         present = self.module.state_dict()
-        torch._foreach_lerp_(list(self.mean.values()), [present[k] for k in self.mean], 1 - decay)
+        for name, mean in self.mean.items():
+            mean.lerp_(present[name], 1 - decay)
 
     def weights(self) -> dict[str, Tensor]:
         """Give the weights that predict: the mean, or the present ones where none is kept."""

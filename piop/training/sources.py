@@ -12,7 +12,7 @@ from piop.datasets import Dataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
 from piop.residual import Residual
-from piop.sampling import Draws, collocation, observe, sample_inputs
+from piop.sampling import Draws, collocation, observe, reconstruct, sample_inputs
 from piop.training.batch import Batch, Observations, Points
 from piop.training.config import PointsConfig
 from piop.training.constraints import KnownField
@@ -150,8 +150,6 @@ def seen_functions(
     problem: Problem, known: KnownField, inputs: Mapping[str, FunctionSamples]
 ) -> dict[str, InputFunction]:
     """Interpolate from their sensors the inputs that built-in data need."""
-    from piop.sampling.reconstruct import reconstruct
-
     by_name = {item.name: item for item in problem.inputs}
     return {name: reconstruct(problem, by_name[name], inputs[name]) for name in known.names}
 

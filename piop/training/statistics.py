@@ -13,6 +13,7 @@ from torch import Tensor
 from piop.datasets import Dataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
+from piop.problem.plan import derivative_index
 from piop.residual import Lift, Residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.constraints import KnownField
@@ -46,8 +47,7 @@ class Statistics:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Statistics:
         """Build the statistics that :meth:`to_json` wrote."""
-        tuples = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-        return cls(**tuples)
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})  # type: ignore[arg-type]
 
 
 def law_statistics(problem: Problem, residual: Residual, seed: int) -> Statistics:
@@ -98,13 +98,14 @@ def time_derivative(problem: Problem, equation: int) -> tuple[str, int] | None:
     """Find the unknown whose highest time derivative an equation holds, and its order."""
     if problem.time is None:
         return None
+    symbols = [c.symbol for c in problem.coordinates]
     found: list[tuple[int, str]] = []
     for atom in problem.residuals[equation].atoms(sp.Derivative):
-        order = dict(atom.variable_count).get(problem.time.symbol, 0)
         name = atom.expr.func.__name__
-        if order and name in problem.channels:
-            found.append((int(order), name))
-    return max(found)[::-1] if found else None
+        if name in problem.channels and (order := derivative_index(atom, symbols)[0]):
+            found.append((order, name))
+    order, name = max(found, default=(0, ""))
+    return (name, order) if order else None
 
 
 def _residual_of(

@@ -1,0 +1,95 @@
+import pytest
+
+from piop.errors import UsageError
+from piop.training.config import (
+    BudgetConfig,
+    TrainingConfig,
+    apply_settings,
+    parse_time,
+)
+
+START = TrainingConfig(BudgetConfig(steps=10))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("5m", 300), ("1.5h", 5400), ("2min", 120), (7, 7)]
+)
+def test_times_are_read_with_their_units(text, seconds):
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5 days", "-3s", "0", "nan", "m"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(UsageError, match="not a length of time"):
+        parse_time(text)
+
+
+@pytest.mark.parametrize("budget", [{}, {"steps": 5, "time": 5.0}])
+def test_a_budget_is_steps_or_time(budget):
+    with pytest.raises(UsageError, match="either steps or time"):
+        BudgetConfig(**budget)
+
+
+@pytest.mark.parametrize("budget", [{"steps": 0}, {"time": -1.0}, {"time": float("inf")}])
+def test_a_budget_is_above_zero_and_finite(budget):
+    with pytest.raises(UsageError, match="not above zero"):
+        BudgetConfig(**budget)
+
+
+def test_text_settings_take_the_type_of_their_key():
+    config = apply_settings(
+        START,
+        {"learning_rate": "1e-3", "functions": "8", "relative": "false", "width": "32"},
+        {"width": 64},
+    )
+    assert config.optimiser.learning_rate == 1e-3
+    assert config.points.functions == 8
+    assert config.loss.relative is False
+    assert config.backbone_settings == {"width": 32}
+
+
+def test_untouched_settings_keep_their_values():
+    config = apply_settings(START, {"causal": 1.0}, {})
+    assert config.loss.front == START.loss.front
+    assert config.optimiser == START.optimiser
+
+
+def test_an_unknown_key_names_the_nearest():
+    with pytest.raises(UsageError, match="did you mean 'learning_rate'"):
+        apply_settings(START, {"lerning_rate": 1}, {})
+
+
+def test_an_unknown_key_far_from_all_lists_them():
+    with pytest.raises(UsageError, match=r"one of average, .*width"):
+        apply_settings(START, {"zzz": 1}, {"width": 64})
+
+
+@pytest.mark.parametrize("key", ["device", "seed", "threads"])
+def test_what_has_its_own_argument_is_no_setting(key):
+    with pytest.raises(UsageError, match="is not a setting"):
+        apply_settings(START, {key: 1}, {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"functions": 1.5}, "not a whole number"),
+        ({"functions": "many"}, "not a whole number"),
+        ({"learning_rate": float("nan")}, "not a number"),
+        ({"learning_rate": True}, "not a number"),
+        ({"functions": 0}, "must be above zero"),
+        ({"warmup": 1.0}, "at least 0 and below 1"),
+        ({"front": -1}, "must not be negative"),
+        ({"relative": "perhaps"}, "neither true nor false"),
+        ({"optimiser": "sgd"}, "one of soap, adamw"),
+        ({"preset": 3}, "is not text"),
+    ],
+)
+def test_wrong_values_are_refused(settings, message):
+    with pytest.raises(UsageError, match=message):
+        apply_settings(START, settings, {})
+
+
+def test_a_config_survives_json():
+    config = apply_settings(START, {"functions": 4, "width": 8}, {"width": 64})
+    assert TrainingConfig.from_json(config.to_json()) == config
