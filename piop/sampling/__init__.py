@@ -9,7 +9,9 @@ from piop.sampling.functions import (
     ScalarFunction,
 )
 from piop.sampling.laws import sample_inputs
+from piop.sampling.moments import input_statistics
 from piop.sampling.random import Draws
+from piop.sampling.reconstruct import expected_reconstruction_error, reconstruct
 from piop.sampling.sensors import observe, place_sensors
 
 __all__ = [
@@ -21,8 +23,11 @@ __all__ = [
     "ScalarFunction",
     "boundary_points",
     "collocation",
+    "expected_reconstruction_error",
     "initial_points",
+    "input_statistics",
     "observe",
     "place_sensors",
+    "reconstruct",
     "sample_inputs",
 ]

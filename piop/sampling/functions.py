@@ -61,7 +61,7 @@ class ProductFunction(InputFunction):
         )  # [B, N, K2⋯Kd]
         for table in others:
             values = values.unflatten(-1, (table.shape[-1], -1))
-            values = torch.einsum("bnk,bnkr->bnr", table.expand(self.batch, -1, -1), values)
+            values = torch.einsum("bnk,bnkr->bnr", table.expand(len(values), -1, -1), values)
         return values.squeeze(-1)
 
     def on_grid(self, axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
