@@ -7,7 +7,8 @@ identity), which is smaller and better conditioned. ε, a share ``NUGGET`` of th
 the matrix regular where points are close; it grows tenfold for a sample whose Cholesky factor
 still fails.
 
-Cost for each sample: M³/3, and M²·K1⋯Kd for the covariance matrix in d > 1 coordinates.
+Cost for each layout of sensors (one per sample, unless all share it, as on a grid): M³/3, and in
+d > 1 coordinates M²·K1⋯Kd/2^d for the covariance matrix.
 
 Source: Rasmussen & Williams 2006, eqs. 2.23 and 2.24; Stein 1999, "Interpolation of spatial data",
 Sec. 1.2.
@@ -50,6 +51,8 @@ def krige(prior: Prior, points: Tensor, values: Tensor, mask: Tensor | None) -> 
         raise DataError(
             "sensors: points or values are not finite where the mask says they are real"
         )
+    if mask is None and bool((points == points[:1]).all()):
+        points, real = points[:1], real[:1]  # one layout, one matrix
     if prior.variance.numel() <= points.shape[1]:
         change = _few_functions(prior, points, rest, real)
     else:

@@ -125,8 +125,8 @@ class GaussianRandomField:
 
     Attributes:
         tau: τ ≥ 0, inverse length: 1/τ is the correlation length. Not given with ``matern``.
-        alpha: α > d/2, dimensionless: the field has fewer than α − d/2 mean-square derivatives.
-            Not given with ``matern``.
+        alpha: Dimensionless: the field has fewer than α − d/2 mean-square derivatives; above d/2
+            unless ``modes`` is given. Not given with ``matern``.
         scale: Prefactor of the covariance > 0. Not given with ``matern``.
         matern: The same law stated by smoothness, length and variance instead; on a periodic axis
             its covariance is the Matérn one summed over all periods, so the variance is σ² only
@@ -202,7 +202,7 @@ class GaussianRandomField:
         """State the law as (scale, τ, α) in ``dimension`` coordinates, given as Matérn or not.
 
         Raises:
-            ValueError: If α ≤ d/2, where the field would have infinite variance.
+            ValueError: If α ≤ d/2 and ``modes`` is not given: the variance would be infinite.
 
         Example:
             >>> law = GaussianRandomField(matern=Matern(smoothness=0.5, length=1.0))
@@ -213,10 +213,10 @@ class GaussianRandomField:
         """
         if self.matern is None:
             assert self.tau is not None and self.alpha is not None  # noqa: S101 - kept by __post_init__
-            if self.alpha <= dimension / 2:
+            if self.alpha <= dimension / 2 and self.modes is None:
                 raise ValueError(
                     f"alpha: {self.alpha:g} gives infinite variance in {dimension} coordinates; "
-                    f"it must be above {dimension / 2:g}"
+                    f"it must be above {dimension / 2:g}, or modes be given"
                 )
             return self.scale, self.tau, self.alpha
         nu, half = self.matern.smoothness, dimension / 2
@@ -267,6 +267,8 @@ class PiecewiseConstant:
         """
         if isinstance(self.cells, int):
             return (self.cells,) * dimension
+        if len(self.cells) == 1:
+            return self.cells * dimension
         if len(self.cells) != dimension:
             raise ValueError(
                 f"cells: {len(self.cells)} counts for {dimension} coordinates; give one per axis"

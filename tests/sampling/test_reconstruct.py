@@ -205,6 +205,19 @@ def test_long_lists_of_points_are_cut_without_change(item, problem, axis, monkey
     torch.testing.assert_close(covariance(prior, x, x), whole)
 
 
+def test_sensors_shared_by_all_samples_are_no_different(item, problem, axis, many):
+    law = laws.GaussianRandomField(tau=5.0, alpha=3.0, modes=5)
+    for shape in ((4, 4), (12, 12)):
+        p = problem(item("a", ["x", "y"], law, "grid", shape), space=[axis("x"), axis("y")])
+        samples = seen(p, sample_inputs(p, many(3)), many(3))
+        shared = reconstruct(p, p.inputs[0], samples)
+        every = torch.ones(samples.values.shape[:2], dtype=torch.bool)
+        alone = reconstruct(p, p.inputs[0], FunctionSamples(samples.points, samples.values, every))
+        torch.testing.assert_close(
+            shared.on_grid([TICKS[0][:9]] * 2), alone.on_grid([TICKS[0][:9]] * 2)
+        )
+
+
 def test_single_precision_in_gives_single_precision_out(item, problem, many):
     p = problem(item("a", ["x"], SERIES, shape=(24,)))
     f = sample_inputs(p, many(3))
