@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import sympy
 from sympy import Expr, Piecewise, Symbol
 
@@ -39,20 +37,12 @@ def read_inputs(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[In
         smooth = _smooth(item.law, expression) if item.smooth is None else item.smooth
         shape, place = _sensors(spec, name, len(of), issues)
         symbol = resolved.names.values[name].expr  # type: ignore[union-attr]
-        law = _spread(item.law, len(of))
-        found.append(Input(name, of, law, expression, item.hidden, smooth, shape, place, symbol))
+        found.append(Input(name, of, item.law, expression, item.hidden, smooth, shape, place, symbol))
     return tuple(found)
 
 
 def _is_random(spec: Spec, name: str) -> bool:
     return name in spec.parameters and not isinstance(spec.parameters[name], Scalar)
-
-
-def _spread(law: laws.Law | None, dimension: int) -> laws.Law | None:
-    """One number of cells stands for every axis."""
-    if isinstance(law, laws.PiecewiseConstant) and len(law.cells) == 1:
-        return replace(law, cells=law.cells * dimension)
-    return law
 
 
 def _smooth(law: laws.Law | None, expression: Expr | None) -> bool:

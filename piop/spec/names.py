@@ -60,7 +60,8 @@ def declarations(spec: Spec) -> Iterator[tuple[str, str, Place]]:
 
 def refuse(issues: list[Issue], place: Place, message: str, hint: str = "") -> None:
     """Record an issue."""
-    issues.append(Issue(message, place.file, place.line, place.column, hint))
+    stop = "." if hint and message[-1:] not in ".?" else ""
+    issues.append(Issue(message + stop, place.file, place.line, place.column, hint))
 
 
 def declare(spec: Spec, issues: list[Issue], broken: frozenset[str] = frozenset()) -> Names:

@@ -36,7 +36,8 @@ class Reader:
 
     def fail(self, place: Place, message: str, hint: str = "") -> Bad:
         """Record an issue and give the exception to raise (or not)."""
-        self.issues.append(Issue(message, place.file, place.line, place.column, hint))
+        stop = "." if hint and message[-1:] not in ".?" else ""
+        self.issues.append(Issue(message + stop, place.file, place.line, place.column, hint))
         return Bad(message)
 
     def attempt(self, function: Callable[..., T], *arguments: object) -> T | None:
@@ -85,7 +86,8 @@ class Reader:
             raise self.fail(node.place, f"{path}: a list where one value is needed", hint)
         if not isinstance(node, Scalar):
             _refuse_split_expression(self, node, path)
-            raise self.fail(node.place, f"{path}: {shown(node)} where one value is needed")
+            hint = "A value that contains ': ' must be quoted." if isinstance(node, Mapping) else ""
+            raise self.fail(node.place, f"{path}: {shown(node)} where one value is needed", hint)
         if not node.text.strip() or (not node.quoted and node.text in ("~", "null")):
             raise self.fail(node.place, f"{path}: a value is missing")
         return node

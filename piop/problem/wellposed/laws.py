@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from piop.errors import Issue
@@ -19,15 +20,23 @@ def check_laws(problem: Problem, resolved: Resolved, issues: list[Issue]) -> Non
     del resolved
     for item in problem.inputs:
         match item.law:
-            case laws.FourierSeries():
-                _series(problem, item, issues)
-            case laws.GaussianRandomField():
-                _field(problem, item, item.law, issues)
-            case laws.PiecewiseConstant(cells=cells) if len(cells) != len(item.of):
-                message = f"{len(cells)} numbers of cells for {len(item.of)} coordinates"
-                _refuse(problem, item, "cells", message, issues)
+            case laws.GaussianRandomField() as law:
+                _fit(problem, item, "alpha", law.covariance, issues)
+                _axes(problem, item, law, issues)
+            case laws.PiecewiseConstant() as law:
+                _fit(problem, item, "cells", law.per_axis, issues)
             case laws.History(until=until):
                 _history(problem, item, until, issues)
+
+
+def _fit(
+    problem: Problem, item: Input, key: str, check: Callable[[int], object], issues: list[Issue]
+) -> None:
+    """Let a law check the number of coordinates itself; its text starts with the key."""
+    try:
+        check(len(item.of))
+    except ValueError as error:
+        _refuse(problem, item, key, str(error).removeprefix(f"{key}: "), issues)
 
 
 def _refuse(
@@ -37,13 +46,7 @@ def _refuse(
     refuse(issues, problem.spec.place(path), f"{path}: {message}", hint)
 
 
-def _series(problem: Problem, item: Input, issues: list[Issue]) -> None:
-    if len(item.of) != 1:
-        message = f"fourier_series is of one coordinate, not {len(item.of)}"
-        _refuse(problem, item, "of", message, issues, "Use gaussian_random_field.")
-
-
-def _field(
+def _axes(
     problem: Problem, item: Input, law: laws.GaussianRandomField, issues: list[Issue]
 ) -> None:
     for axis, condition in law.boundary.items():
@@ -53,15 +56,6 @@ def _field(
         elif problem.coordinate(axis).periodic and condition != "periodic":
             message = f"{condition} samples are not periodic in {axis}, but the problem is"
             _refuse(problem, item, key, message, issues, "Leave it out, or write periodic.")
-    if law.matern is not None or law.alpha is None or law.tau is None:
-        return
-    if law.alpha <= len(item.of) / 2 and law.modes is None:
-        message = f"{law.alpha:g} is at most d/2 = {len(item.of) / 2:g}, so the field has infinite variance"
-        _refuse(problem, item, "alpha", message, issues, "Raise alpha, or bound it by 'modes'.")
-    dirichlet = any(c == "dirichlet" for c in law.boundary.values())
-    if law.tau == 0 and not law.zero_mean and not dirichlet:
-        message = "0 leaves the constant mode without a finite variance"
-        _refuse(problem, item, "tau", message, issues, "Set zero_mean: true, or tau above 0.")
 
 
 def _history(problem: Problem, item: Input, until: float, issues: list[Issue]) -> None:

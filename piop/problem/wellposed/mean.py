@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,60 +74,69 @@ def check_solvable(problem: Problem, resolved: Resolved, issues: list[Issue]) ->
     """On a periodic box, what drives an equation with a free constant must have no mean."""
     if not problem.periodic:
         return
-    driven = [(a.name, r) for a, r in zip(
-        problem.auxiliaries, problem.residuals[len(resolved.equations):], strict=True) if a.gauged]
+    spec = problem.spec
+    driven = [
+        (a.name, r)
+        for a, r in zip(
+            problem.auxiliaries, problem.residuals[len(resolved.equations) :], strict=True
+        )
+        if a.gauged
+    ]
     if len(problem.unknowns) == 1 and problem.unknowns[0] in problem.gauge:
         driven.append((problem.unknowns[0], problem.residuals[0]))
     for name, residual in driven:
-        rest = [t for t in sympy.Add.make_args(sympy.expand(residual))
-                if not t.has(problem.function(name))]
-        _check_mean(problem, name, sympy.Add(*rest), resolved, issues, frozenset())
+        rest = [
+            t
+            for t in sympy.Add.make_args(sympy.expand(residual))
+            if not t.has(problem.function(name))
+        ]
+        section = "auxiliary" if name in spec.auxiliary else "gauge"
+        place = spec.place(f"{section}.{name}")
+        _Driver(problem, resolved, issues, name).check(sympy.Add(*rest), place)
 
 
-def _check_mean(
-    problem: Problem, name: str, driver: Expr, resolved: Resolved, issues: list[Issue], seen: frozenset[str]
-) -> None:
-    linear, nonlinear, free = split_terms(problem, driver)
-    explicit = []
-    for term in free:
-        found = [i for i in problem.inputs if term.has(i.symbol)]
-        if not found:
-            explicit.append(term)
-        for item in found:
-            if not _mean_is_zero(problem, item):
-                _refuse_input(problem, name, item, issues)
-    if not nonlinear and abs(mean := _mean(problem, sympy.Add(*explicit))) > _TOLERANCE:
-        place = _place(problem, name, seen, resolved)
-        message = f"what drives {name} has the mean {mean:.4g}; on a periodic box it must be 0"
-        refuse(issues, place, message, "Subtract the mean.")
-    for term in linear:
-        if term.unknown in seen or any(term.order) or not term.coefficient.is_number:
-            continue
-        for expr, place in [v for (u, n), v in resolved.initial.items() if (u, n) == (term.unknown, 0)]:
-            del place
-            _check_mean(problem, name, expr, resolved, issues, seen | {term.unknown})
-        if problem.time_order.get(term.unknown) == 1:
-            _check_source(problem, name, term.unknown, resolved, issues, seen | {term.unknown})
+@dataclass(frozen=True)
+class _Driver:
+    """Follows what drives the equation for ``name`` back to data whose mean is known."""
 
+    problem: Problem
+    resolved: Resolved
+    issues: list[Issue]
+    name: str
 
-def _check_source(
-    problem: Problem, name: str, unknown: str, resolved: Resolved, issues: list[Issue], seen: frozenset[str]
-) -> None:
-    """The part of an evolution equation without unknowns adds its mean to that of the unknown."""
-    for residual, equation in zip(problem.residuals, resolved.equations, strict=False):
-        evolves = [o for o in orders(problem, residual, unknown) if problem.time and o[0]]
-        if evolves:
-            _, _, free = split_terms(problem, residual)
-            del equation
-            _check_mean(problem, name, sympy.Add(*free), resolved, issues, seen)
+    def check(self, driver: Expr, place: Place, seen: frozenset[str] = frozenset()) -> None:
+        """Refuse a driver with a mean; unknowns in it are followed to their data and sources."""
+        linear, nonlinear, free = split_terms(self.problem, driver)
+        explicit = []
+        for term in free:
+            found = [i for i in self.problem.inputs if term.has(i.symbol)]
+            if not found:
+                explicit.append(term)
+            for item in found:
+                if not _mean_is_zero(self.problem, item):
+                    _refuse_input(self.problem, self.name, item, self.issues)
+        mean = 0.0 if nonlinear else _mean(self.problem, sympy.Add(*explicit))
+        if mean:
+            message = (
+                f"{self.name} is driven by something whose mean is {abs(mean):.4g}; "
+                "on a periodic box it must be 0"
+            )
+            refuse(self.issues, place, message, "Subtract the mean.")
+        for term in linear:
+            if term.unknown not in seen and not any(term.order) and term.coefficient.is_number:
+                self._follow(term.unknown, seen | {term.unknown})
 
-
-def _place(problem: Problem, name: str, seen: frozenset[str], resolved: Resolved) -> Place:
-    for (unknown, _), (_, place) in resolved.initial.items():
-        if unknown in seen:
-            return place
-    section = "auxiliary" if name in problem.spec.auxiliary else "gauge"
-    return problem.spec.place(f"{section}.{name}")
+    def _follow(self, unknown: str, seen: frozenset[str]) -> None:
+        """Initial data of an unknown, and what its evolution adds without unknowns."""
+        found = self.resolved.initial.get((unknown, 0))
+        if found is not None:
+            self.check(found[0], found[1], seen)
+        for residual, equation in zip(
+            self.problem.residuals, self.resolved.equations, strict=False
+        ):
+            if any(o[0] for o in orders(self.problem, residual, unknown)):
+                free = split_terms(self.problem, residual)[2]
+                self.check(sympy.Add(*free), equation.place, seen)
 
 
 def _refuse_input(problem: Problem, name: str, item: Input, issues: list[Issue]) -> None:

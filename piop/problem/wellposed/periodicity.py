@@ -82,4 +82,4 @@ def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> tuple[float, float]
     if not differs.any():
         return None
     first = int(np.argmax(differs))
-    return float(low[first]), float(high[first])
+    return float(low[first]) + 0.0, float(high[first]) + 0.0
