@@ -64,7 +64,12 @@ def kdv_two_solitons(x: Array, t: float, k1: float, k2: float, x1: float, x2: fl
     th1, th2 = k1 * (x - x1) - k1**3 * t, k2 * (x - x2) - k2**3 * t
     a = ((k1 - k2) / (k1 + k2)) ** 2
     shift = np.maximum.reduce([np.zeros_like(x), th1, th2, th1 + th2])
-    terms = [np.exp(-shift), np.exp(th1 - shift), np.exp(th2 - shift), a * np.exp(th1 + th2 - shift)]
+    terms = [
+        np.exp(-shift),
+        np.exp(th1 - shift),
+        np.exp(th2 - shift),
+        a * np.exp(th1 + th2 - shift),
+    ]
     slopes = [0.0, k1, k2, k1 + k2]
     f = sum(terms)
     f1 = sum(k * e for k, e in zip(slopes, terms, strict=True))

@@ -68,9 +68,10 @@ class Discretisation:
         """Discretise at a level for the instances in ``sources``."""
         grid = self.box.with_sizes(level.sizes)
         fine = grid.with_sizes(self._padded(level.sizes)) if level.padded else grid
+        n = self.split.states
         symbols = build_symbols(self.split, self.means, grid, sources)
-        main = Stage(self.main, grid, fine, sources) if self.main.functions else None
-        extra = Stage(self.auxiliary, grid, fine, sources) if self.auxiliary.functions else None
+        main = Stage(self.main, symbols, fine, n) if self.split.right.products else None
+        extra = Stage(self.auxiliary, symbols, fine, n) if self.split.auxiliary.products else None
         nonlinear = Nonlinear(self.split, symbols, main, extra)
         if main is not None:
             stabilise(nonlinear, main, self.initial(grid, sources), float(self.problem.time.low))
@@ -98,7 +99,9 @@ class Discretisation:
             tables = {
                 k: pairs_of(v, scalar=False) for k, v in coupled_coefficients(blocks, h).items()
             }
-        folded: dict[str, Pairs] = {k: {i: s * keep for i, s in tables[k].items()} for k in ("E", "E2")}
+        folded: dict[str, Pairs] = {
+            k: {i: s * keep for i, s in tables[k].items()} for k in ("E", "E2")
+        }
         for name in ("Q", "f1", "f2", "f3"):
             out: dict[tuple[int, int], Tensor] = {}
             for (r, m), a in tables[name].items():
@@ -119,4 +122,6 @@ def require_periodic(problem: Any) -> None:
                 f"{problem.name}: the reference solver needs every space axis periodic; '{c.name}' is not"
             )
     if not 1 <= len(problem.space) <= 3:
-        raise NotSupportedError(f"{problem.name}: the reference solver covers one to three space axes")
+        raise NotSupportedError(
+            f"{problem.name}: the reference solver covers one to three space axes"
+        )

@@ -20,10 +20,11 @@ from dataclasses import dataclass, replace
 
 from piop.reference.evolve import Level
 
-SAFETY = 1.5
+SAFETY = 2.0
 _ASYMPTOTIC = 1e-2
-_CAPTURED = 3e-3
-_TAIL = 10.0
+_CAPTURED = 1e-3
+_TAIL = 2.5
+_ROUGH = 30.0
 _FACTORS = (1, 1.25, 1.5, 1.75)
 _MULTIPLES = (1, 2, 3, *(int(f * 2**i) for i in range(2, 24) for f in _FACTORS))
 
@@ -138,7 +139,7 @@ def next_level(known: Judgement, tolerance: float) -> Level:
         growth = max(a / b for a, b in zip(sizes, level.sizes, strict=True))
         return replace(level, sizes=sizes, multiple=_at_least(multiple * max(growth, 1.25)))
     if known.order and known.timed is None:
-        return replace(level, multiple=_at_least(2 * multiple), padded=False)
+        return replace(level, multiple=_at_least(2 * multiple))
     excess = known.time_error_at(multiple) / (tolerance / 3)
     if excess > 1:
         multiple = _at_least(multiple * min(4.0, excess ** (1 / known.order)))
@@ -164,7 +165,7 @@ def _at_least(multiple: float) -> int:
 
 
 def _unresolved(look: Look, axis: int, tolerance: float) -> bool:
-    return SAFETY * _TAIL * look.tail[axis] > tolerance / 6 or look.rough[axis] > tolerance
+    return SAFETY * _TAIL * look.tail[axis] > tolerance / 6 or look.rough[axis] > _ROUGH * tolerance
 
 
 def _grow(look: Look, axis: int, tolerance: float) -> int:

@@ -17,10 +17,9 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.lowering import compile_expression
+from piop.lowering import compile_expressions
 from piop.problem.split import Order, Split, System
 from piop.reference.fourier import Grid, copy_modes, power
-from piop.reference.sources import Sources
 from piop.reference.symbols import Symbols, nonlinear_auxiliaries
 
 
@@ -29,39 +28,71 @@ class Pointwise:
     """The products of one system, compiled: what they read and how to compute them.
 
     Attributes:
-        unknowns: (channel, space order) of each unknown atom, in the order of the arguments.
-        inputs: Input atoms with their orders, next in the arguments.
-        functions: One callable per product, None for a constant.
+        unknowns: (channel, space order) of each unknown atom.
+        inputs: Input atoms with their orders.
+        timed: Whether each input atom depends on time.
+        static: What does not change in time, computed once from inputs, scalars, space and time.
+        compute: Products that are no constants, from unknowns, inputs, scalars, space, time, static.
+        constants: Products that are the constant 1; they come last.
         degrees: Polynomial degree in the unknowns; None where a product is not a polynomial.
-        timed: Whether anything depends on time explicitly.
     """
 
     unknowns: tuple[tuple[int, Order], ...]
     inputs: tuple[tuple[Expr, Order], ...]
-    functions: tuple[Callable[[Sequence[Tensor]], Tensor] | None, ...]
+    timed: tuple[bool, ...]
+    static: Callable[[Sequence[Tensor]], Sequence[Tensor]]
+    compute: Callable[[Sequence[Tensor]], Sequence[Tensor]]
+    products: int
+    constants: int
     degrees: tuple[int | None, ...]
-    timed: bool
 
 
 def compile_products(problem: Any, split: Split, system: System) -> Pointwise:
-    """Compile a system's products; arguments are unknown atoms, inputs, scalars, space, time."""
+    """Compile a system's products; what depends on neither unknowns nor time is hoisted out."""
     expressions = [p.expression for p in system.products]
     used = set().union(*(set(sympy.preorder_traversal(e)) for e in expressions))
     unknown = [a for a in split.unknown_atoms if a in used]
     inputs = [a for a in split.input_atoms if a in used]
-    scalars = [i.symbol for i in problem.inputs if not i.of]
-    coordinates = [c.symbol for c in problem.space]
-    atoms = (*unknown, *inputs, *scalars, *coordinates, problem.time.symbol)
-    stands = {a: sympy.Dummy() for a in (*unknown, *inputs)}
+    timed = tuple(problem.time.name in _of(problem, a) for a in inputs)
+    stands = {a: sympy.Dummy(real=True) for a in (*unknown, *inputs)}
     bare = [e.xreplace(stands) for e in expressions]
-    timed = any(problem.time.symbol in e.free_symbols for e in bare)
-    timed |= any(problem.time.name in _of(problem, a) for a in inputs)
+    moving = {stands[a] for a in unknown} | {problem.time.symbol}
+    moving |= {stands[a] for a, t in zip(inputs, timed, strict=True) if t}
+    hoisted: dict[Expr, sympy.Dummy] = {}
+    short = [_hoist(e, moving, hoisted) for e in bare if e != 1]
+    scalars = [i.symbol for i in problem.inputs if not i.of]
+    known = [*(stands[a] for a in inputs), *scalars, *(c.symbol for c in problem.space)]
+    known.append(problem.time.symbol)
+    arguments = [*(stands[a] for a in unknown), *known, *hoisted.values()]
     return Pointwise(
         tuple(split.unknown_atoms[a] for a in unknown),
         tuple((a, split.input_atoms[a][1]) for a in inputs),
-        tuple(None if e == 1 else compile_expression(e, atoms) for e in expressions),
-        tuple(_degree(e, [stands[a] for a in unknown]) for e in bare),
         timed,
+        compile_expressions(tuple(hoisted), tuple(known)),
+        compile_expressions(short, tuple(arguments)),
+        len(short),
+        len(bare) - len(short),
+        tuple(_degree(e, [stands[a] for a in unknown]) for e in bare),
+    )
+
+
+def _hoist(expression: Expr, moving: set[Expr], hoisted: dict[Expr, sympy.Dummy]) -> Expr:
+    """Replace the largest parts that hold nothing moving by symbols to be computed once."""
+    if not expression.free_symbols & moving:
+        if expression.is_number or expression.is_Symbol:
+            return expression
+        return hoisted.setdefault(expression, sympy.Dummy(real=True))
+    if expression.is_Add or expression.is_Mul:
+        fixed, rest = expression.as_independent(*moving, as_Add=expression.is_Add)
+        parts = expression.func.make_args(rest)
+        parts = [_hoist(p, moving, hoisted) for p in parts] if len(parts) > 1 or fixed else parts
+        if fixed == expression.func.identity:
+            return expression.func(*parts)
+        return expression.func(_hoist(fixed, moving, hoisted), *parts)
+    return (
+        expression.func(*(_hoist(a, moving, hoisted) for a in expression.args))
+        if expression.args
+        else expression
     )
 
 
@@ -82,46 +113,52 @@ class Stage:
 
     Args:
         pointwise: Compiled products.
-        grid: Grid of the coefficients.
-        fine: Grid of the points: ``grid`` itself, or a padded one.
-        sources: Inputs' values.
-        scalars: Names of scalar inputs in the order of the arguments.
+        symbols: The system's symbols on the grid of the coefficients.
+        fine: Grid of the points: that grid itself, or a padded one.
+        states: Number of states; channels from there on are auxiliary unknowns.
     """
 
-    def __init__(self, pointwise: Pointwise, grid: Grid, fine: Grid, sources: Sources) -> None:
-        self.pointwise = pointwise
-        self.grid, self.fine, self.sources = grid, fine, sources
-        self.symbols = [grid.derivative(o) if any(o) else None for _, o in pointwise.unknowns]
-        self.plain = [c for c, _ in pointwise.unknowns]
-        self.shifts: list[tuple[int, int, Tensor]] = []  # (product, argument, coefficient): stabilise
-        self._static: list[Tensor] | None = None
+    def __init__(self, pointwise: Pointwise, symbols: Symbols, fine: Grid, states: int) -> None:
+        self.pointwise, self.fine = pointwise, fine
+        self.grid, self.sources = symbols.grid, symbols.sources
+        self.readers = [_reader(c, o, symbols, states) for c, o in pointwise.unknowns]
+        self.needs_auxiliary = any(c >= states for c, _ in self.readers)
+        plain = [(i, None) for i in range(states)]
+        self.straight = self.readers == plain  # the states themselves, in order: nothing to copy
+        self.shifts: list[
+            tuple[int, int, Tensor]
+        ] = []  # (product, argument, coefficient): stabilise
+        self._known: tuple[float, list[Tensor], list[Tensor]] | None = None
 
     def known(self, t: float) -> list[Tensor]:
-        """Arguments that are no unknowns."""
-        if self._static is not None and not self.pointwise.timed:
-            return self._static
-        s, fine = self.sources, self.fine
-        pad = (1,) * len(fine.sizes)
-        values = [s.on_grid(a, o, fine, t) for a, o in self.pointwise.inputs]
-        values += [s._function(n).on_grid(()).reshape(-1, *pad) for n in s.scalars.values()]
-        values += [s.coordinate(i, fine) for i in range(len(fine.sizes))]
-        values.append(torch.full((1, *pad), t, dtype=torch.float64, device=s.device))
-        self._static = values
-        return values
+        """Arguments that are no unknowns; only those that move are evaluated again."""
+        if self._known is not None and self._known[0] == t:
+            return [*self._known[1], *self._known[2]]
+        s, fine, pad = self.sources, self.fine, (1,) * len(self.fine.sizes)
+        inputs = zip(self.pointwise.inputs, self.pointwise.timed, strict=True)
+        if self._known is None:
+            values = [s.on_grid(a, o, fine, t) for (a, o), _ in inputs]
+            values += [v.reshape(-1, *pad) for v in s.scalar_values()]
+            values += [s.coordinate(i, fine) for i in range(len(fine.sizes))]
+            values.append(torch.full((1, *pad), t, dtype=torch.float64, device=s.device))
+            static = list(self.pointwise.static(values))
+        else:
+            values, static = list(self._known[1]), self._known[2]
+            for i, ((atom, order), moves) in enumerate(inputs):
+                if moves:
+                    values[i] = s.on_grid(atom, order, fine, t)
+            values[-1] = torch.full_like(values[-1], t)
+        self._known = (t, values, static)
+        return [*values, *static]
 
     def atoms(self, channels: Sequence[Tensor], whole: Tensor) -> list[Tensor]:
         """Unknown atoms at the points, each ``[B, *fine.sizes]``."""
-        if not self.symbols:
+        if not self.readers:
             return []
-        if self.plain == list(range(whole.shape[1])) and not any(
-            s is not None for s in self.symbols
-        ):
-            spectra = whole
-        else:
-            spectra = whole.new_empty((len(whole), len(self.symbols), *self.grid.modes))
-            for i, ((channel, _), symbol) in enumerate(
-                zip(self.pointwise.unknowns, self.symbols, strict=True)
-            ):
+        spectra = whole
+        if not self.straight:
+            spectra = whole.new_empty((len(whole), len(self.readers), *self.grid.modes))
+            for i, (channel, symbol) in enumerate(self.readers):
                 if symbol is None:
                     spectra[:, i].copy_(channels[channel])
                 else:
@@ -134,32 +171,23 @@ class Stage:
 
     def products(self, atoms: list[Tensor], t: float, batch: int) -> Tensor:
         """Products at the points ``[B, P, *fine.sizes]``; constants are left out."""
-        arguments = [*atoms, *self.known(t)]
-        values = []
-        for p, function in enumerate(self.pointwise.functions):
-            if function is None:
-                continue
-            value = function(arguments)
-            for product, argument, coefficient in self.shifts:
-                if product == p:
-                    value = value - coefficient * atoms[argument]
-            values.append(value.expand(batch, *self.fine.sizes))
+        values = list(self.pointwise.compute([*atoms, *self.known(t)]))
+        for product, argument, coefficient in self.shifts:
+            values[product] = values[product] - coefficient * atoms[argument]
+        values = [v.expand(batch, *self.fine.sizes) for v in values]
         return values[0].unsqueeze(1) if len(values) == 1 else torch.stack(values, 1)
 
     def __call__(self, channels: Sequence[Tensor], whole: Tensor, t: float) -> Tensor:
         """Coefficients of the products, ``[B, P, *modes]`` (Nyquist not cleared)."""
-        functions = self.pointwise.functions
-        real = sum(f is not None for f in functions)
-        spectra = None
-        if real:
+        parts = []
+        if self.pointwise.products:
             points = self.products(self.atoms(channels, whole), t, len(whole))
-            spectra = self._cut(self.fine.forward(points))
-        if real == len(functions):
-            return spectra  # type: ignore[return-value]
-        constant = whole.new_zeros((len(whole), len(functions) - real, *self.grid.modes))
-        constant[(..., *(0,) * len(self.grid.sizes))] = 1
-        # split_linear puts the constants last
-        return constant if spectra is None else torch.cat([spectra, constant], 1)
+            parts.append(self._cut(self.fine.forward(points)))
+        if self.pointwise.constants:
+            ones = whole.new_zeros((len(whole), self.pointwise.constants, *self.grid.modes))
+            ones[(..., *(0,) * len(self.grid.sizes))] = 1
+            parts.append(ones)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def _cut(self, spectra: Tensor) -> Tensor:
         if self.fine is self.grid:
@@ -169,6 +197,19 @@ class Stage:
         out = spectra.new_zeros((*spectra.shape[:2], *self.grid.modes))
         copy_modes(spectra, out, self.fine, self.grid)
         return out
+
+
+def _reader(channel: int, order: Order, symbols: Symbols, states: int) -> tuple[int, Tensor | None]:
+    """Which channel an atom is read from, and times which symbol."""
+    symbol = symbols.grid.derivative(order) if any(order) else None
+    i = channel - states
+    sources = [c for row, c in symbols.auxiliary if row == i]
+    places = any(row == i for row, _ in symbols.auxiliary_places)
+    # An auxiliary unknown that is a multiple of one state need not be formed first.
+    if i >= 0 and not places and not symbols.means[i] and len(sources) == 1 and sources[0] < states:
+        own = symbols.auxiliary[i, sources[0]]
+        return sources[0], own if symbol is None else own * symbol
+    return channel, symbol
 
 
 @final
@@ -224,8 +265,8 @@ class Nonlinear:
 
     def evaluate(self, w: Tensor, t: float) -> Tensor:
         """Spectra of the products at ``w [B, states, *modes]``: ``[B, P, *modes]``."""
-        if self.main is not None and len(self.split.channels) == self.split.states:
-            return self.main(w.unbind(1) if len(self.main.symbols) else (), w, t)
+        if self.main is not None and not self._late and not self.main.needs_auxiliary:
+            return self.main(w.unbind(1), w, t)
         channels = self.channels(w, t)
         late = [channels[self.split.states + i] for i in self._late]
         if self.main is None:
@@ -247,7 +288,9 @@ class Nonlinear:
         if not any(self.symbols.free):
             return
         channels, zero = self.channels(w, t), (0,) * len(self.symbols.grid.sizes)
-        terms = [(row, p.get(zero), channels[c]) for (row, c), p in self.split.auxiliary.linear.items()]
+        terms = [
+            (row, p.get(zero), channels[c]) for (row, c), p in self.split.auxiliary.linear.items()
+        ]
         if self.auxiliary is not None:
             known = [*channels, *(torch.zeros_like(channels[0]),) * len(self.split.channels)]
             spectra = self.auxiliary(known, w, t)
@@ -260,7 +303,10 @@ class Nonlinear:
                 if row == i and coefficient is not None and free:
                     value = self.symbols.sources.scalar(coefficient)
                     mean = mean + value * spectrum[(..., *zero)].real
-                    size = size + abs(value) * power(spectrum, self.symbols.grid).flatten(1).sum(1).sqrt()
+                    size = (
+                        size
+                        + abs(value) * power(spectrum, self.symbols.grid).flatten(1).sum(1).sqrt()
+                    )
             bad = (mean.abs() > 1e-9 * size).nonzero().flatten().tolist()
             if bad:
                 name = self.split.channels[self.split.states + i].name

@@ -25,8 +25,8 @@ from piop.reference.ladder import (
     round_up,
 )
 from piop.reference.solution import Solution
-from piop.reference.sources import Sources
 from piop.reference.stabilise import longest_step
+from piop.reference.symbols import nonlinear_auxiliaries
 
 _MEMORY = 2**29  # bytes of saved spectra per chunk of the batch
 _START = (64, 32, 16)  # points along an axis on the first rung, by space dimension
@@ -73,9 +73,20 @@ def solve_reference(
     moments = _times(problem, times)
     shape = tuple(shape) if shape is not None else tuple(problem.save[1:])
     if len(shape) != len(problem.space):
-        raise DataError(f"shape {shape} must give one size for each of {len(problem.space)} space axes")
+        raise DataError(
+            f"shape {shape} must give one size for each of {len(problem.space)} space axes"
+        )
+    _keep_freed_blocks()
     with torch.no_grad():
         return _Ladder(discretisation, moments, shape, tolerance, limits or Limits()).run()
+
+
+def _keep_freed_blocks() -> None:
+    """Let glibc reuse freed temporaries instead of unmapping them: up to 2.7 times faster on a CPU.
+
+    Its threshold adapts to the largest mapped block that was freed; this one is never touched.
+    """
+    torch.empty(2**25 - 2**20, dtype=torch.uint8)
 
 
 def _times(problem: Any, times: Sequence[float] | Tensor | None) -> list[float]:
@@ -86,7 +97,9 @@ def _times(problem: Any, times: Sequence[float] | Tensor | None) -> list[float]:
     slack = 1e-9 * (high - low)
     ascending = all(a < b for a, b in zip(moments, moments[1:], strict=False))
     if not moments or not ascending or moments[0] < low - slack or moments[-1] > high + slack:
-        raise DataError(f"times must ascend inside [{low}, {high}]; got {moments[:3]} … {moments[-1:]}")
+        raise DataError(
+            f"times must ascend inside [{low}, {high}]; got {moments[:3]} … {moments[-1:]}"
+        )
     return [max(low, t) for t in moments]
 
 
@@ -110,8 +123,12 @@ class _Ladder:
         size = (batch, len(times), *shape)
         split, device = discretisation.split, discretisation.box.device
         self.states = split.states
-        self.measured = [i for i, c in enumerate(split.channels[: split.states]) if not c.time_order]
-        self.exact = not discretisation.main.functions
+        self.measured = [
+            i for i, c in enumerate(split.channels[: split.states]) if not c.time_order
+        ]
+        self.exact = not split.right.products and not nonlinear_auxiliaries(
+            split, discretisation.means
+        )
         self.order = 0.0 if self.exact else discretisation.order_in_time
         f64 = {"dtype": torch.float64, "device": device}
         names = [c.name for c in split.channels if not c.time_order]
@@ -124,7 +141,11 @@ class _Ladder:
 
     def _name(self, i: int) -> str:
         channel = self.d.split.channels[i]
-        return channel.name if not channel.time_order else f"{'d' + 't' * channel.time_order}({channel.name})"
+        return (
+            channel.name
+            if not channel.time_order
+            else f"{'d' + 't' * channel.time_order}({channel.name})"
+        )
 
     def run(self) -> Solution:
         batch = len(self.error)
@@ -177,7 +198,11 @@ class _Ladder:
                 known = judge(look, known, self.order, self.tolerance)
                 following = next_level(known, self.tolerance)
                 over = count[sample] >= self.limits.levels
-                if known.error <= self.tolerance / 2 or over or not self.limits.allow(following, self.span):
+                if (
+                    known.error <= self.tolerance / 2
+                    or over
+                    or not self.limits.allow(following, self.span)
+                ):
                     self._finish(sample, known)
                     done.append(b)
                     continue
@@ -202,13 +227,15 @@ class _Ladder:
             energy = power(w, grid)
             total = energy.sum(dim=grid.dims)[..., None].clamp_min(1e-300)
             tails = (tail(energy, grid) / total).sqrt().amax(1)
-            good = (tails <= 0.01 * self.tolerance).all(-1)
+            good = (tails <= self.tolerance / 40).all(-1)
             bigger = tuple(round_up(1.3 * n) for n in sizes)
             if max(bigger) > cap // 2:
                 good = torch.ones_like(good)
             if bool(good.any()):
                 kept = index[good.cpu()]
-                for sample, base in zip(kept.tolist(), self._bases(sizes, kept, longest), strict=True):
+                for sample, base in zip(
+                    kept.tolist(), self._bases(sizes, kept, longest), strict=True
+                ):
                     levels[sample] = Level(sizes, base, 1, padded=not self.exact)
             waiting = index[~good.cpu()].tolist()
             sizes = bigger
@@ -252,7 +279,8 @@ class _Ladder:
     def _scale(self, run: Trajectory) -> Tensor:
         """Root mean square over time and space of each measured unknown ``[B, n]``."""
         energy = torch.stack(
-            [power(run.spectra[:, :, i], run.grid).sum(dim=run.grid.dims) for i in self.measured], -1
+            [power(run.spectra[:, :, i], run.grid).sum(dim=run.grid.dims) for i in self.measured],
+            -1,
         )
         scale = energy.mean(1).sqrt()
         return torch.maximum(scale, _FLOOR * scale.amax(1, keepdim=True)).clamp_min(1e-300)
@@ -265,7 +293,9 @@ class _Ladder:
         scale: Tensor,
         before: Sequence[Any],
     ) -> Look:
-        relative = [(t[b, self.measured] / scale[b, :, None]).amax(0) for t in (run.tail, run.middle)]
+        relative = [
+            (t[b, self.measured] / scale[b, :, None]).amax(0) for t in (run.tail, run.middle)
+        ]
         difference = None
         if before:
             grid, spectra = before

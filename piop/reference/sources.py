@@ -63,6 +63,10 @@ class Sources:
         values = [self._function(self.scalars[s]).on_grid(()).reshape(-1) for s in symbols]
         return compile_expression(expression, symbols)(values)
 
+    def scalar_values(self) -> list[Tensor]:
+        """Values ``[B or 1]`` of the scalar inputs, in the order of the problem."""
+        return [self._function(n).on_grid(()).reshape(-1) for n in self.scalars.values()]
+
     def on_grid(self, atom: Expr, order: Sequence[int], grid: Grid, t: float) -> Tensor:
         """An input function's derivative, ``[B or 1, n1 or 1, …, nd or 1]``."""
         name = (atom.expr if isinstance(atom, sympy.Derivative) else atom).func.__name__

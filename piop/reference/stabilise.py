@@ -15,7 +15,9 @@ from piop.reference.nonlinear import Nonlinear, Stage
 _LIMIT = 2.0  # below 2.8, where RK4 leaves the imaginary axis: slopes grow after the start
 
 
-def slopes(stage: Stage, channels: list[Tensor], w: Tensor, t: float) -> dict[tuple[int, int], Tensor]:
+def slopes(
+    stage: Stage, channels: list[Tensor], w: Tensor, t: float
+) -> dict[tuple[int, int], Tensor]:
     """∂F_p/∂(argument i) at the points, for each pair that is not zero: ``[B, *fine.sizes]``."""
     atoms = [a.detach().requires_grad_() for a in stage.atoms(channels, w)]
     out: dict[tuple[int, int], Tensor] = {}
@@ -94,4 +96,6 @@ def _sources(nonlinear: Nonlinear, channel: int) -> list[Tensor | float]:
     if channel < states:
         return [1.0]
     table = nonlinear.symbols.auxiliary
-    return [s.abs() for (row, source), s in table.items() if row == channel - states and source < states]
+    return [
+        s.abs() for (row, source), s in table.items() if row == channel - states and source < states
+    ]

@@ -126,7 +126,9 @@ def _auxiliary(split: Split, grid: Grid, sources: Sources) -> tuple[Table, Table
         free.append(bool(zero[origin].any()))
         zero[origin] = False
         if zero.any():
-            raise NotSupportedError(f"the operator on '{name}' vanishes at a wavenumber other than 0")
+            raise NotSupportedError(
+                f"the operator on '{name}' vanishes at a wavenumber other than 0"
+            )
         inverse = torch.where(operator == 0, 0, 1 / torch.where(operator == 0, 1, operator))
         for column, polynomial in row.items():
             solved[i, column] = -inverse * polynomial_symbol(polynomial, grid, sources)
@@ -146,14 +148,18 @@ def _inverse_mass(split: Split, grid: Grid, sources: Sources) -> Table:
         for (row, column), symbol in mass.items():
             if bool(((symbol == 0) & keep).any()):
                 name = split.channels[column].name
-                raise NotSupportedError(f"equation {row + 1} does not fix the time derivative of {name}")
+                raise NotSupportedError(
+                    f"equation {row + 1} does not fix the time derivative of {name}"
+                )
         return {(c, r): keep / torch.where(keep, s, 1) for (r, c), s in mass.items()}
     n = split.states
     full = torch.zeros((1, *grid.modes, n, n), dtype=torch.complex128, device=grid.device)
     for (r, c), s in mass.items():
         full = full.expand(max(len(full), len(s)), *full.shape[1:]).clone()
         full[..., r, c] = s
-    full = torch.where(keep[..., None, None], full, torch.eye(n, dtype=full.dtype, device=grid.device))
+    full = torch.where(
+        keep[..., None, None], full, torch.eye(n, dtype=full.dtype, device=grid.device)
+    )
     inverse, info = torch.linalg.inv_ex(full)
     if bool(info.any()) or not bool(torch.isfinite(inverse.real).all()):
         raise NotSupportedError("the equations cannot be solved for the time derivatives")
@@ -171,4 +177,3 @@ def _product(left: Table, right: Table) -> Table:
 
 def _accumulate(table: Table, key: tuple[int, int], value: Tensor) -> None:
     table[key] = table[key] + value if key in table else value
-
