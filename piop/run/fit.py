@@ -21,10 +21,11 @@ from piop.run.machine import choose_machine, settle_machine, threads_of
 from piop.run.run import Run
 from piop.training.checkpoint import load_weights
 from piop.training.config import BudgetConfig, TrainingConfig, apply_settings, parse_time
+from piop.training.gradients import make_gradients
 from piop.training.metrics import Row
 from piop.training.setup import build_model, build_objective, build_source
 from piop.training.statistics import Statistics, data_statistics, law_statistics
-from piop.training.trainer import Trainer, make_gradients
+from piop.training.trainer import Trainer
 
 Progress = Callable[[Row], None]
 HELD_OUT = 64

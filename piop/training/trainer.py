@@ -12,31 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from piop.errors import TrainingError
-from piop.training.batch import Batch
 from piop.training.checkpoint import load_state, save_state, save_weights
 from piop.training.config import TrainingConfig
 from piop.training.metrics import MetricsFile, Row
 from piop.training.objective import ResidualLoss
 from piop.training.phases import Draw, Gradients, Phase, QuasiNewton, Stochastic
-
-
-def make_gradients(loss: ResidualLoss, compiled: bool) -> Gradients:
-    """Make the training step: the loss, then its gradients.
-
-    Args:
-        loss: The objective.
-        compiled: Trace and compile both on the first batch.
-    """
-
-    def gradients(batch: Batch) -> dict[str, Tensor]:
-        parts = loss(batch)
-        parts["loss"].backward()
-        return {name: value.detach() for name, value in parts.items()}
-
-    return gradients
 
 
 class Trainer:

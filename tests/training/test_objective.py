@@ -1,0 +1,129 @@
+import pytest
+import torch
+
+from piop.datasets import Dataset
+from piop.training.batch import flatten
+
+
+@pytest.mark.parametrize("constraints", ["hard", "soft"])
+def test_every_part_vanishes_on_the_exact_solution(heat, builder, exact, constraints):
+    built = builder(heat, constraints=constraints)
+    scale = built.statistics.channel_scale[0]
+    built.loss.operator.backbone = exact(scale, constraints == "hard")
+    if constraints == "soft":
+        built.loss.operator.mean.zero_()
+    parts = built.loss(built.draw(0))
+    names = {"loss", "residual"} | ({"initial", "boundary"} if constraints == "soft" else set())
+    assert set(parts) == names
+    assert all(value.item() < 1e-20 for value in parts.values()), parts
+
+
+@pytest.mark.parametrize("constraints", ["hard", "soft"])
+def test_no_part_vanishes_on_a_wrong_solution(heat, builder, constraints):
+    built = builder(heat, constraints=constraints)
+    parts = built.loss(built.draw(0))
+    assert all(value.item() > 1e-6 for value in parts.values()), parts
+
+
+def test_the_loss_is_the_weighted_sum_of_its_parts(heat, builder):
+    built = builder(
+        heat, constraints="soft", residual_weight=2.0, initial_weight=3.0, boundary_weight=5.0
+    )
+    parts = built.loss(built.draw(0))
+    total = 2 * parts["residual"] + 3 * parts["initial"] + 5 * parts["boundary"]
+    assert parts["loss"].item() == pytest.approx(total.item(), rel=1e-12)
+
+
+def test_the_residual_is_that_of_the_lift_while_the_network_is_silent(heat, builder):
+    built = builder(heat, constraints="hard", relative=False, front=0.0)
+    last = built.loss.operator.backbone.decoder[-1]
+    torch.nn.init.zeros_(last.weight)
+    torch.nn.init.zeros_(last.bias)
+    batch = built.draw(0)
+    found = built.loss(batch)["residual"].item()
+    u0 = batch.equations.lift[0]
+    scale = built.statistics.equation_scale[0]
+    by_hand = ((0.05 * torch.pi**2 * u0 / scale) ** 2).mean().item()
+    assert found == pytest.approx(by_hand, rel=1e-10)
+
+
+def test_relative_weights_divide_by_the_size_of_each_function(heat, builder):
+    plain = builder(heat, relative=False, front=0.0)
+    relative = builder(heat, relative=True, front=0.0)
+    for built in (plain, relative):
+        last = built.loss.operator.backbone.decoder[-1]
+        torch.nn.init.zeros_(last.weight)
+        torch.nn.init.zeros_(last.bias)
+    batch = plain.draw(0)
+    u0 = batch.equations.lift[0, ..., 0]
+    squares = (0.05 * torch.pi**2 * u0 / plain.statistics.equation_scale[0]) ** 2
+    by_hand = (squares / (0.1 + batch.size[:, None])).mean().item()
+    assert relative.loss(batch)["residual"].item() == pytest.approx(by_hand, rel=1e-10)
+    assert plain.loss(batch)["residual"].item() == pytest.approx(squares.mean().item(), rel=1e-10)
+
+
+def test_causal_weights_lower_the_loss_of_an_unsolved_problem(heat, builder):
+    plain, causal = builder(heat), builder(heat, causal=50.0)
+    batch = plain.draw(0)
+    assert causal.loss(batch)["residual"] < plain.loss(batch)["residual"]
+
+
+def test_gradients_reach_every_weight(built):
+    built.loss(built.draw(0))["loss"].backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in built.loss.parameters())
+
+
+def data_of(built, functions=5):
+    axes = {"t": torch.linspace(1, 2, 3).double(), "x": torch.arange(4).double() / 2}
+    x = torch.arange(8).double() / 4
+    phase = torch.arange(functions).double()[:, None]
+    from piop.fields import FunctionSamples
+
+    values = torch.cos(torch.pi * x + phase)[..., None]
+    points = x[None, :, None].expand(functions, -1, -1)
+    decay = torch.exp(-0.05 * torch.pi**2 * (axes["t"] - 1))
+    u = decay[None, :, None] * torch.cos(torch.pi * axes["x"] + phase)[:, None]
+    return Dataset({"u0": FunctionSamples(points, values)}, axes, {"u": u})
+
+
+@pytest.mark.parametrize("constraints", ["hard", "soft"])
+def test_the_data_part_vanishes_on_the_exact_solution(heat, builder, exact, constraints):
+    data = data_of(None)
+    built = builder(heat, data=data, physics=False, constraints=constraints)
+    operator = built.loss.operator
+    operator.backbone = exact(built.statistics.channel_scale[0], constraints == "hard")
+    if constraints == "soft":
+        operator.mean.zero_()
+    batch = built.draw(0)
+    if constraints == "hard":  # the stand-in divides by t - t0
+        late = batch.observations.queries[..., 0] > 1
+        batch.observations.targets[~late] = torch.nan
+        batch.observations.queries[~late] = 1.5
+    parts = built.loss(batch)
+    assert set(parts) == {"loss", "data"}
+    assert parts["data"].item() < 1e-9  # the start is interpolated from eight sensors
+
+
+def test_channels_without_data_do_not_count(heat, builder):
+    built = builder(heat, data=data_of(None), physics=False)
+    batch = built.draw(0)
+    before = built.loss(batch)["data"]
+    batch.observations.targets[:, ::2] = torch.nan
+    half = built.loss(batch)["data"]
+    assert half.isfinite()
+    assert half != before
+
+
+def test_physics_and_data_come_together(heat, builder):
+    built = builder(heat, data=data_of(None))
+    assert set(built.loss(built.draw(0))) == {"loss", "residual", "data"}
+
+
+def test_a_batch_comes_apart_and_together_again(built):
+    batch = built.draw(3)
+    tensors, rebuild = flatten(batch)
+    again = rebuild(tensors)
+    assert built.loss(again)["loss"] == built.loss(batch)["loss"]
+    twice = rebuild([2 * t for t in tensors])
+    assert torch.equal(twice.equations.queries, 2 * batch.equations.queries)
+    assert torch.equal(twice.inputs["u0"].values, 2 * batch.inputs["u0"].values)

@@ -1,0 +1,51 @@
+import pytest
+import torch
+from torch import nn
+
+from piop.training.operator import Clock, Operator
+
+
+class Constant(nn.Module):
+    """A backbone that answers one everywhere, in every channel."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, inputs, queries):
+        return torch.ones(*queries.shape[:2], self.channels, dtype=queries.dtype)
+
+
+QUERIES = torch.tensor([[[1.0, 0.3], [2.0, 0.3], [3.0, 0.3]]], dtype=torch.float64)
+CLOCK = Clock(low=1.0, length=2.0)
+
+
+def test_a_built_in_start_holds_exactly_and_the_network_grows_from_it():
+    operator = Operator(Constant(1), [1], CLOCK, mean=[0.0], scale=[4.0])
+    lift = torch.full((1, 3, 1), 7.0, dtype=torch.float64)
+    assert operator({}, QUERIES, lift)[0, :, 0].tolist() == [7.0, 9.0, 11.0]
+
+
+def test_second_order_in_time_grows_quadratically():
+    operator = Operator(Constant(1), [2], CLOCK, mean=[0.0], scale=[4.0])
+    lift = torch.zeros(1, 3, 1, dtype=torch.float64)
+    assert operator({}, QUERIES, lift)[0, :, 0].tolist() == [0.0, 1.0, 4.0]
+
+
+def test_each_channel_has_its_own_order():
+    operator = Operator(Constant(3), [0, 1, 2], CLOCK, mean=[0.0] * 3, scale=[1.0, 2.0, 4.0])
+    lift = torch.zeros(1, 3, 3, dtype=torch.float64)
+    assert operator({}, QUERIES, lift)[0, 1].tolist() == [1.0, 1.0, 1.0]
+    assert operator({}, QUERIES, lift)[0, 0].tolist() == [1.0, 0.0, 0.0]
+
+
+def test_without_anything_built_in_the_mean_is_added():
+    operator = Operator(Constant(1), [0], CLOCK, mean=[5.0], scale=[2.0])
+    assert operator({}, QUERIES)[0, :, 0].tolist() == [7.0, 7.0, 7.0]
+
+
+def test_the_sizes_travel_with_the_weights():
+    first = Operator(Constant(1), [0], None, mean=[5.0], scale=[2.0])
+    second = Operator(Constant(1), [0], None, mean=[0.0], scale=[1.0])
+    second.load_state_dict(first.state_dict())
+    assert second({}, QUERIES)[0, 0, 0] == pytest.approx(7.0)
