@@ -39,7 +39,8 @@ def sample_inputs(
         One batch of ``draws.batch`` functions for each input, by name, in the order of the problem.
 
     Raises:
-        NotSupportedError: For the law ``history``, whose values come from a solution.
+        NotSupportedError: For the law ``history``, whose values come from a solution, and for
+            expressions of what is not an input.
         DataError: For ``from_file``, if the file does not fit.
     """
     drawn: dict[str, InputFunction] = {}
@@ -125,6 +126,12 @@ def _names(item: Input) -> set[str]:
 def _dependencies_first(problem: Problem) -> list[Input]:
     """Order the inputs so that those stated by an expression follow those it uses."""
     waiting = list(problem.inputs)
+    for item in waiting:
+        if others := sorted(_names(item) - {i.name for i in waiting}):
+            raise NotSupportedError(
+                f"inputs.{item.name}: its expression uses {', '.join(others)}, which is no input: "
+                "a parameter to infer has no law to be drawn from"
+            )
     ordered: list[Input] = []
     while waiting:
         done = {item.name for item in ordered}

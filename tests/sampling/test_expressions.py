@@ -4,6 +4,7 @@ import pytest
 import sympy
 import torch
 
+from piop.errors import NotSupportedError
 from piop.sampling import sample_inputs
 from piop.spec import laws
 
@@ -98,4 +99,12 @@ def test_inputs_that_state_each_other_are_refused(item, problem, many):
     b, d = sympy.symbols("b d", real=True)
     p = problem(item("b", [], expression=d), item("d", [], expression=b))
     with pytest.raises(ValueError, match="inputs b, d state each other"):
+        sample_inputs(p, many(1))
+
+
+def test_an_expression_of_what_is_not_drawn_is_refused(item, problem, many):
+    p = problem(item("b", [], expression=2 * c))
+    with pytest.raises(
+        NotSupportedError, match=r"inputs\.b: its expression uses c, which is no input"
+    ):
         sample_inputs(p, many(1))

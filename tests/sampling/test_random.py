@@ -111,3 +111,11 @@ def test_no_shape_gives_one_number_per_sample():
 def test_numbers_out_of_range_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         Draws(**{"seed": 0, "step": 0, "index": torch.arange(2), **change})
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_makes_the_same_numbers():
+    here = Draws(3, 5, torch.arange(100))
+    there = Draws(3, 5, torch.arange(100), "cuda")
+    assert torch.equal(there.uniform("a", 33).cpu(), here.uniform("a", 33))
+    torch.testing.assert_close(there.normal("a", 33).cpu(), here.normal("a", 33))
