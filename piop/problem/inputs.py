@@ -37,7 +37,9 @@ def read_inputs(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[In
         smooth = _smooth(item.law, expression) if item.smooth is None else item.smooth
         shape, place = _sensors(spec, name, len(of), issues)
         symbol = resolved.names.values[name].expr  # type: ignore[union-attr]
-        found.append(Input(name, of, item.law, expression, item.hidden, smooth, shape, place, symbol))
+        found.append(
+            Input(name, of, item.law, expression, item.hidden, smooth, shape, place, symbol)
+        )
     return tuple(found)
 
 

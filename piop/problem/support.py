@@ -3,40 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
+
+from sympy import Derivative
 
 from piop.errors import NotSupportedError
 from piop.problem.problem import Problem
-from piop.spec.laws import FromFile, History
+from piop.spec.laws import History
 
 
-def require_supported(problem: Problem, for_: str = "solve") -> None:
+def require_supported(problem: Problem, for_: Literal["solve", "reference"] = "solve") -> None:
     """Refuse what cannot be run yet.
 
     Args:
         problem: Any problem that passed its checks.
-        for_: ``solve`` (train and evaluate) or ``reference``.
+        for_: ``solve`` (train and evaluate) or ``reference`` (the classical solution alone).
 
     Raises:
         NotSupportedError: ``not supported yet: … because …``, with every reason.
     """
-    reasons = list(_reasons(problem, for_))
+    reasons = [*_reasons(problem)] + ([*_learning(problem)] if for_ == "solve" else [])
     if reasons:
         raise NotSupportedError(f"{problem.name}: not supported yet: " + "; ".join(reasons))
 
 
-def _reasons(problem: Problem, for_: str) -> Iterator[str]:
+def _reasons(problem: Problem) -> Iterator[str]:
     if problem.spec.domain is not None:
-        yield "domain, because meshes of shapes are not built yet"
+        yield "domain, because shapes are not meshed yet"
     if problem.time is None:
-        yield "steady problems, because the elliptic solver is not built yet"
+        yield "a steady problem, because there is no elliptic solver yet"
     walls = [c.name for c in problem.space if not c.periodic]
     if walls:
         yield f"boundaries along {', '.join(walls)}, because only periodic axes are solved yet"
+    if problem.time is not None and 0 in problem.time_order.values():
+        names = ", ".join(n for n, order in problem.time_order.items() if order == 0)
+        yield f"{names} without a time derivative, because such systems are not marched yet"
+    if max(problem.time_order.values(), default=0) > 2:
+        yield "an order in time above two, because no solver marches it yet"
+    if any(isinstance(i.law, History) for i in problem.inputs):
+        yield "the law history, because operators from the past of a solution are not trained yet"
+
+
+def _learning(problem: Problem) -> Iterator[str]:
     if problem.infer:
-        yield f"infer ({', '.join(problem.infer)}), because parameters are not trained from data yet"
+        yield f"infer ({', '.join(problem.infer)}), because parameters are not trained yet"
     if problem.learn is not None:
         yield "learn, because inverse operators are not trained yet"
-    if any(isinstance(i.law, History) for i in problem.inputs):
-        yield "the law history, because operators from past solutions are not trained yet"
-    if for_ == "solve" and any(isinstance(i.law, FromFile) for i in problem.inputs):
-        return
+    rough = [i.name for i in problem.inputs if not i.smooth and _is_differentiated(problem, i.name)]
+    if rough:
+        yield (
+            f"div of a flux with the rough coefficient {', '.join(rough)}, because its point-wise "
+            "derivatives do not exist and finite volumes are not trained yet"
+        )
+
+
+def _is_differentiated(problem: Problem, name: str) -> bool:
+    symbol = problem.function(name)
+    return any(
+        derivative.expr.has(symbol)
+        for raw in problem.residuals_raw
+        for derivative in raw.atoms(Derivative)
+    )

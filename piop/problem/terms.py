@@ -24,7 +24,9 @@ class LinearTerm:
     coefficient: Expr
 
 
-def split_terms(problem: Problem, residual: Expr) -> tuple[list[LinearTerm], list[Expr], list[Expr]]:
+def split_terms(
+    problem: Problem, residual: Expr
+) -> tuple[list[LinearTerm], list[Expr], list[Expr]]:
     """Linear terms, nonlinear terms, and terms without unknowns, of a residual after ``doit()``."""
     linear, nonlinear, free = [], [], []
     names = {problem.function(name): name for name in problem.channels}
@@ -51,9 +53,7 @@ def _derivative(problem: Problem, factor: Expr) -> tuple[Expr, tuple[int, ...]]:
 def orders(problem: Problem, expr: Expr, name: str) -> list[tuple[int, ...]]:
     """The order per coordinate of every derivative of an unknown that occurs in an expression."""
     function = problem.function(name)
-    found = [
-        _derivative(problem, d)[1] for d in expr.atoms(sympy.Derivative) if d.expr == function
-    ]
+    found = [_derivative(problem, d)[1] for d in expr.atoms(sympy.Derivative) if d.expr == function]
     return found or ([(0,) * len(problem.coordinates)] if expr.has(function) else [])
 
 

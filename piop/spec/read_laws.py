@@ -9,6 +9,7 @@ from piop.spec import laws
 from piop.spec.reader import Bad, Reader
 from piop.spec.tree import Node, Sequence
 
+
 def law_keys(law: str) -> tuple[str, ...]:
     """The keys that a law knows."""
     return tuple(k for k in laws.LAWS[law].__dataclass_fields__ if k != "file")

@@ -25,7 +25,9 @@ def check_boundary(problem: Problem, resolved: Resolved, issues: list[Issue]) ->
             for name in problem.channels:
                 _count(problem, name, axis, found, issues)
     for face, conditions in problem.boundary.items():
-        if "." not in face and not any(c.kind in ("outflow", "wall", "general") for c in conditions):
+        if "." not in face and not any(
+            c.kind in ("outflow", "wall", "general") for c in conditions
+        ):
             for name in problem.channels:
                 needed = max(_order(problem, name, axis) for axis in problem.space) // 2
                 _compare(problem, face, name, _of(conditions, name), needed, issues)
@@ -60,14 +62,21 @@ def _by_kind(
             done = True
             if highest > 1:
                 message = f"{whole[0].kind} is for conservation laws; these equations are of order {highest}"
-                refuse(issues, whole[0].place, f"boundary.{face}: {message}", "Use neumann or dirichlet.")
+                refuse(
+                    issues,
+                    whole[0].place,
+                    f"boundary.{face}: {message}",
+                    "Use neumann or dirichlet.",
+                )
             elif len(conditions) > 1:
                 refuse(issues, whole[0].place, f"boundary.{face}: {whole[0].kind} excludes others")
         elif "general" in kinds:
             done = True
             if 2 * len(conditions) != total + total % 2:
                 message = f"{len(conditions)} conditions where the equations ask for {total // 2}"
-                refuse(issues, problem.spec.place(f"boundary.{face}"), f"boundary.{face}: {message}")
+                refuse(
+                    issues, problem.spec.place(f"boundary.{face}"), f"boundary.{face}: {message}"
+                )
     return done
 
 
@@ -112,7 +121,9 @@ def _compare(
     if len(conditions) < needed:
         hint = f"Add one such as {{dirichlet: {{{name}: 0}}}}, or make the axis periodic."
         axis = face.split(".")[0]
-        path = f"boundary.{face}" if f"boundary.{face}" in problem.spec.places else f"boundary.{axis}"
+        path = (
+            f"boundary.{face}" if f"boundary.{face}" in problem.spec.places else f"boundary.{axis}"
+        )
         place = problem.spec.place(path)
         if not problem.spec.boundary:
             place = problem.spec.place(f"space.{axis}")

@@ -61,8 +61,13 @@ def _nonlinear_product(problem: Problem, raw: Expr) -> str:
     space = {c.symbol for c in problem.space}
     for term in sympy.Add.make_args(sympy.expand(raw)):
         factors = sympy.Mul.make_args(term)
-        steep = [f for f in factors if isinstance(f, Derivative) and set(f.variables) & space
-                 and any(f.has(u) for u in unknowns)]
+        steep = [
+            f
+            for f in factors
+            if isinstance(f, Derivative)
+            and set(f.variables) & space
+            and any(f.has(u) for u in unknowns)
+        ]
         bare = [f for f in factors if not f.has(Derivative) and any(f.has(u) for u in unknowns)]
         if steep and bare:
             return write(term)
@@ -80,14 +85,21 @@ def _check_hyperbolic(problem: Problem, resolved: Resolved, issues: list[Issue])
         fluxes = _numbers(problem, mass), _numbers(problem, steep)
         kinds = [_kind(m, s) for m, s in zip(*fluxes, strict=True)]
         if kinds and all(k for k in kinds if k is not None) and any(kinds):
-            worst = "real eigenvalues" if "complex" in kinds and "defective" not in kinds else (
-                "a full set of eigenvectors"
+            worst = (
+                "real eigenvalues"
+                if "complex" in kinds and "defective" not in kinds
+                else ("a full set of eigenvectors")
             )
             message = (
                 f"equations: the flux Jacobian along {axis.name} does not have {worst} at any of "
                 f"{_STATES} states, so the system is not hyperbolic"
             )
-            refuse(issues, resolved.equations[0].place, message, "Check the fluxes; is a pressure missing?")
+            refuse(
+                issues,
+                resolved.equations[0].place,
+                message,
+                "Check the fluxes; is a pressure missing?",
+            )
             return
 
 

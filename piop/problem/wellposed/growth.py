@@ -11,7 +11,6 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
-import sympy
 from numpy.typing import NDArray
 from sympy import Expr
 
@@ -41,7 +40,9 @@ def check_growth(problem: Problem, resolved: Resolved, issues: list[Issue]) -> N
         return
     terms = [p[0] for p in parts]
     for lookup in _settings(problem):
-        rate = _growth(problem, terms, evolving.pop() if len(evolving) > 1 else max(evolving), lookup)
+        rate = _growth(
+            problem, terms, evolving.pop() if len(evolving) > 1 else max(evolving), lookup
+        )
         if rate:
             message = (
                 "equations: short waves grow without bound (the real part of the symbol grows with the "
@@ -52,12 +53,19 @@ def check_growth(problem: Problem, resolved: Resolved, issues: list[Issue]) -> N
             return
 
 
-def _decided_by_nonlinear(problem: Problem, parts: list[tuple[list[LinearTerm], list[Expr], list[Expr]]]) -> bool:
+def _decided_by_nonlinear(
+    problem: Problem, parts: list[tuple[list[LinearTerm], list[Expr], list[Expr]]]
+) -> bool:
     """Whether a nonlinear term is of the highest order in space: frozen coefficients say nothing then."""
     linear = max((space_order(problem, t.order) for p in parts for t in p[0]), default=0)
     nonlinear = max(
-        (space_order(problem, o) for p in parts for t in p[1] for u in problem.channels
-         for o in orders(problem, t, u)),
+        (
+            space_order(problem, o)
+            for p in parts
+            for t in p[1]
+            for u in problem.channels
+            for o in orders(problem, t, u)
+        ),
         default=0,
     )
     return nonlinear >= linear
@@ -81,7 +89,11 @@ def _settings(problem: Problem) -> list[dict[Expr, float]]:
 
 def _range(item: Input) -> tuple[float, ...]:
     match item.law:
-        case laws.Uniform(low, high) | laws.LogUniform(low, high) | laws.PiecewiseConstant(_, low, high):
+        case (
+            laws.Uniform(low, high)
+            | laws.LogUniform(low, high)
+            | laws.PiecewiseConstant(_, low, high)
+        ):
             return (low, high)
         case laws.Constant(value):
             return (value,)

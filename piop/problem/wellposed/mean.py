@@ -64,9 +64,7 @@ def _leaves_constant(problem: Problem, name: str, residuals: tuple[Expr, ...] | 
 def _plain(problem: Problem, expr: Expr, name: str) -> bool:
     """Whether an unknown occurs outside a derivative."""
     function = problem.function(name)
-    bare = expr.subs({
-        d: sympy.Dummy() for d in expr.atoms(sympy.Derivative) if d.expr == function
-    })
+    bare = expr.subs({d: sympy.Dummy() for d in expr.atoms(sympy.Derivative) if d.expr == function})
     return bare.has(function)
 
 
@@ -170,7 +168,9 @@ def _mean_is_zero(problem: Problem, item: Input) -> bool:
 def _mean(problem: Problem, expr: Expr) -> float:
     """Mean over the periodic box at the middle of the time interval, relative to the size."""
     axes = [c.low + c.length * (np.arange(_GRID) + 0.37) / _GRID for c in problem.space]
-    mesh = dict(zip([c.symbol for c in problem.space], np.meshgrid(*axes, indexing="ij"), strict=True))
+    mesh = dict(
+        zip([c.symbol for c in problem.space], np.meshgrid(*axes, indexing="ij"), strict=True)
+    )
     middle = problem.time.low + 0.37 * problem.time.length if problem.time else 0.0
 
     def lookup(atom: Expr) -> np.ndarray | float:
@@ -178,4 +178,6 @@ def _mean(problem: Problem, expr: Expr) -> float:
 
     values = np.asarray(evaluate(expr, lookup), dtype=float)
     mean = float(values.mean())
-    return mean if np.isfinite(mean) and abs(mean) > _TOLERANCE * float(np.abs(values).max()) else 0.0
+    return (
+        mean if np.isfinite(mean) and abs(mean) > _TOLERANCE * float(np.abs(values).max()) else 0.0
+    )

@@ -39,7 +39,12 @@ def check_periodicity(problem: Problem, resolved: Resolved, issues: list[Issue])
                     f"{what}: not periodic in {axis.name}: {low:.4g} at {axis.low:.4g} "
                     f"but {high:.4g} at {axis.high:.4g}"
                 )
-                refuse(issues, place, message, f"Make it periodic, or give {axis.name} other conditions.")
+                refuse(
+                    issues,
+                    place,
+                    message,
+                    f"Make it periodic, or give {axis.name} other conditions.",
+                )
 
 
 def _expressions(problem: Problem, resolved: Resolved) -> Iterator[tuple[str, Expr, Place]]:
@@ -62,9 +67,7 @@ def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> tuple[float, float]
     if axis.symbol not in expr.free_symbols or expr.has(sympy.Piecewise, sympy.sign):
         return None
     random = np.random.default_rng(0)
-    points = {
-        c.symbol: c.low + c.length * random.random(_POINTS) for c in problem.coordinates
-    }
+    points = {c.symbol: c.low + c.length * random.random(_POINTS) for c in problem.coordinates}
     others: dict[Expr, np.ndarray] = {}
 
     def at(end: float) -> np.ndarray:

@@ -1,0 +1,96 @@
+"""The class of a problem in the words of the field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from piop.problem.problem import Problem
+from piop.problem.terms import orders, space_order, split_terms
+
+_ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+
+
+@dataclass(frozen=True)
+class Classification:
+    """What kind of problem it is.
+
+    Attributes:
+        linear: Whether every equation is linear in all unknowns together.
+        kind: ``parabolic``, ``hyperbolic``, ``dispersive``, ``elliptic`` or ``ordinary``, by the
+            highest derivatives; nonlinear ones count like linear ones of their order.
+        evolution: Whether there is time.
+        order: Highest order in space.
+        time_order: Highest order in time.
+        dimension: Number of space coordinates.
+        boundary: ``periodic``, ``bounded`` or ``partly periodic``.
+        unknowns: Number of unknowns, auxiliary ones not counted.
+        auxiliaries: Number of auxiliary unknowns.
+    """
+
+    linear: bool
+    kind: str
+    evolution: bool
+    order: int
+    time_order: int
+    dimension: int
+    boundary: str
+    unknowns: int
+    auxiliaries: int
+
+    @property
+    def label(self) -> str:
+        """Such as ``nonlinear parabolic evolution, second order, periodic, 1-D``."""
+        system = f" system of {self.unknowns}" if self.unknowns > 1 else ""
+        what = "evolution" if self.evolution else "problem"
+        linear = "linear" if self.linear else "nonlinear"
+        parts = [
+            f"{linear} {self.kind} {what}{system}",
+            f"{_ORDINALS[min(self.order, 8)]} order",
+            self.boundary,
+            f"{self.dimension}-D",
+        ]
+        if self.auxiliaries:
+            plural = "s" if self.auxiliaries > 1 else ""
+            parts.append(f"{self.auxiliaries} auxiliary elliptic unknown{plural}")
+        return ", ".join(parts)
+
+
+def classify(problem: Problem) -> Classification:
+    """Classify a problem by its highest derivatives, linearity and boundary.
+
+    >>> classify(Problem.from_file("burgers")).label
+    'nonlinear parabolic evolution, second order, periodic, 1-D'
+    """
+    nonlinear = any(split_terms(problem, residual)[1] for residual in problem.residuals)
+    evolution = problem.residuals[: len(problem.unknowns)]
+    found = [
+        space_order(problem, o)
+        for residual in (evolution if problem.time else problem.residuals)
+        for name in problem.channels
+        for o in orders(problem, residual, name)
+    ]
+    order = max(found, default=0)
+    time_order = max(problem.time_order.values(), default=0)
+    periodic = [c.periodic for c in problem.space]
+    boundary = "periodic" if all(periodic) else "partly periodic" if any(periodic) else "bounded"
+    return Classification(
+        not nonlinear,
+        _kind(order, time_order, problem.time is not None),
+        problem.time is not None,
+        order,
+        time_order,
+        len(problem.space),
+        boundary,
+        len(problem.unknowns),
+        len(problem.auxiliaries),
+    )
+
+
+def _kind(order: int, time_order: int, evolution: bool) -> str:
+    if order == 0:
+        return "ordinary"
+    if not evolution:
+        return "elliptic" if order % 2 == 0 else "hyperbolic"
+    if time_order == 1:
+        return "hyperbolic" if order == 1 else "dispersive" if order % 2 else "parabolic"
+    return "hyperbolic" if order <= time_order else "dispersive"

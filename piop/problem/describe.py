@@ -1,0 +1,195 @@
+"""What ``piop check`` prints: a problem in words, as text and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from piop.errors import NotSupportedError
+from piop.expression import write
+from piop.problem.classify import classify
+from piop.problem.conditions import decide_conditions
+from piop.problem.parts import Input
+from piop.problem.plan import plan_streams
+from piop.problem.problem import Problem
+from piop.problem.support import require_supported
+from piop.spec.laws import NAMES
+
+
+def to_json(problem: Problem) -> dict[str, Any]:
+    """Everything that a reader of the spec wants to know, as plain dicts, lists, texts and numbers.
+
+    Returns:
+        Keys ``name``, ``title``, ``source``, ``hash``, ``class``, ``coordinates``, ``unknowns``,
+        ``auxiliary``, ``parameters``, ``equations`` (as written),
+        ``definitions``, ``residuals`` (as trained on),
+        ``inputs``, ``initial``, ``boundary``, ``conditions``, ``solver``, ``streams``, ``save``,
+        ``units`` and ``supported``.
+    """
+    spec = problem.spec
+    return {
+        "name": problem.name,
+        "title": spec.title,
+        "source": spec.source,
+        "hash": problem.hash,
+        "class": classify(problem).label,
+        "coordinates": [
+            {"name": c.name, "low": c.low, "high": c.high, "periodic": c.periodic}
+            for c in problem.coordinates
+        ],
+        "unknowns": list(problem.unknowns),
+        "auxiliary": [{"name": a.name, "mean": a.mean} for a in problem.auxiliaries],
+        "parameters": dict(problem.parameters),
+        "equations": [text.text for text in spec.equations]
+        + [item.equation.text for item in spec.auxiliary.values()],
+        "definitions": {name: text.text for name, text in spec.definitions.items()},
+        "residuals": [write(residual) for residual in problem.residuals],
+        "inputs": [_input(item) for item in problem.inputs],
+        "initial": {name: [write(e) for e in data] for name, data in problem.initial.items()},
+        "boundary": _boundary(problem),
+        "conditions": [
+            {"condition": d.what, "built_in": d.built_in, "why": d.why}
+            for d in decide_conditions(problem).decisions
+        ],
+        "solver": _solver(problem),
+        "streams": _streams(problem),
+        "save": dict(zip([c.name for c in problem.coordinates], problem.save, strict=True)),
+        "units": dict(problem.units),
+        "supported": _supported(problem),
+    }
+
+
+def to_text(problem: Problem) -> str:
+    """The same for a reader at a terminal."""
+    found = to_json(problem)
+    lines = [problem.name + (f": {found['title']}" if found["title"] else "")]
+    if found["source"]:
+        lines.append(f"source: {found['source']}")
+    rows = [
+        ("class", [found["class"]]),
+        ("domain", [_interval(c, problem.units) for c in found["coordinates"]]),
+        ("equations", found["equations"]),
+        ("definitions", [f"{k} = {v}" for k, v in found["definitions"].items()]),
+        ("parameters", [f"{k} = {v:g}" for k, v in found["parameters"].items()]),
+        ("inputs", [_sentence(item) for item in found["inputs"]]),
+        ("initial", [_given(problem, n, d) for n, d in found["initial"].items()]),
+        ("boundary", [f"{face}: {what}" for face, what in found["boundary"].items()]),
+        ("conditions", [_decided(c) for c in found["conditions"]]),
+        ("solver", [f"{found['solver']['name']}: {found['solver']['why']}"]),
+        ("streams", [found["streams"]]),
+        ("save", [", ".join(f"{n} {k}" for n, k in found["save"].items())]),
+        ("hash", [found["hash"]]),
+    ]
+    if found["supported"] is not True:
+        rows.append(("note", [found["supported"]]))
+    for title, values in rows:
+        lines += [
+            f"  {title if first else '':<11} {value}"
+            for first, value in zip([True] + [False] * len(values), values, strict=False)
+        ]
+    return "\n".join(lines)
+
+
+def _input(item: Input) -> dict[str, Any]:
+    law: dict[str, Any] | None = None
+    if item.law is not None:
+        values = {f.name: getattr(item.law, f.name) for f in fields(item.law) if f.compare}
+        if values.get("matern") is not None:
+            del values["scale"]
+        law = {"law": NAMES[type(item.law)]} | {
+            k: _plain(v) for k, v in values.items() if v is not None
+        }
+    return {
+        "name": item.name,
+        "of": list(item.of),
+        "law": law,
+        "expression": None if item.expression is None else write(item.expression),
+        "hidden": item.hidden,
+        "smooth": item.smooth,
+        "sensors": {"count": list(item.sensor_shape), "place": item.place},
+    }
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return {f.name: getattr(value, f.name) for f in fields(value)}
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if hasattr(value, "items") else value
+
+
+def _boundary(problem: Problem) -> dict[str, str]:
+    found = {c.name: "periodic" for c in problem.space if c.periodic}
+    for face, conditions in problem.boundary.items():
+        texts = []
+        for c in conditions:
+            values = ", ".join(write(v) for v in c.values)
+            texts.append(f"{c.kind} {c.unknown} {values}".replace("  ", " ").strip())
+        found[face] = "; ".join(texts) or "none"
+    return found
+
+
+def _solver(problem: Problem) -> dict[str, str]:
+    """Which reference solver covers the problem, and why."""
+    try:
+        require_supported(problem, "reference")
+    except NotSupportedError as error:
+        return {"name": "none yet", "why": str(error)}
+    return {
+        "name": "Fourier pseudo-spectral, ETDRK4",
+        "why": "an evolution with every space axis periodic",
+    }
+
+
+def _streams(problem: Problem) -> str:
+    try:
+        return plan_streams(problem).describe()
+    except NotSupportedError as error:
+        return str(error)
+
+
+def _supported(problem: Problem) -> bool | str:
+    try:
+        require_supported(problem)
+    except NotSupportedError as error:
+        return str(error)
+    return True
+
+
+def _interval(found: dict[str, Any], units: Any) -> str:
+    unit = f" {units[found['name']]}" if found["name"] in units else ""
+    periodic = ", periodic" if found["periodic"] else ""
+    return f"{found['name']} in [{found['low']:g}, {found['high']:g}]{unit}{periodic}"
+
+
+def _sentence(item: dict[str, Any]) -> str:
+    name = f"{item['name']}({', '.join(item['of'])})" if item["of"] else item["name"]
+    if item["law"]:
+        law = dict(item["law"])
+        rule = law.pop("law")
+        rule += " (" + ", ".join(_value(k, v) for k, v in law.items() if v not in ({}, False)) + ")"
+    else:
+        rule = f"= {item['expression']}"
+    counts = " × ".join(map(str, item["sensors"]["count"]))
+    seen = "hidden" if item["hidden"] else f"seen at {counts} sensors, {item['sensors']['place']}"
+    return f"{name}: {rule}; {seen}" if item["of"] else f"{name}: {rule}"
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{key} {{{', '.join(_value(k, v) for k, v in value.items())}}}"
+    if isinstance(value, list):
+        return f"{key} [{', '.join(f'{v:g}' for v in value)}]"
+    return f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+
+
+def _given(problem: Problem, name: str, data: list[str]) -> str:
+    time = problem.time.name if problem.time else "t"
+    return ", ".join(
+        f"{f'd{time * n}({name})' if n else name} = {text}" for n, text in enumerate(data)
+    )
+
+
+def _decided(condition: dict[str, Any]) -> str:
+    how = "built in" if condition["built_in"] else "penalised"
+    return f"{condition['condition']}: {how}, {condition['why']}"
