@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from piop.fields import FunctionSamples
-    from piop.generate import generate
+    from piop.generation import generate
     from piop.problem import Problem
     from piop.reference import solve_reference
     from piop.run import Run, resume
@@ -47,7 +47,7 @@ _HOME = {
         "UsageError",
     ),
     "piop.fields": ("FunctionSamples",),
-    "piop.generate": ("generate",),
+    "piop.generation": ("generate",),
     "piop.problem": ("Problem",),
     "piop.reference": ("solve_reference",),
     "piop.run": ("Run", "resume"),

@@ -15,10 +15,11 @@ def check(spec: str, as_json: bool) -> None:
 
     SPEC is a file, or the name of a problem that comes with piop, such as burgers.
     """
-    from piop.problem import Problem, describe
+    from piop.problem import Problem
+    from piop.problem.describe import to_json, to_text
 
     problem = Problem.from_file(spec)
     if as_json:
-        print_json(describe.to_json(problem))
+        print_json(to_json(problem))
     else:
-        print(describe.to_text(problem))
+        print(to_text(problem))

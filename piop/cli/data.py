@@ -48,7 +48,7 @@ def data(
 
 
 def _make(spec: str, count: int, output: Path, seed: int, tolerance: float, as_json: bool) -> None:
-    from piop.generate import generate
+    from piop.generation import generate
     from piop.problem import Problem
 
     problem = Problem.from_file(spec)

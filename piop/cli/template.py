@@ -5,7 +5,7 @@ TEMPLATE = """\
 piop: 1                                  # version of this format
 name: NAME
 title: A front that moves, spreads and steepens
-source: ""                               # where the equation and its numbers come from
+source: none, an example                 # where the equation and its numbers come from
 
 time: {t: [0, 1]}                        # leave out for a steady problem
 space: {x: [0, 2*pi]}                    # one to three coordinates: {x: [0, 1], y: [0, 1]}

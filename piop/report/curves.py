@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from piop.report.style import GREY, LINES, dress, figure, label, legend, plain
 
 NOT_LOSSES = {"step", "seconds", "learning_rate", "gradient"}
+DECADES = 1e-4  # of the largest error: rounding at the initial time is not worth showing
 SMOOTH = 0.02  # share of the rows in the running median drawn over the raw loss
 
 
@@ -82,6 +83,8 @@ def error_figure(
         )
     if any(np.any(line.get_ydata() > 0) for line in axes.get_lines()):  # type: ignore[operator]
         axes.set_yscale("log")
+        top = max(float(np.nanmax(line.get_ydata())) for line in axes.get_lines())  # type: ignore[arg-type]
+        axes.set_ylim(bottom=max(axes.get_ylim()[0], DECADES * top))
     dress(axes, "Error on held-out inputs", label(time, units), "relative L2 error")
     plain(axes)
     legend(axes)

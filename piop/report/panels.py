@@ -120,10 +120,11 @@ def _lines(
         chosen = np.linspace(0, len(times) - 1, min(MOMENTS, len(times))).round().astype(int)
         moments = {f"{names[0]} = {times[i]:.3g}": (truth[i], guess[i]) for i in chosen}
     for (when, (known, predicted)), colour in zip(moments.items(), LINES, strict=False):
-        axes.plot(view.axes[along], known, color=colour, linewidth=1.2, label=when or "reference")
+        x = view.axes[along]
+        axes.plot(x, known, color=colour, linewidth=2.6, alpha=0.35, label=when or "reference")
         mark = None if when else "prediction"
-        axes.plot(view.axes[along], predicted, "--", color="black", linewidth=0.9, label=mark)
-    head = title or "\n— reference, - - prediction"
+        axes.plot(x, predicted, "--", color=colour, linewidth=1.1, label=mark)
+    head = title or "\nbroad: reference, dashed: prediction"
     dress(axes, head, label(along, view.units), label(name, view.units))
     plain(axes)
     legend(axes, beside=len(names) > 1)

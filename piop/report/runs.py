@@ -18,12 +18,14 @@ from piop.report.figures import Shown, draw_figures
 from piop.residual import compile_residual
 from piop.run import predict_held_out
 from piop.run.evaluation import errors_of
+from piop.run.prediction import save_grid
 from piop.training.operator import field_of
 
 if TYPE_CHECKING:
     from piop.run import HeldOut, Run
 
 SAMPLES, ROWS = 8, 3  # held-out inputs behind the curves, and shown one by one
+FINE = (101, 256)  # times and points of figures in one space dimension, at most
 POINTS = 2048  # queries of the residual at once
 
 
@@ -41,7 +43,8 @@ def draw_run(run: Run, seed: int | None = None) -> list[Path]:
         PiopError: A file cannot be written.
     """
     try:
-        held_out = run.held_out(SAMPLES, seed)
+        finer = save_grid(run.problem, FINE) if len(run.problem.space) == 1 else None
+        held_out = run.held_out(SAMPLES, seed, finer)
     except (NotSupportedError, SolverError):
         held_out = None
     shown = None

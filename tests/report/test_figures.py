@@ -1,0 +1,146 @@
+"""Figures hold what they should, for every shape of problem, and belong to no global state."""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+import numpy as np
+import pytest
+
+from piop.errors import PiopError
+from piop.report import Shown, draw_figures
+from piop.report.curves import error_figure, loss_figure
+from piop.report.panels import View, field_figure, residual_figure
+from piop.report.style import error_colours, field_colours, label
+
+T, X, Y, Z = np.linspace(0, 1, 5), np.linspace(0, 1, 8), np.linspace(0, 2, 6), np.linspace(0, 1, 4)
+ROWS = [
+    {
+        "step": s,
+        "loss": 1 / s,
+        "residual": 0.5 / s,
+        "initial": 0.0,
+        "seconds": s,
+        "learning_rate": 1,
+    }
+    for s in range(1, 30)
+]
+
+
+def field(*axes):
+    """Three samples of a field that is different at every point."""
+    shape = tuple(map(len, axes))
+    return np.arange(3 * np.prod(shape), dtype=float).reshape(3, *shape) - 5.0
+
+
+def test_labels_carry_units():
+    assert label("x", {"x": "m"}) == "x [m]"
+    assert label("y", {"x": "m"}) == "y"
+
+
+def test_scales_are_symmetric_about_zero_for_fields_of_both_signs():
+    assert field_colours(np.array([-1.0, 3.0]))["vmin"] == -3.0
+    assert field_colours(np.array([1.0]), np.array([4.0]))["vmax"] == 4.0
+    assert field_colours(np.array([1.0, 4.0]))["cmap"] == "viridis"
+    assert error_colours(np.zeros(3))["vmax"] == 1.0  # an exact prediction still has a scale
+
+
+def test_losses_leave_out_what_is_always_zero():
+    top, bottom = loss_figure(ROWS).axes
+    assert top.get_legend_handles_labels()[1] == ["loss", "residual"]
+    assert top.get_yscale() == "log"
+    assert bottom.get_xlabel() == "step"
+
+
+def test_losses_of_a_single_row_are_drawn():
+    assert len(loss_figure(ROWS[:1]).axes[0].get_lines()) == 4
+
+
+def test_the_error_curve_is_the_median_over_inputs():
+    errors = np.array([[0.0, 0.1, 0.2], [0.0, 0.3, 0.4], [0.0, 0.5, 0.9]])
+    axes = error_figure(np.arange(3), errors, {"stays": np.ones(3)}, {"t": "s"}).axes[0]
+    median, still = axes.get_lines()
+    np.testing.assert_allclose(median.get_ydata(), [np.nan, 0.3, 0.4])
+    np.testing.assert_allclose(still.get_ydata(), 1.0)
+    assert axes.get_xlabel() == "t [s]"
+
+
+def test_errors_that_are_all_zero_are_drawn_on_a_linear_axis():
+    assert error_figure(T, np.zeros((2, 5)), {}, {}).axes[0].get_yscale() == "linear"
+
+
+def test_one_dimension_and_time_gives_images_and_lines():
+    view = View({"t": T, "x": X}, "t", {"x": "m"})
+    truth = field(T, X)
+    figure = field_figure(view, "u", truth, truth + 1, ["a", "b", "c"])
+    panels = [axes for axes in figure.axes if axes.get_xlabel()]
+    assert len(panels) == 12
+    assert panels[0].get_title(loc="left").startswith("a\nreference u")
+    assert (panels[0].get_xlabel(), panels[0].get_ylabel()) == ("t", "x [m]")
+    error = panels[2].collections[0].get_array()
+    np.testing.assert_allclose(np.asarray(error), 1.0)
+    known, predicted = panels[3].get_lines()[:2]
+    np.testing.assert_allclose(known.get_ydata(), truth[0, 0])
+    np.testing.assert_allclose(predicted.get_ydata(), truth[0, 0] + 1)
+
+
+def test_images_put_the_first_coordinate_to_the_right():
+    view = View({"t": T, "x": X}, "t", {})
+    figure = field_figure(view, "u", field(T, X), field(T, X), ["", "", ""])
+    shown = np.asarray(figure.axes[0].collections[0].get_array()).reshape(len(X), len(T))
+    np.testing.assert_allclose(shown, field(T, X)[0].T)
+
+
+def test_two_dimensions_show_the_last_time_and_three_the_middle_as_well():
+    view = View({"t": T, "x": X, "y": Y}, "t", {})
+    cut, where = view.slice(field(T, X, Y)[0])
+    assert where == " at t = 1"
+    np.testing.assert_array_equal(cut, field(T, X, Y)[0, -1])
+    view = View({"t": T, "x": X, "y": Y, "z": Z}, "t", {})
+    cut, where = view.slice(field(T, X, Y, Z)[0])
+    assert where == " at t = 1, z = 0.667"
+    np.testing.assert_array_equal(cut, field(T, X, Y, Z)[0, -1, :, :, 2])
+
+
+@pytest.mark.parametrize(
+    ("axes", "time", "count"),
+    [({"x": X}, None, 3), ({"t": T}, "t", 3), ({"x": X, "y": Y}, None, 9)],
+)
+def test_steady_problems_and_single_axes_are_drawn(axes, time, count):
+    view = View(axes, time, {})
+    values = field(*axes.values())
+    figure = field_figure(view, "u", values, values, ["a", "b", "c"])
+    assert len([a for a in figure.axes if a.get_xlabel()]) == count
+    residual_figure(view, {"equation 1": values}, ["a", "b", "c"])
+
+
+def test_all_files_are_written_and_pyplot_is_never_loaded(tmp_path):
+    truth = field(T, X)
+    shown = Shown(
+        {"t": T, "x": X}, "t", {}, {"u": truth, "v": truth}, {"u": truth, "v": truth}, "abc",
+        {"equation 1": truth}, np.ones((4, 5)), {"zero": np.ones(5)},
+    )  # fmt: skip
+    before = "matplotlib.pyplot" in sys.modules
+    paths = draw_figures(tmp_path / "figures", ROWS, shown)
+    names = {p.name for p in paths}
+    assert names == {
+        "losses.png", "predictions_u.png", "predictions_v.png", "residual.png",
+        "error_over_time.png",
+    }  # fmt: skip
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in paths)
+    assert ("matplotlib.pyplot" in sys.modules) == before
+    assert draw_figures(tmp_path / "none", [], None) == []
+
+
+def test_a_full_disk_keeps_the_last_figure(tmp_path, monkeypatch):
+    (path,) = draw_figures(tmp_path, ROWS, None)
+    kept = path.read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    with pytest.raises(PiopError, match="No space left on device"):
+        draw_figures(tmp_path, ROWS[:3], None)
+    assert path.read_bytes() == kept
