@@ -32,7 +32,8 @@ def lower(expression: Expr, environment: Mapping[Any, Tensor]) -> Tensor:
         environment: A tensor for each symbol, applied function and derivative in it.
 
     Returns:
-        The value, broadcast as the tensors are; a constant has no dimensions.
+        The value, broadcast as the tensors are; a constant has no dimensions, and float64 where no
+        tensor gives it a dtype.
 
     Raises:
         NotSupportedError: If a symbol has no tensor or a function no translation.
@@ -203,7 +204,7 @@ def _number(node: Expr) -> float:
 
 def _as_tensor(value: Any, like: Any) -> Any:
     if isinstance(value, float | bool):
-        return torch.tensor(value) if like is None else like.new_tensor(value)
+        return torch.tensor(value, dtype=torch.float64) if like is None else like.new_tensor(value)
     return value
 
 

@@ -30,8 +30,8 @@ def compile_step(
     """Prepare a training step.
 
     Args:
-        loss_function: Maps (parameters, inputs) to the loss, or to a tuple that begins with it. What
-            it reads besides, buffers too, is frozen as it is when a shape is first seen.
+        loss_function: Maps (parameters, inputs) to the loss, or to a tuple that begins with it.
+            What it reads besides, buffers too, is frozen as it is when a shape is first seen.
         params: Parameters, of which the gradients are wanted.
         inputs: Tensors of one batch; their shapes are compiled now.
         compiled: Whether to trace and compile; otherwise everything is eager.
@@ -99,7 +99,7 @@ class Step:
             graph = trace(self._flat(len(params)), flat)
             with torch.no_grad():
                 graph(flat)
-        except Exception as reason:  # noqa: BLE001  whatever a compiler raises, eager still works
+        except Exception as reason:  # whatever a compiler raises, eager still works
             self.eager_because = f"{type(reason).__name__}: {reason}"
             warnings.warn(
                 f"the training step stays eager, which is slower: {self.eager_because}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -127,7 +128,10 @@ def power(a: Any, b: Any) -> Stream:
             b = b.item()
         exponent = float(b)
         return compose(a, lambda x, n: tables.power(x, exponent, n))
-    logarithm = compose(a, tables.log) if isinstance(a, Stream) else torch.log(torch.as_tensor(a))
+    if isinstance(a, Stream):
+        logarithm: Any = compose(a, tables.log)
+    else:
+        logarithm = torch.log(a) if isinstance(a, Tensor) else math.log(a)
     return compose(mul(b, logarithm), tables.exp)
 
 

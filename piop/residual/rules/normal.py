@@ -61,7 +61,9 @@ def group_norm(
 
 
 @rule("normalize")
-def normalize(x: Stream, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Stream:
+def normalize(
+    x: Stream, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: None = None
+) -> Stream:
     """As ``F.normalize`` for the Euclidean norm."""
     if p != 2.0:
         raise NoRuleError(f"normalize(p={p})")

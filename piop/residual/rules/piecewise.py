@@ -19,15 +19,13 @@ def where(condition: Tensor, a: Any, b: Any) -> Stream:
     """Choose elementwise between streams and constants."""
     if isinstance(condition, Stream):
         raise NoRuleError("where() with a condition that is no comparison")
-    if not isinstance(a, Stream):
-        a = _as_stream(a, b)
-    if not isinstance(b, Stream):
-        b = _as_stream(b, a)
+    anchors = [x for x in (a, b) if isinstance(x, Stream)]
+    a, b = _as_stream(a, b), _as_stream(b, a)
     a, b = common(a, b)
     ndim = max(a.ndim, condition.ndim)
     a, b = a.aligned(ndim), b.aligned(ndim)
     data = torch.where(condition, a.data, b.data)
-    anchor = a if a.numel() >= b.numel() else b
+    anchor = max((x.aligned(ndim) for x in anchors), key=Stream.numel)
     weights = anchor.weights
     return Stream(data, a.layout, None if weights is None else weights.expand(-1, *data.shape[1:]))
 
@@ -122,10 +120,12 @@ def _value(x: Any) -> Any:
     return x.value if isinstance(x, Stream) else x
 
 
-def _as_stream(constant: Any, like: Any) -> Stream:
+def _as_stream(x: Any, like: Any) -> Stream:
+    if isinstance(x, Stream):
+        return x
     if not isinstance(like, Stream):
         raise NoRuleError("where() between constants")
-    return constant_stream(torch.as_tensor(constant, dtype=like.dtype, device=like.device), like)
+    return constant_stream(torch.as_tensor(x, dtype=like.dtype, device=like.device), like)
 
 
 def _piecewise_linear(x: Stream, function: Any, slope: Tensor) -> Stream:

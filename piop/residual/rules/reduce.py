@@ -73,7 +73,7 @@ def std(x: Stream, *args: Any, **kwargs: Any) -> Stream:
 def norm(x: Stream, ord: Any = 2, dim: Dim = None, keepdim: bool = False, **rest: Any) -> Stream:
     """Euclidean norm along dimensions."""
     order = rest.pop("p", ord)
-    if order not in (2, 2.0, "fro") or rest:
+    if order not in (2, 2.0, "fro") or any(v is not None for v in rest.values()):
         raise NoRuleError(f"norm(p={order!r})")
     return compose(total(x * x, dim, keepdim), sqrt)
 

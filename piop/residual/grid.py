@@ -1,0 +1,145 @@
+"""The residual of values on a periodic grid, with spectral derivatives in space.
+
+Source: L. N. Trefethen, Spectral Methods in MATLAB (2000), chapter 3,
+https://doi.org/10.1137/1.9780898719598; odd derivatives drop the Nyquist mode (page 20).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from sympy import Derivative, Expr, Function
+from torch import Tensor
+
+from piop.errors import NotSupportedError
+from piop.fields import InputFunction
+from piop.lowering import compile_expressions
+from piop.problem.partitions import Index
+from piop.problem.plan import derivative_index
+from piop.residual.inputs import input_terms, term_atoms
+
+
+def grid_residual(
+    problem: Any,
+    values: Mapping[str, Tensor],
+    time_derivatives: Mapping[str, Tensor] | None = None,
+    functions: Mapping[str, InputFunction] | None = None,
+    times: Tensor | None = None,
+) -> dict[int, Tensor]:
+    """Put gridded values into the equations.
+
+    Args:
+        problem: Periodic along all space axes.
+        values: For each channel ``[B, T, n1, …]``, the right end of every axis left out; a steady
+            problem has no axis T. Taken in float64 (complex128 spectra).
+        time_derivatives: For each channel whose time derivative the equations hold, the same
+            shape; under ``"name.2"`` the second one.
+        functions: The input functions the equations hold.
+        times: ``[T]``.
+
+    Returns:
+        ``[B, T, n1, …]`` for each equation, by its position.
+
+    Raises:
+        NotSupportedError: If a space axis is not periodic.
+        KeyError: If a time derivative is missing.
+    """
+    bounded = [c.name for c in problem.space if not c.periodic]
+    if bounded:
+        raise NotSupportedError(
+            f"grid_residual differentiates spectrally; axes {bounded} are not periodic"
+        )
+    symbols = tuple(c.symbol for c in problem.coordinates)
+    first = values[problem.channels[0]]
+    axes = _axes(problem, first, times)
+    environment: dict[Any, Tensor] = {}
+    leading = 1
+    for position, axis in enumerate(axes):
+        shape = [1] * first.ndim
+        shape[leading + position] = -1
+        environment[symbols[position]] = axis.reshape(shape)
+    terms = input_terms(problem.residuals, symbols, problem.channels)
+    atoms = term_atoms(terms, problem.inputs, symbols)
+    for (name, order), atom in zip(terms, atoms, strict=True):
+        environment[atom] = _on_grid((functions or {})[name], name, order, problem, axes)
+    for atom in _unknowns(problem.residuals, symbols, problem.channels):
+        environment[atom] = _spectral(atom, problem, values, time_derivatives or {})
+    found = compile_expressions(problem.residuals, tuple(environment))(tuple(environment.values()))
+    return {i: v.expand(first.shape) for i, v in enumerate(found)}
+
+
+def _axes(problem: Any, values: Tensor, times: Tensor | None) -> list[Tensor]:
+    """Give the points of each coordinate, time first."""
+    sizes = values.shape[1:]
+    axes = []
+    if problem.time is not None:
+        if times is None:
+            raise ValueError("an evolution problem needs the times of its values")
+        axes.append(times.to(values))
+        sizes = sizes[1:]
+    for coordinate, n in zip(problem.space, sizes, strict=True):
+        steps = torch.arange(n, dtype=values.dtype, device=values.device) / n
+        axes.append(coordinate.low + (coordinate.high - coordinate.low) * steps)
+    return axes
+
+
+def _on_grid(
+    function: InputFunction, name: str, order: Index, problem: Any, axes: Sequence[Tensor]
+) -> Tensor:
+    """Evaluate an input on the axes it depends on, and broadcast along the others."""
+    of = next((i.of for i in problem.inputs if i.name == name), ())
+    places = [[c.name for c in problem.coordinates].index(n) for n in of]
+    found = function.on_grid([axes[p] for p in places], order)
+    shape = [found.shape[0]] + [1] * len(axes)
+    for position, place in enumerate(places):
+        shape[1 + place] = found.shape[1 + position]
+    in_order = sorted(range(len(places)), key=places.__getitem__)
+    return found.permute(0, *(1 + i for i in in_order)).reshape(shape).to(axes[0])
+
+
+def _unknowns(
+    residuals: Sequence[Expr], symbols: tuple[Any, ...], channels: Sequence[str]
+) -> list[Expr]:
+    functions = {Function(n, real=True)(*symbols) for n in channels}
+    derivatives = {d for r in residuals for d in r.atoms(Derivative) if d.expr in functions}
+    return [*functions, *derivatives]
+
+
+def _spectral(
+    atom: Expr,
+    problem: Any,
+    values: Mapping[str, Tensor],
+    time_derivatives: Mapping[str, Tensor],
+) -> Tensor:
+    """Differentiate a channel along its periodic axes."""
+    function = atom.expr if isinstance(atom, sympy.Derivative) else atom
+    name = function.func.__name__
+    order = derivative_index(atom, tuple(c.symbol for c in problem.coordinates))
+    if problem.time is None:
+        grid, skip = values[name], 1
+    else:
+        in_time, order, skip = order[0], order[1:], 2
+        key = name if in_time < 2 else f"{name}.{in_time}"
+        if in_time and key not in time_derivatives:
+            raise KeyError(f"the equations hold {atom}: time_derivatives lacks {key!r}")
+        grid = time_derivatives[key] if in_time else values[name]
+    for axis, (count, coordinate) in enumerate(zip(order, problem.space, strict=True), start=skip):
+        if count:
+            grid = _differentiate(grid, axis, count, coordinate.high - coordinate.low)
+    return grid
+
+
+def _differentiate(grid: Tensor, axis: int, count: int, length: float) -> Tensor:
+    n = grid.shape[axis]
+    modes = torch.fft.rfftfreq(n, 1 / n, dtype=grid.dtype, device=grid.device)
+    factor = (2j * math.pi / length * modes) ** count
+    if count % 2 and n % 2 == 0:
+        factor[-1] = 0
+    shape = [1] * grid.ndim
+    shape[axis] = -1
+    spectrum = torch.fft.rfft(grid, dim=axis) * factor.reshape(shape)
+    return torch.fft.irfft(spectrum, n, dim=axis)

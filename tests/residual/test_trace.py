@@ -1,0 +1,104 @@
+"""Compiled steps give the eager step's loss and gradients."""
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from piop.residual import compile_residual
+from piop.residual.trace import compile_step, module_loss
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.norm = nn.Linear(2, 8), nn.Linear(1, 8), nn.LayerNorm(8)
+        self.out = nn.Linear(8, 1)
+
+    def forward(self, samples, queries):
+        keys = self.k(samples)
+        h = self.norm(F.scaled_dot_product_attention(self.q(queries), keys, keys))
+        return self.out(F.gelu(h))
+
+
+class Loss(nn.Module):
+    def __init__(self, residual) -> None:
+        super().__init__()
+        self.net, self.residual = Net().double(), residual
+        self.unused = nn.Parameter(torch.ones(3, dtype=torch.float64))
+
+    def forward(self, samples, queries):
+        found = self.residual(lambda q: self.net(samples, q), queries)
+        parts = found.values.square().mean(), found.derivatives["u", (0, 1)].square().mean()
+        return parts[0] + 0.1 * parts[1], *parts
+
+
+@pytest.fixture
+def loss(burgers):
+    torch.manual_seed(0)
+    return Loss(compile_residual(burgers))
+
+
+def _batch(n: int = 5) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(n)
+    samples = torch.rand(3, 4, 1, generator=generator, dtype=torch.float64)
+    return [samples, torch.rand(3, n, 2, generator=generator, dtype=torch.float64)]
+
+
+def test_eager_step_gives_backwards_gradients(loss) -> None:
+    function, params = module_loss(loss)
+    batch = _batch()
+    parts, grads = compile_step(function, params, batch, compiled=False)(params, batch)
+    out = loss(*batch)
+    out[0].backward()
+    torch.testing.assert_close(parts, tuple(v.detach() for v in out))
+    for p, grad in zip(params, grads, strict=True):
+        expected = torch.zeros_like(p) if p.grad is None else p.grad
+        torch.testing.assert_close(grad, expected)
+        assert not grad.requires_grad
+    assert not parts[0].requires_grad
+
+
+@pytest.mark.slow
+def test_compiled_step_equals_the_eager_one(loss) -> None:
+    function, params = module_loss(loss)
+    batch = _batch()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="the training step stays eager")
+        step = compile_step(function, params, batch)
+    eager = compile_step(function, params, batch, compiled=False)
+    for size in (5, 5, 7):  # another shape is compiled anew
+        parts, grads = step(params, _batch(size))
+        expected_parts, expected = eager(params, _batch(size))
+        torch.testing.assert_close(parts, expected_parts, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(grads, expected, rtol=1e-10, atol=1e-14)
+        with torch.no_grad():
+            for p, grad in zip(params, grads, strict=True):
+                p -= 0.1 * grad  # parameters are arguments, not constants of the graph
+    assert step.eager_because is None
+
+
+def test_what_cannot_be_traced_stays_eager_with_one_warning() -> None:
+    def branching(params, inputs):
+        loss = (params[0] * inputs[0]).sum()
+        return loss * 2 if loss.item() > 0 else loss
+
+    params, inputs = [torch.ones(3)], [torch.ones(3)]
+    with pytest.warns(RuntimeWarning, match="the training step stays eager"):
+        step = compile_step(branching, params, inputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parts, grads = step(params, inputs)
+    assert parts[0] == 6
+    torch.testing.assert_close(grads[0], torch.full((3,), 2.0))
+    assert step.eager_because is not None
+
+
+def test_module_loss_takes_trainable_parameters_only(loss) -> None:
+    loss.unused.requires_grad_(False)
+    function, params = module_loss(loss)
+    assert len(params) == len(list(loss.parameters())) - 1
+    doubled = [2 * p.detach() for p in params]
+    assert not torch.allclose(function(doubled, _batch())[0], function(params, _batch())[0])
