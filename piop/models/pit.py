@@ -57,6 +57,21 @@ class PITConfig:
 class PIT(Backbone):
     """The default PIT.
 
+    Where it leaves the paper, why, and what that did to the mean relative L2 error of Burgers'
+    equation (ν = 0.01, physics alone, one CPU core; ``docs/models.md``):
+
+    - Position is relative along homogeneous axes, so one function teaches all its shifts: 0.054
+      after 124 CPU-seconds, where absolute harmonics stood at 0.098 after 560.
+    - Queries start from the input as seen from where they are (:class:`HarmonicView`), not from
+      their coordinates alone: 0.096 with it and 0.110 without, and 0.138 with it alone, without
+      attention, after 122 CPU-seconds each.
+    - A smooth input is read off its harmonics on a lattice (:class:`Sensors`), so that scattered
+      sensors need not be learned: two-dimensional heat from 144 sensors at random places came to
+      0.019 after 150 steps, where attention to 100 scattered sensors stood at 0.10.
+    - Linear maps for Q, K, V and one hidden layer in φ, ψ and the decoder, where the paper has
+      perceptrons of three and four layers: 85 thousand parameters in place of a million, and each
+      layer less is a layer less for every stream.
+
     Args:
         signature: The problem's shapes and scales.
         config: Sizes.
@@ -67,7 +82,6 @@ class PIT(Backbone):
         self.config = config
         width = config.width
         self.absolute = absolute_axes(signature)
-        # φ and ψ have one hidden layer where the paper has three: depth there costs every stream.
         marks = len(self.absolute) * (1 + 2 * config.frequencies)
         self.place = nn.Linear(marks, width) if marks else None
         scalars = sum(entry.channels for entry in signature.scalars)
@@ -224,11 +238,11 @@ class Sensors(nn.Module):
 
 
 class Block(nn.Module):
-    """z + attention, then z + perceptron, without norms.
+    """z + attention, then z + perceptron.
 
-    The paper's eq. 6 sums attention and skip before one perceptron. Two residual steps, a block of
-    today's transformers, let a block do nothing at the start. No layer norm: at two blocks it
-    changes no accuracy and costs each stream two reductions.
+    The paper's eq. 6 feeds the sum of skip and attention to one perceptron; two residual steps are
+    what transformers do today. There is no layer norm: two blocks train without, and it would cost
+    every stream two reductions.
 
     Args:
         signature: The problem's shapes and scales.
