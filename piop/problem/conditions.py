@@ -137,8 +137,9 @@ def expression_smoothness(problem: Problem, expression: sp.Expr) -> tuple[float,
         if not expression.has(item.symbol):
             continue
         smoothness, why = _input_smoothness(problem, item)
+        symbols = [problem.coordinate(name).symbol for name in item.of]
         own = [d for d in expression.atoms(sp.Derivative) if d.expr == item.symbol]
-        taken = max((sum(derivative_index(d, item.symbol.args)) for d in own), default=0)
+        taken = max((sum(derivative_index(d, symbols)) for d in own), default=0)
         if smoothness - taken < worst:
             worst, reason = smoothness - taken, why
     return worst, reason

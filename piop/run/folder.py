@@ -24,6 +24,9 @@ FORMAT = 1
 MEMBERS = ("spec.yaml", "config.json", "metrics.jsonl", "model.safetensors", "state",
            "evaluation.json", "figures", "report.html")  # fmt: skip
 
+BEGINNINGS = {"spec.yaml", "state", ".spec.yaml.tmp", ".config.json.tmp"}
+"""All that a run has written when it is killed before it has a config: nothing to lose."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -113,9 +116,7 @@ class RunFolder:
             record = json.loads(self.config.read_text())
             found = int(record["format"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(
-                f"{self.config}: cannot be read as a run's config ({error})"
-            ) from error
+            raise UsageError(f"{self.config}: is not the config of a run ({error})") from error
         if found > FORMAT:
             made_by = record.get("versions", {}).get("piop", "?")
             raise UsageError(
@@ -156,7 +157,7 @@ def new_folder(path: str | Path | None, name: str, force: bool) -> RunFolder:
     if path is None:
         return RunFolder(_free_default(name))
     folder = RunFolder(Path(path))
-    if folder.path.is_dir() and not any(folder.path.iterdir()):
+    if folder.path.is_dir() and {p.name for p in folder.path.iterdir()} <= BEGINNINGS:
         return folder
     if folder.path.exists() and not folder.path.is_dir():
         raise UsageError(f"{folder.path}: is a file; give a folder with --out")
@@ -175,6 +176,8 @@ def new_folder(path: str | Path | None, name: str, force: bool) -> RunFolder:
 
 def _clear(folder: RunFolder) -> None:
     """Remove what a run wrote; anything else in the folder stays."""
+    if not folder.path.is_dir():
+        return
     try:
         for name in MEMBERS:
             member = folder.path / name

@@ -104,7 +104,14 @@ class Trainer:
         share, finish = self.share(), self.config.optimiser.lbfgs
         if share >= 1 - finish and isinstance(self.phase, Stochastic):
             self._start_finish(self.step)
-        row, gradients = self.phase.step(self.step, share)
+        try:
+            row, gradients = self.phase.step(self.step, share)
+        except torch.linalg.LinAlgError as error:  # pyright: ignore[reportPrivateImportUsage]
+            # SOAP looked for the eigenbases of gradients that are NaN
+            raise TrainingError(
+                f"the gradients are not finite at step {self.step}; {self._kept()}. "
+                f"{self._advice()}"
+            ) from error
         self.step += gradients
         return row
 

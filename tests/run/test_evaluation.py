@@ -1,0 +1,129 @@
+import json
+
+import pytest
+import torch
+
+from piop.errors import NotSupportedError, UsageError
+from piop.run import Run, evaluate, fit, predict_held_out
+from piop.run import evaluation as module
+from piop.sampling import Draws, sample_inputs
+
+
+def test_an_evaluation_holds_all_that_is_promised(trained):
+    found = json.loads((trained.path / "evaluation.json").read_text())
+    assert len(found["relative_l2"]["per_sample"]) == found["samples"] == 6
+    assert found["relative_l2"]["mean"] == pytest.approx(
+        sum(found["relative_l2"]["per_sample"]) / 6
+    )
+    assert found["reference"]["error_estimate"] < 1e-6
+    assert found["reference"]["accepted"] == 6
+    assert set(found["baselines"]) == {"stays at u0", "mean of the others", "zero"}
+    assert found["baselines"]["zero"] == 1.0
+    assert found["steps"] == 250
+    assert found["residual"]["equation 1"] > 0
+    assert found["per_time"]["t"] == [1.0, 1.25, 1.5, 1.75, 2.0]
+    assert found["per_time"]["relative_l2"][0] < 1e-6  # the start is built in
+
+
+def test_a_short_run_learns_heat_to_a_few_percent(trained):
+    assert trained.evaluate(16, write=False)["relative_l2"]["mean"] < 0.05
+
+
+def test_held_out_inputs_differ_from_those_trained_on(heat):
+    held = module.held_out_draws(0, 4)
+    assert held.seed != 0
+    trained_on = sample_inputs(heat, Draws(0, 1, torch.arange(4)))["u0"]
+    judged_on = sample_inputs(heat, held)["u0"]
+    x = torch.linspace(0, 2, 5).double()[None, :, None]
+    assert not torch.isclose(trained_on(x), judged_on(x)).any()
+
+
+def test_the_exact_solution_has_no_error_and_no_warning(trained, monkeypatch):
+    held_out = trained.held_out(3)
+    monkeypatch.setattr(module, "predict_held_out", lambda p, m, h: dict(h.truth))
+    found = module.report(trained.problem, trained.model, held_out)
+    assert found["relative_l2"]["mean"] == 0
+    assert found["warnings"] == []
+
+
+def test_an_operator_no_better_than_a_baseline_is_warned_of(trained, monkeypatch):
+    held_out = trained.held_out(3)
+    still = {n: v[:, :1].expand_as(v) for n, v in held_out.truth.items()}
+    monkeypatch.setattr(module, "predict_held_out", lambda p, m, h: still)
+    found = module.report(trained.problem, trained.model, held_out)
+    assert any("does not beat" in w and "stays at u0" in w for w in found["warnings"])
+
+
+def test_references_that_missed_their_tolerance_are_warned_of(trained):
+    held_out = trained.held_out(2)
+    doubtful = module.HeldOut(
+        held_out.functions,
+        held_out.inputs,
+        held_out.queries,
+        held_out.truth,
+        held_out.error_estimate,
+        torch.tensor([True, False]),
+    )
+    found = module.report(trained.problem, trained.model, doubtful)
+    assert found["reference"]["accepted"] == 1
+    assert any("1 of 2 references" in w for w in found["warnings"])
+
+
+def test_a_problem_without_reference_still_gets_its_evaluation(trained, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise NotSupportedError("no solver covers it")
+
+    monkeypatch.setattr(module, "solve_reference", refuse)
+    found = trained.evaluate(2, write=False)
+    assert found["relative_l2"] is None
+    assert "no solver covers it" in found["warnings"][0]
+    assert found["steps"] == 250
+
+
+def test_evaluating_again_gives_the_same_numbers(trained):
+    loaded = Run.load(trained.path)
+    one = trained.evaluate(3, write=False)["relative_l2"]
+    assert evaluate(loaded, 3, write=False)["relative_l2"] == one
+    assert evaluate(trained.path, 3, write=False)["relative_l2"] == one
+
+
+def test_a_grid_may_be_asked_for(trained):
+    found = trained.evaluate(2, at={"t": [1.0, 2.0], "x": [0.0, 0.5, 1.0, 1.5]}, write=False)
+    assert found["per_time"]["t"] == [1.0, 2.0]
+
+
+def test_scattered_points_are_no_grid(trained):
+    with pytest.raises(UsageError, match="needs a grid"):
+        trained.evaluate(2, at=[[1.0, 0.5]])
+
+
+def test_no_samples_is_refused(trained):
+    with pytest.raises(UsageError, match="not above zero"):
+        trained.evaluate(0)
+
+
+def test_the_operator_sees_nothing_but_the_sensors(trained):
+    held_out = trained.held_out(2)
+    blind = module.HeldOut(
+        {},
+        held_out.inputs,
+        held_out.queries,
+        held_out.truth,
+        held_out.error_estimate,
+        held_out.accepted,
+    )
+    one = predict_held_out(trained.problem, trained.model, held_out)["u"]
+    assert torch.equal(one, predict_held_out(trained.problem, trained.model, blind)["u"])
+
+
+def test_an_unwritable_evaluation_is_told(heat, tmp_path, monkeypatch):
+    from piop.errors import TrainingError
+
+    run = fit(heat, steps=1, out=tmp_path / "r", samples=0)
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(TrainingError, match="No space left"):
+        run.evaluate(1)

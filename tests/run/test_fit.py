@@ -1,0 +1,302 @@
+import json
+import math
+
+import pytest
+import torch
+
+from piop.datasets import Dataset
+from piop.errors import NotSupportedError, UsageError
+from piop.fields import FunctionSamples
+from piop.problem import Problem
+from piop.run import Run, fit, resume
+
+
+def strip(run):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in run.metrics]
+
+
+def test_a_run_folder_holds_all_that_is_promised(trained):
+    names = {p.name for p in trained.path.iterdir()}
+    assert names == {
+        "spec.yaml",
+        "config.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "state",
+        "evaluation.json",
+    }
+
+
+def test_the_config_records_choices_versions_and_seed(trained):
+    record = json.loads((trained.path / "config.json").read_text())
+    assert record["format"] == 1
+    assert record["hash"] == trained.problem.hash
+    assert record["training"]["machine"]["seed"] == 0
+    assert record["training"]["machine"]["precision"] == "float64"
+    assert record["training"]["machine"]["compile"] is False
+    assert record["training"]["points"]["functions"] == 4  # from the spec's solve block
+    assert record["training"]["backbone_settings"]["width"] == 8
+    assert record["versions"]["torch"] == torch.__version__
+
+
+def test_settings_given_win_over_those_of_the_spec(heat, tmp_path):
+    run = fit(heat, steps=1, out=tmp_path / "r", samples=0, settings={"functions": "2"})
+    assert run.config.points.functions == 2
+    assert run.config.points.queries == 32
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(heat, tmp_path):
+    one = fit(heat, steps=3, out=tmp_path / "1", samples=0)
+    two = fit(heat, steps=3, out=tmp_path / "2", samples=0)
+    three = fit(heat, steps=3, out=tmp_path / "3", samples=0, seed=1)
+    assert strip(one) == strip(two)
+    assert strip(one)[0]["loss"] != strip(three)[0]["loss"]
+
+
+def test_torch_is_left_as_it_was(heat, tmp_path):
+    torch.manual_seed(5)
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    fit(heat, steps=1, out=tmp_path / "r", samples=0, threads=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_num_threads() == threads
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_run_can_start_from_another(heat, trained, tmp_path):
+    run = fit(
+        heat, steps=1, out=tmp_path / "r", samples=0, precision="float64", init_from=trained.path
+    )
+    assert run.metrics[0]["loss"] < 0.5 * trained.metrics[0]["loss"]
+
+
+def test_a_start_from_another_network_is_refused(heat, trained, tmp_path):
+    with pytest.raises(UsageError, match="differs from this one"):
+        fit(heat, steps=1, out=tmp_path / "r", init_from=trained.path, settings={"width": 16})
+
+
+def test_a_run_that_is_there_is_not_overwritten(heat, tmp_path):
+    fit(heat, steps=1, out=tmp_path / "r", samples=0)
+    before = (tmp_path / "r" / "model.safetensors").read_bytes()
+    with pytest.raises(UsageError, match=r"exists already.*--force"):
+        fit(heat, steps=1, out=tmp_path / "r", samples=0, seed=1)
+    assert (tmp_path / "r" / "model.safetensors").read_bytes() == before
+
+
+def test_force_replaces_a_run_and_nothing_else_in_its_folder(heat, tmp_path):
+    fit(heat, steps=2, out=tmp_path / "r", samples=2)
+    (tmp_path / "r" / "notes.txt").write_text("mine")
+    run = fit(heat, steps=1, out=tmp_path / "r", samples=0, force=True)
+    assert len(run.metrics) == 1
+    assert (tmp_path / "r" / "notes.txt").read_text() == "mine"
+    assert not (tmp_path / "r" / "evaluation.json").exists()
+
+
+def test_wrong_arguments_leave_a_run_that_is_there_alone(heat, tmp_path):
+    fit(heat, steps=1, out=tmp_path / "r", samples=0)
+    before = (tmp_path / "r" / "config.json").read_bytes()
+    with pytest.raises(UsageError, match="is not a setting"):
+        fit(heat, steps=1, out=tmp_path / "r", force=True, settings={"nonsense": 1})
+    assert (tmp_path / "r" / "config.json").read_bytes() == before
+
+
+def test_force_does_not_replace_what_is_no_run(heat, tmp_path):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "thesis.tex").write_text("")
+    with pytest.raises(UsageError, match="is not a run folder"):
+        fit(heat, steps=1, out=tmp_path / "r", force=True)
+
+
+def test_a_run_killed_before_it_had_a_config_begins_again(heat, tmp_path):
+    (tmp_path / "r" / "state").mkdir(parents=True)
+    (tmp_path / "r" / "spec.yaml").write_text("half a sp")
+    assert len(fit(heat, steps=1, out=tmp_path / "r", samples=0).metrics) == 1
+
+
+def test_a_file_in_the_way_is_refused(heat, tmp_path):
+    (tmp_path / "r").write_text("")
+    with pytest.raises(UsageError, match="is a file"):
+        fit(heat, steps=1, out=tmp_path / "r", force=True)
+
+
+def test_a_folder_that_cannot_be_made_is_told(heat, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be made"):
+        fit(heat, steps=1, out=tmp_path / "file" / "r")
+
+
+def test_the_default_folder_is_named_after_the_problem(heat, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one = fit(heat, steps=1, samples=0)
+    two = fit(heat, steps=1, samples=0)
+    assert one.path.parent.name == "runs"
+    assert one.path.name.startswith("small_heat-")
+    assert one.path != two.path
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_asked_for_but_absent_is_told(heat, tmp_path):
+    with pytest.raises(UsageError, match="no CUDA device"):
+        fit(heat, steps=1, out=tmp_path / "r", device="cuda")
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "either steps or time"),
+        ({"steps": 1, "time": "1m"}, "either steps or time"),
+        ({"steps": 1, "device": "tpu"}, "one of cpu, cuda"),
+        ({"steps": 1, "precision": "half"}, "one of float32, float64"),
+        ({"steps": 1, "threads": 0}, "not above zero"),
+        ({"steps": 1, "seed": -1}, "not in"),
+        ({"steps": 1, "backbone": "pti"}, "Did you mean 'pit'"),
+        ({"steps": 1, "physics": False}, "there must be data"),
+        ({"steps": 1, "settings": {"constraints": "firm"}}, "one of auto, hard, soft"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_written(heat, tmp_path, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        fit(heat, out=tmp_path / "r", **arguments)
+    assert not (tmp_path / "r").exists()
+
+
+def test_what_cannot_be_trained_yet_is_refused_with_the_reason(tmp_path):
+    steady = Problem(
+        name="steady",
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        equations=["dxx(u) - u = sin(2*pi*x)"],
+        boundary={"x": "periodic"},
+    )
+    with pytest.raises(NotSupportedError, match="not supported yet"):
+        fit(steady, steps=1, out=tmp_path / "r")
+
+
+@pytest.mark.parametrize(("steps", "time", "compiled"), [(100, None, False), (5000, None, True)])
+def test_compiling_is_chosen_by_the_budget(steps, time, compiled):
+    from piop.run.machine import choose_machine
+    from piop.training.config import BudgetConfig
+
+    machine = choose_machine(BudgetConfig(steps, time), "cpu", "float32", None, None, 0)
+    assert machine.compile is compiled
+
+
+def test_resume_after_the_end_changes_nothing(heat, tmp_path):
+    run = fit(heat, steps=3, out=tmp_path / "r", samples=0)
+    before = strip(run)
+    again = resume(tmp_path / "r", samples=0)
+    assert strip(again) == before
+
+
+def test_a_new_budget_trains_on(heat, tmp_path):
+    fit(heat, steps=3, out=tmp_path / "r", samples=0)
+    run = resume(tmp_path / "r", steps=7, samples=0)
+    assert run.metrics[-1]["step"] == 7
+    assert Run.load(tmp_path / "r").config.budget.steps == 7
+
+
+def test_a_resume_with_a_changed_spec_is_refused(heat, tmp_path):
+    fit(heat, steps=1, out=tmp_path / "r", samples=0)
+    spec = tmp_path / "r" / "spec.yaml"
+    spec.write_text(spec.read_text().replace("0.05", "0.06"))
+    with pytest.raises(UsageError, match="was changed since the run began"):
+        resume(tmp_path / "r", steps=5)
+
+
+def test_a_resume_without_a_spec_is_refused(heat, tmp_path):
+    fit(heat, steps=1, out=tmp_path / "r", samples=0)
+    (tmp_path / "r" / "spec.yaml").unlink()
+    with pytest.raises(UsageError, match="is missing"):
+        resume(tmp_path / "r")
+
+
+@pytest.mark.parametrize("action", [resume, Run.load])
+def test_what_is_no_run_is_refused(tmp_path, action):
+    with pytest.raises(UsageError, match="no such run folder"):
+        action(tmp_path / "absent")
+    with pytest.raises(UsageError, match="is not a run folder"):
+        action(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match="not the config of a run"):
+        action(tmp_path)
+
+
+def test_a_newer_format_says_which_version_it_needs(heat, tmp_path):
+    fit(heat, steps=1, out=tmp_path / "r", samples=0)
+    path = tmp_path / "r" / "config.json"
+    record = json.loads(path.read_text())
+    record["format"], record["versions"]["piop"] = 99, "9.9"
+    path.write_text(json.dumps(record))
+    with pytest.raises(UsageError, match=r"format 99.*piop 9\.9"):
+        Run.load(tmp_path / "r")
+
+
+def test_a_run_without_weights_says_what_to_do(heat, tmp_path):
+    fit(heat, steps=1, out=tmp_path / "r", samples=0)
+    (tmp_path / "r" / "model.safetensors").unlink()
+    with pytest.raises(UsageError, match="piop resume"):
+        Run.load(tmp_path / "r")
+
+
+def test_weights_of_another_network_are_refused(heat, tmp_path):
+    fit(heat, steps=1, out=tmp_path / "1", samples=0)
+    fit(heat, steps=1, out=tmp_path / "2", samples=0, settings={"width": 16})
+    other = (tmp_path / "2" / "model.safetensors").read_bytes()
+    (tmp_path / "1" / "model.safetensors").write_bytes(other)
+    with pytest.raises(UsageError, match="does not fit"):
+        Run.load(tmp_path / "1")
+
+
+def solutions(count=12):
+    """Exact solutions for u0 = cos(πx + φ)."""
+    times, x = torch.linspace(1, 2, 5).double(), torch.arange(16).double() / 8
+    sensors = torch.arange(8).double() / 4
+    phase = torch.arange(count).double()[:, None] * 0.7
+    values = torch.cos(torch.pi * sensors + phase)[..., None]
+    decay = torch.exp(-0.05 * torch.pi**2 * (times - 1))
+    u = decay[None, :, None] * torch.cos(torch.pi * x + phase)[:, None]
+    points = sensors[None, :, None].expand(count, -1, -1)
+    return Dataset({"u0": FunctionSamples(points, values)}, {"t": times, "x": x}, {"u": u})
+
+
+def test_data_alone_are_learned_and_judged_on_what_was_held_out(heat, tmp_path):
+    data = solutions()
+    run = fit(heat, steps=60, out=tmp_path / "r", data=data, physics=False)
+    assert set(run.metrics[0]) >= {"loss", "data"}
+    assert "residual" not in run.metrics[0]
+    assert run.metrics[-1]["data"] < 0.2 * run.metrics[0]["data"]
+    found = json.loads((tmp_path / "r" / "evaluation.json").read_text())
+    assert found["samples"] == 1
+    assert found["relative_l2"]["mean"] < found["baselines"]["stays at u0"]
+
+
+def test_held_out_data_are_never_trained_on():
+    from piop.run.data import split_data
+
+    trained, held = split_data(solutions(30), seed=3)
+    assert len(trained) == 27
+    assert len(held) == 3
+    both = torch.cat([trained.values["u"], held.values["u"]])
+    assert len(both.unique(dim=0)) == 30
+    assert torch.equal(split_data(solutions(30), seed=3)[1].values["u"], held.values["u"])
+
+
+def test_physics_and_data_train_together(heat, tmp_path):
+    run = fit(heat, steps=2, out=tmp_path / "r", data=solutions(), samples=2)
+    assert set(run.metrics[0]) >= {"residual", "data"}
+
+
+def test_too_few_data_are_refused(heat, tmp_path):
+    with pytest.raises(UsageError, match="at least two"):
+        fit(heat, steps=1, out=tmp_path / "r", data=solutions(1))
+
+
+def test_a_resume_with_other_data_is_refused(heat, tmp_path):
+    fit(heat, steps=1, out=tmp_path / "r", data=solutions(), samples=0)
+    with pytest.raises(UsageError, match="given its data in Python"):
+        resume(tmp_path / "r")
+    with pytest.raises(UsageError, match="has changed"):
+        resume(tmp_path / "r", data=solutions(13))
+    assert math.isfinite(
+        resume(tmp_path / "r", data=solutions(), steps=2, samples=0).metrics[-1]["loss"]
+    )

@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+from piop.datasets import Queries
+from piop.errors import DataError, UsageError
+from piop.fields import FunctionSamples
+from piop.run import Run
+
+X = np.arange(8) / 4
+U0 = np.cos(np.pi * X + 0.3)
+AT = {"t": [1.0, 1.5], "x": [0.0, 0.5, 1.9]}
+
+
+def test_a_prediction_is_named_and_labelled(trained):
+    found = trained.predict({"u0": U0}, AT)
+    assert found["u"].dims == ("sample", "t", "x")
+    assert found["u"].shape == (1, 2, 3)
+    assert found["x"].values.tolist() == AT["x"]
+    assert found["u"].attrs["units"] == "K"
+    assert found["t"].attrs["units"] == "s"
+
+
+def test_a_prediction_begins_with_the_initial_data(trained):
+    found = trained.predict({"u0": U0}, AT)["u"].sel(t=1.0).values[0]
+    assert np.allclose(found, np.cos(np.pi * np.array(AT["x"]) + 0.3), atol=1e-6)
+
+
+def test_a_prediction_is_near_the_solution(trained):
+    found = trained.predict({"u0": U0})["u"]
+    decay = np.exp(-0.05 * np.pi**2 * (found["t"].values - 1))[:, None]
+    truth = decay * np.cos(np.pi * found["x"].values + 0.3)
+    error = np.linalg.norm(found.values[0] - truth) / np.linalg.norm(truth)
+    assert error < 0.05
+
+
+def test_every_way_of_giving_inputs_says_the_same(trained):
+    points = torch.tensor(X)[None, :, None]
+    samples = FunctionSamples(points, torch.tensor(U0)[None, :, None])
+    array = xr.DataArray(U0, dims="x", coords={"x": X})
+    scattered = xr.DataArray(U0, dims="point", coords={"x": ("point", X)})
+    ways = [
+        {"u0": U0},
+        {"u0": U0[None]},
+        {"u0": (X, U0)},
+        {"u0": (X[:, None], U0)},
+        {"u0": samples},
+        xr.Dataset({"u0": array}),
+        xr.Dataset({"u0": scattered}),
+        xr.Dataset({"u0": array.expand_dims("sample")}),
+    ]
+    expected = trained.predict(ways[0], AT)["u"].values
+    for way in ways[1:]:
+        assert np.allclose(trained.predict(way, AT)["u"].values, expected, atol=1e-12)
+
+
+def test_the_order_of_the_sensors_does_not_matter(trained):
+    order = np.random.default_rng(0).permutation(8)
+    one = trained.predict({"u0": (X, U0)}, AT)["u"].values
+    two = trained.predict({"u0": (X[order], U0[order])}, AT)["u"].values
+    assert np.allclose(one, two, atol=1e-9)
+
+
+def test_points_and_grids_say_the_same(trained):
+    grid = trained.predict({"u0": U0}, AT)["u"].values.reshape(-1)
+    points = np.stack(np.meshgrid(AT["t"], AT["x"], indexing="ij"), -1).reshape(-1, 2)
+    found = trained.predict({"u0": U0}, points)
+    assert found["u"].dims == ("sample", "point")
+    assert found["x"].values[0].tolist() == points[:, 1].tolist()
+    assert np.allclose(found["u"].values[0], grid)
+    queries = Queries(points=torch.tensor(points)[None])
+    assert np.allclose(trained.predict({"u0": U0}, queries)["u"].values[0], grid)
+
+
+def test_many_samples_and_queries_equal_few(trained, monkeypatch):
+    inputs = np.stack([U0, 2 * U0, -U0])
+    whole = trained.predict({"u0": inputs})["u"].values
+    monkeypatch.setattr("piop.run.prediction.POINTS_AT_ONCE", 7)
+    assert np.allclose(trained.predict({"u0": inputs})["u"].values, whole, atol=1e-12)
+
+
+def test_a_million_queries_are_answered_in_pieces(trained, monkeypatch):
+    sizes = []
+    operator = trained.model.operator
+
+    def spy(inputs, queries, lift=None):
+        sizes.append(queries.shape[0] * queries.shape[1])
+        return torch.zeros(*queries.shape[:2], 1, dtype=queries.dtype)
+
+    monkeypatch.setattr(operator, "forward", spy)
+    at = {"t": np.linspace(1, 2, 1000), "x": np.linspace(0, 1.999, 1000)}
+    assert trained.predict({"u0": U0}, at)["u"].shape == (1, 1000, 1000)
+    assert sum(sizes) == 10**6
+    assert max(sizes) <= 2**14
+
+
+def test_a_loaded_run_predicts_the_same(trained):
+    one = trained.predict({"u0": U0}, AT)["u"].values
+    two = Run.load(trained.path).predict({"u0": U0}, AT)["u"].values
+    assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "'u0' is missing"),
+        ({"u0": U0, "u_0": U0}, "'u_0' is not an input.*did you mean 'u0'"),
+        ({"u0": np.where(X == 0.5, np.nan, U0)}, "sensor 2 of sample 0 is nan"),
+        ({"u0": (X + 1, U0)}, r"sensor 5 of sample 0 is at x = 2.25, outside \[0, 2\]"),
+        ({"u0": (X[:4], U0)}, "do not fit"),
+        ({"u0": (X, U0, U0)}, "got 3 parts"),
+        ({"u0": (np.stack([X, X], -1), U0)}, "do not fit"),
+        ({"u0": (X[None, :, None], np.stack([U0, U0], -1)[None])}, "has 2 channels"),
+        ({"u0": np.zeros((2, 2, 2))}, "got shape"),
+        ({"u0": ["a"]}, "not an array of numbers"),
+        (xr.Dataset({"u0": ("y", U0)}), "has dimensions y"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(trained, inputs, message):
+    with pytest.raises(DataError, match=message):
+        trained.predict(inputs, AT)
+
+
+@pytest.mark.parametrize(
+    ("at", "error", "message"),
+    [
+        ({"t": [1.0]}, UsageError, "give each of t, x"),
+        ({"t": [1.0], "x": [0.1], "y": [0.0]}, UsageError, "give each of t, x"),
+        ({"t": [3.0], "x": [0.1]}, DataError, r"t = 3 is outside \[1, 2\]"),
+        (np.zeros((4, 3)), DataError, "expected"),
+        (np.array([[1.0, 5.0]]), DataError, "x = 5 is outside"),
+        ({"t": ["soon"], "x": [0.1]}, DataError, "not an array of numbers"),
+    ],
+)
+def test_places_that_do_not_fit_are_refused(trained, at, error, message):
+    with pytest.raises(error, match=message):
+        trained.predict({"u0": U0}, at)

@@ -1,0 +1,216 @@
+import json
+import math
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+import torch
+
+from piop.errors import TrainingError
+from piop.training.config import BudgetConfig, MachineConfig, OptimiserConfig
+from piop.training.gradients import make_gradients
+from piop.training.metrics import read_metrics
+from piop.training.trainer import Trainer
+
+
+def trainer_of(builder, heat, folder, steps=12, progress=None, optimiser=None, **machine):
+    built = builder(heat)
+    config = replace(
+        built.config,
+        budget=BudgetConfig(steps=steps),
+        machine=MachineConfig(precision="float64", **machine),
+        optimiser=optimiser or OptimiserConfig(),
+    )
+    (folder / "state").mkdir(parents=True, exist_ok=True)
+    gradients = make_gradients(built.loss, compiled=False)
+    return Trainer(built.loss, built.draw, gradients, config, folder, progress)
+
+
+def numbers(folder):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows(folder)]
+
+
+def rows(folder):
+    return read_metrics(folder / "metrics.jsonl")
+
+
+def test_training_brings_the_loss_down(builder, heat, tmp_path):
+    trainer_of(builder, heat, tmp_path, steps=60).run()
+    assert rows(tmp_path)[-1]["loss"] < 0.5 * rows(tmp_path)[0]["loss"]
+
+
+def test_the_first_ten_steps_every_tenth_and_the_last_are_noted(builder, heat, tmp_path):
+    trainer_of(builder, heat, tmp_path, steps=25).run()
+    assert [row["step"] for row in rows(tmp_path)] == [*range(1, 11), 20, 25]
+
+
+def test_progress_sees_what_is_noted(builder, heat, tmp_path):
+    seen = []
+    trainer_of(builder, heat, tmp_path, steps=5, progress=seen.append).run()
+    assert seen == rows(tmp_path)
+
+
+def test_a_budget_in_time_ends_by_the_clock(builder, heat, tmp_path):
+    trainer = trainer_of(builder, heat, tmp_path)
+    trainer.config = replace(trainer.config, budget=BudgetConfig(time=0.3))
+    trainer.run()
+    assert 0.3 <= trainer.elapsed < 1.5
+    assert trainer.first_step > 0
+
+
+@pytest.mark.parametrize(
+    "optimiser",
+    [
+        OptimiserConfig(),
+        OptimiserConfig(optimiser="adamw", average=0.9),
+        OptimiserConfig(lbfgs=0.7, average=0.5),
+    ],
+    ids=["soap", "adamw with average", "lbfgs"],
+)
+@pytest.mark.parametrize("stop", [3, 100])
+def test_a_stopped_run_goes_on_to_the_same_numbers(builder, heat, tmp_path, optimiser, stop):
+    steps = 300 if optimiser.lbfgs else 14
+    whole = trainer_of(builder, heat, tmp_path / "whole", steps, optimiser=optimiser)
+    whole.run()
+
+    def interrupt(row):
+        if row["step"] >= stop:
+            raise KeyboardInterrupt
+
+    first = trainer_of(
+        builder, heat, tmp_path / "parts", steps, progress=interrupt, optimiser=optimiser
+    )
+    first.run()
+    assert first.interrupted == (stop < steps)
+    second = trainer_of(builder, heat, tmp_path / "parts", steps, optimiser=optimiser)
+    second.resume(torch.device("cpu"))
+    assert second.step == first.step
+    second.run()
+    assert numbers(tmp_path / "parts") == numbers(tmp_path / "whole")
+    for name, value in whole.phase.weights().items():
+        assert torch.equal(value, second.phase.weights()[name]), name
+    assert (tmp_path / "parts" / "model.safetensors").read_bytes() == (
+        tmp_path / "whole" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_lbfgs_gets_its_share_and_lowers_the_loss(builder, heat, tmp_path):
+    optimiser = OptimiserConfig(lbfgs=0.5)
+    trainer_of(builder, heat, tmp_path, steps=600, optimiser=optimiser).run()
+    finish = [row for row in rows(tmp_path) if "learning_rate" not in row]
+    assert finish[0]["step"] > 300
+    assert finish[-1]["loss"] < finish[0]["loss"]
+
+
+def test_ctrl_c_saves_after_the_present_step(builder, heat, tmp_path):
+    def press(row):
+        if row["step"] == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    trainer = trainer_of(builder, heat, tmp_path, progress=press)
+    trainer.run()
+    assert trainer.interrupted
+    assert trainer.step == 4
+    assert trainer.state_path.exists()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_loss_that_is_not_finite_is_told_and_the_checkpoint_kept(builder, heat, tmp_path):
+    first = trainer_of(builder, heat, tmp_path, steps=5)
+    first.run()
+    kept = first.state_path.read_bytes()
+    weights = (tmp_path / "model.safetensors").read_bytes()
+    second = trainer_of(builder, heat, tmp_path, steps=20)
+    second.resume(torch.device("cpu"))
+    good = second.phase.gradients
+
+    def broken(batch):
+        return {name: value * math.nan for name, value in good(batch).items()}
+
+    second.phase.gradients = broken
+    with pytest.raises(TrainingError, match=r"loss is nan at step 6; the checkpoint of step 5"):
+        second.run()
+    assert second.state_path.read_bytes() == kept
+    assert (tmp_path / "model.safetensors").read_bytes() == weights
+
+
+def test_a_loss_that_is_not_finite_at_once_says_what_to_try(builder, heat, tmp_path):
+    trainer = trainer_of(builder, heat, tmp_path)
+    trainer.phase.gradients = lambda batch: {"loss": torch.tensor(math.inf)}
+    with pytest.raises(TrainingError, match=r"no checkpoint.*learning_rate=0.001"):
+        trainer.run()
+
+
+@pytest.mark.parametrize(("name", "what"), [("soap", "gradients"), ("adamw", "weights")])
+def test_weights_that_are_not_finite_are_never_saved(builder, heat, tmp_path, name, what):
+    optimiser = OptimiserConfig(optimiser=name)
+    trainer = trainer_of(builder, heat, tmp_path, steps=1, optimiser=optimiser)
+    good = trainer.phase.gradients
+
+    def poison(batch):
+        parts = good(batch)
+        trainer.phase.parameters[0].grad.fill_(math.nan)
+        return parts
+
+    trainer.phase.gradients = poison
+    with pytest.raises(TrainingError, match=f"{what} are not finite"):
+        trainer.run()
+    assert not trainer.state_path.exists()
+
+
+def test_a_full_disk_ends_training_with_the_last_checkpoint(builder, heat, tmp_path, monkeypatch):
+    trainer = trainer_of(builder, heat, tmp_path, steps=6, checkpoint=0.0)
+    good = os.fsync
+    count = 0
+
+    def fills_up(handle):
+        nonlocal count
+        count += 1
+        if count > 7:
+            raise OSError(28, "No space left on device")
+        good(handle)
+
+    monkeypatch.setattr(os, "fsync", fills_up)
+    with pytest.raises(TrainingError, match="No space left"):
+        trainer.run()
+    monkeypatch.undo()
+    again = trainer_of(builder, heat, tmp_path, steps=6)
+    again.resume(torch.device("cpu"))
+    assert again.step >= 2
+    again.run()
+    whole = trainer_of(builder, heat, tmp_path / "whole", steps=6)
+    whole.run()
+    assert numbers(tmp_path) == numbers(tmp_path / "whole")
+
+
+def test_a_checkpoint_of_another_network_is_refused(builder, heat, tmp_path):
+    first = trainer_of(builder, heat, tmp_path, steps=2)
+    first.run()
+    second = trainer_of(builder, heat, tmp_path, steps=4)
+    second.operator.backbone = torch.nn.Linear(1, 1)
+    with pytest.raises(TrainingError, match="does not fit this run"):
+        second.resume(torch.device("cpu"))
+
+
+def test_without_a_checkpoint_a_run_starts_anew(builder, heat, tmp_path):
+    trainer = trainer_of(builder, heat, tmp_path)
+    trainer.resume(torch.device("cpu"))
+    assert trainer.step == 0
+
+
+def test_metrics_hold_plain_json(builder, heat, tmp_path):
+    trainer_of(builder, heat, tmp_path, steps=2).run()
+    first = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])
+    assert set(first) == {"step", "loss", "residual", "gradient", "learning_rate", "seconds"}
+
+
+def test_compiled_and_eager_gradients_agree(builder, heat):
+    eager, compiled = builder(heat), builder(heat)
+    batch = eager.draw(0)
+    one = make_gradients(eager.loss, compiled=False)(batch)
+    two = make_gradients(compiled.loss, compiled=True)(batch)
+    assert one["loss"].item() == pytest.approx(two["loss"].item(), rel=1e-9)
+    for p, q in zip(eager.loss.parameters(), compiled.loss.parameters(), strict=True):
+        assert torch.allclose(p.grad, q.grad, rtol=1e-7, atol=1e-9)
