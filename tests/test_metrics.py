@@ -63,6 +63,12 @@ def test_baselines_are_what_they_say():
     assert baselines["zero"].tolist() == [1.0, 1.0]
 
 
+def test_staying_at_u0_is_judged_at_every_time():
+    truth = torch.tensor([[[1.0], [2.0], [4.0]]])
+    error = trivial_baselines(truth, initial=truth[:, 0])["stays at u0"]
+    torch.testing.assert_close(error, torch.tensor([math.sqrt((1 + 9) / 21)]))
+
+
 def test_one_steady_solution_has_zero_as_its_only_baseline():
     assert list(trivial_baselines(TRUTH[:1, 0])) == ["zero"]
 

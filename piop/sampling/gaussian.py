@@ -51,7 +51,7 @@ def gaussian_prior(law: GaussianRandomField, axes: Sequence[Coordinate]) -> Prio
     squares = _sum([basis.frequency**2 for basis in bases])
     variance = scale * (squares + tau**2) ** -alpha
     if law.zero_mean:
-        variance[(squares == 0)] = 0.0
+        variance[squares == 0] = 0.0
     return Prior(bases, torch.zeros_like(variance), variance, law.mean)
 
 

@@ -74,14 +74,9 @@ def _analysis(count: int) -> Tensor:
     angle = turns.double() * (2 * math.pi / count)
     weight = torch.full((half + 1, 1), 2.0 / count, dtype=torch.float64)
     weight[0] = 1 / count
-    if count % 2 == 0:
-        weight[half] = (
-            1 / count
-        )  # the highest cosine is seen in full; its sine vanishes at the points
-    sines = 2 / count * angle[1:].sin()
-    if count % 2 == 0:
-        sines[half - 1 :] = 0.0
-    return torch.cat((weight * angle.cos(), sines))
+    if count % 2 == 0:  # the highest cosine is seen in full; its sine vanishes at the points
+        weight[half] = 1 / count
+    return torch.cat((weight * angle.cos(), 2 / count * angle[1:].sin()))
 
 
 def _length(axis: Coordinate) -> float:

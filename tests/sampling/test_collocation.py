@@ -37,6 +37,11 @@ def test_latin_hypercube_has_one_point_in_every_slice(many):
     assert torch.equal(slices, torch.arange(32.0).double()[None, :, None].expand(5, 32, 3))
 
 
+def test_within_its_slice_a_latin_hypercube_point_is_anywhere(many):
+    points = unit_points(many(500), "a", 4, 2, "latin_hypercube")
+    assert stats.kstest((points * 4 % 1).flatten().numpy(), "uniform").pvalue > 1e-3
+
+
 def test_scrambled_sobol_points_keep_their_balance(many):
     points = unit_points(many(5), "a", 64, 2, "sobol")
     # A scrambled (0, 6, 2)-net: every elementary box of volume 1/64 holds exactly one point.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import xarray
+from scipy.interpolate import CubicSpline
 
 from piop.errors import DataError
 from piop.sampling import sample_inputs
@@ -78,6 +79,16 @@ def test_cubics_are_interpolated_without_error_on_walls(read, axis):
     places = np.array([0.0, 0.3, 0.77, 1.0])
     np.testing.assert_allclose(f(at(*places)).numpy()[0], places**3 - places, atol=1e-12)
     np.testing.assert_allclose(f.derivative(at(*places), (2,)).numpy()[0], 6 * places, atol=1e-9)
+
+
+def test_splines_on_walls_are_those_of_scipy(read, axis):
+    x = np.sort(np.random.default_rng(1).random(9))
+    x[[0, -1]] = 0.0, 1.0
+    f = read({"x": x, "u0": np.sin(9 * x)[None]}, axes=(axis("x", periodic=False),))
+    oracle, places = CubicSpline(x, np.sin(9 * x)), np.linspace(0, 1, 23)
+    for order in range(3):
+        ours = f.derivative(at(*places), (order,)).numpy()[0]
+        np.testing.assert_allclose(ours, oracle(places, order), atol=1e-10)
 
 
 @pytest.mark.parametrize("smooth", [True, False])

@@ -283,6 +283,10 @@ def test_the_stand_in_law_has_the_variance_of_the_input_everywhere(item, problem
     at = torch.tensor([[[0.0, 0.0], [0.5, 1.0], [1.0, 2.0]]]).double()
     variance = variance_at(prior, at)
     torch.testing.assert_close(variance, variance[:, :1].expand(1, 3), rtol=1e-6, atol=0)
+    ends = torch.tensor([[[0.0, 0.0], [0.0, 2.0], [1.0, 0.0]]]).double()
+    correlation = covariance(prior, ends, ends)[0, 0] / variance[0, 0]
+    assert correlation[1] < 0.05  # y is no circle
+    assert correlation[2] > 0.999  # x is one
 
 
 def test_bad_numbers_and_what_has_no_covariance_are_refused(item, problem, many):
