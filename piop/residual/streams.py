@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -207,7 +207,7 @@ class Stream:
         weights = None if self.weights is None else function(self.weights)
         return Stream(function(self.data), self.layout, weights)
 
-    def replace(self, data: Tensor) -> Self:
+    def replace(self, data: Tensor) -> Stream:
         """Keep the coefficients, fitted to the shape of new rows that differ along summed axes."""
         weights = self.weights
         if weights is not None and weights.shape[1:] != data.shape[1:]:
@@ -216,7 +216,7 @@ class Stream:
             ):
                 weights = weights if old == new else weights.narrow(axis, 0, 1)
             weights = weights.expand(-1, *data.shape[1:])
-        return type(self)(data, self.layout, weights)
+        return Stream(data, self.layout, weights)
 
     def aligned(self, ndim: int) -> Stream:
         """Insert axes of length one behind the rows, as broadcasting would."""

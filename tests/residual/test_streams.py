@@ -1,4 +1,4 @@
-"""Streams equal nested reverse mode, for every kind of layer that operator networks are made of."""
+"""Streams and their gradients equal nested reverse mode, for every kind of layer."""
 
 import math
 import warnings
@@ -192,13 +192,19 @@ def _residual(make_problem, equation):
     return residual, [_tensor(B, N, seed=10 + i) for i in range(count)]
 
 
-def _assert_equal_to_nested(residual, field, queries, inputs) -> None:
+def _assert_equal_to_nested(residual, field, queries, inputs, parameter) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = residual(field, queries, inputs)
     nested = residual.reverse(field, queries, inputs)
     scale = max(1.0, *(v.abs().max().item() for v in nested.derivatives.values()))
     torch.testing.assert_close(found.values / scale, nested.values / scale, **AGREE)
+    slopes = [
+        torch.autograd.grad((v.values / scale).square().mean(), parameter)[0]
+        for v in (found, nested)
+    ]
+    size = max(1.0, slopes[1].abs().max().item())
+    torch.testing.assert_close(slopes[0] / size, slopes[1] / size, **AGREE)
     for key in found.derivatives.keys() & nested.derivatives.keys():
         torch.testing.assert_close(
             found.derivatives[key] / scale, nested.derivatives[key] / scale, **AGREE
@@ -210,13 +216,13 @@ def _assert_equal_to_nested(residual, field, queries, inputs) -> None:
 def test_layer_equals_nested_reverse_mode(name, equation, make_problem) -> None:
     residual, inputs = _residual(make_problem, equation)
     queries = _tensor(B, N, 2, seed=7)
-    first, last = _tensor(W, 2, seed=8) - 0.5, _tensor(1, 64, seed=9) - 0.5
+    first, last = (_tensor(W, 2, seed=8) - 0.5).requires_grad_(), _tensor(1, 64, seed=9) - 0.5
 
     def field(q):
         out = LAYERS[name](F.linear(q, first))
         return F.linear(torch.sin(out), last[:, : out.shape[-1]])
 
-    _assert_equal_to_nested(residual, field, queries, inputs)
+    _assert_equal_to_nested(residual, field, queries, inputs, first)
 
 
 MODULES = {
@@ -265,7 +271,7 @@ def test_random_network_equals_nested_reverse_mode(names, equation, seed, make_p
     net = nn.Sequential(nn.Linear(2, W), nn.Tanh(), *middle, nn.Linear(W, 1)).double()
     net[0].weight.data += 1.0  # far from the point where every feature is equal
     queries = _tensor(B, N, 2, seed=seed)
-    _assert_equal_to_nested(residual, net, queries, inputs)
+    _assert_equal_to_nested(residual, net, queries, inputs, net[0].weight)
 
 
 REFUSED = {

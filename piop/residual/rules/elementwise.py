@@ -126,8 +126,7 @@ def power(a: Any, b: Any) -> Stream:
             if b.numel() != 1 or b.requires_grad:
                 return compose(compose(a, tables.log) * b, tables.exp)
             b = b.item()
-        exponent = float(b)
-        return compose(a, lambda x, n: tables.power(x, exponent, n))
+        return compose(a, tables.power(float(b)))
     if isinstance(a, Stream):
         logarithm: Any = compose(a, tables.log)
     else:

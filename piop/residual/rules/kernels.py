@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import mul
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from piop.residual.streams import Group, NoRuleError, Stream
+from piop.problem.plan import MAX_ORDER
+from piop.residual.rules.tables import Table
+from piop.residual.streams import Group, Layout, NoRuleError, Stream
 
-Table = Callable[[Tensor, int], Sequence[Tensor | float]]
 Bilinear = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -26,20 +29,88 @@ def compose(x: Stream, table: Table) -> Stream:
 
     Args:
         x: The stream u.
-        table: Maps (value, n) to f, f′, …, f⁽ⁿ⁾ there; it may stop early where the rest is zero.
+        table: The function and its derivatives.
     """
-    rows = x.data.unbind(0)
-    f = table(rows[0], x.layout.order)
-    out = [f[0]]
-    squares: dict[tuple[int, ...], Tensor] = {}
-    for row, groups in zip(rows[1:], x.layout.compositions[1:], strict=True):
+    weights = x.weights
+    if x.layout.order < MAX_ORDER and (weights is None or not weights.requires_grad):
+        data = _Compose.apply(x.data, weights, x.layout, table)
+    else:
+        data = torch.stack(_composed(x.data.unbind(0), weights, x.layout, table, None))
+    return Stream(data, x.layout, weights)  # type: ignore[arg-type]
+
+
+class _Compose(torch.autograd.Function):
+    """The rule of compositions with its gradient written out, which keeps and moves less memory."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, data: Tensor, weights: Tensor | None, layout: Layout, table: Table
+    ) -> Any:
+        rows = data.unbind(0)
+        basis = table.basis(rows[0])
+        ctx.save_for_backward(data, weights, *basis)
+        ctx.layout, ctx.table = layout, table
+        return torch.stack(_composed(rows, weights, layout, table, basis))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        data, weights, *basis = ctx.saved_tensors
+        u, g = data.unbind(0), grad.unbind(0)
+        f = ctx.table.derivatives(u[0], tuple(basis), ctx.layout.order + 1)
+        out = [f[1] * row for row in g]
+        inner: dict[int, Tensor] = {}  # what multiplies f⁽ᵏ⁾ in the gradient of the value
+
+        def gather(order: int, a: Tensor, b: Tensor, factor: float) -> None:
+            if order < len(f):
+                held = inner.get(order)
+                inner[order] = (
+                    torch.mul(a, b) * factor if held is None else held.addcmul_(a, b, value=factor)
+                )
+
+        for r, groups in enumerate(ctx.layout.compositions[1:], start=1):
+            gather(2, g[r], u[r], 1.0)
+            for group in groups:
+                gr = g[r] if group.slot is None else g[r] * weights[group.slot]
+                slope = f[group.order] * gr if group.order < len(f) else None
+                for key in group.rows:
+                    gather(group.order + 1, gr, _product(u, key), group.factor)
+                    if slope is None:
+                        continue
+                    for i in set(key):
+                        others = list(key)
+                        others.remove(i)
+                        factor = group.factor * key.count(i)
+                        out[i] = _accumulated(out[i], slope, _product(u, others), factor)
+        for order, total in inner.items():
+            out[0] = _accumulated(out[0], f[order], total, 1.0)
+        return torch.stack(out), None, None, None
+
+
+def _composed(
+    rows: Sequence[Tensor],
+    weights: Tensor | None,
+    layout: Layout,
+    table: Table,
+    basis: tuple[Tensor, ...] | None,
+) -> list[Tensor]:
+    basis = table.basis(rows[0]) if basis is None else basis
+    f = table.derivatives(rows[0], basis, layout.order)
+    out: list[Any] = [f[0]]
+    for row, groups in zip(rows[1:], layout.compositions[1:], strict=True):
         total = f[1] * row
         for group in groups:
             if group.order < len(f):
-                product = _sum_of_products(group, rows, squares)
-                total = _accumulate(total, f[group.order], _weight(product, group, x), group)
+                product = reduce(torch.add, (_product(rows, key) for key in group.rows))
+                if group.slot is not None:
+                    product = product * weights[group.slot]  # type: ignore[index]
+                total = _accumulated(total, f[group.order], product, group.factor)
         out.append(total)
-    return Stream(torch.stack(out), x.layout, x.weights)  # type: ignore[arg-type]
+    return out
+
+
+def _product(rows: Sequence[Tensor], key: Sequence[int]) -> Tensor:
+    return reduce(mul, (rows[i] for i in key))
 
 
 def multiply(a: Stream, b: Stream) -> Stream:
@@ -149,15 +220,6 @@ def _like(anchor: Stream, data: Tensor) -> Stream:
     return Stream(data, anchor.layout, weights)
 
 
-def _sum_of_products(
-    group: Group, rows: Sequence[Tensor], cache: dict[tuple[int, ...], Tensor]
-) -> Tensor:
-    for key in group.rows:
-        if key not in cache:
-            cache[key] = reduce(mul, (rows[i] for i in key))
-    return reduce(torch.add, (cache[key] for key in group.rows))
-
-
 def _weight(row: Tensor, group: Group, x: Stream) -> Tensor:
     if group.slot is None:
         return row
@@ -166,7 +228,7 @@ def _weight(row: Tensor, group: Group, x: Stream) -> Tensor:
     return row * x.weights[group.slot]
 
 
-def _accumulate(total: Tensor, slope: Tensor | float, product: Tensor, group: Group) -> Tensor:
+def _accumulated(total: Tensor, slope: Tensor | float, product: Tensor, factor: float) -> Tensor:
     if isinstance(slope, Tensor):
-        return torch.addcmul(total, slope, product, value=group.factor)
-    return torch.add(total, product, alpha=slope * group.factor)
+        return torch.addcmul(total, slope, product, value=factor)
+    return torch.add(total, product, alpha=slope * factor)

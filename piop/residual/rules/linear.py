@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from piop.residual.rules.kernels import bilinear, common, shifted
+from piop.residual.rules.softmax import Softmax, weighted_sum
 from piop.residual.streams import NoRuleError, Stream, rule
 
 
@@ -33,6 +34,8 @@ def matmul(a: Any, b: Any) -> Stream:
         a, b = common(a, b)
         data = bilinear(a, b, torch.matmul)
         return Stream(data, a.layout, _fitted(a, data))
+    if isinstance(a, Softmax):
+        return weighted_sum(a.scores.aligned(b.ndim), b)
     if isinstance(a, Stream):
         a = a.aligned(b.ndim)
         data = _rows_times_matrix(a.data, b)

@@ -1,19 +1,14 @@
-"""Normalisations: layer norm, RMS norm, group norm, softmax; dropout in evaluation.
-
-Softmax is y = exp ζ, ζ = z − log Σ exp z. With w_r = z_r + (products of lower rows of ζ) every
-row is y·(w_r − Σ y w_r), since the rows of a constant sum vanish (``docs/math.md``, 6).
-"""
+"""Normalisations: layer norm, RMS norm, group norm; dropout."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from piop.residual.rules.kernels import compose, multiply
-from piop.residual.rules.reduce import logsumexp, mean, mean_square
+from piop.residual.rules.reduce import mean, mean_square
 from piop.residual.rules.tables import rsqrt
 from piop.residual.streams import NoRuleError, Stream, rule
 
@@ -68,37 +63,6 @@ def normalize(
     if p != 2.0:
         raise NoRuleError(f"normalize(p={p})")
     return x / torch.clamp(torch.norm(x, dim=dim, keepdim=True), min=eps)  # type: ignore[arg-type]
-
-
-@rule("softmax")
-def softmax(x: Stream, dim: int, _stacklevel: int = 3, dtype: Any = None) -> Stream:
-    """As ``F.softmax``."""
-    x = x if dtype is None else x.to(dtype)
-    rows = x.data.unbind(0)
-    y = torch.softmax(rows[0], dim)
-    centred: list[Tensor] = [y]
-    out = [y]
-    for row, groups in zip(rows[1:], x.layout.compositions[1:], strict=True):
-        w = row
-        for group in groups:
-            for key in group.rows:
-                product = centred[key[0]]
-                for i in key[1:]:
-                    product = product * centred[i]
-                if group.slot is not None:
-                    product = product * x.weights[group.slot]  # type: ignore[index]
-                w = torch.add(w, product, alpha=group.factor)
-        average = (y * w).sum(dim, keepdim=True)
-        centred.append(row - average)
-        out.append(y * (w - average))
-    return Stream(torch.stack(out), x.layout, x.weights)
-
-
-@rule("log_softmax")
-def log_softmax(x: Stream, dim: int, _stacklevel: int = 3, dtype: Any = None) -> Stream:
-    """As ``F.log_softmax``."""
-    x = x if dtype is None else x.to(dtype)
-    return x - logsumexp(x, dim, keepdim=True)
 
 
 @rule("dropout", "alpha_dropout", "feature_dropout")

@@ -1,6 +1,5 @@
 """Derivatives up to order four of the elementwise functions that networks use.
 
-Each function maps (value, n) to f, f′, …, f⁽ⁿ⁾ and may stop early where the rest is zero.
 Source: M. Abramowitz, I. Stegun, Handbook of Mathematical Functions (1964), chapters 3, 4 and 7;
 the recurrences of the activations are derived in ``docs/math.md`` and tested against SymPy.
 """
@@ -8,6 +7,9 @@ the recurrences of the activations are derived in ``docs/math.md`` and tested ag
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,59 +17,212 @@ from torch import Tensor
 Derivatives = list[Tensor | float]
 
 
-def exp(x: Tensor, n: int) -> Derivatives:
+@dataclass(frozen=True)
+class Table:
+    """The derivatives of one elementwise function.
+
+    Attributes:
+        basis: Maps x to the tensors that are dear to compute; they are kept for the backward pass.
+        derivatives: Maps (x, basis, n) to f, f′, …, f⁽ⁿ⁾; it may stop early where the rest is zero.
+    """
+
+    basis: Callable[[Tensor], tuple[Tensor, ...]]
+    derivatives: Callable[[Tensor, tuple[Tensor, ...], int], Derivatives]
+
+    def __call__(self, x: Tensor, n: int) -> Derivatives:
+        """Give f, f′, …, f⁽ⁿ⁾ at x."""
+        return self.derivatives(x, self.basis(x), n)
+
+
+def _of(*basis: Callable[[Tensor], Tensor]) -> Callable[[Callable[..., Derivatives]], Table]:
+    """Make a table of a function (x, *basis of x, n)."""
+
+    def make(function: Callable[..., Derivatives]) -> Table:
+        return Table(lambda x: tuple(b(x) for b in basis), lambda x, b, n: function(x, *b, n))
+
+    return make
+
+
+@_of(torch.exp)
+def exp(x: Tensor, e: Tensor, n: int) -> Derivatives:
     """Differentiate exp."""
-    return [torch.exp(x)] * (n + 1)
+    return [e] * (n + 1)
 
 
-def sin(x: Tensor, n: int) -> Derivatives:
+@_of(torch.sin, torch.cos)
+def sin(x: Tensor, s: Tensor, c: Tensor, n: int) -> Derivatives:
     """Differentiate sin."""
-    s, c = torch.sin(x), torch.cos(x)
     return _cycle([s, c, -s, -c] if n > 1 else [s, c], n)
 
 
-def cos(x: Tensor, n: int) -> Derivatives:
+@_of(torch.sin, torch.cos)
+def cos(x: Tensor, s: Tensor, c: Tensor, n: int) -> Derivatives:
     """Differentiate cos."""
-    s, c = torch.sin(x), torch.cos(x)
     return _cycle([c, -s, -c, s] if n > 1 else [c, -s], n)
 
 
-def sinh(x: Tensor, n: int) -> Derivatives:
+@_of(torch.sinh, torch.cosh)
+def sinh(x: Tensor, s: Tensor, c: Tensor, n: int) -> Derivatives:
     """Differentiate sinh."""
-    return _cycle([torch.sinh(x), torch.cosh(x)], n)
+    return _cycle([s, c], n)
 
 
-def cosh(x: Tensor, n: int) -> Derivatives:
+@_of(torch.sinh, torch.cosh)
+def cosh(x: Tensor, s: Tensor, c: Tensor, n: int) -> Derivatives:
     """Differentiate cosh."""
-    return _cycle([torch.cosh(x), torch.sinh(x)], n)
+    return _cycle([c, s], n)
 
 
-def tanh(x: Tensor, n: int) -> Derivatives:
+@_of(torch.tanh)
+def tanh(x: Tensor, y: Tensor, n: int) -> Derivatives:
     """Differentiate tanh: with y = tanh x, y′ = 1 − y²."""
-    return _through_slope(torch.tanh(x), -1.0, n)
-
-
-def tan(x: Tensor, n: int) -> Derivatives:
-    """Differentiate tan: with y = tan x, y′ = 1 + y²."""
-    return _through_slope(torch.tan(x), 1.0, n)
-
-
-def _through_slope(y: Tensor, sign: float, n: int) -> Derivatives:
-    """Differentiate the solution of y′ = 1 + sign·y²."""
-    d = 1 + sign * y * y
+    d = torch.addcmul(torch.ones((), dtype=y.dtype, device=y.device), y, y, value=-1)
     out: Derivatives = [y, d]
     if n > 1:
-        out.append(2 * sign * y * d)
+        second = -2 * y * d
+        out.append(second)
     if n > 2:
-        out.append(d * (2 * sign + 6 * y * y))
+        out.append(d * (4 - 6 * d))
     if n > 3:
-        out.append(d * y * (16 + 24 * sign * y * y))
+        out.append(second * (4 - 12 * d))
     return out
 
 
-def sigmoid(x: Tensor, n: int) -> Derivatives:
+@_of(torch.tan)
+def tan(x: Tensor, y: Tensor, n: int) -> Derivatives:
+    """Differentiate tan: with y = tan x, y′ = 1 + y²."""
+    d = 1 + y * y
+    return [y, d, 2 * y * d, d * (6 * d - 4), y * d * (24 * d - 8)][: n + 1]
+
+
+@_of(torch.sigmoid)
+def sigmoid(x: Tensor, s: Tensor, n: int) -> Derivatives:
     """Differentiate the logistic function s: s′ = s(1 − s)."""
-    s = torch.sigmoid(x)
+    return _logistic(s, n)
+
+
+@_of(torch.sigmoid)
+def silu(x: Tensor, s: Tensor, n: int) -> Derivatives:
+    """Differentiate x·s(x)."""
+    return _times_argument(x, _logistic(s, n), n)
+
+
+@_of(
+    lambda x: torch.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi)),
+    lambda x: 0.5 * (1 + torch.erf(x * math.sqrt(0.5))),
+)
+def gelu(x: Tensor, phi: Tensor, cdf: Tensor, n: int) -> Derivatives:
+    """Differentiate x·Φ(x), Φ the normal distribution and φ = Φ′."""
+    out: Derivatives = [x * cdf, torch.addcmul(cdf, x, phi)]
+    if n > 1:
+        square = x * x
+        out.append(phi * (2 - square))
+        if n > 2:
+            out.append(phi * x * (square - 4))
+        if n > 3:
+            out.append(phi * (square * (7 - square) - 4))
+    return out
+
+
+@_of(lambda x: torch.tanh(_GELU * (x + _CUBIC * x * x * x)))
+def gelu_tanh(x: Tensor, y: Tensor, n: int) -> Derivatives:
+    """Differentiate x·½(1 + tanh g), g = √(2/π)(x + 0.044715x³)."""
+    t: list[Any] = [0.5 * d for d in tanh.derivatives(x, (y,), n)]
+    g1 = _GELU * (1 + 3 * _CUBIC * x * x)
+    h: list[Any] = [t[0] + 0.5, t[1] * g1]
+    if n > 1:
+        g2 = 6 * _CUBIC * _GELU * x
+        h.append(t[2] * g1**2 + t[1] * g2)
+        g3 = 6 * _CUBIC * _GELU
+        if n > 2:
+            h.append(t[3] * g1**3 + 3 * t[2] * g1 * g2 + t[1] * g3)
+        if n > 3:
+            tail = t[2] * (4 * g1 * g3 + 3 * g2**2)
+            h.append(t[4] * g1**4 + 6 * t[3] * g1**2 * g2 + tail)
+    return _times_argument(x, h, n)
+
+
+@_of(torch.nn.functional.softplus, torch.sigmoid)
+def softplus(x: Tensor, y: Tensor, s: Tensor, n: int) -> Derivatives:
+    """Differentiate log(1 + eˣ); its slope is the logistic function."""
+    return [y, *_logistic(s, n - 1)[:n]]
+
+
+@_of(torch.erf, lambda x: torch.exp(-x * x) * (2 / math.sqrt(math.pi)))
+def erf(x: Tensor, y: Tensor, d: Tensor, n: int) -> Derivatives:
+    """Differentiate erf through Hermite polynomials."""
+    factors = [-2 * x, 4 * x * x - 2, x * (12 - 8 * x * x)]
+    return [y, d, *(d * factor for factor in factors[: n - 1])]
+
+
+@_of(torch.log, torch.reciprocal)
+def log(x: Tensor, y: Tensor, inverse: Tensor, n: int) -> Derivatives:
+    """Differentiate log."""
+    return [y, *_falling(inverse, inverse, -1.0, n - 1)]
+
+
+@_of(torch.log1p, lambda x: 1 / (1 + x))
+def log1p(x: Tensor, y: Tensor, inverse: Tensor, n: int) -> Derivatives:
+    """Differentiate log(1 + x)."""
+    return [y, *_falling(inverse, inverse, -1.0, n - 1)]
+
+
+@_of(torch.expm1, torch.exp)
+def expm1(x: Tensor, y: Tensor, e: Tensor, n: int) -> Derivatives:
+    """Differentiate eˣ − 1."""
+    return [y, *[e] * n]
+
+
+@_of(torch.atan, lambda x: 1 / (1 + x * x))
+def atan(x: Tensor, y: Tensor, d: Tensor, n: int) -> Derivatives:
+    """Differentiate atan."""
+    factors = [-2 * x * d, (6 * x * x - 2) * d**2, 24 * x * (1 - x * x) * d**3]
+    return [y, d, *(d * factor for factor in factors[: n - 1])]
+
+
+@_of(torch.reciprocal)
+def reciprocal(x: Tensor, inverse: Tensor, n: int) -> Derivatives:
+    """Differentiate 1/x."""
+    return _falling(inverse, inverse, -1.0, n)
+
+
+@_of(torch.sqrt, torch.reciprocal)
+def sqrt(x: Tensor, root: Tensor, inverse: Tensor, n: int) -> Derivatives:
+    """Differentiate √x."""
+    return _falling(root, inverse, 0.5, n)
+
+
+@_of(torch.rsqrt, torch.reciprocal)
+def rsqrt(x: Tensor, root: Tensor, inverse: Tensor, n: int) -> Derivatives:
+    """Differentiate 1/√x."""
+    return _falling(root, inverse, -0.5, n)
+
+
+def power(exponent: float) -> Table:
+    """Differentiate xᵖ; a whole p ≥ 0 ends the list after p derivatives."""
+    known = {-1.0: reciprocal, 0.5: sqrt, -0.5: rsqrt}
+    if exponent in known:
+        return known[exponent]
+
+    def derivatives(x: Tensor, basis: tuple[Tensor, ...], n: int) -> Derivatives:
+        out: Derivatives = []
+        factor = 1.0
+        for k in range(n + 1):
+            rest = exponent - k
+            out.append(factor * x**rest if rest else factor if k else torch.ones_like(x))
+            factor *= rest
+            if factor == 0:
+                break
+        return out
+
+    return Table(lambda x: (), derivatives)
+
+
+_GELU = math.sqrt(2 / math.pi)
+_CUBIC = 0.044715  # D. Hendrycks, K. Gimpel (2016), arXiv:1606.08415, section 2
+
+
+def _logistic(s: Tensor, n: int) -> Derivatives:
     d = s * (1 - s)
     out: Derivatives = [s, d]
     if n > 1:
@@ -80,120 +235,21 @@ def sigmoid(x: Tensor, n: int) -> Derivatives:
     return out
 
 
-def silu(x: Tensor, n: int) -> Derivatives:
-    """Differentiate x·s(x)."""
-    return _times_argument(x, sigmoid(x, n), n)
-
-
-def gelu(x: Tensor, n: int) -> Derivatives:
-    """Differentiate x·Φ(x), Φ the normal distribution and φ = Φ′."""
-    phi = torch.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
-    cdf = 0.5 * (1 + torch.erf(x * math.sqrt(0.5)))
-    out: Derivatives = [x * cdf, cdf + x * phi]
-    square = x * x if n > 1 else x
-    if n > 1:
-        out.append(phi * (2 - square))
-    if n > 2:
-        out.append(phi * x * (square - 4))
-    if n > 3:
-        out.append(phi * (square * (7 - square) - 4))
-    return out
-
-
-def gelu_tanh(x: Tensor, n: int) -> Derivatives:
-    """Differentiate x·½(1 + tanh g), g = √(2/π)(x + 0.044715x³)."""
-    k, a = math.sqrt(2 / math.pi), 0.044715
-    t = [0.5 * d for d in tanh(k * (x + a * x * x * x), n)]
-    t[0] = t[0] + 0.5
-    g1 = k * (1 + 3 * a * x * x)
-    h: Derivatives = [t[0], t[1] * g1]
-    if n > 1:
-        g2 = 6 * a * k * x
-        h.append(t[2] * g1**2 + t[1] * g2)
-        g3 = 6 * a * k
-        if n > 2:
-            h.append(t[3] * g1**3 + 3 * t[2] * g1 * g2 + t[1] * g3)
-        if n > 3:
-            tail = t[2] * (4 * g1 * g3 + 3 * g2**2)
-            h.append(t[4] * g1**4 + 6 * t[3] * g1**2 * g2 + tail)
-    return _times_argument(x, h, n)
-
-
-def softplus(x: Tensor, n: int) -> Derivatives:
-    """Differentiate log(1 + eˣ); its slope is the logistic function."""
-    return [torch.nn.functional.softplus(x), *sigmoid(x, n - 1)[:n]]
-
-
-def erf(x: Tensor, n: int) -> Derivatives:
-    """Differentiate erf through Hermite polynomials."""
-    d = torch.exp(-x * x) * (2 / math.sqrt(math.pi))
-    factors = [-2 * x, 4 * x * x - 2, x * (12 - 8 * x * x)]
-    return [torch.erf(x), d, *(d * factor for factor in factors[: n - 1])]
-
-
-def log(x: Tensor, n: int) -> Derivatives:
-    """Differentiate log."""
-    return [torch.log(x), *power(x, -1.0, n - 1)]
-
-
-def log1p(x: Tensor, n: int) -> Derivatives:
-    """Differentiate log(1 + x)."""
-    return [torch.log1p(x), *power(1 + x, -1.0, n - 1)]
-
-
-def expm1(x: Tensor, n: int) -> Derivatives:
-    """Differentiate eˣ − 1."""
-    return [torch.expm1(x), *[torch.exp(x)] * n]
-
-
-def atan(x: Tensor, n: int) -> Derivatives:
-    """Differentiate atan."""
-    d = 1 / (1 + x * x)
-    factors = [-2 * x * d, (6 * x * x - 2) * d**2, 24 * x * (1 - x * x) * d**3]
-    return [torch.atan(x), d, *(d * factor for factor in factors[: n - 1])]
-
-
-def reciprocal(x: Tensor, n: int) -> Derivatives:
-    """Differentiate 1/x."""
-    return power(x, -1.0, n)
-
-
-def sqrt(x: Tensor, n: int) -> Derivatives:
-    """Differentiate √x."""
-    return power(x, 0.5, n)
-
-
-def rsqrt(x: Tensor, n: int) -> Derivatives:
-    """Differentiate 1/√x."""
-    return power(x, -0.5, n)
-
-
-def power(x: Tensor, exponent: float, n: int) -> Derivatives:
-    """Differentiate xᵖ; a whole p ≥ 0 ends the list after p derivatives."""
-    out: Derivatives = []
-    if exponent in (-1.0, 0.5, -0.5):
-        first = {-1.0: torch.reciprocal, 0.5: torch.sqrt, -0.5: torch.rsqrt}[exponent](x)
-        inverse = first if exponent == -1 else torch.reciprocal(x) if n else x
-        out, factor = [first], 1.0
-        for k in range(n):
-            factor *= exponent - k
-            first = first * inverse
-            out.append(factor * first)
-        return out
+def _falling(first: Tensor, inverse: Tensor, exponent: float, n: int) -> Derivatives:
+    """Differentiate xᵖ, given xᵖ and 1/x: the next derivative is (p − k)/x times the last."""
+    out: Derivatives = [first]
     factor = 1.0
-    for k in range(n + 1):
-        rest = exponent - k
-        out.append(factor * x**rest if rest else x.new_tensor(factor).expand_as(x))
-        factor *= rest
-        if factor == 0:
-            break
+    for k in range(n):
+        factor *= exponent - k
+        first = first * inverse
+        out.append(factor * first)
     return out
 
 
-def _times_argument(x: Tensor, h: Derivatives, n: int) -> Derivatives:
+def _times_argument(x: Tensor, h: Sequence[Any], n: int) -> Derivatives:
     """Differentiate x·h(x): the n-th derivative is x·h⁽ⁿ⁾ + n·h⁽ⁿ⁻¹⁾."""
     out: Derivatives = [x * h[0]]
-    out += [torch.add(x * h[k], h[k - 1], alpha=k) for k in range(1, n + 1)]  # type: ignore[arg-type]
+    out += [torch.add(x * h[k], h[k - 1], alpha=k) for k in range(1, n + 1)]
     return out
 
 
