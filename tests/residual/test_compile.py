@@ -41,7 +41,7 @@ def _smooth(draw: st.DrawFn, symbols: tuple) -> sympy.Expr:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple:
-    """A system of one or two equations in one to three dimensions of space, of order four or less."""
+    """A system of one or two equations of order four or less in one to three dimensions."""
     names = draw(st.sampled_from(["tx", "txy", "xy", "x", "txyz"]))
     symbols = tuple(sympy.Symbol(n, real=True) for n in names)
     channels = draw(st.sampled_from([("u",), ("u", "v")]))

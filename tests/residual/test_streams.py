@@ -170,7 +170,9 @@ SHAPE = {
     "cat": lambda z: torch.cat([torch.sin(z), ROW, z * z], -1),
     "stack": lambda z: torch.stack([torch.sin(z), ROW, z * z], -1).flatten(-2),
     "split, chunk": lambda z: torch.cat([*z.sin().split([2, 4], -1)[::-1], *z.chunk(2, -1)], -1),
-    "unbind": lambda z: torch.stack([a * b for a, b in zip(z.unbind(-1), ROW.unbind(-1))], -1),
+    "unbind": lambda z: torch.stack(
+        [a * b for a, b in zip(z.unbind(-1), ROW.unbind(-1), strict=True)], -1
+    ),
     "expand, repeat": lambda z: z[..., :1].expand(-1, -1, 3).repeat(1, 1, 2) * z.sin(),
     "repeat interleave": lambda z: z.repeat_interleave(2, dim=-1).sin(),
     "flip, roll": lambda z: z.flip(-1).sin() * z.roll(1, -1),
