@@ -129,6 +129,8 @@ def test_a_table_holds_a_grid_in_any_order_of_rows(read):
 def test_scalars_are_read_as_numbers(read):
     f = read({"u0": np.array([1.0, 2.0])}, of=())
     assert f(torch.zeros(2, 1, 0)).tolist() == [[1.0], [2.0]]
+    f = read("sample,u0\n0,1.0\n1,2.0\n", of=(), name="f.csv")
+    assert f(torch.zeros(2, 1, 0)).tolist() == [[1.0], [2.0]]
 
 
 def test_draws_pick_functions_of_the_file(tmp_path, item, problem, many):

@@ -117,6 +117,13 @@ def test_single_precision_agrees_to_its_rounding():
     torch.testing.assert_close(single(points.float()).double(), f(points), atol=1e-4, rtol=1e-4)
 
 
+def test_splines_move_to_another_precision():
+    f = CASES["spline and periodic"]
+    points = points_for(f)
+    moved = f.to(dtype=torch.float32)(points.float())
+    torch.testing.assert_close(moved.double(), f(points), atol=1e-4, rtol=1e-4)
+
+
 def test_splines_sum_to_one_and_reproduce_cubics():
     x = torch.linspace(0, 2, 101).double()
     table = SPLINES.table(x)

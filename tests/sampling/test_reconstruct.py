@@ -196,6 +196,26 @@ def test_covariance_over_frequencies_is_that_over_functions(item, problem, axis)
     )
 
 
+def test_waves_of_partial_phase_have_their_own_variance_for_sine_and_cosine(item, problem, axis):
+    law = laws.FourierSeries(3, (0.5, 1.0), (0, 2), (0.0, 1.0))
+    p = problem(item("a", ["x", "y"], law), space=[axis("x"), axis("y")])
+    prior, x = interpolation_prior(p, p.inputs[0]), torch.rand(1, 6, 2).double()
+    tables = [b.table(c) for b, c in zip(prior.bases, x.unbind(-1), strict=True)]
+    design = torch.einsum("bni,bnj->bnij", *tables).flatten(2)
+    slow = (design * prior.variance.flatten()) @ design.mT
+    torch.testing.assert_close(covariance(prior, x, x), slow)
+
+
+def test_the_nugget_grows_until_the_factor_exists(item, problem, many, monkeypatch):
+    monkeypatch.setattr("piop.sampling.kriging.NUGGET", 1e-25)
+    smooth = laws.GaussianRandomField(tau=5.0, alpha=8.0, scale=1e10, modes=100)
+    p = problem(item("a", ["x"], smooth, shape=(64,)))
+    f = sample_inputs(p, many(2))
+    samples = seen(p, f, many(2))
+    twice = FunctionSamples(samples.points.repeat(1, 2, 1), samples.values.repeat(1, 2, 1))
+    assert relative(reconstruct(p, p.inputs[0], twice), f["a"], TICKS).max() < 1e-3
+
+
 def test_long_lists_of_points_are_cut_without_change(item, problem, axis, monkeypatch):
     law = laws.GaussianRandomField(tau=5.0, alpha=3.0, modes=3)
     p = problem(item("a", ["x", "y"], law), space=[axis("x"), axis("y")])
