@@ -20,6 +20,16 @@ from piop.expression.quantity import FUNCTIONS, Quantity, Scalar
 _VECTOR = ("grad", "div", "lap", "curl", "dot")
 _RELATIONS = {ast.Lt: sympy.Lt, ast.LtE: sympy.Le, ast.Gt: sympy.Gt, ast.GtE: sympy.Ge}
 _EQUALS = re.compile(r"(?<![<>=!])=(?!=)")
+SYMPY_FAILS = (
+    ArithmeticError,
+    AttributeError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What SymPy raises on nonsense such as the comparison of an infinite value."""
+
 RESERVED = frozenset({*FUNCTIONS, *_VECTOR, "where", "pi", "d", *keyword.kwlist})
 """Names that no spec may declare, besides the short derivatives of its coordinates."""
 
@@ -162,6 +172,8 @@ class _Walker:
             if hasattr(refusal, "placed"):
                 raise
             raise self._refuse(node, refusal.message, refusal.hint) from None
+        except SYMPY_FAILS:
+            raise self._refuse(node, "this has no meaning as a formula") from None
 
     def _refuse(self, node: ast.AST, message: str, hint: str = "") -> Refusal:
         refusal = Refusal(message, getattr(node, "col_offset", 0) + self.offset, hint)

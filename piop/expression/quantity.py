@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import sympy
 from sympy import Expr, Rational, Symbol
+from sympy.core.function import AppliedUndef
 
 from piop.expression.limits import (
     MAX_DEGREE,
@@ -36,7 +37,7 @@ class Scalar:
         nodes: Operations and operands.
         degree: Total degree in everything that is not a number.
         terms: Terms after expansion.
-        growth: Nonlinear operations, each of which multiplies the terms of a derivative.
+        growth: By how much a derivative multiplies the terms, less one.
     """
 
     expr: Expr
@@ -62,6 +63,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Expr], Callable[..., float]]] = {
     "min": (sympy.Min, min),
     "max": (sympy.Max, max),
 }
+
+_KNOWN = {symbolic for symbolic, _ in FUNCTIONS.values()}
 
 
 def symbol(expr: Expr) -> Scalar:
@@ -146,7 +149,19 @@ def add(parts: Sequence[Scalar]) -> Scalar:
     return _with(bound, sympy.Add(*[p.expr for p in parts]))
 
 
+def _foreign(expr: Expr) -> bool:
+    """Whether SymPy brought in a function that the language does not have."""
+    return any(
+        not isinstance(f, (AppliedUndef, sympy.Piecewise)) and f.func not in _KNOWN
+        for f in expr.atoms(sympy.Function)
+    )
+
+
 def _with(bound: Scalar, expr: Expr) -> Scalar:
+    if expr.has(sympy.I) or _foreign(expr):
+        raise Refusal("this is not a real expression")
+    if expr.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo):
+        raise Refusal("this is not finite")
     if expr.is_number:  # something cancelled: x - x
         return _constant(expr, None, bound.nodes)
     return Scalar(expr, None, bound.nodes, bound.degree, bound.terms, bound.growth)
@@ -184,7 +199,8 @@ def power(base: Scalar, exponent: Scalar) -> Scalar:
     nodes = base.nodes + exponent.nodes + 1
     n = exponent.number
     if n is None:
-        bound = Scalar(base.expr, None, nodes, base.degree + exponent.degree, 1, base.growth + 1)
+        growth = base.growth + exponent.growth + base.terms + exponent.terms
+        bound = Scalar(base.expr, None, nodes, base.degree + exponent.degree, 1, growth)
         return _with(_bounded(bound), base.expr**exponent.expr)
     if abs(n) > MAX_EXPONENT:
         raise Refusal(f"an exponent of {n:g}; at most {MAX_EXPONENT} in magnitude is allowed")
@@ -193,10 +209,11 @@ def power(base: Scalar, exponent: Scalar) -> Scalar:
     whole = int(n) if n == int(n) and n > 0 else 0
     terms = math.comb(base.terms + whole - 1, whole) if whole else 1
     degree = math.ceil(abs(n) * base.degree)
-    growth = base.growth + (n != 1)
-    return _with(
-        _bounded(Scalar(base.expr, None, nodes, degree, terms, growth)), base.expr**exponent.expr
-    )
+    growth = base.growth + (base.terms if n != 1 else 0)
+    bound = _bounded(Scalar(base.expr, None, nodes, degree, terms, growth))
+    if isinstance(base.expr, sympy.Piecewise):  # SymPy would raise every branch, and its conditions
+        return _with(bound, sympy.Pow(base.expr, exponent.expr, evaluate=False))
+    return _with(bound, base.expr**exponent.expr)
 
 
 def _constant_power(base: Scalar, exponent: Scalar, nodes: int) -> Scalar:
@@ -234,11 +251,12 @@ def apply(name: str, arguments: Sequence[Scalar]) -> Scalar:
         if name in ("min", "max"):
             return _bounded(_constant(exprs[numbers.index(value)], value, nodes))
         return _bounded(_constant(build(), value, nodes))
-    growth = sum(a.growth for a in arguments) + 1
-    result = _with(
-        _bounded(Scalar(exprs[0], None, nodes, max(a.degree for a in arguments), 1, growth)),
-        build(),
-    )
+    growth = sum(a.growth + a.terms for a in arguments)
+    bound = _bounded(Scalar(exprs[0], None, nodes, max(a.degree for a in arguments), 1, growth))
+    built = build()
+    if _foreign(built):  # such as re and atan2: SymPy cannot tell that the argument is real; it is
+        built = symbolic(*exprs, evaluate=False)
+    result = _with(bound, built)
     if isinstance(result.expr, sympy.Pow) and name == "exp":  # exp(99*log(u)) is u**99
         exponent = result.expr.exp
         if exponent.is_number and abs(float(exponent)) > MAX_EXPONENT:
@@ -250,6 +268,10 @@ def choose(condition: tuple[type, Scalar, Scalar], then: Scalar, other: Scalar) 
     """``where(a < b, then, other)`` as a Piecewise."""
     relation, left, right = condition
     parts = (left, right, then, other)
+    if left.expr.has(sympy.Piecewise) or right.expr.has(sympy.Piecewise):
+        raise Refusal("where inside the comparison of another where")
+    if left.number is not None and right.number is not None:
+        return then if relation(sympy.Float(left.number), sympy.Float(right.number)) else other
     bound = Scalar(
         then.expr,
         None,
@@ -276,7 +298,8 @@ def derive(a: Scalar, coordinates: Sequence[Symbol]) -> Scalar:
     if inner + len(coordinates) > MAX_ORDER:
         raise Refusal(f"a derivative of order above {MAX_ORDER}")
     growth = (1 + a.growth) ** len(coordinates)
-    bound = Scalar(a.expr, None, a.nodes + 1, a.degree, a.terms * growth, a.growth)
+    after = a.growth + len(coordinates) if a.growth else 0
+    bound = Scalar(a.expr, None, a.nodes + 1, a.degree, a.terms * growth, after)
     if bound.terms > MAX_TERMS:
         raise Refusal(f"a derivative that expands into more than {MAX_TERMS} terms")
     return _with(_bounded(bound), sympy.Derivative(a.expr, *coordinates))

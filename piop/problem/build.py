@@ -9,6 +9,8 @@ import sympy
 from sympy import Expr
 
 from piop.errors import Issue
+from piop.expression.parse import SYMPY_FAILS
+from piop.problem.differentiate import differentiate
 from piop.problem.faces import read_faces
 from piop.problem.inputs import read_inputs
 from piop.problem.parts import Auxiliary, Coordinate
@@ -39,7 +41,7 @@ def build(draft: Draft) -> dict[str, Any]:
         for name, e in resolved.auxiliary.items()
     )
     raw = (*(e.left - e.right for e in resolved.equations), *(a.equation for a in auxiliaries))
-    residuals = tuple(r.doit() for r in raw)
+    residuals = _differentiate(raw, resolved, issues)
     unknowns = tuple(u.text for u in spec.unknowns if u.text in resolved.names.values)
     return {
         "spec": spec,
@@ -66,6 +68,24 @@ def build(draft: Draft) -> dict[str, Any]:
         "parameters": MappingProxyType(dict(resolved.names.constants)),
         "definitions": MappingProxyType(dict(resolved.definitions)),
     }
+
+
+def _differentiate(
+    raw: tuple[Expr, ...], resolved: Resolved, issues: list[Issue]
+) -> tuple[Expr, ...]:
+    """Carry out the derivatives of compound expressions."""
+    places = [e.place for e in (*resolved.equations, *resolved.auxiliary.values())]
+    found = []
+    for residual, place in zip(raw, places, strict=True):
+        try:
+            found.append(differentiate(residual))
+            if found[-1].has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
+                raise ArithmeticError("not finite")
+        except SYMPY_FAILS:
+            message = "equations: a derivative in this one does not exist, or grows too large"
+            refuse(issues, place, message)
+            raise_issues(issues)
+    return tuple(found)
 
 
 def _coordinates(

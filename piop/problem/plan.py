@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sympy
 from sympy import Derivative, Expr, Function, Symbol
@@ -197,7 +197,7 @@ def derivative_index(atom: Expr, coordinates: Sequence[Symbol]) -> Index:
     """Count the derivatives in ``u`` or ``Derivative(u, …)`` along each coordinate."""
     counts = dict.fromkeys(coordinates, 0)
     if isinstance(atom, Derivative):
-        for symbol, count in atom.variable_count:
+        for symbol, count in map(tuple, atom.variable_count):
             counts[symbol] += int(count)
     return tuple(counts.values())
 
@@ -212,10 +212,10 @@ def _placeholders(
     residuals: Sequence[Expr], symbols: tuple[Symbol, ...], names: tuple[str, ...]
 ) -> dict[Expr, tuple[int, Index, Symbol]]:
     """Give each unknown and derivative (channel, multi-index, a symbol to stand for it)."""
-    functions = {Function(n, real=True)(*symbols): i for i, n in enumerate(names)}
+    functions: dict[Any, int] = {Function(n, real=True)(*symbols): i for i, n in enumerate(names)}
     found: dict[Expr, tuple[int, Index, Symbol]] = {}
     for residual in residuals:
-        for atom in residual.atoms(Derivative):
+        for atom in sorted(residual.atoms(Derivative), key=str):
             if atom.expr in functions:
                 place = functions[atom.expr], derivative_index(atom, symbols)
                 found[atom] = (*place, sympy.Dummy())
@@ -247,7 +247,7 @@ def _coefficient(linear: dict, equation: int, channel: int, index: Index) -> Exp
 
 def _basis(
     rows: dict[tuple[int, int], list[Expr]], width: int
-) -> tuple[list[list[Expr]], dict[tuple[int, int], list[tuple[int, Expr]]]]:
+) -> tuple[list[list[Any]], dict[tuple[int, int], list[tuple[int, Any]]]]:
     """Span the top functionals by as few rows as their rank, without dividing by what may vanish.
 
     Returns:
@@ -320,12 +320,12 @@ def _ordered(indices: Iterable[Index]) -> tuple[Index, ...]:
     return tuple(sorted(indices, key=lambda i: (sum(i), tuple(-n for n in i))))
 
 
-def _exact(expression: Expr) -> Expr:
+def _exact(expression: Expr) -> Any:
     """Turn floating-point numbers into the fractions they are, so that ranks are exact."""
     return expression.xreplace({f: sympy.Rational(f) for f in expression.atoms(sympy.Float)})
 
 
-def _readable(expression: Expr) -> Expr:
+def _readable(expression: Expr) -> Any:
     """Turn fractions with long denominators back into short decimals, for printing only."""
     long = [r for r in expression.atoms(sympy.Rational) if r.q > 1000]
     return expression.xreplace({r: Symbol(f"{float(r):g}", positive=True) for r in long})

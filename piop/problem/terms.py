@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import sympy
@@ -10,6 +11,8 @@ from sympy import Expr
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
+
+_MAX_TERMS = 2000
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,39 @@ class LinearTerm:
     coefficient: Expr
 
 
+def additive_terms(expr: Expr) -> list[Expr]:
+    """The terms of a sum after products and small powers of sums are multiplied out.
+
+    Unlike ``sympy.expand`` it leaves denominators and arguments of functions as they are, and leaves
+    a product alone that would give more than 2000 terms, so its cost is bounded.
+    """
+    if expr.is_Add:
+        return [t for part in expr.args for t in additive_terms(part)]  # type: ignore[arg-type]
+    if expr.is_Pow:
+        base, exponent = expr.args
+        if not (base.is_Add and exponent.is_Integer and 1 < int(exponent) <= 16):  # type: ignore[arg-type]
+            return [expr]
+        factors: list[Expr] = [base] * int(exponent)  # type: ignore[arg-type, list-item]
+    elif expr.is_Mul:
+        factors = list(expr.args)  # type: ignore[arg-type]
+    else:
+        return [expr]
+    parts = [additive_terms(f) for f in factors]
+    if prod(len(p) for p in parts) > _MAX_TERMS:
+        return [expr]
+    done = parts[0]
+    for part in parts[1:]:
+        done = list(sympy.Add.make_args(sympy.Add(*[a * b for a in done for b in part])))
+    return done
+
+
 def split_terms(
     problem: Problem, residual: Expr
 ) -> tuple[list[LinearTerm], list[Expr], list[Expr]]:
     """Linear terms, nonlinear terms, and terms without unknowns, of a residual after ``doit()``."""
     linear, nonlinear, free = [], [], []
     names = {problem.function(name): name for name in problem.channels}
-    for term in sympy.Add.make_args(sympy.expand(residual)):
+    for term in additive_terms(residual):
         holders = [f for f in sympy.Mul.make_args(term) if any(f.has(u) for u in names)]
         if not holders:
             free.append(term)

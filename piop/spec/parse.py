@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
@@ -13,9 +14,11 @@ from piop.spec.model import Spec
 from piop.spec.read_boundary import read_boundary
 from piop.spec.read_domain import read_domain
 from piop.spec.reader import Bad, Reader
-from piop.spec.tree import Node
+from piop.spec.tree import Node, Place
 
+_DECLARING = ("time", "space", "parameters", "inputs", "definitions", "auxiliary")
 FORMAT = 1
+REQUIRED = frozenset({"name", "space", "unknowns", "equations"})
 KEYS = (
     "piop", "name", "title", "source", "time", "space", "parameters", "unknowns", "inputs",
     "definitions", "equations", "auxiliary", "gauge", "initial", "boundary", "domain", "sensors",
@@ -41,9 +44,11 @@ def read_spec(
     found = reader.attempt(reader.keys, tree, "", KEYS)
     if found is None:
         return None
-    sections_ = _Sections(reader, found, folder)
+    unknown = [k.text for k, _ in getattr(tree, "items", ()) if k.text not in KEYS]
+    meant = {near for key in unknown for near in difflib.get_close_matches(key, KEYS, 1, 0.5)}
+    sections_ = _Sections(reader, found, folder, tree.place, meant)
     values = sections_.read()
-    if not {"name", "unknowns", "equations", "space"} <= values.keys():
+    if not values.keys() >= REQUIRED:
         return None
     values["places"] = MappingProxyType(reader.places)
     broken = _lost(tree, values) | reader.constants.broken
@@ -53,10 +58,17 @@ def read_spec(
 class _Sections:
     """Calls the reader of each section that is written, in an order that has constants first."""
 
-    def __init__(self, reader: Reader, found: dict[str, Node], folder: Path | None) -> None:
-        self.reader, self.found, self.folder = reader, found, folder
+    def __init__(
+        self,
+        reader: Reader,
+        found: dict[str, Node],
+        folder: Path | None,
+        place: Place,
+        misspelt: set[str],
+    ) -> None:
+        self.reader, self.found, self.folder, self.place = reader, found, folder, place
         self.values: dict[str, Any] = {}
-        self.failed: set[str] = set()
+        self.failed = misspelt
 
     def read(self) -> dict[str, Any]:
         self._version()
@@ -75,13 +87,9 @@ class _Sections:
             self._section(key, read)
         dimensions = len(self.values.get("space", ()))
         self._section("domain", lambda r, n: read_domain(r, n, dimensions))
-        for key in ("name", "unknowns", "equations", "space"):
-            if key not in self.found:
-                place = getattr(self.found.get("piop"), "place", None)
-                at = place or next((n.place for n in self.found.values()), Issue(""))
-                reader.issues.append(
-                    Issue(f"'{key}' is missing", at.file, at.line, 1 if at.line else 0)
-                )
+        for key in sorted(REQUIRED):
+            if key not in self.found and key not in self.failed:
+                self.reader.fail(self.place, f"'{key}' is missing")
         return self.values
 
     def _section(self, key: str, read: Callable[[Reader, Node], Any]) -> None:
@@ -124,7 +132,7 @@ def _lost(tree: Node, values: dict[str, Any]) -> frozenset[str]:
     """Names that are written as keys of a declaring section but could not be read."""
     lost = set()
     for key, node in getattr(tree, "items", ()):
-        if key.text in ("time", "space", "parameters", "inputs", "definitions", "auxiliary"):
+        if key.text in _DECLARING or key.text not in KEYS:
             kept = values.get(key.text, {})
             names = [n[0].text for n in getattr(node, "items", ()) if isinstance(n, tuple)]
             lost |= {name for name in names if name not in kept}

@@ -55,6 +55,7 @@ class Reader:
             )
         _refuse_split_expression(self, node, path)
         entries = []
+        self.places.setdefault(path, node.place)
         for key, value in node.items:
             self.places[f"{path}.{key.text}" if path else key.text] = key.place
             entries.append((key.text, value, key.place))

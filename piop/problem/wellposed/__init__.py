@@ -7,9 +7,11 @@ were understood, so that one mistake is not reported twice.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from piop.errors import Issue
+from piop.expression.parse import SYMPY_FAILS
 from piop.problem.wellposed.boundary import check_boundary
 from piop.problem.wellposed.counts import check_equations, check_initial
 from piop.problem.wellposed.domain import check_domain
@@ -62,5 +64,6 @@ def check(problem: Problem, draft: Draft) -> None:
             look(problem, resolved, issues)
     if not issues:
         for look in _MATHEMATICS:
-            look(problem, resolved, issues)
+            with suppress(*SYMPY_FAILS):  # what cannot be decided is let pass
+                look(problem, resolved, issues)
     raise_issues(issues)

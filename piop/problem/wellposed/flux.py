@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from sympy import Derivative, Expr
 
 from piop.errors import Issue
+from piop.problem.differentiate import partial
 from piop.problem.numeric import evaluate
-from piop.problem.terms import orders, space_order
+from piop.problem.terms import additive_terms, orders, space_order
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 
@@ -59,7 +60,7 @@ def _nonlinear_product(problem: Problem, raw: Expr) -> str:
 
     unknowns = [problem.function(u) for u in problem.unknowns]
     space = {c.symbol for c in problem.space}
-    for term in sympy.Add.make_args(sympy.expand(raw)):
+    for term in additive_terms(raw):
         factors = sympy.Mul.make_args(term)
         steep = [
             f
@@ -104,7 +105,7 @@ def _check_hyperbolic(problem: Problem, resolved: Resolved, issues: list[Issue])
 
 
 def _jacobian(rows: tuple[Expr, ...], columns: list[Expr]) -> list[list[Expr]]:
-    return [[row.diff(column) for column in columns] for row in rows]
+    return [[partial(row, column) for column in columns] for row in rows]
 
 
 def _numbers(problem: Problem, matrix: list[list[Expr]]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from sympy import Expr
 from piop.errors import Issue
 from piop.problem.numeric import evaluate
 from piop.problem.parts import Input
-from piop.problem.terms import orders, split_terms
+from piop.problem.terms import additive_terms, orders, split_terms
 from piop.spec import laws
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
@@ -28,8 +28,9 @@ _TOLERANCE = 1e-8
 def check_gauge(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
     """A mean is given exactly where the equations and conditions leave a constant free."""
     spec = problem.spec
-    for auxiliary, equation in zip(problem.auxiliaries, resolved.auxiliary.values(), strict=True):
-        free = _leaves_constant(problem, auxiliary.name, [equation.left - equation.right])
+    own = problem.residuals[len(resolved.equations) :]
+    for auxiliary, residual in zip(problem.auxiliaries, own, strict=True):
+        free = _leaves_constant(problem, auxiliary.name, (residual,))
         path = f"auxiliary.{auxiliary.name}"
         if free and not auxiliary.gauged:
             message = f"{path}: the equation leaves a constant in {auxiliary.name} free"
@@ -49,7 +50,7 @@ def check_gauge(problem: Problem, resolved: Resolved, issues: list[Issue]) -> No
             refuse(issues, spec.place(f"gauge.{name}"), message, "Leave the gauge out.")
 
 
-def _leaves_constant(problem: Problem, name: str, residuals: tuple[Expr, ...] | list[Expr]) -> bool:
+def _leaves_constant(problem: Problem, name: str, residuals: tuple[Expr, ...]) -> bool:
     function = problem.function(name)
     for conditions in problem.boundary.values():
         for condition in conditions:
@@ -58,7 +59,7 @@ def _leaves_constant(problem: Problem, name: str, residuals: tuple[Expr, ...] | 
             if pinned or general or condition.kind in ("outflow", "wall"):
                 return False
     involved = [r for r in residuals if r.has(function)]
-    return bool(involved) and not any(_plain(problem, r.doit(), name) for r in involved)
+    return bool(involved) and not any(_plain(problem, r, name) for r in involved)
 
 
 def _plain(problem: Problem, expr: Expr, name: str) -> bool:
@@ -85,7 +86,7 @@ def check_solvable(problem: Problem, resolved: Resolved, issues: list[Issue]) ->
     for name, residual in driven:
         rest = [
             t
-            for t in sympy.Add.make_args(sympy.expand(residual))
+            for t in additive_terms(residual)
             if not t.has(problem.function(name))
         ]
         section = "auxiliary" if name in spec.auxiliary else "gauge"

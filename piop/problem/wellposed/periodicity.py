@@ -81,7 +81,8 @@ def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> tuple[float, float]
         return np.broadcast_to(np.asarray(evaluate(expr, lookup), dtype=float), (_POINTS,))
 
     low, high = at(axis.low), at(axis.high)
-    differs = np.abs(high - low) > _TOLERANCE * (1 + np.abs(low) + np.abs(high))
+    with np.errstate(all="ignore"):  # not finite: cannot be told
+        differs = np.abs(high - low) > _TOLERANCE * (1 + np.abs(low) + np.abs(high))
     if not differs.any():
         return None
     first = int(np.argmax(differs))

@@ -1,0 +1,139 @@
+"""Derivatives of compound expressions, carried out by the rules of calculus and nothing else.
+
+``Derivative.doit`` of SymPy re-evaluates everything it meets (comparisons of polynomials inside ``Max``
+among others), whose cost is not bounded. Here each rule is applied once, and an expression that grows
+too large is refused. Where only ``min``, ``max`` or ``abs`` have a kink, the derivative is the mean of
+both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sympy
+from sympy import Derivative, Expr
+from sympy.core.function import AppliedUndef
+
+_LIMIT = 20_000  # rules applied to one equation
+
+_OUTER: dict[type, Callable[[Expr], Expr]] = {
+    sympy.sin: lambda a: sympy.cos(a),
+    sympy.cos: lambda a: -sympy.sin(a),
+    sympy.tan: lambda a: 1 + sympy.tan(a) ** 2,
+    sympy.exp: lambda a: sympy.exp(a),
+    sympy.log: lambda a: 1 / a,
+    sympy.tanh: lambda a: 1 - sympy.tanh(a) ** 2,
+    sympy.Abs: lambda a: sympy.sign(a),
+}
+
+
+def differentiate(expr: Expr) -> Expr:
+    """Carry out every derivative of anything but an unknown or an input.
+
+    Raises:
+        ArithmeticError: If the result would be too large, or a derivative exists at no point that
+            matters, as the second one of ``abs``.
+    """
+    return _Differentiator().carry_out(expr)
+
+
+def partial(expr: Expr, atom: Expr) -> Expr:
+    """The derivative by an unknown, or by a derivative of one, as if all of them were independent.
+
+    Raises:
+        ArithmeticError: As for `differentiate`.
+    """
+    return _Differentiator().along(expr, atom)
+
+
+class _Differentiator:
+    """One equation's worth of rules."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def _spend(self) -> None:
+        self.count += 1
+        if self.count > _LIMIT:
+            raise ArithmeticError("too large")
+
+    def carry_out(self, expr: Expr) -> Expr:
+        """Replace derivatives of compound expressions, innermost first."""
+        self._spend()
+        if not expr.has(Derivative) or (
+            isinstance(expr, Derivative) and isinstance(expr.expr, AppliedUndef)
+        ):
+            return expr
+        if isinstance(expr, Derivative):
+            result = self.carry_out(expr.expr)
+            for symbol, count in expr.variable_count:
+                for _ in range(int(count)):
+                    result = self.along(result, symbol)
+            return result
+        if isinstance(expr, sympy.Piecewise):
+            return _piecewise([(self.carry_out(e), self._condition(c)) for e, c in expr.args])  # type: ignore[misc]
+        return _rebuild(expr, [self.carry_out(a) for a in expr.args])  # type: ignore[arg-type]
+
+    def _condition(self, condition: sympy.Basic) -> sympy.Basic:
+        if not condition.has(Derivative):
+            return condition
+        sides = [self.carry_out(a) for a in condition.args]  # type: ignore[arg-type]
+        return condition.func(*sides, evaluate=False)
+
+    def along(self, expr: Expr, x: Expr) -> Expr:
+        """The derivative along a coordinate, or by an unknown or derivative taken as independent."""
+        self._spend()
+        if expr == x:
+            return sympy.S.One
+        if not expr.has(x):
+            return sympy.S.Zero
+        if isinstance(expr, (AppliedUndef, Derivative)):
+            return Derivative(expr, x) if x.is_Symbol else sympy.S.Zero
+        if expr.is_Add:
+            return sympy.Add(*[self.along(a, x) for a in expr.args])  # type: ignore[arg-type]
+        if expr.is_Mul:
+            parts = expr.args
+            return sympy.Add(
+                *[
+                    sympy.Mul(*parts[:i], self.along(a, x), *parts[i + 1 :])  # type: ignore[arg-type]
+                    for i, a in enumerate(parts)
+                ]
+            )
+        if expr.is_Pow:
+            return self._power(expr, x)
+        if isinstance(expr, (sympy.Min, sympy.Max)):
+            return self._extreme(expr, x)
+        if isinstance(expr, sympy.Piecewise):
+            return _piecewise([(self.along(e, x), c) for e, c in expr.args])  # type: ignore[misc]
+        if expr.func in _OUTER:
+            inner: Expr = expr.args[0]  # type: ignore[assignment]
+            return _OUTER[expr.func](inner) * self.along(inner, x)
+        raise ArithmeticError(f"no derivative of {expr.func.__name__}")
+
+    def _power(self, expr: Expr, x: Expr) -> Expr:
+        base, exponent = expr.args
+        slope = self.along(base, x)  # type: ignore[arg-type]
+        if not exponent.has(x):
+            return exponent * base ** (exponent - 1) * slope  # type: ignore[operator]
+        rest = self.along(exponent, x) * sympy.log(base)  # type: ignore[arg-type]
+        return expr * (rest + exponent * slope / base)  # type: ignore[operator]
+
+    def _extreme(self, expr: Expr, x: Expr) -> Expr:
+        first, *others = sorted(expr.args, key=sympy.default_sort_key)
+        second = others[0] if len(others) == 1 else expr.func(*others, evaluate=False)
+        a, b = self.along(first, x), self.along(second, x)  # type: ignore[arg-type]
+        lead = sympy.sign(first - second, evaluate=False)  # type: ignore[operator]
+        toward = 1 if isinstance(expr, sympy.Max) else -1
+        return (a + b) / 2 + toward * lead * (a - b) / 2
+
+
+def _rebuild(expr: Expr, arguments: list[Expr]) -> Expr:
+    if isinstance(expr, (sympy.Min, sympy.Max)):
+        return expr.func(*arguments, evaluate=False)
+    return expr.func(*arguments)
+
+
+def _piecewise(branches: list[tuple[Expr, sympy.Basic]]) -> Expr:
+    if len({value for value, _ in branches}) == 1:
+        return branches[0][0]
+    return sympy.Piecewise(*branches, evaluate=False)
