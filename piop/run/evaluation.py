@@ -27,8 +27,8 @@ from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.operator import field_of
 from piop.training.setup import Model
 
-GRID_LIMITS = (21, 64)
-"""Times and points per space axis of the evaluation, at most."""
+GRID_LIMITS = {1: (21, 128), 2: (6, 32), 3: (6, 16)}
+"""Times and points per space axis of the evaluation, at most, by the number of space axes."""
 RESIDUAL_SAMPLES, RESIDUAL_POINTS = 16, 512
 
 
@@ -69,7 +69,7 @@ def hold_out_law(
     """
     draws = held_out_draws(seed, samples)
     functions = sample_inputs(problem, draws)
-    queries = queries or save_grid(problem, GRID_LIMITS)
+    queries = queries or save_grid(problem, GRID_LIMITS[len(problem.space)])
     axes = queries.axes or {}
     space = tuple(len(axes[c.name]) for c in problem.space)
     times = None if problem.time is None else axes[problem.time.name]

@@ -13,6 +13,7 @@ from piop.datasets import Dataset
 from piop.errors import UsageError
 from piop.models import find_preset
 from piop.problem import Problem
+from piop.problem.classify import classify
 from piop.problem.support import require_supported
 from piop.residual import compile_residual
 from piop.run.data import describe_data, load_data, split_data
@@ -20,7 +21,13 @@ from piop.run.folder import RunFolder, ensure_run, new_folder
 from piop.run.machine import choose_machine, settle_machine, threads_of
 from piop.run.run import Run
 from piop.training.checkpoint import load_weights
-from piop.training.config import BudgetConfig, TrainingConfig, apply_settings, parse_time
+from piop.training.config import (
+    BudgetConfig,
+    LossConfig,
+    TrainingConfig,
+    apply_settings,
+    parse_time,
+)
 from piop.training.gradients import make_gradients
 from piop.training.metrics import Row
 from piop.training.setup import build_model, build_objective, build_source
@@ -159,10 +166,20 @@ def configure(
     own = dict(problem.solve)
     config = replace(config, backbone=backbone or own.pop("backbone", config.backbone))
     own.pop("backbone", None)
-    chosen = {**own, **(settings or {})}
+    chosen = {**habits(problem), **own, **(settings or {})}
     preset = chosen.get("preset")
     keys = vars(find_preset(config.backbone, None if preset is None else str(preset)).config)
     return apply_settings(config, chosen, keys)
+
+
+def habits(problem: Problem) -> dict[str, Any]:
+    """Settings that go with a kind of problem, where neither spec nor user says otherwise.
+
+    Linear equations have no fronts to damp; more dimensions want more points per function.
+    """
+    queries = {1: 128, 2: 192, 3: 256}[len(problem.space)]
+    front = 0.0 if classify(problem).linear else LossConfig().front
+    return {"queries": queries, "front": front}
 
 
 def _train(

@@ -131,8 +131,9 @@ class Run:
         Args:
             samples: How many.
             seed: Of the held-out inputs; by default the run's own, which never meets training.
-            at: Grid to judge on; by default the ``save`` grid, thinned to at most 21 times and 64
-                points per axis.
+            at: Grid to judge on; by default the ``save`` grid, thinned so that judging does not
+                take longer than training: at most 21 times and 128 points of a line, 6 times and
+                32 points per axis of a plane.
             write: Write ``evaluation.json``.
 
         Returns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import sympy as sp
@@ -15,6 +16,8 @@ from piop.models import AxisSignature, InputSignature, Signature, build_backbone
 from piop.problem import Input, Problem
 from piop.problem.conditions import Conditions, decide_conditions
 from piop.residual import Residual, compile_residual
+from piop.sampling.laws import input_axes
+from piop.sampling.moments import law_prior
 from piop.spec.laws import FourierSeries, GaussianRandomField
 from piop.training.config import TrainingConfig
 from piop.training.constraints import KnownField, built_in_data, penalised_conditions
@@ -24,6 +27,10 @@ from piop.training.phases import Draw
 from piop.training.sources import DataSource, LawSource, MixedSource
 from piop.training.statistics import Statistics
 
+UNSEEN = 1e-4
+"""Share of an input's variance that the harmonics of a network may leave out."""
+MOST_WAVES = {1: 24, 2: 8, 3: 4}
+"""Largest wave number of those harmonics, by the number of coordinates: they cost time."""
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -56,7 +63,7 @@ def signature_of(problem: Problem, conditions: Conditions, statistics: Statistic
                 mean=statistics.input_mean[item.name],
                 std=statistics.input_std[item.name],
                 smooth=item.smooth,
-                waves=highest_wave(item),
+                waves=highest_wave(problem, item),
             )
             for item in problem.visible_inputs
         ),
@@ -66,15 +73,28 @@ def signature_of(problem: Problem, conditions: Conditions, statistics: Statistic
     )
 
 
-def highest_wave(item: Input) -> int:
-    """Give the largest wave number that the law of an input holds, 0 where it has no end."""
-    match item.law:
-        case FourierSeries():
-            return item.law.wavenumber[1]
-        case GaussianRandomField():
-            return item.law.modes or 0
-        case _:
-            return 0
+def highest_wave(problem: Problem, item: Input) -> int:
+    """Find the wave number below which all but ``UNSEEN`` of an input's variance lies.
+
+    Returns:
+        Whole periods (half waves between walls) over an axis, at most ``MOST_WAVES``; 0 where the
+        law has no spectrum.
+    """
+    if not isinstance(item.law, FourierSeries | GaussianRandomField):
+        return 0
+    axes = input_axes(problem, item)
+    prior = law_prior(item.law, axes)
+    turns = [
+        basis.frequency * axis.length / ((2 if axis.periodic else 1) * torch.pi)
+        for basis, axis in zip(prior.bases, axes, strict=True)
+    ]
+    radius = torch.stack(torch.meshgrid(*turns, indexing="ij")).square().sum(0).sqrt().flatten()
+    share = (prior.variance * prior.mean_square).flatten()
+    order = radius.argsort()
+    within = share[order].cumsum(0) / share.sum()
+    enough = int((within < 1 - UNSEEN).sum().clamp(max=len(order) - 1))
+    found = math.ceil(float(radius[order][enough]) - 1e-9)
+    return max(1, min(found, MOST_WAVES[len(axes)]))
 
 
 def homogeneous_axes(problem: Problem, conditions: Conditions) -> tuple[str, ...]:
