@@ -109,7 +109,7 @@ def judge(look: Look, before: Judgement | None, order: float, tolerance: float) 
         order: Order in time to credit; 0 for a scheme that is exact in time.
         tolerance: Error wanted.
     """
-    fits = not any(_unresolved(look, axis, tolerance) for axis in range(len(look.tail)))
+    fits = resolved(look, tolerance)
     space = SAFETY * _TAIL * max(look.tail) if fits else math.inf
     if before is None or look.difference is None:
         return Judgement(look, order, None, math.inf, space)
@@ -126,6 +126,11 @@ def judge(look: Look, before: Judgement | None, order: float, tolerance: float) 
     if not fits and grown >= 1.5:
         space = 2 * SAFETY * look.difference
     return Judgement(look, order, timed, time_error, space)
+
+
+def resolved(look: Look, tolerance: float) -> bool:
+    """Whether the grid holds the trajectory and its products to a part of the tolerance."""
+    return not any(_unresolved(look, axis, tolerance) for axis in range(len(look.tail)))
 
 
 def next_level(known: Judgement, tolerance: float) -> Level:

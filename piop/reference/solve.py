@@ -22,6 +22,7 @@ from piop.reference.ladder import (
     after_failure,
     judge,
     next_level,
+    resolved,
     round_up,
 )
 from piop.reference.solution import Solution
@@ -182,7 +183,7 @@ class _Ladder:
             sources = self.d.sources.take(index)
             marcher = self.d.marcher(level, sources)
             w = self.d.initial(marcher.grid, sources)
-            self._check_start(w, group, marcher)
+            marcher.nonlinear.check_means(w, self.start, group)
             run = marcher.run(w, self.start, self.times, level)
             scale = self._scale(run)
             done: list[int] = []
@@ -224,6 +225,7 @@ class _Ladder:
             sources = self.d.sources.take(index)
             grid = self.d.box.with_sizes(sizes)
             w = self.d.initial(grid, sources)
+            self._check_start(w, waiting)
             energy = power(w, grid)
             total = energy.sum(dim=grid.dims)[..., None].clamp_min(1e-300)
             tails = (tail(energy, grid) / total).sqrt().amax(1)
@@ -254,13 +256,11 @@ class _Ladder:
         # Powers of two so that trajectories share their runs.
         return [bound / 2 ** max(0, math.ceil(math.log2(bound / h))) for h in allowed.tolist()]
 
-    def _check_start(self, w: Tensor, group: list[int], marcher: Marcher) -> None:
-        origin = (slice(None), slice(None), *(0,) * (w.ndim - 2))
-        finite = torch.isfinite(w[origin].real).all(1)
+    def _check_start(self, w: Tensor, samples: list[int]) -> None:
+        finite = torch.isfinite(w.real).flatten(1).all(1)
         if not bool(finite.all()):
-            sample = group[int((~finite).nonzero()[0])]
+            sample = samples[int((~finite).nonzero()[0])]
             raise SolverError(f"sample {sample}: the initial state is not finite")
-        marcher.nonlinear.check_means(w, self.start, group)
 
     def _failed(
         self, sample: int, level: Level, time: float, failures: dict[int, list[float]]
@@ -311,8 +311,8 @@ class _Ladder:
             error = max(2 * SAFETY * look.difference, self.tolerance * 1.01)
         self.error[sample] = error
         if error > self.tolerance:
-            resolved = math.isfinite(known.space_error)
-            why = "its step is too long" if resolved else "its spectrum is not resolved"
+            fits = resolved(look, self.tolerance)
+            why = "its step is too long" if fits else "its spectrum is not resolved"
             self.notes.append(
                 f"sample {sample}: tolerance {self.tolerance:.1e} not met; the ladder ended at "
                 f"{look.level.sizes} points and steps of {look.level.step:.3g} with an estimated error "

@@ -1,0 +1,97 @@
+"""What the reference solver refuses, and how it says so."""
+
+import math
+
+import pytest
+import torch
+
+from piop.errors import DataError, NotSupportedError, SolverError
+from piop.problem import Problem
+from piop.reference import Limits, solve_reference
+
+from .cases import Scalars, Waves, periodic, random_waves
+
+
+def test_blow_up_names_sample_and_time():
+    # u' = u² from u0: infinite at t = 1/u0.
+    problem = periodic(
+        "dt(u) = u**2 + 0.001*dxx(u)",
+        time=2.0,
+        initial={"u": "c + 0*x"},
+        inputs={"c": {"of": [], "law": "uniform", "low": 0.1, "high": 3}},
+    )
+    limits = Limits(steps=20_000)
+    with pytest.raises(SolverError, match=r"sample 1: not finite from t = "):
+        solve_reference(problem, {"c": Scalars([0.2, 2.0])}, limits=limits)
+
+
+def test_nan_input_is_refused_at_the_start():
+    problem = periodic("dt(u) + u*dx(u) = 0.1*dxx(u)")
+    waves = random_waves(2, [(0, 1)])
+    waves.amplitudes[1, 0] = math.nan
+    with pytest.raises(SolverError, match="sample 1: the initial state is not finite"):
+        solve_reference(problem, {"u0": waves})
+
+
+def test_auxiliary_equation_without_solution():
+    problem = periodic(
+        "dt(w) + dy(psi)*dx(w) - dx(psi)*dy(w) = 0.05*lap(w)",
+        ("w",),
+        {"x": [0, 1], "y": [0, 1]},
+        auxiliary={"psi": {"equation": "-lap(psi) = w", "mean": 0}},
+    )
+    square = [(0, 1), (0, 1)]
+    solve_reference(problem, {"w0": random_waves(1, square)}, times=[0.1], tolerance=1e-2)
+    with pytest.raises(SolverError, match=r"sample 0.*'psi' has mean -?1\.000e-01"):
+        solve_reference(problem, {"w0": random_waves(1, square, mean=0.1)})
+
+
+def test_missing_input_and_unequal_batches():
+    problem = periodic("dt(u) = u0*dxx(u)")
+    with pytest.raises(DataError, match="need the input 'u0'"):
+        solve_reference(problem, {})
+    two = periodic(
+        "dt(u) = dxx(u) + f",
+        inputs={
+            "f": dict(of=["x"], law="fourier_series", terms=1, amplitude=[0, 1], wavenumber=[1, 1])
+        },
+    )
+    functions = {"u0": random_waves(2, [(0, 1)]), "f": random_waves(3, [(0, 1)])}
+    with pytest.raises(DataError, match=r"different batch sizes: \[2, 3\]"):
+        solve_reference(two, functions)
+
+
+@pytest.mark.parametrize("times", [[], [0.5, 0.2], [0.5, 3.0], [-1.0]])
+def test_times_must_ascend_inside_the_interval(times):
+    problem = periodic("dt(u) = dxx(u)")
+    with pytest.raises(DataError, match="times must ascend"):
+        solve_reference(problem, {"u0": random_waves(1, [(0, 1)])}, times=times)
+
+
+def test_shape_needs_a_size_per_axis():
+    problem = periodic("dt(u) = dxx(u)")
+    with pytest.raises(DataError, match="one size for each of 1 space axes"):
+        solve_reference(problem, {"u0": random_waves(1, [(0, 1)])}, shape=(8, 8))
+
+
+def test_walls_and_steady_problems_are_not_supported():
+    words = {"name": "case", "space": {"x": [0, 1]}, "unknowns": ["u"], "save": {"x": 16}}
+    walls = {"x": {"dirichlet": {"u": 0}}}
+    evolving = Problem(
+        **words | {"save": {"t": 3, "x": 16}},
+        time={"t": [0, 1]},
+        equations=["dt(u) = dxx(u)"],
+        initial={"u": "sin(pi*x)"},
+        boundary=walls,
+    )
+    with pytest.raises(NotSupportedError, match="'x' is not"):
+        solve_reference(evolving, {})
+    steady = Problem(**words, equations=["dxx(u) = 1"], boundary=walls)
+    with pytest.raises(NotSupportedError, match="steady"):
+        solve_reference(steady, {})
+
+
+def test_waves_of_the_tests_are_right():
+    waves = Waves([[1.0]], [[[1]]], [[0.0]], [0.0], [1.0])
+    x = torch.tensor([[[0.1]]], dtype=torch.float64)
+    assert float(waves.derivative(x, (1,))) == pytest.approx(2 * math.pi * math.cos(0.2 * math.pi))

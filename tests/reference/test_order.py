@@ -1,0 +1,55 @@
+"""ETDRK4 converges at order four, with real symbols, complex ones and coupled ones."""
+
+import math
+
+import pytest
+
+from .cases import orders, periodic, random_waves
+
+TAU = {"x": [0, "2*pi"]}
+WAVES = random_waves(2, [(0, 2 * math.pi)], amplitude=0.3, seed=3)
+
+CASES = {  # equation, fewest steps: where the slope has settled (stiff modes delay it)
+    "burgers (real symbol)": ("dt(u) + u*dx(u) = 0.05*dxx(u)", 40),
+    "kdv (imaginary symbol)": ("dt(u) + 6*u*dx(u) + dxxx(u) = 0", 320),
+    "burgers and advection (complex symbol)": ("dt(u) + 3*dx(u) + u*dx(u) = 0.05*dxx(u)", 40),
+    "kuramoto-sivashinsky (growing modes)": ("dt(u) + u*dx(u) + dxx(u) + 0.1*dxxxx(u) = 0", 640),
+    "time in the equation": ("dt(u) + u*dx(u) = 0.05*dxx(u) + sin(3*t)*cos(x)*u", 40),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_order_four(name):
+    equation, n = CASES[name]
+    problem = periodic(equation, space=TAU)
+    found, errors = orders(problem, {"u0": WAVES}, (32,), [n, 2 * n], 8 * n)
+    assert found[0] > 3.8, (found, errors)
+    assert errors[-1] < 1e-6
+
+
+def test_order_four_with_coupled_linear_part():
+    problem = periodic(
+        ["dt(u) = dx(v) + 0.1*dxx(u) - u**2", "dt(v) = dx(u) - u*v + 0.05*dxx(v)"], ("u", "v"), TAU
+    )
+    functions = {"u0": WAVES, "v0": random_waves(2, [(0, 2 * math.pi)], seed=8)}
+    found, _ = orders(problem, functions, (32,), [40, 80], 320)
+    assert min(found) > 3.8
+
+
+def test_order_four_with_input_in_time():
+    source = random_waves(2, [(0, 1.0), (0, 2 * math.pi)], seed=5)
+    problem = periodic(
+        "dt(u) + u*dx(u) = 0.05*dxx(u) + f",
+        space=TAU,
+        inputs={
+            "f": {
+                "of": ["t", "x"],
+                "law": "fourier_series",
+                "terms": 1,
+                "amplitude": [0, 1],
+                "wavenumber": [1, 1],
+            }
+        },
+    )
+    found, _ = orders(problem, {"u0": WAVES, "f": source}, (32,), [20, 40], 160)
+    assert min(found) > 3.8
