@@ -111,7 +111,7 @@ class _Tape:
         self.steps.append(_Step(operation, arguments))
         return self.count + len(self.steps) - 1, None
 
-    def _lower(self, node: Basic) -> tuple[int | None, Any]:
+    def _lower(self, node: Any) -> tuple[int | None, Any]:
         if isinstance(node, BooleanTrue | BooleanFalse):
             return None, bool(node)
         if isinstance(node, Expr) and node.is_number:
@@ -140,7 +140,7 @@ class _Tape:
             )
         raise NotSupportedError(f"{node.func.__name__} in {node} has no translation to torch")
 
-    def _sum(self, node: Basic) -> tuple[int | None, Any]:
+    def _sum(self, node: Any) -> tuple[int | None, Any]:
         plus = [a for a in node.args if not a.could_extract_minus_sign()]
         minus = [-a for a in node.args if a.could_extract_minus_sign()]
         if not plus:
@@ -148,7 +148,7 @@ class _Tape:
         total = reduce(lambda a, b: self.emit(operator.add, a, b), map(self.visit, plus))
         return reduce(lambda a, b: self.emit(operator.sub, a, b), map(self.visit, minus), total)
 
-    def _product(self, node: Basic) -> tuple[int | None, Any]:
+    def _product(self, node: Any) -> tuple[int | None, Any]:
         below = [a for a in node.args if _is_denominator(a)]
         if below:
             top = sympy.Mul(*(a for a in node.args if a not in below))
@@ -164,7 +164,7 @@ class _Tape:
             return total
         return self.emit(operator.mul, total, (None, _number(sympy.Mul(*fixed))))
 
-    def _power(self, node: Basic) -> tuple[int | None, Any]:
+    def _power(self, node: Any) -> tuple[int | None, Any]:
         base, exponent = node.args
         if exponent.is_Integer and exponent < 0:
             return self.emit(operator.truediv, (None, 1.0), self.visit(base**-exponent))
@@ -183,7 +183,7 @@ class _Tape:
             return self.emit(torch.exp, self.visit(exponent * sympy.log(base)))
         return self.emit(operator.pow, self.visit(base), self.visit(exponent))
 
-    def _piecewise(self, node: Basic) -> tuple[int | None, Any]:
+    def _piecewise(self, node: Any) -> tuple[int | None, Any]:
         pairs = [tuple(pair.args) for pair in node.args]
         like = (0, None)
         last_value, last_condition = pairs[-1]
@@ -208,7 +208,7 @@ def _as_tensor(value: Any, like: Any) -> Any:
     return value
 
 
-def _is_denominator(node: Basic) -> bool:
+def _is_denominator(node: Any) -> bool:
     if not isinstance(node, sympy.Pow) or node.base.is_number:
         return False
     return bool(node.exp.is_number and node.exp.is_negative)
@@ -224,17 +224,15 @@ def _where(condition: Any, a: Any, b: Any, like: Any) -> Any:
 
 
 def _maximum(a: Any, b: Any) -> Any:
-    if isinstance(a, float) or isinstance(b, float):
-        tensor, bound = (b, a) if isinstance(a, float) else (a, b)
-        return torch.clamp(tensor, min=bound)
-    return torch.maximum(a, b)
+    if isinstance(a, float):
+        a, b = b, a
+    return torch.clamp(a, min=b) if isinstance(b, float) else torch.maximum(a, b)
 
 
 def _minimum(a: Any, b: Any) -> Any:
-    if isinstance(a, float) or isinstance(b, float):
-        tensor, bound = (b, a) if isinstance(a, float) else (a, b)
-        return torch.clamp(tensor, max=bound)
-    return torch.minimum(a, b)
+    if isinstance(a, float):
+        a, b = b, a
+    return torch.clamp(a, max=b) if isinstance(b, float) else torch.minimum(a, b)
 
 
 def _heaviside(x: Any, middle: Any = 0.5) -> Any:

@@ -197,7 +197,8 @@ def derivative_index(atom: Expr, coordinates: Sequence[Symbol]) -> Index:
     """Count the derivatives in ``u`` or ``Derivative(u, …)`` along each coordinate."""
     counts = dict.fromkeys(coordinates, 0)
     if isinstance(atom, Derivative):
-        for symbol, count in map(tuple, atom.variable_count):
+        pairs: Any = atom.variable_count
+        for symbol, count in pairs:
             counts[symbol] += int(count)
     return tuple(counts.values())
 

@@ -31,11 +31,12 @@ def input_terms(
         derivatives = expression.atoms(Derivative)
         bare = expression.xreplace({d: sympy.Dummy() for d in derivatives})
         for atom in derivatives | bare.atoms(AppliedUndef):
-            function = atom.expr if isinstance(atom, Derivative) else atom
+            function: Any = atom.expr if isinstance(atom, Derivative) else atom
             if function.func.__name__ not in channels:
                 found.add((function.func.__name__, derivative_index(atom, function.args)))
-        scalars = {s for s in bare.free_symbols if not isinstance(s, sympy.Dummy)}
-        found |= {(s.name, ()) for s in scalars - set(coordinates)}
+        for symbol in bare.free_symbols - set(coordinates):
+            if isinstance(symbol, Symbol) and not isinstance(symbol, sympy.Dummy):
+                found.add((symbol.name, ()))
     return tuple(sorted(found))
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from math import factorial
-from operator import mul
 from typing import Any, final
 
 import numpy as np
@@ -143,5 +141,7 @@ def _apply(terms: Sequence[tuple[Index, Expr]], expression: Expr, plan: StreamPl
 
 def _monomial(step: Tensor, index: Index) -> Tensor | float:
     """Give Π step_i^n_i / n_i! as ``[B, N, 1]``."""
-    powers = [step[..., i : i + 1] ** n / factorial(n) for i, n in enumerate(index) if n]
-    return reduce(mul, powers, 1.0)
+    out: Any = 1.0
+    for i, n in enumerate(index):
+        out = out * step[..., i : i + 1] ** n / factorial(n) if n else out
+    return out

@@ -35,8 +35,10 @@ def nested_derivatives(
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), _WrittenOut():
         leaf = queries.detach().requires_grad_()
         out = field(leaf)
-        zero = (0,) * queries.shape[-1]
-        known = {(c, zero): out[..., c] for c in range(out.shape[-1])}
+        zero: Index = (0,) * queries.shape[-1]
+        known: dict[tuple[int, Index], Tensor] = {
+            (c, zero): out[..., c] for c in range(out.shape[-1])
+        }
 
         def find(channel: int, index: Index) -> Tensor:
             if (channel, index) not in known:

@@ -87,6 +87,16 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
+def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
+    """Make a method that hands its operands to the rule of a torch function."""
+
+    def call(self: Stream, *others: Any) -> Any:
+        args = (*others, self) if reflected else (self, *others)
+        return Stream.__torch_function__(getattr(torch, name), (Stream,), args)
+
+    return call
+
+
 class Stream:
     """A value with its Taylor rows.
 
@@ -183,6 +193,21 @@ class Stream:
         """As ``Tensor.is_floating_point``."""
         return self.data.is_floating_point()
 
+    __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
+    __sub__, __rsub__ = _operator("sub"), _operator("sub", reflected=True)
+    __mul__, __rmul__ = _operator("mul"), _operator("mul", reflected=True)
+    __truediv__, __rtruediv__ = _operator("div"), _operator("div", reflected=True)
+    __pow__, __rpow__ = _operator("pow"), _operator("pow", reflected=True)
+    __mod__, __rmod__ = _operator("remainder"), _operator("remainder", reflected=True)
+    __matmul__, __rmatmul__ = _operator("matmul"), _operator("matmul", reflected=True)
+    __lt__, __le__, __gt__, __ge__ = map(_operator, ("lt", "le", "gt", "ge"))
+    __eq__, __ne__ = _operator("eq"), _operator("ne")  # type: ignore[assignment]
+    __neg__, __abs__ = _operator("neg"), _operator("abs")
+    __hash__ = object.__hash__
+
+    def __getitem__(self, index: Any) -> Any:
+        return Stream.__torch_function__(Tensor.__getitem__, (Stream,), (self, index))
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -224,37 +249,6 @@ class Stream:
             return self
         ones = (1,) * (ndim - self.ndim)
         return self.map(lambda rows: rows.reshape(rows.shape[0], *ones, *rows.shape[1:]))
-
-
-def _method(name: str, reflected: bool = False) -> Callable[..., Any]:
-    def call(self: Stream, other: Any = None, *rest: Any) -> Any:
-        function = getattr(torch, name)
-        unary = other is None
-        args = (self,) if unary else (other, self) if reflected else (self, other)
-        return Stream.__torch_function__(function, (Stream,), (*args, *rest))
-
-    return call
-
-
-for _name, _function in {
-    "add": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "truediv": "div",
-    "pow": "pow",
-    "matmul": "matmul",
-    "mod": "remainder",
-}.items():
-    setattr(Stream, f"__{_name}__", _method(_function))
-    setattr(Stream, f"__r{_name}__", _method(_function, reflected=True))
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Stream, f"__{_name}__", _method(_name))
-for _name in ("neg", "abs"):
-    setattr(Stream, f"__{_name}__", _method(_name))
-Stream.__getitem__ = lambda self, index: Stream.__torch_function__(  # type: ignore[attr-defined]
-    Tensor.__getitem__, (Stream,), (self, index)
-)
-Stream.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
 def _grouped(terms: tuple[Term, ...]) -> tuple[Group, ...]:

@@ -54,9 +54,9 @@ class _Compose(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # type: ignore[override]
         data, weights, *basis = ctx.saved_tensors
-        u, g = data.unbind(0), grad.unbind(0)
+        u, g = data.unbind(0), grads[0].unbind(0)
         f = ctx.table.derivatives(u[0], tuple(basis), ctx.layout.order + 1)
         out = [f[1] * row for row in g]
         inner: dict[int, Tensor] = {}  # what multiplies f⁽ᵏ⁾ in the gradient of the value

@@ -87,12 +87,12 @@ def logsumexp(x: Stream, dim: Dim, keepdim: bool = False) -> Stream:
 
 
 def _extreme(x: Stream, dim: Dim, keepdim: bool, which: Any) -> Stream:
-    dims = axes(x, dim)
-    if len(dims) > 1:
+    axis, *others = axes(x, dim)
+    if others:
         raise NoRuleError("amax or amin over several dimensions")
-    index = which(x.value, dims[0] - 1, keepdim=True)
-    index = index.expand(x.layout.count, *index.shape)
-    return _dropped(x.replace(x.data.gather(dims[0], index)), dims, keepdim)
+    index = which(x.value, axis - 1, keepdim=True)
+    rows = x.data.gather(axis, index.expand(x.layout.count, *index.shape))
+    return _dropped(x.replace(rows), (axis,), keepdim)
 
 
 @rule("amax")

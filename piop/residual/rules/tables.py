@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Derivatives = list[Tensor | float]
+Derivatives = Sequence[Any]
+"""f, f′, f″, … at some points: tensors, or numbers where they are constant."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,14 @@ def cosh(x: Tensor, s: Tensor, c: Tensor, n: int) -> Derivatives:
 def tanh(x: Tensor, y: Tensor, n: int) -> Derivatives:
     """Differentiate tanh: with y = tanh x, y′ = 1 − y²."""
     d = torch.addcmul(torch.ones((), dtype=y.dtype, device=y.device), y, y, value=-1)
-    out: Derivatives = [y, d]
+    out: list[Any] = [y, d]
     if n > 1:
         second = -2 * y * d
         out.append(second)
-    if n > 2:
-        out.append(d * (4 - 6 * d))
-    if n > 3:
-        out.append(second * (4 - 12 * d))
+        if n > 2:
+            out.append(d * (4 - 6 * d))
+        if n > 3:
+            out.append(second * (4 - 12 * d))
     return out
 
 
@@ -113,7 +114,7 @@ def silu(x: Tensor, s: Tensor, n: int) -> Derivatives:
 )
 def gelu(x: Tensor, phi: Tensor, cdf: Tensor, n: int) -> Derivatives:
     """Differentiate x·Φ(x), Φ the normal distribution and φ = Φ′."""
-    out: Derivatives = [x * cdf, torch.addcmul(cdf, x, phi)]
+    out: list[Any] = [x * cdf, torch.addcmul(cdf, x, phi)]
     if n > 1:
         square = x * x
         out.append(phi * (2 - square))
@@ -205,7 +206,7 @@ def power(exponent: float) -> Table:
         return known[exponent]
 
     def derivatives(x: Tensor, basis: tuple[Tensor, ...], n: int) -> Derivatives:
-        out: Derivatives = []
+        out: list[Any] = []
         factor = 1.0
         for k in range(n + 1):
             rest = exponent - k
@@ -224,7 +225,7 @@ _CUBIC = 0.044715  # D. Hendrycks, K. Gimpel (2016), arXiv:1606.08415, section 2
 
 def _logistic(s: Tensor, n: int) -> Derivatives:
     d = s * (1 - s)
-    out: Derivatives = [s, d]
+    out: list[Any] = [s, d]
     if n > 1:
         slope = d * (1 - 2 * s)
         out.append(slope)
@@ -237,7 +238,7 @@ def _logistic(s: Tensor, n: int) -> Derivatives:
 
 def _falling(first: Tensor, inverse: Tensor, exponent: float, n: int) -> Derivatives:
     """Differentiate xᵖ, given xᵖ and 1/x: the next derivative is (p − k)/x times the last."""
-    out: Derivatives = [first]
+    out: list[Any] = [first]
     factor = 1.0
     for k in range(n):
         factor *= exponent - k
@@ -248,7 +249,7 @@ def _falling(first: Tensor, inverse: Tensor, exponent: float, n: int) -> Derivat
 
 def _times_argument(x: Tensor, h: Sequence[Any], n: int) -> Derivatives:
     """Differentiate x·h(x): the n-th derivative is x·h⁽ⁿ⁾ + n·h⁽ⁿ⁻¹⁾."""
-    out: Derivatives = [x * h[0]]
+    out: list[Any] = [x * h[0]]
     out += [torch.add(x * h[k], h[k - 1], alpha=k) for k in range(1, n + 1)]
     return out
 
