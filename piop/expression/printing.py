@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import sympy
@@ -71,8 +72,8 @@ def _write(expr: Expr, names: Mapping[Expr, str]) -> tuple[str, int]:
 def _call(expr: Expr, names: Mapping[Expr, str]) -> str:
     if isinstance(expr, sympy.Derivative):
         parts = [_write(expr.expr, names)[0]]
-        for variable, count in sorted(expr.variable_count, key=lambda pair: str(pair[0])):
-            parts += [str(variable)] + ([str(count)] if count != 1 else [])
+        for variable, count in sorted(Counter(map(str, expr.variables)).items()):
+            parts += [variable] + ([str(count)] if count != 1 else [])
         return f"d({', '.join(parts)})"
     if isinstance(expr, sympy.Piecewise):
         return _where(expr, names)

@@ -302,4 +302,12 @@ def derive(a: Scalar, coordinates: Sequence[Symbol]) -> Scalar:
     bound = Scalar(a.expr, None, a.nodes + 1, a.degree, a.terms * growth, after)
     if bound.terms > MAX_TERMS:
         raise Refusal(f"a derivative that expands into more than {MAX_TERMS} terms")
-    return _with(_bounded(bound), sympy.Derivative(a.expr, *coordinates))
+    return _with(_bounded(bound), merge(a.expr, coordinates))
+
+
+def merge(expr: Expr, coordinates: Sequence[Expr]) -> Expr:
+    """The derivative of an expression; that of a derivative becomes one, in one canonical order."""
+    if isinstance(expr, sympy.Derivative):
+        coordinates = [*expr.variables, *coordinates]
+        expr = expr.expr
+    return sympy.Derivative(expr, *sorted(coordinates, key=str))

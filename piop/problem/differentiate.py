@@ -14,6 +14,8 @@ import sympy
 from sympy import Derivative, Expr
 from sympy.core.function import AppliedUndef
 
+from piop.expression.quantity import merge
+
 _LIMIT = 20_000  # rules applied to one equation
 
 _OUTER: dict[type, Callable[[Expr], Expr]] = {
@@ -88,7 +90,7 @@ class _Differentiator:
         if not expr.has(x):
             return sympy.S.Zero
         if isinstance(expr, (AppliedUndef, Derivative)):
-            return Derivative(expr, x) if x.is_Symbol else sympy.S.Zero
+            return merge(expr, [x]) if x.is_Symbol else sympy.S.Zero
         if expr.is_Add:
             return sympy.Add(*[self.along(a, x) for a in expr.args])  # type: ignore[arg-type]
         if expr.is_Mul:

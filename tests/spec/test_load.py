@@ -1,0 +1,78 @@
+"""Files: what cannot be read, and paths that must stay inside."""
+
+from pathlib import Path
+
+import pytest
+
+from piop.errors import Issue, SpecError
+from piop.problem import Problem
+from piop.spec import load_spec
+from piop.spec.names import refuse
+from piop.spec.objects import read_objects
+from piop.spec.tree import Place
+
+WITH_FILE = """
+name: a
+time: {t: [0, 1]}
+space: {x: [0, 1]}
+unknowns: [u]
+inputs: {u0: {of: [x], law: from_file, path: PATH}}
+equations: [dt(u) = dxx(u)]
+initial: {u: u0}
+boundary: {x: periodic}
+"""
+
+
+@pytest.mark.parametrize("path", ["../up.nc", "/etc/passwd", "a/../../b.nc", "link/x.nc"])
+def test_paths_of_a_spec_stay_inside_its_folder(path, tmp_path):
+    folder = tmp_path / "specs"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    file = folder / "a.yaml"
+    file.write_text(WITH_FILE.replace("PATH", path))
+    with pytest.raises(SpecError, match=r"6:46: inputs.u0.path: .* leads out of the folder"):
+        Problem.from_file(file)
+
+
+def test_a_path_inside_is_resolved_and_python_may_pass_any(tmp_path):
+    (tmp_path / "a.yaml").write_text(WITH_FILE.replace("PATH", "data/u0.nc"))
+    law = Problem.from_file(tmp_path / "a.yaml").inputs[0].law
+    assert law.file == tmp_path.resolve() / "data/u0.nc"
+    assert law.path == "data/u0.nc"
+    problem = Problem(
+        name="a", time={"t": [0, 1]}, space={"x": [0, 1]}, unknowns=["u"],
+        inputs={"u0": {"of": ["x"], "law": "from_file", "path": Path("/data/u0.nc")}},
+        equations=["dt(u) = dxx(u)"], initial={"u": "u0"}, boundary={"x": "periodic"},
+    )  # fmt: skip
+    assert problem.inputs[0].law.file == Path("/data/u0.nc")
+
+
+def test_files_that_cannot_be_read_say_why(tmp_path):
+    with pytest.raises(SpecError, match="cannot be read: No such file"):
+        load_spec(tmp_path / "none.yaml")
+    (tmp_path / "b.yaml").write_bytes(b"piop: 1\nname: \xff\n")
+    with pytest.raises(SpecError, match="b.yaml:2:7: this is not UTF-8"):
+        load_spec(tmp_path / "b.yaml")
+    with pytest.raises(SpecError, match="no built-in problem .*Did you mean 'burgers'"):
+        Problem.from_file("burger")
+
+
+def test_objects_that_no_spec_can_hold_are_refused():
+    with pytest.raises(SpecError, match=r"Problem.name: object cannot be part of a spec"):
+        Problem(name=object())
+    with pytest.raises(SpecError, match="not part of the spec language"):
+        import sympy
+
+        read_objects(sympy.besselj(0, sympy.Symbol("x")))
+
+
+def test_issues_without_a_text_have_no_line():
+    with pytest.raises(SpecError) as caught:
+        Problem(name="a", space={"x": [0, 1]}, unknowns=["u"], equations=["lap(u) = w"])
+    assert str(caught.value) == "<python>: equations: 'w' is not declared"
+
+
+def test_a_hint_follows_a_full_stop():
+    issues: list[Issue] = []
+    refuse(issues, Place("f", 1, 2), "wrong", "Try this.")
+    assert str(issues[0]) == "f:1:2: wrong. Try this."
