@@ -164,16 +164,59 @@ class PeriodicCondition(PenalisedCondition):
         return (((left - right) / values.new_tensor(self.units)) ** 2).sum(-1)
 
 
+@final
+class GaugeCondition(PenalisedCondition):
+    """The mean over space of unknowns that the equations leave a constant to, at every time.
+
+    Args:
+        problem: The problem.
+        means: Unknown → its mean, its units.
+        scales: Typical size of each channel, by name.
+    """
+
+    part = "boundary"
+
+    def __init__(
+        self, problem: Problem, means: Mapping[str, float], scales: Mapping[str, float]
+    ) -> None:
+        self.problem = problem
+        self.residual = residual_of(
+            problem, [problem.function(name) - mean for name, mean in means.items()]
+        )
+        self.units = [scales[name] for name in means]
+
+    def place(self, draws: Draws, count: int) -> Tensor:
+        """Place an even grid over space, at one random time for each function."""
+        space = self.problem.space
+        each = max(2, round(count ** (1 / len(space))))
+        cells = (torch.arange(each, dtype=torch.float64, device=draws.device) + 0.5) / each
+        ticks = [axis.low + axis.length * cells for axis in space]
+        grid = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
+        grid = grid.expand(draws.batch, -1, -1)
+        if self.problem.time is None:
+            return grid
+        time = self.problem.time
+        at = time.low + time.length * draws.uniform("gauge/time", 1, 1)
+        return torch.cat([at.expand(-1, grid.shape[1], -1), grid], -1)
+
+    def squares(self, values: Tensor) -> Tensor:
+        """Sum the squares of the means' misfits: ``[B, 1]``."""
+        return ((values.mean(1) / values.new_tensor(self.units)) ** 2).sum(-1, keepdim=True)
+
+
 def penalised_conditions(
     problem: Problem, conditions: Conditions, scales: Mapping[str, float]
 ) -> dict[str, PenalisedCondition]:
-    """Build the penalty of everything that is not built in, by a name such as ``initial``."""
+    """Build the penalty of all that is not built in, by a name such as ``initial``."""
     found: dict[str, PenalisedCondition] = {}
     if conditions.initial:
         found["initial"] = InitialCondition(problem, conditions.initial, scales)
     for axis in problem.space:
         if axis.name in conditions.penalised_periodic:
             found[f"periodic/{axis.name}"] = PeriodicCondition(problem, axis, scales)
+    means = dict(problem.gauge) | {a.name: a.mean for a in problem.auxiliaries if a.gauged}
+    if means:
+        found["gauge"] = GaugeCondition(problem, means, scales)
     return found
 
 

@@ -24,7 +24,7 @@ def relative_weight(size: Tensor, floor: float = 0.1) -> Tensor:
     Returns:
         ``[B]``.
 
-    Source: own (docs/math.md, "Weights"); Burgers' equation fell from 0.185 to 0.098 by it.
+    Source: own (docs/training.md); Burgers' equation fell from 0.185 to 0.098 by it.
     """
     return 1 / (floor + size)
 
@@ -42,7 +42,7 @@ def front_weight(slopes: Iterable[Tensor], strength: float) -> Tensor | float:
     Returns:
         Factor of the squared residual ``[B, N]``, or 1.0 where there is nothing to damp.
 
-    Source: own (docs/math.md, "Weights"); in the spirit of the gradient weights of Liu et al. 2022
+    Source: own (docs/training.md); in the spirit of the gradient weights of Liu et al. 2022
     (2206.03864).
     """
     squares = sum(slope.detach() ** 2 for slope in slopes)

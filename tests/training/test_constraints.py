@@ -2,6 +2,7 @@ import pytest
 import sympy as sp
 import torch
 
+from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
 from piop.sampling import Draws, sample_inputs
 from piop.training.constraints import KnownField, built_in_data, penalised_conditions
@@ -62,3 +63,15 @@ def test_periodic_misfits_compare_values_and_slopes_of_the_ends(heat):
 
 def test_hard_conditions_have_no_penalty(heat):
     assert penalised_conditions(heat, decide_conditions(heat, "auto"), {"u": 1.0}) == {}
+
+
+def test_a_gauge_compares_means_over_space_at_one_time():
+    flow = Problem.from_file("navier_stokes")
+    scales = {"w": 1.0, "psi": 2.0}
+    gauge = penalised_conditions(flow, decide_conditions(flow), scales)["gauge"]
+    points = gauge.place(draws(), 16)
+    assert points.shape == (2, 16, 3)
+    assert (points[..., 0] == points[:, :1, 0]).all()
+    assert points[0, 0, 0] != points[1, 0, 0]
+    waves = torch.cos(2 * torch.pi * points[..., 1:2]) + 4.0
+    assert torch.allclose(gauge.squares(waves), torch.full((2, 1), 4.0, dtype=torch.float64))

@@ -139,7 +139,7 @@ def test_a_loss_that_is_not_finite_is_told_and_the_checkpoint_kept(builder, heat
 def test_a_loss_that_is_not_finite_at_once_says_what_to_try(builder, heat, tmp_path):
     trainer = trainer_of(builder, heat, tmp_path)
     trainer.phase.gradients = lambda batch: {"loss": torch.tensor(math.inf)}
-    with pytest.raises(TrainingError, match=r"no checkpoint.*learning_rate=0.001"):
+    with pytest.raises(TrainingError, match=r"no checkpoint.*learning_rate=0.002"):
         trainer.run()
 
 

@@ -1,0 +1,127 @@
+import pytest
+
+from piop.problem import Problem
+from piop.problem.conditions import decide_conditions, expression_smoothness, space_order
+
+SERIES = {
+    "of": ["x"],
+    "law": "fourier_series",
+    "terms": 2,
+    "amplitude": [-1, 1],
+    "wavenumber": [1, 2],
+}
+
+
+def problem(u0=None, initial=None, equation="dt(u) = 0.1*dxx(u)", **inputs):
+    return Problem(
+        name="p",
+        time={"t": [0, 1]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        inputs={"u0": u0 or SERIES, **inputs},
+        equations=[equation],
+        initial=initial or {"u": "u0"},
+        boundary={"x": "periodic"},
+    )
+
+
+def field(alpha):
+    return {"of": ["x"], "law": "gaussian_random_field", "tau": 1.0, "alpha": alpha}
+
+
+def test_smooth_data_and_periodic_axes_are_built_in():
+    found = decide_conditions(problem())
+    assert found.lift == (1,)
+    assert found.initial == ()
+    assert found.periodic == ("x",)
+    assert all(d.built_in for d in found.decisions)
+
+
+@pytest.mark.parametrize(("alpha", "built_in"), [(2.5, False), (2.6, True)])
+def test_a_field_needs_more_derivatives_than_the_equation(alpha, built_in):
+    """In one dimension alpha - 1/2 must exceed the order two."""
+    found = decide_conditions(problem(field(alpha)))
+    assert found.lift == (int(built_in),)
+    assert found.initial == (() if built_in else (("u", 0),))
+
+
+def test_the_reason_for_a_penalty_is_told():
+    (first, _) = decide_conditions(problem(field(1.5))).decisions
+    assert str(first).startswith("u at t = 0 is u0(x): penalised")
+    assert "needs 2 of its derivatives" in first.why
+    assert "u0 has fewer than 1 derivatives" in first.why
+
+
+def test_a_derivative_of_the_data_costs_one():
+    rough = problem(field(2.6), initial={"u": "dx(u0)"})
+    assert decide_conditions(rough).lift == (0,)
+
+
+def test_jumps_are_never_built_in():
+    jumps = {"of": ["x"], "law": "piecewise_constant", "cells": 4, "low": 0, "high": 1}
+    assert decide_conditions(problem(jumps, equation="dt(u) = -dx(u)")).lift == (0,)
+
+
+def test_kinks_in_the_expression_are_not_built_in():
+    assert decide_conditions(problem(initial={"u": "abs(u0)"})).lift == (0,)
+
+
+def test_hidden_data_are_not_built_in():
+    hidden = {**SERIES, "hidden": True}
+    seen = {"of": ["x"], "expression": "2*g", "smooth": True}
+    found = decide_conditions(problem(seen, initial={"u": "g + u0"}, g=hidden))
+    assert found.lift == (0,)
+    assert "does not see" in found.decisions[0].why
+
+
+def test_an_expression_is_as_smooth_as_what_it_is_made_of():
+    seen = {"of": ["x"], "expression": "g**2", "smooth": True}
+    made = problem(seen, g={**field(2.6), "hidden": True})
+    assert expression_smoothness(made, made.initial["u"][0])[0] == pytest.approx(2.1)
+
+
+def test_soft_penalises_everything():
+    found = decide_conditions(problem(), "soft")
+    assert found.lift == (0,)
+    assert found.initial == (("u", 0),)
+    assert found.penalised_periodic == ("x",)
+    assert not any(d.built_in for d in found.decisions)
+    assert {d.why for d in found.decisions} == {"as asked"}
+
+
+def test_hard_refuses_what_cannot_be_built_in():
+    with pytest.raises(ValueError, match="hard is not possible"):
+        decide_conditions(problem(field(1.5)), "hard")
+
+
+def test_another_word_is_refused():
+    with pytest.raises(ValueError, match="one of auto, hard, soft"):
+        decide_conditions(problem(), "firm")  # type: ignore[arg-type]
+
+
+def test_second_order_in_time_builds_in_both_data():
+    wave = Problem(
+        name="wave",
+        time={"t": [0, 1]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        inputs={"u0": SERIES, "v0": SERIES},
+        equations=["dtt(u) = dxx(u)"],
+        initial={"u": "u0", "dt(u)": "v0"},
+        boundary={"x": "periodic"},
+    )
+    found = decide_conditions(wave)
+    assert found.lift == (2,)
+    assert [d.what for d in found.decisions[:2]] == [
+        "u at t = 0 is u0(x)",
+        "dt(u) at t = 0 is v0(x)",
+    ]
+
+
+def test_auxiliary_unknowns_have_nothing_built_in():
+    found = decide_conditions(Problem.from_file("navier_stokes"))
+    assert found.lift[1] == 0
+
+
+def test_the_order_in_space_is_that_of_the_unknown():
+    assert space_order(Problem.from_file("kdv"), "u") == 3

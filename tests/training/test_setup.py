@@ -1,0 +1,97 @@
+import pytest
+import torch
+
+from piop.errors import UsageError
+from piop.problem import Problem
+from piop.problem.conditions import decide_conditions
+from piop.training.setup import (
+    build_model,
+    highest_wave,
+    homogeneous_axes,
+    signature_of,
+)
+
+
+def problem(**changes):
+    words = {
+        "name": "p",
+        "time": {"t": [0, 1]},
+        "space": {"x": [0, 1]},
+        "unknowns": ["u"],
+        "inputs": {
+            "u0": {
+                "of": ["x"],
+                "law": "fourier_series",
+                "terms": 2,
+                "amplitude": [-1, 1],
+                "wavenumber": [1, 4],
+            }
+        },
+        "equations": ["dt(u) = 0.1*dxx(u)"],
+        "initial": {"u": "u0"},
+        "boundary": {"x": "periodic"},
+    }
+    return Problem(**{**words, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "axes"),
+    [
+        ({}, ("x",)),
+        ({"equations": ["dt(u) = 0.1*dxx(u) + sin(2*pi*x)"]}, ()),
+        ({"initial": {"u": "u0*cos(2*pi*x)"}}, ()),
+        ({"equations": ["dt(u) = 0.1*dxx(u) + t"]}, ("x",)),
+    ],
+)
+def test_an_axis_is_homogeneous_unless_its_coordinate_is_named(changes, axes):
+    found = problem(**changes)
+    assert homogeneous_axes(found, decide_conditions(found)) == axes
+
+
+def test_an_axis_whose_period_is_penalised_is_not_homogeneous():
+    found = problem()
+    assert homogeneous_axes(found, decide_conditions(found, "soft")) == ()
+
+
+def test_the_highest_wave_of_a_series_is_its_largest_wavenumber():
+    found = problem()
+    assert highest_wave(found, found.inputs[0]) == 4
+
+
+def test_the_highest_wave_of_a_field_holds_nearly_all_its_variance():
+    field = {"of": ["x"], "law": "gaussian_random_field", "tau": 3.0, "alpha": 2.0}
+    found = problem(inputs={"u0": field})
+    reached = highest_wave(found, found.inputs[0])
+    k = torch.arange(-4000, 4001).double()
+    variance = ((2 * torch.pi * k) ** 2 + 9) ** -2
+    inside = [
+        float(variance[k.abs() <= radius].sum() / variance.sum())
+        for radius in (reached - 1, reached)
+    ]
+    assert inside[0] < 1 - 1e-4 <= inside[1] + 1e-9
+
+
+def test_a_signature_tells_shapes_and_sizes(built):
+    signature = signature_of(built.problem, built.model.conditions, built.statistics)
+    assert [axis.name for axis in signature.coordinates] == ["t", "x"]
+    assert [axis.periodic for axis in signature.coordinates] == [False, True]
+    assert signature.time == 0
+    assert signature.inputs[0].mean == built.statistics.input_mean["u0"]
+    assert signature.inputs[0].std == built.statistics.input_std["u0"]
+
+
+def test_the_same_seed_builds_the_same_weights(built):
+    again = build_model(built.problem, built.statistics, built.config)
+    mine, other = built.model.operator.state_dict(), again.operator.state_dict()
+    assert all(torch.equal(mine[name], other[name]) for name in mine)
+
+
+def test_without_physics_and_data_there_is_nothing_to_draw(heat, builder):
+    with pytest.raises(UsageError, match="there must be data"):
+        builder(heat, physics=False)
+
+
+def test_conditions_that_cannot_be_hard_are_a_wrong_argument(heat, builder):
+    rough = {"of": ["x"], "law": "piecewise_constant", "cells": 4, "low": 0, "high": 1}
+    with pytest.raises(UsageError, match="hard is not possible"):
+        builder(problem(inputs={"u0": rough}), constraints="hard")
