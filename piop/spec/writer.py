@@ -37,6 +37,8 @@ def _section(spec: Spec, key: str) -> Any:
     value = getattr(spec, key)
     if value is None or (not isinstance(value, (Scalar, Mapping, Sequence)) and not value):
         return None
+    if key == "gauge":
+        return {name: {"mean": mean} for name, mean in value.items()}
     return _plain(value)
 
 

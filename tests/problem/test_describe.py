@@ -1,0 +1,142 @@
+"""The class, the words and the limits of a problem."""
+
+import json
+
+import pytest
+
+from piop.errors import NotSupportedError
+from piop.problem import Problem, describe
+from piop.problem.builtin import builtin_names
+from piop.problem.classify import classify
+from piop.problem.support import require_supported
+
+PLAIN = {
+    "name": "p",
+    "time": {"t": [0, 1]},
+    "space": {"x": [0, 1]},
+    "unknowns": ["u"],
+    "equations": ["dt(u) = dxx(u)"],
+    "initial": {"u": 0},
+    "boundary": {"x": "periodic"},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("heat", "linear parabolic evolution, second order, periodic, 1-D"),
+        ("heat2d", "linear parabolic evolution, second order, periodic, 2-D"),
+        ("advection", "linear hyperbolic evolution, first order, periodic, 1-D"),
+        ("burgers", "nonlinear parabolic evolution, second order, periodic, 1-D"),
+        ("kdv", "nonlinear dispersive evolution, third order, periodic, 1-D"),
+        ("kuramoto_sivashinsky", "nonlinear parabolic evolution, fourth order, periodic, 1-D"),
+        ("allen_cahn", "nonlinear parabolic evolution, second order, periodic, 1-D"),
+        (
+            "navier_stokes",
+            "nonlinear parabolic evolution, second order, periodic, 2-D, 1 auxiliary elliptic unknown",
+        ),
+    ],
+)
+def test_problems_are_classified_in_the_words_of_the_field(name, label):
+    assert classify(Problem.from_file(name)).label == label
+
+
+@pytest.mark.parametrize(
+    ("changes", "label"),
+    [
+        (
+            {"equations": ["d(u, t, 2) = dxx(u)"], "initial": {"u": 0, "dt(u)": 1}},
+            "linear hyperbolic evolution, second order, periodic, 1-D",
+        ),
+        ({"equations": ["dt(u) = -u + 0*dx(u)"]}, "linear ordinary evolution, zeroth order, periodic, 1-D"),
+        (
+            {"boundary": {"x": {"neumann": {"u": 0}}}},
+            "linear parabolic evolution, second order, bounded, 1-D",
+        ),
+        (
+            {"unknowns": ["u", "v"], "equations": ["dt(u) = dx(v)", "dt(v) = dx(u)"],
+             "initial": {"u": 0, "v": 0}},
+            "linear hyperbolic evolution system of 2, first order, periodic, 1-D",
+        ),
+    ],
+)  # fmt: skip
+def test_other_classes(changes, label):
+    assert classify(Problem(**PLAIN | changes)).label == label
+
+
+def test_a_steady_problem_is_elliptic():
+    words = {k: v for k, v in PLAIN.items() if k not in ("time", "initial")}
+    problem = Problem(**words | {"equations": ["u - dxx(u) = sin(2*pi*x)"]})
+    assert classify(problem).label == "linear elliptic problem, second order, periodic, 1-D"
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_every_problem_is_described_as_text_and_json(name):
+    problem = Problem.from_file(name)
+    found = json.loads(json.dumps(describe.to_json(problem)))
+    text = describe.to_text(problem)
+    assert found["hash"] == problem.hash
+    assert found["supported"] is True
+    assert found["solver"]["name"].startswith("Fourier")
+    assert "streams" in found["streams"]
+    assert found["conditions"]
+    for equation in found["equations"]:
+        assert equation in text
+    assert found["class"] in text
+
+
+def test_a_description_tells_the_laws_definitions_and_limits():
+    text = describe.to_text(Problem.from_file("reaction_diffusion"))
+    assert "matern {smoothness 4.5, length 0.2, variance 1}" in text
+    assert "force = 0.1*" in describe.to_text(Problem.from_file("navier_stokes"))
+    wall = Problem(**PLAIN | {"boundary": {"x": {"dirichlet": {"u": 0}}}})
+    assert "not supported yet: boundaries along x" in describe.to_text(wall)
+    assert describe.to_json(wall)["solver"]["name"] == "none yet"
+    assert describe.to_json(wall)["boundary"] == {"x.min": "dirichlet u 0", "x.max": "dirichlet u 0"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"boundary": {"x": {"dirichlet": {"u": 0}}}}, "boundaries along x"),
+        ({"parameters": {"k": 1}, "equations": ["dt(u) = k*dxx(u)"], "infer": ["k"]}, "infer"),
+        (
+            {"inputs": {"f": {"of": ["x"], "law": "piecewise_constant", "cells": 4, "low": 1, "high": 2}},
+             "equations": ["dt(u) = div(f*grad(u))"]},
+            "rough coefficient f",
+        ),
+        (
+            {"inputs": {"f": {"of": ["x"], "law": "piecewise_constant", "cells": 4, "low": 1, "high": 2}},
+             "equations": ["dt(u) = dxx(u) + f"], "learn": {"from": "u", "to": "f"}},
+            "learn",
+        ),
+        ({"inputs": {"h": {"of": ["x"], "law": "history", "until": 0.5}}}, "history"),
+        ({"domain": {"box": [[0, 1]]}}, "domain"),
+        (
+            {"unknowns": ["u", "p"], "equations": ["dt(u) = dxx(u) + p", "p - dxx(p) = u"]},
+            "p without a time derivative",
+        ),
+        (
+            {"equations": ["d(u, t, 3) = -u + 0*dx(u)"], "initial": {"u": 0, "dt(u)": 0, "dtt(u)": 0}},
+            "order in time above two",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_yet_is_refused_with_its_reason(changes, reason):
+    problem = Problem(**PLAIN | changes)
+    with pytest.raises(NotSupportedError, match="not supported yet: .* because ") as caught:
+        require_supported(problem)
+    assert reason in str(caught.value)
+    assert Problem.from_yaml(problem.to_yaml()) == problem
+
+
+def test_a_steady_problem_is_not_supported_yet():
+    words = {k: v for k, v in PLAIN.items() if k not in ("time", "initial")}
+    problem = Problem(**words | {"equations": ["u - dxx(u) = sin(2*pi*x)"]})
+    with pytest.raises(NotSupportedError, match="steady"):
+        require_supported(problem, "reference")
+
+
+def test_learning_alone_does_not_stop_the_reference():
+    words = {"parameters": {"k": 1}, "equations": ["dt(u) = k*dxx(u)"], "infer": ["k"]}
+    require_supported(Problem(**PLAIN | words), "reference")
