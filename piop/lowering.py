@@ -40,8 +40,8 @@ def lower(expression: Expr, environment: Mapping[Any, Tensor]) -> Tensor:
 
     Example:
         >>> x = sympy.Symbol("x", real=True)
-        >>> lower(sympy.sin(x) ** 2 + sympy.cos(x) ** 2, {x: torch.tensor(0.3)})
-        tensor(1.)
+        >>> lower(x**2 + sympy.Max(x, 5), {x: torch.tensor(3.0)})
+        tensor(14.)
     """
     return compile_expression(expression, tuple(environment))(tuple(environment.values()))
 

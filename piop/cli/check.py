@@ -11,9 +11,10 @@ from piop.cli.console import common, print_json
 @click.argument("spec")
 @common
 def check(spec: str, as_json: bool) -> None:
-    """Parse SPEC and print equations, class, solver, streams and conditions.
+    """Say what piop makes of SPEC.
 
-    SPEC is a file, or the name of a problem that comes with piop, such as burgers.
+    Prints its equations, class, solver, streams and conditions, or all that is wrong with it. SPEC
+    is a file, or the name of a problem that comes with piop, such as burgers.
     """
     from piop.problem import Problem
     from piop.problem.describe import to_json, to_text

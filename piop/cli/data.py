@@ -29,9 +29,10 @@ def data(
     inspect: Path | None,
     as_json: bool,
 ) -> None:
-    """Draw inputs of SPEC, solve with the reference solver, write a data set.
+    """Make a data set of reference solutions.
 
-    The file appears under its name once it is whole. Sample i depends on the seed and on i alone.
+    Inputs are drawn from the laws of SPEC. The file appears under its name once it is whole. Sample
+    i depends on the seed and on i alone.
     """
     if inspect is not None:
         _inspect(inspect, as_json)

@@ -21,7 +21,10 @@ from piop.cli.results import show_results
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="By default the run's own.")
 @common
 def evaluate(run: Path, samples: int, seed: int | None, device: str | None, as_json: bool) -> None:
-    """Judge RUN on held-out inputs, print the errors, rewrite evaluation.json and the figures."""
+    """Judge RUN on held-out inputs.
+
+    Prints the errors, rewrites evaluation.json and the figures.
+    """
     from piop.run import Run
 
     loaded = Run.load(run, device)

@@ -29,9 +29,9 @@ def new(name: str) -> None:
             file.write(TEMPLATE.replace("NAME", path.stem))
     except FileExistsError:
         raise UsageError(f"{path} exists already and is not overwritten; choose a name") from None
-    except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"{path}: there is no folder {path.parent}") from None
     except OSError as error:
+        if not path.parent.is_dir():
+            raise UsageError(f"{path}: there is no folder {path.parent}") from None
         path.unlink(missing_ok=True)
         raise PiopError(f"{path}: cannot be written: {error.strerror}") from None
     print(f"Wrote {path}. Next:\n  piop check {path}\n  piop solve {path} --time 2m")

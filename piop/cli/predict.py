@@ -32,7 +32,7 @@ def predict(
     device: str | None,
     as_json: bool,
 ) -> None:
-    """Predict with RUN the solutions for the inputs in a file.
+    """Predict the solutions of the inputs in a file.
 
     Variables and CSV columns are named as in the spec; a column "sample" tells inputs apart.
     """

@@ -6,6 +6,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
 
@@ -19,12 +20,14 @@ class Progress(ABC):
     """Takes the rows of the metrics as training writes them.
 
     Args:
+        run: The run folder, named when training begins.
         steps: The budget in steps, or None.
         seconds: The budget in seconds, or None.
     """
 
-    def __init__(self, steps: int | None, seconds: float | None) -> None:
-        self.steps, self.seconds = steps, seconds
+    def __init__(self, run: Path, steps: int | None, seconds: float | None) -> None:
+        self.run, self.steps, self.seconds = run, steps, seconds
+        self._begun = False
 
     def share(self, row: Row) -> float | None:
         """Share of the budget that is spent; None where there is no budget."""
@@ -32,8 +35,15 @@ class Progress(ABC):
             return min(row["step"] / self.steps, 1.0)
         return min(row["seconds"] / self.seconds, 1.0) if self.seconds else None
 
-    @abstractmethod
     def __call__(self, row: Row) -> None:
+        """Take a row."""
+        if not self._begun:
+            say(f"Run folder: {self.run}")
+            self._begun = True
+        self.show(row)
+
+    @abstractmethod
+    def show(self, row: Row) -> None:
         """Show a row."""
 
     def __enter__(self) -> Self:
@@ -54,7 +64,7 @@ class Plain(Progress):
 
     _last = -EVERY
 
-    def __call__(self, row: Row) -> None:
+    def show(self, row: Row) -> None:
         """Show a row if it is time for one."""
         share, now = self.share(row), time.monotonic()
         if now - self._last < EVERY and share != 1.0:
@@ -87,7 +97,7 @@ class Bar(Progress):
         self._task = self._bar.add_task("", total=None, step=0, loss=float("nan"))
         return self
 
-    def __call__(self, row: Row) -> None:
+    def show(self, row: Row) -> None:
         """Move the bar."""
         share = self.share(row)
         total = None if share is None else 1.0
@@ -104,7 +114,7 @@ class Bar(Progress):
         self._bar.stop()
 
 
-def progress(steps: int | None, seconds: float | None) -> Progress:
+def progress(run: Path, steps: int | None, seconds: float | None) -> Progress:
     """Choose by whether stderr is a terminal."""
     kind = Bar if is_terminal(sys.stderr) else Plain
-    return kind(steps, seconds)
+    return kind(run, steps, seconds)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,10 +76,11 @@ def solve(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Train an operator on SPEC and judge it against the reference solution.
+    """Train an operator on SPEC and judge it.
 
-    SPEC is a file, or the name of a problem that comes with piop, such as burgers. Without --steps
-    and --time it trains for 5 minutes.
+    SPEC is a file, or the name of a problem that comes with piop, such as burgers. The operator is
+    compared with a reference solution on inputs it never saw. Without --steps and --time it trains
+    for 5 minutes.
     """
     from piop.problem import Problem
 
@@ -89,10 +92,12 @@ def solve(
     settings = parse_settings(pairs)
 
     from piop.run import fit
+    from piop.run.folder import new_folder
     from piop.training.config import parse_time
 
     seconds = None if time is None else parse_time(time)
-    with progress(steps, seconds) as show:
+    out = options.pop("out") or new_folder(None, problem.name, force=False).path
+    with stop_on_termination(out), progress(out, steps, seconds) as show:
         run = fit(
             problem,
             steps=steps,
@@ -101,6 +106,7 @@ def solve(
             init_from=start,
             settings=settings,
             progress=show,
+            out=out,
             **options,
         )
     return finish(run, as_json)
@@ -111,17 +117,22 @@ def solve(
 @budget
 @common
 def resume(run: Path, steps: int | None, time: str | None, as_json: bool) -> int:
-    """Go on with RUN, to the same numbers as if it had not been stopped.
+    """Go on with RUN where it stopped.
 
-    --steps or --time give it a new budget in all.
+    The numbers are the same as if it had not been stopped. --steps or --time give it a new budget
+    in all.
     """
     if steps is not None and time is not None:
         raise UsageError("give --steps or --time, not both")
     from piop.run import resume as resume_run
+    from piop.run.folder import ensure_run
     from piop.training.config import parse_time
 
     seconds = None if time is None else parse_time(time)
-    with progress(steps, seconds) as show:
+    budget = {"steps": steps, "time": seconds}
+    if steps is None and time is None:
+        budget = ensure_run(run).read_config()["training"]["budget"]
+    with stop_on_termination(run), progress(run, budget["steps"], budget["time"]) as show:
         resumed = resume_run(run, steps=steps, time=seconds, progress=show)
     return finish(resumed, as_json)
 
@@ -133,6 +144,24 @@ def finish(run: Run, as_json: bool) -> int:
         return INTERRUPTED
     show_results(run, as_json)
     return 0
+
+
+@contextmanager
+def stop_on_termination(run: Path) -> Iterator[None]:
+    """Let SIGTERM, by which schedulers end a job, save and end as Ctrl-C does.
+
+    Args:
+        run: The folder, to say how to go on when it was not training that was stopped.
+    """
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (run / "model.safetensors").exists():
+            say(f"piop: the operator is saved. Judge it with: piop evaluate {run}")
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -33,7 +33,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     except (OSError, RuntimeError) as error:
         # h5py reports a full disk as OSError, or RuntimeError when it closes a file
         state = "the file that was there is unchanged" if path.exists() else "nothing was written"
-        raise PiopError(f"{path}: cannot be written: {error}; {state}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise PiopError(f"{path}: cannot be written: {reason}; {state}") from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

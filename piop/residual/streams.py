@@ -122,8 +122,10 @@ class Stream:
         return found(*args, **(kwargs or {}))
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         method = getattr(Tensor, name, None)
-        if name.startswith("__") or not callable(method):
+        if not callable(method):
             raise NoRuleError(f"Tensor.{name}")
         return lambda *args, **kwargs: Stream.__torch_function__(
             method, (Stream,), (self, *args), kwargs

@@ -326,6 +326,7 @@ def test_stream_looks_like_its_value(burgers) -> None:
     assert (stream.size(), stream.size(-1), stream.numel()) == ((B, N, 2), 2, B * N * 2)
     assert (stream.dtype, stream.device, stream.is_cuda) == (queries.dtype, queries.device, False)
     assert stream.is_floating_point()
+    assert not hasattr(stream, "__array__")
     assert not stream.requires_grad
     assert repr(stream) == "Stream(3 rows, shape=(2, 4, 2))"
     torch.testing.assert_close(stream.value, queries)

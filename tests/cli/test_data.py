@@ -1,0 +1,52 @@
+"""`data`: reference solutions that are right, reproducible and say where they come from."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import xarray as xr
+
+SMALL = ["--set", "functions=2", "--set", "queries=16", "--no-compile", "--device", "cpu"]
+
+
+def test_reference_data_hold_inputs_solutions_and_where_they_come_from(piop, tmp_path):
+    path = tmp_path / "d.nc"
+    code, out, _ = piop("data", "heat", "-n", 3, "--seed", 5, "--output", path, "--json")
+    assert code == 0
+    assert json.loads(out)["error_estimate"]["max"] < 1e-6
+    with xr.open_dataset(path, engine="h5netcdf") as data:
+        assert data["u"].dims == ("sample", "t", "x")
+        # each mode k of the heat equation decays as exp(-nu (2 pi k)^2 t)
+        modes = np.fft.rfft(data["u0"].values, axis=-1)
+        decay = np.exp(-0.01 * (2 * np.pi * np.arange(modes.shape[-1])) ** 2)
+        last = np.fft.irfft(modes * decay, n=data.sizes["x"], axis=-1)
+        np.testing.assert_allclose(data["u"].values[:, -1], last, atol=1e-6)
+        assert data.attrs["seed"] == 5
+        assert "name: heat" in data.attrs["piop_spec"]
+    code, out, _ = piop("data", "--inspect", path)
+    assert code == 0
+    assert "u(sample: 3, t: 51, x: 128)" in out
+    assert json.loads(piop("data", "--inspect", path, "--json")[1])["format"] == "netcdf"
+
+
+def test_a_sample_does_not_depend_on_how_many_there_are(piop, tmp_path, monkeypatch):
+    monkeypatch.setattr("piop.generation.BATCH", 2)
+    for count in (1, 5):
+        piop("data", "heat", "-n", count, "--output", tmp_path / f"{count}.nc")
+    one, five = (xr.load_dataset(tmp_path / f"{n}.nc", engine="h5netcdf") for n in (1, 5))
+    np.testing.assert_allclose(one["u0"].values, five["u0"].values[:1], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(one["u"].values, five["u"].values[:1], rtol=0, atol=1e-12)
+    assert np.ptp(five["u0"].values[:, 0]) > 0.1  # and samples do differ
+
+
+def test_training_on_reference_data_alone(piop, tmp_path):
+    piop("data", "heat", "-n", 4, "--output", tmp_path / "d.nc")
+    arguments = ("--steps", 2, "--data", tmp_path / "d.nc", "--no-physics", "--json", *SMALL)
+    code, out, _ = piop("solve", "heat", "--out", tmp_path / "r", *arguments)
+    found = json.loads(out)  # one object and nothing else
+    assert code == 0
+    assert found["run"] == str(tmp_path / "r")
+    assert found["steps"] == 2
+    assert found["samples"] == len(found["relative_l2"]["per_sample"]) == 1  # a tenth, or one
+    assert (tmp_path / "r" / "figures" / "predictions.png").exists()

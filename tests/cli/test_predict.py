@@ -1,0 +1,83 @@
+"""`predict`: any sensors in, any queries out."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+
+def test_the_three_formats_predict_the_same(piop, finished, sensors, tmp_path):
+    x = np.array([0.1, 0.4, 0.8])
+    u0 = np.stack([np.round(np.sin(6.28 * x + s), 6) for s in (0, 1)])
+    np.savez(tmp_path / "s.npz", x=x, u0=u0)
+    xr.Dataset({"u0": (("sample", "x"), u0)}, {"x": x}).to_netcdf(
+        tmp_path / "s.nc", engine="h5netcdf"
+    )
+    found = []
+    for source in (sensors, tmp_path / "s.npz", tmp_path / "s.nc"):
+        output = tmp_path / f"{source.name}.nc"
+        at = "t=0:1:3, x=0:1:5"
+        assert piop("predict", finished, "--input", source, "--at", at, "--output", output)[0] == 0
+        with xr.open_dataset(output, engine="h5netcdf") as data:
+            assert data["u"].dims == ("sample", "t", "x")
+            assert data["u"].attrs["units"] == "K"
+            assert data["x"].attrs["units"] == "m"
+            found.append(data["u"].values)
+    assert found[0].shape == (2, 3, 5)
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
+
+
+def test_a_prediction_at_points_is_that_on_the_grid(piop, finished, sensors, tmp_path):
+    (tmp_path / "q.csv").write_text("t,x\n0.5,0.25\n1.0,0.75\n")
+    grid = ("--at", "t=0.5:1:2, x=0.25:0.75:2")
+    for name, where in (("a", ("--queries", tmp_path / "q.csv")), ("b", grid)):
+        arguments = ("--input", sensors, *where, "--output", tmp_path / f"{name}.nc", "--json")
+        code, out, _ = piop("predict", finished, *arguments)
+        assert code == 0
+        assert json.loads(out)["samples"] == 2
+    points, on_grid = (
+        xr.load_dataset(tmp_path / f"{name}.nc", engine="h5netcdf")["u"].values for name in "ab"
+    )
+    np.testing.assert_allclose(points, on_grid[:, [0, 1], [0, 1]], atol=1e-6)
+
+
+BAD_PREDICTIONS = {
+    "no input": ([], "--input is missing"),
+    "a missing file": (["--input", "no.csv"], "no.csv: no such file"),
+    "NaN": (["--input", "nan.csv"], "nan.csv:2: column 'u0': nan is not a finite number"),
+    "a sensor outside": (["--input", "out.csv"], "x = 1.5 in sample 0 is outside [0, 1]"),
+    "a missing column": (["--input", "other.csv"], "no column 'u0'"),
+    "channels": (["--input", "many.npz"], "'u0' has 3 channels"),
+    "bad ranges": (["--input", "good.csv", "--at", "t=0:1"], "not a position or a range"),
+    "a time outside": (["--input", "good.csv", "--at", "t=0:9:2, x=0"], "is outside [0, 1]"),
+    "two places": (["--input", "good.csv", "--at", "t=0", "--queries", "q"], "not both"),
+    "a folder": (["--input", "good.csv", "--at", "t=0, x=0", "--output", "."], "is a folder"),
+    "no folder": (
+        ["--input", "good.csv", "--at", "t=0, x=0", "--output", "a/b.nc"],
+        "no such folder",
+    ),
+    "a device": (
+        ["--input", "good.csv", "--at", "t=0, x=0", "--output", "/dev/full"],
+        "regular file",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_PREDICTIONS)
+def test_bad_predictions_are_refused(case, piop, finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.csv").write_text("x,u0\n0.5,1\n")
+    (tmp_path / "nan.csv").write_text("x,u0\n0.5,nan\n")
+    (tmp_path / "out.csv").write_text("x,u0\n1.5,1\n")
+    (tmp_path / "other.csv").write_text("x,v\n0.5,1\n")
+    np.savez(tmp_path / "many.npz", u0=np.zeros((2, 1, 3)), x=[0.5])
+    before = {p.name for p in tmp_path.iterdir()}
+    arguments, message = BAD_PREDICTIONS[case]
+    code, out, err = piop("predict", finished, "--output", "p.nc", *arguments)
+    assert message in err
+    assert (code, out) == (2, "")
+    assert {p.name for p in tmp_path.iterdir()} == before

@@ -1,0 +1,64 @@
+"""The table of errors and the JSON that stands for it."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+
+from piop.cli.console import prepare_streams, print_json
+from piop.cli.results import error_table
+
+EVALUATION = {
+    "relative_l2": {"mean": 0.0421, "std": 0.013, "per_sample": [0.03, 0.05]},
+    "per_channel": {"u": 0.04, "v": 0.0442},
+    "baselines": {"stays at u0": 0.8123},
+    "reference": {"error_estimate": 4.2e-7},
+    "residual": {"equation 1": 0.0123},
+    "samples": 2,
+    "steps": 1200,
+    "seconds": 300.04,
+    "first_step_seconds": 42.0,
+    "warnings": ["something is off"],
+}
+
+
+def test_the_table_holds_every_number_a_reader_needs():
+    assert error_table(EVALUATION).splitlines() == [
+        "Relative L2 error on 2 held-out inputs",
+        "  operator                   0.0421 ± 0.013",
+        "    u                        0.04",
+        "    v                        0.0442",
+        "  stays at u0                0.8123",
+        "  reference itself, at most  4.2e-07",
+        "Residual (root mean square): equation 1 0.0123",
+        "Trained 1200 steps in 300.0 s (first step 42.0 s more)",
+        "Warning: something is off",
+    ]
+
+
+def test_a_single_unknown_is_not_told_twice():
+    assert "    u" not in error_table({**EVALUATION, "per_channel": {"u": 0.0421}})
+
+
+def test_without_a_reference_the_table_says_why():
+    evaluation = {"relative_l2": None, "warnings": ["no reference: walls"], "steps": 3}
+    assert error_table(evaluation).splitlines() == [
+        "Trained 3 steps in 0.0 s (first step 0.0 s more)",
+        "Warning: no reference: walls",
+    ]
+
+
+def test_json_is_strict_and_knows_arrays(capsys):
+    print_json({"a": float("nan"), "b": np.arange(3), "c": (1, True), "d": np.float64(2), 5: {1}})
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"a": None, "b": [0, 1, 2], "c": [1, True], "d": 2.0, "5": "{1}"}
+
+
+def test_the_log_goes_to_stderr_with_its_level(capsys):
+    prepare_streams()
+    logging.getLogger("piop.datasets").warning("careful with %s", "this")
+    logging.getLogger("piop.datasets").info("fine")
+    out = capsys.readouterr()
+    assert (out.out, out.err) == ("", "piop: warning: careful with this\npiop: fine\n")
