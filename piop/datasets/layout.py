@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from piop import __version__
 from piop.datasets.raw import POINT, SAMPLE
 from piop.errors import DataError
 
@@ -28,13 +27,12 @@ def check_names(problem: Problem) -> None:
 
 def file_attributes(problem: Problem, **more: Any) -> dict[str, Any]:
     """What a file says of itself: spec, hash, versions, and ``more`` (None is left out)."""
-    versions = {f"{name}_version": version(name) for name in ("torch", "numpy")}
+    versions = {f"{name}_version": _version(name) for name in ("piop", "torch", "numpy")}
     attributes = {
         "title": getattr(problem.spec, "title", "") or problem.name,
         "piop_format": FORMAT,
         "piop_spec": problem.to_yaml(),
         "piop_hash": problem.hash,
-        "piop_version": __version__,
         **versions,
         "python_version": platform.python_version(),
         **more,
@@ -54,3 +52,10 @@ def variable_attributes(problem: Problem, name: str) -> dict[str, str]:
     elif name in {i.name for i in problem.inputs}:
         found["long_name"] = f"input {name}"
     return found
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # used from a checkout that is not installed
+        return "unknown"
