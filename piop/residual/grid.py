@@ -138,7 +138,7 @@ def _differentiate(grid: Tensor, axis: int, count: int, length: float) -> Tensor
     modes = torch.fft.rfftfreq(n, 1 / n, dtype=grid.dtype, device=grid.device)
     factor = (2j * math.pi / length * modes) ** count
     if count % 2 and n % 2 == 0:
-        factor[-1] = 0
+        factor[-1] = 0  # what irfft does with an imaginary Nyquist mode is left open
     shape = [1] * grid.ndim
     shape[axis] = -1
     spectrum = torch.fft.rfft(grid, dim=axis) * factor.reshape(shape)
