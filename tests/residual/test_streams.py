@@ -20,7 +20,7 @@ T, X = sympy.symbols("t x", real=True)
 U = sympy.Function("u", real=True)(T, X)
 A = sympy.Function("a", real=True)(X)
 EQUATIONS = {
-    "order one": U.diff(T) + U * U.diff(X),
+    "order one": U.diff(T) + 0.4 * U.diff(X) - U**2,
     "order two": U.diff(T) + U * U.diff(X) - 0.1 * U.diff(X, 2),
     "point-dependent": A * U.diff(T) - A**2 * U.diff(X, 2) + U.diff(T, X) * U,
     "order four": U.diff(T, 2) + U * U.diff(X, 3) + 0.3 * U.diff(X, 4) - A * U.diff(X, 2, T),
