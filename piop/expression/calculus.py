@@ -1,7 +1,7 @@
 """Operations on scalars and vectors, and vector calculus over the space coordinates.
 
-Convention: ``grad(v)[i][j]`` is the derivative of ``v[j]`` along axis i, ``dot`` sums the last index
-of its first operand with the first of its second, and ``div(T)[j]`` sums the derivative of
+Convention: ``grad(v)[i][j]`` is the derivative of ``v[j]`` along axis i, ``dot`` sums the last
+index of its first operand with the first of its second, and ``div(T)[j]`` sums the derivative of
 ``T[i][j]`` along i, so ``dot(v, grad(v))`` is the advection of v by itself.
 """
 

@@ -1,4 +1,4 @@
-"""What is refused before a formula is even parsed, so that the parser itself cannot be overwhelmed."""
+"""What is refused before a formula is parsed, so that the parser cannot be overwhelmed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Refusal(Exception):
 
 
 def check_text(text: str) -> None:
-    """Refuse text that is too long, not ASCII, too deeply bracketed, or written in another notation.
+    """Refuse text that is too long, not ASCII, too deeply bracketed, or in another notation.
 
     Raises:
         Refusal: With the offset of the first character that is refused.

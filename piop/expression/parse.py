@@ -118,7 +118,7 @@ def parse_equation(text: str, scope: Scope) -> tuple[Quantity, Quantity]:
 
 
 def short_derivative(name: str, coordinates: Mapping[str, Symbol]) -> tuple[str, ...] | None:
-    """``dxxy`` to ``("x", "x", "y")``; None if the name is no short derivative of up to order four."""
+    """``dxxy`` to ``("x", "x", "y")``; None if it is no short derivative up to order four."""
     if not name.startswith("d") or len(name) < 2:
         return None
     found = {tuple(sorted(parts)) for parts in _split(name[1:], tuple(coordinates), 4)}
@@ -185,7 +185,7 @@ class _Walker:
             case ast.Constant(value=value):
                 if type(value) not in (int, float):
                     raise Refusal(f"{value!r} is not allowed in an expression")
-                return _literal(value)
+                return _literal(value)  # type: ignore[arg-type]
             case ast.Name(id=name):
                 return self._name(name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -309,12 +309,12 @@ class _Walker:
             raise self._refuse(test, "where needs a comparison (<, <=, >, >=) first")
         if len(test.ops) > 1:
             raise self._refuse(test, "where compares two values; this compares more")
-        sides = [
+        left, right = (
             calculus.scalar(self.visit(s, depth), "a comparison")
             for s in (test.left, test.comparators[0])
-        ]
+        )
         then, other = (calculus.scalar(self.visit(a, depth), "where") for a in arguments[1:])
-        return q.choose((_RELATIONS[type(test.ops[0])], *sides), then, other)
+        return q.choose((_RELATIONS[type(test.ops[0])], left, right), then, other)
 
     def _derivative(self, arguments: list[ast.expr], depth: int) -> Quantity:
         if len(arguments) < 2:

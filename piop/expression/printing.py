@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import sympy
 from sympy import Expr
@@ -46,7 +47,7 @@ def write(expr: Expr, names: Mapping[Expr, str] | None = None) -> str:
     return _write(sympy.sympify(expr, strict=True), names or {})[0]
 
 
-def _write(expr: Expr, names: Mapping[Expr, str]) -> tuple[str, int]:
+def _write(expr: Any, names: Mapping[Expr, str]) -> tuple[str, int]:
     if expr in names:
         return names[expr], _ATOM
     if expr.is_Symbol or isinstance(expr, AppliedUndef):
@@ -85,7 +86,7 @@ def _call(expr: Expr, names: Mapping[Expr, str]) -> str:
     raise TypeError(f"{type(expr).__name__} is not part of the spec language: {expr}")
 
 
-def _where(expr: sympy.Piecewise, names: Mapping[Expr, str]) -> str:
+def _where(expr: Any, names: Mapping[Expr, str]) -> str:
     *cases, (last, condition) = expr.args
     if condition != sympy.true:
         raise TypeError(f"a Piecewise needs a last branch for all other cases: {expr}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import sympy
 from sympy import Expr, Rational, Symbol
@@ -50,7 +50,7 @@ class Scalar:
 
 Quantity: TypeAlias = "Scalar | tuple[Quantity, ...]"
 
-FUNCTIONS: dict[str, tuple[Callable[..., Expr], Callable[..., float]]] = {
+FUNCTIONS: dict[str, tuple[Any, Callable[..., Any]]] = {
     "sin": (sympy.sin, math.sin),
     "cos": (sympy.cos, math.cos),
     "tan": (sympy.tan, math.tan),
@@ -96,7 +96,7 @@ def as_number(quantity: Quantity) -> float:
     return quantity.number
 
 
-def _exact(value: float) -> Rational:
+def _exact(value: float) -> Any:
     return Rational(repr(float(value)))
 
 
@@ -305,7 +305,7 @@ def derive(a: Scalar, coordinates: Sequence[Symbol]) -> Scalar:
     return _with(_bounded(bound), merge(a.expr, coordinates))
 
 
-def merge(expr: Expr, coordinates: Sequence[Expr]) -> Expr:
+def merge(expr: Any, coordinates: Sequence[Expr]) -> Expr:
     """The derivative of an expression; that of a derivative becomes one, in one canonical order."""
     if isinstance(expr, sympy.Derivative):
         coordinates = [*expr.variables, *coordinates]

@@ -119,7 +119,7 @@ def _time_order(
         return orders
     for residual in raw:
         for derivative in residual.atoms(sympy.Derivative):
-            count = dict(derivative.variable_count).get(time.symbol, 0)
+            count = derivative.variables.count(time.symbol)
             for name in unknowns:
                 if derivative.has(resolved.names.values[name].expr):  # type: ignore[union-attr]
                     orders[name] = max(orders[name], int(count))

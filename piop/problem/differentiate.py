@@ -1,14 +1,15 @@
 """Derivatives of compound expressions, carried out by the rules of calculus and nothing else.
 
-``Derivative.doit`` of SymPy re-evaluates everything it meets (comparisons of polynomials inside ``Max``
-among others), whose cost is not bounded. Here each rule is applied once, and an expression that grows
-too large is refused. Where only ``min``, ``max`` or ``abs`` have a kink, the derivative is the mean of
-both sides.
+``Derivative.doit`` of SymPy re-evaluates everything it meets (comparisons of polynomials inside
+``Max`` among others), whose cost is not bounded. Here each rule is applied once, and an expression
+that grows too large is refused. At a kink of ``min``, ``max`` or ``abs`` the derivative is the mean
+of both sides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import sympy
 from sympy import Derivative, Expr
@@ -59,7 +60,7 @@ class _Differentiator:
         if self.count > _LIMIT:
             raise ArithmeticError("too large")
 
-    def carry_out(self, expr: Expr) -> Expr:
+    def carry_out(self, expr: Any) -> Expr:
         """Replace derivatives of compound expressions, innermost first."""
         self._spend()
         if not expr.has(Derivative) or (
@@ -68,22 +69,21 @@ class _Differentiator:
             return expr
         if isinstance(expr, Derivative):
             result = self.carry_out(expr.expr)
-            for symbol, count in expr.variable_count:
-                for _ in range(int(count)):
-                    result = self.along(result, symbol)
+            for symbol in expr.variables:
+                result = self.along(result, symbol)
             return result
         if isinstance(expr, sympy.Piecewise):
             return _piecewise([(self.carry_out(e), self._condition(c)) for e, c in expr.args])  # type: ignore[misc]
         return _rebuild(expr, [self.carry_out(a) for a in expr.args])  # type: ignore[arg-type]
 
-    def _condition(self, condition: sympy.Basic) -> sympy.Basic:
+    def _condition(self, condition: Any) -> Any:
         if not condition.has(Derivative):
             return condition
         sides = [self.carry_out(a) for a in condition.args]  # type: ignore[arg-type]
         return condition.func(*sides, evaluate=False)
 
-    def along(self, expr: Expr, x: Expr) -> Expr:
-        """The derivative along a coordinate, or by an unknown or derivative taken as independent."""
+    def along(self, expr: Any, x: Expr) -> Expr:
+        """The derivative along a coordinate, or by an atom taken as independent."""
         self._spend()
         if expr == x:
             return sympy.S.One
@@ -112,7 +112,7 @@ class _Differentiator:
             return _OUTER[expr.func](inner) * self.along(inner, x)
         raise ArithmeticError(f"no derivative of {expr.func.__name__}")
 
-    def _power(self, expr: Expr, x: Expr) -> Expr:
+    def _power(self, expr: Any, x: Expr) -> Expr:
         base, exponent = expr.args
         slope = self.along(base, x)  # type: ignore[arg-type]
         if not exponent.has(x):
@@ -120,11 +120,11 @@ class _Differentiator:
         rest = self.along(exponent, x) * sympy.log(base)  # type: ignore[arg-type]
         return expr * (rest + exponent * slope / base)  # type: ignore[operator]
 
-    def _extreme(self, expr: Expr, x: Expr) -> Expr:
+    def _extreme(self, expr: Any, x: Expr) -> Expr:
         first, *others = sorted(expr.args, key=sympy.default_sort_key)
         second = others[0] if len(others) == 1 else expr.func(*others, evaluate=False)
         a, b = self.along(first, x), self.along(second, x)  # type: ignore[arg-type]
-        lead = sympy.sign(first - second, evaluate=False)  # type: ignore[operator]
+        lead = sympy.sign(first - second)
         toward = 1 if isinstance(expr, sympy.Max) else -1
         return (a + b) / 2 + toward * lead * (a - b) / 2
 

@@ -61,8 +61,8 @@ class Problem:
         time_order: Unknown to its order in time.
         boundary: Face (``x.min``) to its conditions; periodic axes have no face.
         gauge: Unknown to its mean, where the equations leave a constant.
-        save: Points of references and evaluations, ``(T, n1, …)`` or ``(n1, …)``. Times include both
-            ends; periodic axes leave the right end out.
+        save: Points of references and evaluations, ``(T, n1, …)`` or ``(n1, …)``. Times include
+            both ends; periodic axes leave the right end out.
         units: Label of each name.
         solve: The recipe known to work (``solve:``).
         infer: Parameter to be trained, and its starting value.
@@ -202,7 +202,9 @@ class Problem:
         return run.fit(self, **settings)
 
     def solve_reference(self, *arguments: Any, **settings: Any) -> Solution:
-        """Solve for given input functions by the classical method; see `piop.reference.solve_reference`.
+        """Solve for given input functions by the classical method.
+
+        See `piop.reference.solve_reference`.
 
         Args:
             *arguments: The input functions, by name.
@@ -229,4 +231,4 @@ class Problem:
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        return f"Problem({self.name}: {', '.join(self.spec.equations[i].text for i in range(len(self.spec.equations)))})"
+        return f"Problem({self.name}: {', '.join(text.text for text in self.spec.equations)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sympy
 from sympy import Expr
@@ -30,8 +30,8 @@ class LinearTerm:
 def additive_terms(expr: Expr) -> list[Expr]:
     """The terms of a sum after products and small powers of sums are multiplied out.
 
-    Unlike ``sympy.expand`` it leaves denominators and arguments of functions as they are, and leaves
-    a product alone that would give more than 2000 terms, so its cost is bounded.
+    Unlike ``sympy.expand`` it leaves denominators and arguments of functions as they are, and a
+    product that would give more than 2000 terms, so its cost is bounded.
     """
     if expr.is_Add:
         return [t for part in expr.args for t in additive_terms(part)]  # type: ignore[arg-type]
@@ -72,11 +72,11 @@ def split_terms(
     return linear, nonlinear, free
 
 
-def _derivative(problem: Problem, factor: Expr) -> tuple[Expr, tuple[int, ...]]:
+def _derivative(problem: Problem, factor: Any) -> tuple[Expr, tuple[int, ...]]:
     if not isinstance(factor, sympy.Derivative):
         return factor, (0,) * len(problem.coordinates)
-    counts = dict(factor.variable_count)
-    return factor.expr, tuple(int(counts.get(c.symbol, 0)) for c in problem.coordinates)
+    base: Any = factor.expr
+    return base, tuple(factor.variables.count(c.symbol) for c in problem.coordinates)
 
 
 def orders(problem: Problem, expr: Expr, name: str) -> list[tuple[int, ...]]:

@@ -15,13 +15,15 @@ from piop.spec.reader import raise_issues
 from piop.spec.resolve import Resolved, resolve
 from piop.spec.tree import Mapping, Node, Sequence
 
+_NAMES: dict[type, str] = dict(NAMES)
+
 
 def canonical_hash(spec: Spec) -> str:
     """SHA-256 of what a spec means, as 64 hexadecimal digits.
 
     Spelling does not enter: the order of keys and terms, ``1e-3`` or ``0.001``, ``dxx(u)`` or
-    ``d(u, x, 2)``, constant parameters and definitions or the same written out. Labels (name, title,
-    source, units) and the recipe (solve) do not enter either.
+    ``d(u, x, 2)``, constant parameters and definitions or the same written out. Labels (name,
+    title, source, units) and the recipe (solve) do not enter either.
 
     Raises:
         SpecError: If a formula of the spec cannot be read.
@@ -76,11 +78,11 @@ def _input(name: str, item: Any, resolved: Resolved) -> Any:
 
 def _plain(value: Any) -> Any:
     """Configurations as JSON; numbers by ``repr`` of the double they are."""
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.compare}
-        return {"": NAMES.get(type(value), type(value).__name__), **parts}
-    if isinstance(value, bool) or value is None or isinstance(value, str):
+    if isinstance(value, (str, bool)) or value is None:
         return value
+    if is_dataclass(value):
+        parts = {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.compare}
+        return {"": _NAMES.get(type(value), type(value).__name__), **parts}
     if isinstance(value, (int, float)):
         return repr(float(value))
     if hasattr(value, "items"):

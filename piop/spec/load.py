@@ -57,9 +57,10 @@ def draft_file(path: str | Path) -> Draft:
     try:
         with path.open("rb") as stream:
             data = stream.read(4 * MAX_SIZE + 1)
-        text = data.decode()
     except OSError as error:
         raise SpecError(Issue(f"cannot be read: {error.strerror}", str(path))) from None
+    try:
+        text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)

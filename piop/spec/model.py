@@ -14,7 +14,7 @@ Text: TypeAlias = Scalar
 Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...]"
 
 
-def _empty(**options: bool) -> Any:
+def _empty(**options: Any) -> Any:
     """A field that is an empty mapping unless given."""
     return field(default_factory=lambda: MappingProxyType({}), **options)
 
@@ -40,7 +40,7 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class ConditionSpec:
-    """One boundary condition: kind, unknown (empty for ``outflow``, ``wall``, ``general``), values."""
+    """One boundary condition; ``outflow``, ``wall`` and ``general`` name no unknown."""
 
     kind: str
     unknown: str

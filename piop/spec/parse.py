@@ -37,8 +37,8 @@ def read_spec(
         folder: Folder that paths in the spec must lie in; None allows any path.
 
     Returns:
-        The spec, the names whose declaration was refused, and the sections with an issue; None where
-        nothing useful can be said of it.
+        The spec, the names whose declaration was refused, and the sections with an issue; None
+        where nothing useful can be said of it.
     """
     reader = Reader(issues)
     found = reader.attempt(reader.keys, tree, "", KEYS)
@@ -72,7 +72,7 @@ class _Sections:
 
     def read(self) -> dict[str, Any]:
         self._version()
-        reader, folder = self.reader, self.folder
+        folder = self.folder
         for key in ("name", "title", "source"):
             self._section(key, lambda r, n, key=key: r.text(n, key).text)
         self._section("parameters", lambda r, n: sections.read_parameters(r, n, folder))

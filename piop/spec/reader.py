@@ -106,8 +106,9 @@ class Reader:
     def name(self, scalar: Scalar, path: str) -> Scalar:
         """A name that may be declared."""
         if not NAME.match(scalar.text):
-            message = f"{path}: '{_short(scalar.text)}' is not a name (a letter, then letters, digits or _)"
-            raise self.fail(scalar.place, message)
+            message = f"{path}: '{_short(scalar.text)}' is not a name"
+            hint = "A name is a letter, then letters, digits or _."
+            raise self.fail(scalar.place, message, hint)
         return scalar
 
     def boolean(self, node: Node, path: str) -> bool:

@@ -239,10 +239,10 @@ def _initial(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
 def _without_unknowns(scope: Scope, spec: Spec, result: Resolved) -> dict[str, Quantity]:
     """Leave out definitions that contain an unknown."""
     unknowns = {
-        result.names.values[n].expr
+        value.expr
         for n in [*(u.text for u in spec.unknowns), *spec.auxiliary]
-        if isinstance(result.names.values.get(n), Scalar)
-    }  # type: ignore[union-attr]
+        if isinstance(value := result.names.values.get(n), Scalar)
+    }
     return {
         k: v
         for k, v in scope.values.items()

@@ -38,7 +38,7 @@ def _section(spec: Spec, key: str) -> Any:
     if value is None or (not isinstance(value, (Scalar, Mapping, Sequence)) and not value):
         return None
     if key == "gauge":
-        return {name: {"mean": mean} for name, mean in value.items()}
+        return {name: {"mean": mean} for name, mean in spec.gauge.items()}
     return _plain(value)
 
 

@@ -36,8 +36,9 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         event: Any = self.peek_event()
         if isinstance(event, yaml.AliasEvent):
-            hint = f"an expression that starts with '*' must be quoted; '*{event.anchor}' is a YAML alias"
-            raise _refused(f"aliases are not allowed: {hint}", event.start_mark)
+            hint = "an expression that starts with '*' must be quoted"
+            message = f"aliases such as '*{event.anchor}' are not allowed; {hint}"
+            raise _refused(message, event.start_mark)
         if event.anchor is not None:
             raise _refused(f"anchors such as '&{event.anchor}' are not allowed", event.start_mark)
         if event.tag is not None:

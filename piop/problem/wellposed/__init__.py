@@ -1,7 +1,7 @@
 """Everything a problem is refused for although each of its formulas can be read.
 
-Each pass looks for one kind of mistake and adds issues; a pass runs only where the sections it reads
-were understood, so that one mistake is not reported twice.
+Each pass looks for one kind of mistake and adds issues; a pass runs only where the sections it
+reads were understood, so that one mistake is not reported twice.
 """
 
 from __future__ import annotations

@@ -61,7 +61,10 @@ def _by_kind(
         if whole:
             done = True
             if highest > 1:
-                message = f"{whole[0].kind} is for conservation laws; these equations are of order {highest}"
+                message = (
+                    f"{whole[0].kind} is for conservation laws; "
+                    f"these equations are of order {highest}"
+                )
                 refuse(
                     issues,
                     whole[0].place,

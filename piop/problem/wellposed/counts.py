@@ -20,7 +20,8 @@ def check_equations(problem: Problem, resolved: Resolved, issues: list[Issue]) -
     equations, unknowns = len(resolved.equations), len(problem.unknowns)
     if equations != unknowns:
         message = f"{_count(equations, 'equation')} for {_count(unknowns, 'unknown')}"
-        hint = f"The unknowns are {', '.join(problem.unknowns)}; vector equations count once per component."
+        names = ", ".join(problem.unknowns)
+        hint = f"The unknowns are {names}; vector equations count once per component."
         refuse(issues, spec.place("equations"), f"equations: {message}", hint)
     for text in spec.unknowns:
         function = problem.function(text.text)

@@ -55,7 +55,7 @@ def _first_order(problem: Problem) -> bool:
 
 
 def _nonlinear_product(problem: Problem, raw: Expr) -> str:
-    """The first term with an unknown times a derivative in space of an unknown, or an empty text."""
+    """The first term with an unknown times a derivative of one in space, or an empty text."""
     from piop.expression import write
 
     unknowns = [problem.function(u) for u in problem.unknowns]
@@ -136,6 +136,6 @@ def _kind(mass: NDArray[np.float64], steep: NDArray[np.float64]) -> str | None:
     except np.linalg.LinAlgError:
         return None
     size = np.abs(values).max()
-    if (np.abs(values.imag) > _REAL * size).any():
+    if (np.abs(np.imag(values)) > _REAL * size).any():
         return "complex"
     return "defective" if np.linalg.cond(vectors) > _CONDITION else ""

@@ -1,8 +1,8 @@
 """Backward heat: equations whose short waves grow without bound.
 
-Derivation: put u = exp(λ t + i k·x) into the part that is linear with frozen coefficients. The initial
-value problem is well posed (Petrovskii) only if Re λ(k) stays bounded above as |k| grows. See
-Kreiss and Lorenz 1989, Initial-Boundary Value Problems and the Navier-Stokes Equations, ch. 2.
+Derivation: put u = exp(λ t + i k·x) into the part that is linear with frozen coefficients. The
+initial value problem is well posed (Petrovskii) only if Re λ(k) stays bounded above as |k| grows.
+See Kreiss and Lorenz 1989, Initial-Boundary Value Problems and the Navier-Stokes Equations, ch. 2.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def check_growth(problem: Problem, resolved: Resolved, issues: list[Issue]) -> N
         )
         if rate:
             message = (
-                "equations: short waves grow without bound (the real part of the symbol grows with the "
-                "wavenumber), so the problem is ill posed, like a heat equation run backward"
+                "equations: short waves grow without bound (the real part of the symbol grows with "
+                "the wavenumber), so the problem is ill posed, like a heat equation run backward"
             )
             place = resolved.equations[0].place
             refuse(issues, place, message, "Check the sign of the highest derivatives.")
@@ -56,7 +56,7 @@ def check_growth(problem: Problem, resolved: Resolved, issues: list[Issue]) -> N
 def _decided_by_nonlinear(
     problem: Problem, parts: list[tuple[list[LinearTerm], list[Expr], list[Expr]]]
 ) -> bool:
-    """Whether a nonlinear term is of the highest order in space: frozen coefficients say nothing then."""
+    """Whether a nonlinear term is of the highest order: frozen coefficients say nothing then."""
     linear = max((space_order(problem, t.order) for p in parts for t in p[0]), default=0)
     nonlinear = max(
         (

@@ -84,11 +84,7 @@ def check_solvable(problem: Problem, resolved: Resolved, issues: list[Issue]) ->
     if len(problem.unknowns) == 1 and problem.unknowns[0] in problem.gauge:
         driven.append((problem.unknowns[0], problem.residuals[0]))
     for name, residual in driven:
-        rest = [
-            t
-            for t in additive_terms(residual)
-            if not t.has(problem.function(name))
-        ]
+        rest = [t for t in additive_terms(residual) if not t.has(problem.function(name))]
         section = "auxiliary" if name in spec.auxiliary else "gauge"
         place = spec.place(f"{section}.{name}")
         _Driver(problem, resolved, issues, name).check(sympy.Add(*rest), place)
@@ -169,7 +165,7 @@ def _mean_is_zero(problem: Problem, item: Input) -> bool:
 def _mean(problem: Problem, expr: Expr) -> float:
     """Mean over the periodic box at the middle of the time interval, relative to the size."""
     axes = [c.low + c.length * (np.arange(_GRID) + 0.37) / _GRID for c in problem.space]
-    mesh = dict(
+    mesh: dict[Expr, np.ndarray] = dict(
         zip([c.symbol for c in problem.space], np.meshgrid(*axes, indexing="ij"), strict=True)
     )
     middle = problem.time.low + 0.37 * problem.time.length if problem.time else 0.0

@@ -67,7 +67,9 @@ def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> tuple[float, float]
     if axis.symbol not in expr.free_symbols or expr.has(sympy.Piecewise, sympy.sign):
         return None
     random = np.random.default_rng(0)
-    points = {c.symbol: c.low + c.length * random.random(_POINTS) for c in problem.coordinates}
+    points: dict[Expr, np.ndarray] = {
+        c.symbol: c.low + c.length * random.random(_POINTS) for c in problem.coordinates
+    }
     others: dict[Expr, np.ndarray] = {}
 
     def at(end: float) -> np.ndarray:

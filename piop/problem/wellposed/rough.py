@@ -26,8 +26,8 @@ def check_rough(problem: Problem, resolved: Resolved, issues: list[Issue]) -> No
             inputs = [i.name for i in rough if derivative.has(i.symbol)]
             if inputs and not any(derivative.has(u) for u in unknowns):
                 message = (
-                    f"equations: '{write(derivative)}' is the derivative of {inputs[0]}, which is not "
-                    "smooth, so the strong form has no meaning"
+                    f"equations: '{write(derivative)}' is the derivative of {inputs[0]}, which is "
+                    "not smooth, so the strong form has no meaning"
                 )
                 hint = f"Write div({inputs[0]}*grad(u)), or say 'smooth: true' if it is."
                 refuse(issues, equation.place, message, hint)
