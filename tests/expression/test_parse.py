@@ -14,8 +14,16 @@ t, x, y, z = (Symbol(n, real=True) for n in "txyz")
 u = Function("u", real=True)(t, x, y)
 v = Function("v", real=True)(t, x, y)
 SCOPE = Scope(
-    {"t": symbol(t), "x": symbol(x), "y": symbol(y), "u": symbol(u), "v": symbol(v),
-     "nu": number(0.01), "E": number(7), "V": (symbol(u), symbol(v))},
+    {
+        "t": symbol(t),
+        "x": symbol(x),
+        "y": symbol(y),
+        "u": symbol(u),
+        "v": symbol(v),
+        "nu": number(0.01),
+        "E": number(7),
+        "V": (symbol(u), symbol(v)),
+    },
     {"t": t, "x": x, "y": y},
     (x, y),
 )
@@ -70,7 +78,9 @@ def test_vectors_follow_the_nabla_convention():
 
 def test_curl_in_three_dimensions():
     f = [Function(n, real=True)(x, y, z) for n in "fgh"]
-    scope = Scope(dict(zip("fgh", map(symbol, f), strict=True)), {"x": x, "y": y, "z": z}, (x, y, z))
+    scope = Scope(
+        dict(zip("fgh", map(symbol, f), strict=True)), {"x": x, "y": y, "z": z}, (x, y, z)
+    )
     found = [part.expr for part in parse("curl((f, g, h))", scope)]
     assert found == [
         Derivative(f[2], y) - Derivative(f[1], z),

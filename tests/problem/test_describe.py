@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables are read by row
 """The class, the words and the limits of a problem."""
 
 import json
@@ -92,7 +93,10 @@ def test_a_description_tells_the_laws_definitions_and_limits():
     wall = Problem(**PLAIN | {"boundary": {"x": {"dirichlet": {"u": 0}}}})
     assert "not supported yet: boundaries along x" in describe.to_text(wall)
     assert describe.to_json(wall)["solver"]["name"] == "none yet"
-    assert describe.to_json(wall)["boundary"] == {"x.min": "dirichlet u 0", "x.max": "dirichlet u 0"}
+    assert describe.to_json(wall)["boundary"] == {
+        "x.min": "dirichlet u 0",
+        "x.max": "dirichlet u 0",
+    }
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_a_description_tells_the_laws_definitions_and_limits():
 )  # fmt: skip
 def test_what_cannot_run_yet_is_refused_with_its_reason(changes, reason):
     problem = Problem(**PLAIN | changes)
-    with pytest.raises(NotSupportedError, match="not supported yet: .* because ") as caught:
+    with pytest.raises(NotSupportedError, match=r"not supported yet: .* because ") as caught:
         require_supported(problem)
     assert reason in str(caught.value)
     assert Problem.from_yaml(problem.to_yaml()) == problem

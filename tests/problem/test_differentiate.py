@@ -22,7 +22,9 @@ formulas = st.recursive(
             st.sampled_from([sympy.sin, sympy.cos, sympy.exp, sympy.tanh, sympy.tan]),
             inner,
         ),
-        st.builds(lambda a, b: sympy.Piecewise((a, x < 1), (b, True), evaluate=False), inner, inner),
+        st.builds(
+            lambda a, b: sympy.Piecewise((a, x < 1), (b, True), evaluate=False), inner, inner
+        ),
     ),
     max_leaves=6,
 )

@@ -56,7 +56,12 @@ def test_burgers_is_what_the_paper_says():
     assert problem.time_order == {"u": 1}
     assert problem.initial["u"] == (Function("u0", real=True)(x),)
     item = problem.inputs[0]
-    assert (item.of, item.sensor_shape, item.place, item.hidden) == (("x",), (64,), "uniform", False)
+    assert (item.of, item.sensor_shape, item.place, item.hidden) == (
+        ("x",),
+        (64,),
+        "uniform",
+        False,
+    )
     assert problem.function("u") == u
     assert problem.function("u0") == item.symbol
     assert problem.units["x"] == "m"
@@ -108,7 +113,13 @@ def test_hidden_inputs_and_expressions():
         **HEAT
         | {
             "inputs": {
-                "g": {"of": ["x"], "law": "gaussian_random_field", "tau": 3, "alpha": 3, "hidden": True},
+                "g": {
+                    "of": ["x"],
+                    "law": "gaussian_random_field",
+                    "tau": 3,
+                    "alpha": 3,
+                    "hidden": True,
+                },
                 "a": {"of": ["x"], "expression": "where(g > 0, 12, 3)"},
             },
             "equations": ["dt(u) = dxx(u) + a"],
@@ -125,7 +136,8 @@ def test_hidden_inputs_and_expressions():
 
 def test_boundary_conditions_are_by_face():
     problem = Problem(
-        **HEAT | {"boundary": {"x.min": {"dirichlet": {"u": "t"}}, "rest": {"robin": {"u": [1, 2, 3]}}}}
+        **HEAT
+        | {"boundary": {"x.min": {"dirichlet": {"u": "t"}}, "rest": {"robin": {"u": [1, 2, 3]}}}}
     )
     assert not problem.periodic
     low, high = problem.boundary["x.min"][0], problem.boundary["x.max"][0]
@@ -189,16 +201,23 @@ def test_fit_and_solve_reference_hand_on_to_the_layers_above(monkeypatch):
 
     monkeypatch.setattr(piop.run, "fit", lambda problem, **k: calls.update(fit=(problem, k)))
     monkeypatch.setattr(
-        piop.reference, "solve_reference", lambda problem, *a, **k: calls.update(ref=(problem, a, k))
+        piop.reference,
+        "solve_reference",
+        lambda problem, *a, **k: calls.update(ref=(problem, a, k)),
     )
     problem = Problem(**HEAT)
     problem.fit(steps=3)
     problem.solve_reference({"a": 1}, tolerance=1e-3)
-    assert calls == {"fit": (problem, {"steps": 3}), "ref": (problem, ({"a": 1},), {"tolerance": 1e-3})}
+    assert calls == {
+        "fit": (problem, {"steps": 3}),
+        "ref": (problem, ({"a": 1},), {"tolerance": 1e-3}),
+    }
 
 
 def test_sympy_symbols_of_any_assumption_are_known_by_name():
     s = sympy.Symbol("x")
     free = sympy.Function("u")(sympy.Symbol("t"), s)
-    problem = Problem(**HEAT | {"equations": [sympy.Eq(free.diff(sympy.Symbol("t")), free.diff(s, 2))]})
+    problem = Problem(
+        **HEAT | {"equations": [sympy.Eq(free.diff(sympy.Symbol("t")), free.diff(s, 2))]}
+    )
     assert problem == Problem(**HEAT)

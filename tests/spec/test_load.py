@@ -51,9 +51,9 @@ def test_files_that_cannot_be_read_say_why(tmp_path):
     with pytest.raises(SpecError, match="cannot be read: No such file"):
         load_spec(tmp_path / "none.yaml")
     (tmp_path / "b.yaml").write_bytes(b"piop: 1\nname: \xff\n")
-    with pytest.raises(SpecError, match="b.yaml:2:7: this is not UTF-8"):
+    with pytest.raises(SpecError, match=r"b.yaml:2:7: this is not UTF-8"):
         load_spec(tmp_path / "b.yaml")
-    with pytest.raises(SpecError, match="no built-in problem .*Did you mean 'burgers'"):
+    with pytest.raises(SpecError, match=r"no built-in problem .*Did you mean 'burgers'"):
         Problem.from_file("burger")
 
 
