@@ -24,6 +24,7 @@ from piop.reference import solve_reference
 from piop.residual import compile_residual
 from piop.run.prediction import predict_values, save_grid
 from piop.sampling import Draws, collocation, observe, sample_inputs
+from piop.training.lattice import on_lattices
 from piop.training.operator import field_of
 from piop.training.setup import Model
 
@@ -146,7 +147,7 @@ def mean_residual(problem: Problem, model: Model, seed: int) -> dict[str, float]
     queries = collocation(problem, draws, RESIDUAL_POINTS).to(like)
     lift = None if model.known is None else residual.compile_lift(model.known.expressions)
     rows = None if lift is None else lift(functions, queries)
-    seen = observe(functions, problem, draws, like.dtype)
+    seen = on_lattices(model.grids, functions, observe(functions, problem, draws, like.dtype))
     field = field_of(model.operator, seen, lift, rows)
     found = residual(field, queries, residual.evaluate_inputs(functions, queries))
     sizes = found.values.square().mean((0, 1)).sqrt().tolist()

@@ -14,6 +14,7 @@ from piop.datasets import Queries
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
+from piop.training.lattice import on_lattices
 from piop.training.setup import Model
 from piop.training.sources import seen_functions
 
@@ -45,7 +46,8 @@ def predict_values(
     for start in range(0, batch, together):
         part = slice(start, min(start + together, batch))
         seen = {name: _part(s, part, model.operator.scale) for name, s in inputs.items()}
-        functions = {} if model.known is None else seen_functions(problem, model.known, seen)
+        functions = seen_functions(problem, model.known, model.grids, seen)
+        seen = on_lattices(model.grids, functions, seen)
         own = queries[part] if len(queries) > 1 else queries
         for first in range(0, queries.shape[1], many):
             piece = slice(first, first + many)

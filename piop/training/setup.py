@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import sympy as sp
@@ -13,24 +13,18 @@ from torch import Tensor
 from piop.datasets import Dataset
 from piop.errors import UsageError
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
-from piop.problem import Input, Problem
+from piop.problem import Problem
 from piop.problem.conditions import Conditions, decide_conditions
 from piop.residual import Residual, compile_residual
-from piop.sampling.laws import input_axes
-from piop.sampling.moments import law_prior
-from piop.spec.laws import FourierSeries, GaussianRandomField
 from piop.training.config import TrainingConfig
 from piop.training.constraints import KnownField, built_in_data, penalised_conditions
+from piop.training.lattice import Axes, highest_wave, lattices
 from piop.training.objective import ResidualLoss
 from piop.training.operator import Clock, Operator
 from piop.training.phases import Draw
 from piop.training.sources import DataSource, LawSource, MixedSource
 from piop.training.statistics import Statistics
 
-UNSEEN = 1e-4
-"""Share of an input's variance that the harmonics of a network may leave out."""
-MOST_WAVES = {1: 24, 2: 8, 3: 4}
-"""Largest wave number of those harmonics, by the number of coordinates: they cost time."""
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -42,11 +36,14 @@ class Model:
         operator: Backbone with what is built in.
         conditions: What is built in and what is penalised.
         known: What is built in; None for nothing.
+        grids: Input → the even grid on which the operator sees it; without physics none, since the
+            inputs of data need not follow the law.
     """
 
     operator: Operator
     conditions: Conditions
     known: KnownField | None
+    grids: Mapping[str, Axes]
 
 
 def signature_of(problem: Problem, conditions: Conditions, statistics: Statistics) -> Signature:
@@ -71,30 +68,6 @@ def signature_of(problem: Problem, conditions: Conditions, statistics: Statistic
         time=None if problem.time is None else 0,
         homogeneous=homogeneous_axes(problem, conditions),
     )
-
-
-def highest_wave(problem: Problem, item: Input) -> int:
-    """Find the wave number below which all but ``UNSEEN`` of an input's variance lies.
-
-    Returns:
-        Whole periods (half waves between walls) over an axis, at most ``MOST_WAVES``; 0 where the
-        law has no spectrum.
-    """
-    if not isinstance(item.law, FourierSeries | GaussianRandomField):
-        return 0
-    axes = input_axes(problem, item)
-    prior = law_prior(item.law, axes)
-    turns = [
-        basis.frequency * axis.length / ((2 if axis.periodic else 1) * torch.pi)
-        for basis, axis in zip(prior.bases, axes, strict=True)
-    ]
-    radius = torch.stack(torch.meshgrid(*turns, indexing="ij")).square().sum(0).sqrt().flatten()
-    share = (prior.variance * prior.mean_square).flatten()
-    order = radius.argsort()
-    within = share[order].cumsum(0) / share.sum()
-    enough = int((within < 1 - UNSEEN).sum().clamp(max=len(order) - 1))
-    found = math.ceil(float(radius[order][enough]) - 1e-9)
-    return max(1, min(found, MOST_WAVES[len(axes)]))
 
 
 def homogeneous_axes(problem: Problem, conditions: Conditions) -> tuple[str, ...]:
@@ -136,7 +109,8 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     mean, scale = statistics.channel_mean, statistics.channel_scale
     operator = Operator(backbone, conditions.lift, clock, mean, scale)
     operator.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
-    return Model(operator, conditions, built_in_data(problem, conditions, mean))
+    grids = lattices(problem) if config.physics else {}
+    return Model(operator, conditions, built_in_data(problem, conditions, mean), grids)
 
 
 def build_objective(
@@ -177,12 +151,12 @@ def build_source(
     like, seed = example_of(config), config.machine.seed
     law = None
     if loss.residual is not None:
-        law = LawSource(problem, loss, statistics, config.points, like, seed)
+        law = LawSource(problem, loss, statistics, model.grids, config.points, like, seed)
     if data is None:
         if law is None:
             raise UsageError("without physics there must be data: give --data FILE")
         return law
-    seen = DataSource(problem, data, model.known, config.points, like, seed)
+    seen = DataSource(problem, data, model.known, model.grids, config.points, like, seed)
     return seen if law is None else MixedSource(law, seen)
 
 

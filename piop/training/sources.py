@@ -16,6 +16,7 @@ from piop.sampling import Draws, collocation, observe, reconstruct, sample_input
 from piop.training.batch import Batch, Observations, Points
 from piop.training.config import PointsConfig
 from piop.training.constraints import KnownField
+from piop.training.lattice import Axes, on_lattices
 from piop.training.objective import EQUATIONS, ResidualLoss
 from piop.training.statistics import FunctionSize, Statistics
 
@@ -27,6 +28,7 @@ class LawSource:
         problem: The problem.
         loss: Whose terms the points are for.
         statistics: Sizes under the law.
+        grids: Where the operator sees inputs, in place of sensors.
         config: How many functions and points.
         like: A tensor of the device and precision of the batches.
         seed: Of everything drawn.
@@ -37,6 +39,7 @@ class LawSource:
         problem: Problem,
         loss: ResidualLoss,
         statistics: Statistics,
+        grids: Mapping[str, Axes],
         config: PointsConfig,
         like: Tensor,
         seed: int,
@@ -45,7 +48,7 @@ class LawSource:
             raise ValueError("the law gives points for the equations, and this loss has none")
         self.problem, self.loss, self.residual = problem, loss, loss.residual
         self.size = FunctionSize(problem, loss.residual, statistics)
-        self.config, self.like, self.seed = config, like, seed
+        self.grids, self.config, self.like, self.seed = grids, config, like, seed
 
     @torch.no_grad()
     def __call__(self, step: int) -> Batch:
@@ -61,8 +64,9 @@ class LawSource:
             )
             for name, condition in self.loss.conditions.items()
         }
+        seen = observe(functions, self.problem, draws, self.like.dtype)
         return Batch(
-            inputs=observe(functions, self.problem, draws, self.like.dtype),
+            inputs=on_lattices(self.grids, functions, seen),
             size=self.size(functions, equations.queries),
             equations=equations,
             conditions=conditions,
@@ -88,6 +92,7 @@ class DataSource:
         problem: The problem.
         data: The trajectories to train on.
         known: What is built in; None for nothing.
+        grids: Where the operator sees inputs, in place of sensors.
         config: How many trajectories and points.
         like: A tensor of the device and precision of the batches.
         seed: Of everything drawn.
@@ -98,19 +103,19 @@ class DataSource:
         problem: Problem,
         data: Dataset,
         known: KnownField | None,
+        grids: Mapping[str, Axes],
         config: PointsConfig,
         like: Tensor,
         seed: int,
     ) -> None:
         self.known, self.config = known, config
         self.like, self.seed, self.count = like, seed, len(data)
-        self.inputs = {name: s.to(like) for name, s in data.inputs.items()}
+        seen = {name: s.to(like) for name, s in data.inputs.items()}
+        self.functions = seen_functions(problem, known, grids, seen)
+        self.inputs = on_lattices(grids, self.functions, seen)
         self.points, self.values = _flat(problem, data)
         self.points, self.values = self.points.to(like), self.values.to(like)
         self.size = self.values.square().nanmean(1)
-        self.functions: dict[str, InputFunction] = {}
-        if known is not None:
-            self.functions = seen_functions(problem, known, self.inputs)
 
     @torch.no_grad()
     def __call__(self, step: int) -> Batch:
@@ -123,7 +128,7 @@ class DataSource:
         queries = self.points[chosen[:, None], at] if own else self.points[0][at]
         rows = None
         if self.known is not None:
-            taken = {name: f.take(chosen) for name, f in self.functions.items()}
+            taken = {name: self.functions[name].take(chosen) for name in self.known.names}
             rows = self.known(taken, queries)
         inputs = {name: _take(s, chosen) for name, s in self.inputs.items()}
         targets = self.values[chosen[:, None], at]
@@ -147,11 +152,15 @@ class MixedSource:
 
 
 def seen_functions(
-    problem: Problem, known: KnownField, inputs: Mapping[str, FunctionSamples]
+    problem: Problem,
+    known: KnownField | None,
+    grids: Mapping[str, Axes],
+    seen: Mapping[str, FunctionSamples],
 ) -> dict[str, InputFunction]:
-    """Interpolate from their sensors the inputs that built-in data need."""
+    """Interpolate from their sensors the inputs that built-in data or grids need."""
+    needed = {*grids, *(known.names if known is not None else ())}
     by_name = {item.name: item for item in problem.inputs}
-    return {name: reconstruct(problem, by_name[name], inputs[name]) for name in known.names}
+    return {name: reconstruct(problem, by_name[name], seen[name]) for name in sorted(needed)}
 
 
 def _flat(problem: Problem, data: Dataset) -> tuple[Tensor, Tensor]:

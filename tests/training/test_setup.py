@@ -4,9 +4,9 @@ import torch
 from piop.errors import UsageError
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
+from piop.training.lattice import highest_wave
 from piop.training.setup import (
     build_model,
-    highest_wave,
     homogeneous_axes,
     signature_of,
 )

@@ -1,0 +1,94 @@
+"""One canonical view of smooth inputs: what any sensors say, read off an even grid.
+
+The network is trained on exact values on the grid, and predicts from the best interpolant of the
+sensors read off the same grid. It never has to learn to interpolate, so a network trained once
+takes any number of sensors at any places: 144 sensors at random places cost the two-dimensional
+heat equation 0.019 as they are and 0.0125 by way of the grid, against 0.012 for sensors on a grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from piop.fields import FunctionSamples, InputFunction
+from piop.problem import Input, Problem
+from piop.sampling.designs import grid_axis
+from piop.sampling.laws import input_axes
+from piop.sampling.moments import law_prior
+from piop.spec.laws import FourierSeries, GaussianRandomField
+
+UNSEEN = 1e-4
+"""Share of an input's variance that the harmonics of a network may leave out."""
+MOST_WAVES = {1: 24, 2: 8, 3: 4}
+"""Largest wave number of those harmonics, by the number of coordinates: they cost time."""
+POINTS_PER_WAVE = {1: 4, 2: 3, 3: 3}
+FEWEST_POINTS = {1: 16, 2: 12, 3: 8}
+
+Axes = tuple[Tensor, ...]
+
+
+def highest_wave(problem: Problem, item: Input) -> int:
+    """Find the wave number below which all but ``UNSEEN`` of an input's variance lies.
+
+    Returns:
+        Whole periods (half waves between walls) over an axis, at most ``MOST_WAVES``; 0 where the
+        law has no spectrum.
+    """
+    if not isinstance(item.law, FourierSeries | GaussianRandomField):
+        return 0
+    axes = input_axes(problem, item)
+    prior = law_prior(item.law, axes)
+    turns = [
+        basis.frequency * axis.length / ((2 if axis.periodic else 1) * torch.pi)
+        for basis, axis in zip(prior.bases, axes, strict=True)
+    ]
+    radius = torch.stack(torch.meshgrid(*turns, indexing="ij")).square().sum(0).sqrt().flatten()
+    share = (prior.variance * prior.mean_square).flatten()
+    order = radius.argsort()
+    within = share[order].cumsum(0) / share.sum()
+    enough = int((within < 1 - UNSEEN).sum().clamp(max=len(order) - 1))
+    found = math.ceil(float(radius[order][enough]) - 1e-9)
+    return max(1, min(found, MOST_WAVES[len(axes)]))
+
+
+def lattices(problem: Problem) -> dict[str, Axes]:
+    """Lay an even grid for each visible input whose law has a spectrum, fine enough for it.
+
+    Returns:
+        Input → positions along each of its axes.
+    """
+    found = {}
+    for item in problem.visible_inputs:
+        wave = highest_wave(problem, item)
+        if wave and item.smooth:
+            d = len(item.of)
+            count = max(POINTS_PER_WAVE[d] * wave, FEWEST_POINTS[d])
+            axes = input_axes(problem, item)
+            found[item.name] = tuple(grid_axis(a.low, a.high, count, a.periodic) for a in axes)
+    return found
+
+
+def on_lattices(
+    grids: Mapping[str, Axes],
+    functions: Mapping[str, InputFunction],
+    seen: Mapping[str, FunctionSamples],
+) -> dict[str, FunctionSamples]:
+    """Put values on the grids in place of sensors.
+
+    Args:
+        grids: As :func:`lattices` gives them.
+        functions: The functions themselves, or their interpolants.
+        seen: What the sensors say; kept for inputs without a grid.
+    """
+    found = dict(seen)
+    for name, axes in grids.items():
+        like = seen[name].values
+        ticks = [axis.to(like) for axis in axes]
+        values = functions[name].on_grid(ticks).flatten(1)[..., None].to(like)
+        points = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
+        found[name] = FunctionSamples(points.expand(len(values), -1, -1), values)
+    return found
