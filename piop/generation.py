@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SMALLEST = 1e-12  # tolerance: float64 and its rounding leave little below it
 BATCH = 16  # trajectories solved and held in memory at once
 
 
@@ -60,8 +61,8 @@ def generate(
     """
     if count < 1:
         raise UsageError(f"n = {count}: at least one sample is needed")
-    if not 0 < tolerance < 1:
-        raise UsageError(f"tolerance = {tolerance}: must be between 0 and 1")
+    if not SMALLEST <= tolerance < 1:
+        raise UsageError(f"tolerance = {tolerance}: must be at least {SMALLEST:g} and below 1")
     estimates: list[Tensor] = []
     missed = 0
     attributes = {"seed": seed, "tolerance": tolerance, "reference": "piop.reference"}

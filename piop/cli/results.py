@@ -35,7 +35,8 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
     lines = []
     error = evaluation.get("relative_l2")
     if error is not None:
-        lines.append(f"Relative L2 error on {evaluation['samples']} held-out inputs")
+        count = evaluation["samples"]
+        lines.append(f"Relative L2 error on {count} held-out input{'s' if count > 1 else ''}")
         rows = [("operator", f"{error['mean']:.4g} ± {error['std']:.2g}")]
         rows += [(f"  {name}", f"{v:.4g}") for name, v in _channels(evaluation).items()]
         rows += [(name, f"{v:.4g}") for name, v in evaluation.get("baselines", {}).items()]

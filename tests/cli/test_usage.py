@@ -46,7 +46,7 @@ WRONG = {
     "zarr": (["data", "heat", "-n", "1", "--output", "d.zarr"], "zarr is not supported yet"),
     "a tolerance": (
         ["data", "heat", "-n", "1", "--output", "d.nc", "--tolerance", "-1"],
-        "tolerance = -1.0: must be between 0 and 1",
+        "tolerance = -1.0: must be at least 1e-12",
     ),
     "nothing to inspect": (["data", "--inspect", "no.nc"], "no.nc: no such file"),
 }
