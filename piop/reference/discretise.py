@@ -69,7 +69,7 @@ class Discretisation:
         grid = self.box.with_sizes(level.sizes)
         fine = grid.with_sizes(self._padded(level.sizes)) if level.padded else grid
         n = self.split.states
-        symbols = build_symbols(self.split, self.means, grid, sources)
+        symbols = build_symbols(self.split, self.means, grid, fine.points, sources)
         main = Stage(self.main, symbols, fine, n) if self.split.right.products else None
         extra = Stage(self.auxiliary, symbols, fine, n) if self.split.auxiliary.products else None
         nonlinear = Nonlinear(self.split, symbols, main, extra)

@@ -84,12 +84,25 @@ class Grid:
             keep = keep & (2 * index.abs() < n)
         return keep
 
+    @property
+    def points(self) -> int:
+        """Number of points."""
+        return math.prod(self.sizes)
+
     def forward(self, values: Tensor) -> Tensor:
         """Coefficients ``[..., *modes]`` of values ``[..., *sizes]``."""
-        return torch.fft.rfftn(values, dim=self.dims, norm="forward")
+        return self.sums(values).div_(self.points)
+
+    def sums(self, values: Tensor) -> Tensor:
+        """Coefficients times the number of points: a transform that saves the scaling."""
+        if len(self.sizes) == 1:
+            return torch.fft.rfft(values)
+        return torch.fft.rfftn(values, dim=self.dims)
 
     def backward(self, spectrum: Tensor) -> Tensor:
         """Values ``[..., *sizes]`` of coefficients ``[..., *modes]``."""
+        if len(self.sizes) == 1:
+            return torch.fft.irfft(spectrum, n=self.sizes[0], norm="forward")
         return torch.fft.irfftn(spectrum, s=self.sizes, dim=self.dims, norm="forward")
 
 
@@ -152,17 +165,16 @@ def evaluate_on(spectrum: Tensor, source: Grid, shape: Sequence[int]) -> Tensor:
 
 
 def power(spectrum: Tensor, grid: Grid) -> Tensor:
-    """Mean square of the field in each mode, ``[..., *modes]``: sums to the mean square (Parseval)."""
-    square = spectrum.real.square() + spectrum.imag.square()
-    square[..., 1:] *= 2  # the conjugate half; Nyquist is zero
-    return square
+    """Mean square over space, ``[...]`` of coefficients ``[..., *modes]`` (Parseval)."""
+    # Half of the spectrum is stored, but all of the plane 0 of the last axis (Nyquist is zero).
+    return 2 * _squares(spectrum, grid) - _squares(spectrum[..., :1], grid)
 
 
-def tail(energy: Tensor, grid: Grid, low: float = 0.9, high: float = 1.0) -> Tensor:
+def tail(spectrum: Tensor, grid: Grid, low: float = 0.9, high: float = 1.0) -> Tensor:
     """Mean square held by modes in a band of relative wavenumber along each axis.
 
     Args:
-        energy: ``[..., *modes]`` from :func:`power`.
+        spectrum: ``[..., *modes]``.
         grid: Its grid.
         low: Lower edge of the band, as a fraction of Nyquist (included).
         high: Upper edge (excluded).
@@ -171,9 +183,17 @@ def tail(energy: Tensor, grid: Grid, low: float = 0.9, high: float = 1.0) -> Ten
         ``[..., d]``: the part along each axis.
     """
     parts = []
-    for index, n, dim in zip(grid.indices(), grid.sizes, grid.dims, strict=True):
-        relative = index.abs().flatten() * 2 / n
-        band = ((relative >= low) & (relative < high)).nonzero().flatten()
-        others = [d for d in grid.dims]
-        parts.append(energy.index_select(dim, band).sum(dim=others))
+    for dim, n in zip(grid.dims, grid.sizes, strict=True):
+        first, last = math.ceil(low * n / 2), min(math.ceil(high * n / 2), (n + 1) // 2)
+        count = max(0, last - first)
+        band = spectrum.narrow(dim, first, count)
+        if dim == -1:
+            parts.append(2 * _squares(band, grid))
+        else:  # negative wavenumbers stand at the end
+            parts.append(power(band, grid) + power(spectrum.narrow(dim, n - last + 1, count), grid))
     return torch.stack(parts, -1)
+
+
+def _squares(spectrum: Tensor, grid: Grid) -> Tensor:
+    dims = tuple(range(-len(grid.sizes) - 1, 0))
+    return torch.linalg.vector_norm(torch.view_as_real(spectrum), dim=dims).square()

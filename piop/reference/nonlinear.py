@@ -34,6 +34,8 @@ class Pointwise:
         static: What does not change in time, computed once from inputs, scalars, space and time.
         compute: Products that are no constants, from unknowns, inputs, scalars, space, time, static.
         constants: Products that are the constant 1; they come last.
+        moving: Whether anything known (input or time itself) moves in time.
+        square: Whether the one product is the square of an unknown: done in place.
         degrees: Polynomial degree in the unknowns; None where a product is not a polynomial.
     """
 
@@ -44,6 +46,8 @@ class Pointwise:
     compute: Callable[[Sequence[Tensor]], Sequence[Tensor]]
     products: int
     constants: int
+    moving: bool
+    square: bool
     degrees: tuple[int | None, ...]
 
 
@@ -72,6 +76,8 @@ def compile_products(problem: Any, split: Split, system: System) -> Pointwise:
         compile_expressions(short, tuple(arguments)),
         len(short),
         len(bare) - len(short),
+        any(timed) or any(problem.time.symbol in e.free_symbols for e in bare),
+        len(bare) == len(unknown) == 1 and bare[0] == stands[unknown[0]] ** 2,
         tuple(_degree(e, [stands[a] for a in unknown]) for e in bare),
     )
 
@@ -128,11 +134,12 @@ class Stage:
         self.shifts: list[
             tuple[int, int, Tensor]
         ] = []  # (product, argument, coefficient): stabilise
+        self._flat = len(fine.sizes) == 1 or fine is self.grid  # an inverse transform pads by itself
         self._known: tuple[float, list[Tensor], list[Tensor]] | None = None
 
     def known(self, t: float) -> list[Tensor]:
         """Arguments that are no unknowns; only those that move are evaluated again."""
-        if self._known is not None and self._known[0] == t:
+        if self._known is not None and (self._known[0] == t or not self.pointwise.moving):
             return [*self._known[1], *self._known[2]]
         s, fine, pad = self.sources, self.fine, (1,) * len(self.fine.sizes)
         inputs = zip(self.pointwise.inputs, self.pointwise.timed, strict=True)
@@ -178,14 +185,17 @@ class Stage:
         return values[0].unsqueeze(1) if len(values) == 1 else torch.stack(values, 1)
 
     def __call__(self, channels: Sequence[Tensor], whole: Tensor, t: float) -> Tensor:
-        """Coefficients of the products, ``[B, P, *modes]`` (Nyquist not cleared)."""
+        """Spectra of the products times ``fine.points``, ``[B, P, *modes]`` (Nyquist not cleared)."""
+        if self.pointwise.square and self.straight and not self.shifts and self._flat:
+            values = self.fine.backward(whole)
+            return self._cut(self.fine.sums(values.square_()))
         parts = []
         if self.pointwise.products:
             points = self.products(self.atoms(channels, whole), t, len(whole))
-            parts.append(self._cut(self.fine.forward(points)))
+            parts.append(self._cut(self.fine.sums(points)))
         if self.pointwise.constants:
             ones = whole.new_zeros((len(whole), self.pointwise.constants, *self.grid.modes))
-            ones[(..., *(0,) * len(self.grid.sizes))] = 1
+            ones[(..., *(0,) * len(self.grid.sizes))] = self.fine.points
             parts.append(ones)
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
@@ -266,7 +276,7 @@ class Nonlinear:
     def evaluate(self, w: Tensor, t: float) -> Tensor:
         """Spectra of the products at ``w [B, states, *modes]``: ``[B, P, *modes]``."""
         if self.main is not None and not self._late and not self.main.needs_auxiliary:
-            return self.main(w.unbind(1), w, t)
+            return self.main(() if self.main.straight else w.unbind(1), w, t)
         channels = self.channels(w, t)
         late = [channels[self.split.states + i] for i in self._late]
         if self.main is None:
@@ -296,7 +306,7 @@ class Nonlinear:
             spectra = self.auxiliary(known, w, t)
             for p, product in enumerate(self.split.auxiliary.products):
                 places = [(r, c) for r, order, c in product.places if not any(order)]
-                terms += [(row, c, spectra[:, p]) for row, c in places]
+                terms += [(row, c, spectra[:, p] / self.symbols.points) for row, c in places]
         for i, free in enumerate(self.symbols.free):
             mean, size = torch.zeros(len(w), device=w.device), torch.zeros(len(w), device=w.device)
             for row, coefficient, spectrum in terms:
@@ -305,7 +315,7 @@ class Nonlinear:
                     mean = mean + value * spectrum[(..., *zero)].real
                     size = (
                         size
-                        + abs(value) * power(spectrum, self.symbols.grid).flatten(1).sum(1).sqrt()
+                        + abs(value) * power(spectrum, self.symbols.grid).sqrt()
                     )
             bad = (mean.abs() > 1e-9 * size).nonzero().flatten().tolist()
             if bad:

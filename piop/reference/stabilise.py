@@ -51,7 +51,7 @@ def stabilise(nonlinear: Nonlinear, stage: Stage, w: Tensor, t: float) -> None:
             value = torch.where(high.abs() >= low.abs(), high, low)
         value = value.reshape(-1, *(1,) * len(stage.grid.sizes))
         inner_symbol = stage.grid.derivative(inner)
-        moved = symbols.places[channel, p] * inner_symbol * value
+        moved = symbols.places[channel, p] * (symbols.points * value) * inner_symbol
         if bool((moved.real > 1e-12 * moved.abs().amax()).any()):
             continue  # it would grow: leave it to N
         stage.shifts.append((p, i, value))
@@ -69,7 +69,7 @@ def longest_step(nonlinear: Nonlinear, stage: Stage, w: Tensor, t: float) -> Ten
 
     A mode that L damps faster than N can drive it needs no bound.
     """
-    grid = stage.grid
+    grid, points = stage.grid, nonlinear.symbols.points
     rate = torch.zeros((len(w), *grid.modes), dtype=torch.float64, device=w.device)
     for (p, i), slope in slopes(stage, nonlinear.channels(w, t), w, t).items():
         channel, inner = stage.pointwise.unknowns[i]
@@ -79,7 +79,7 @@ def longest_step(nonlinear: Nonlinear, stage: Stage, w: Tensor, t: float) -> Ten
         for (_, q), place in nonlinear.symbols.places.items():
             if q == p:
                 for factor in sources:
-                    rate = rate + largest * inner_size * place.abs() * factor
+                    rate = rate + largest * inner_size * place.abs() * (points * factor)
     damping = torch.zeros_like(rate)
     if all(r == c for r, c in nonlinear.symbols.linear) and nonlinear.symbols.linear:
         parts = [-s.real for s in nonlinear.symbols.linear.values()]

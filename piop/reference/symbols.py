@@ -22,6 +22,8 @@ class Symbols:
 
     Attributes:
         linear: (state, state) → symbol of the right side, mass removed.
+        points: Points of the grid where products are formed; their spectra come times this number
+            (``Grid.sums``), and ``places`` and ``auxiliary_places`` take it out again.
         places: (state, product) → symbol in front of each product, mass removed. Products that are
             no pointwise expression but the spectrum of an auxiliary unknown come after the others.
         auxiliary: (auxiliary, channel) → symbol that fixes it from states and earlier ones.
@@ -31,6 +33,7 @@ class Symbols:
     """
 
     linear: Table
+    points: int
     places: Table
     auxiliary: Table
     auxiliary_places: Table
@@ -51,20 +54,23 @@ def polynomial_symbol(polynomial: Polynomial, grid: Grid, sources: Sources) -> T
     return total * grid.interior()
 
 
-def build_symbols(split: Split, means: tuple[float, ...], grid: Grid, sources: Sources) -> Symbols:
+def build_symbols(
+    split: Split, means: tuple[float, ...], grid: Grid, points: int, sources: Sources
+) -> Symbols:
     """Evaluate a split's operators on a grid.
 
     Args:
         split: From ``split_linear``.
         means: Gauge of each auxiliary unknown.
         grid: Resolution.
+        points: Points of the grid where products are formed.
         sources: Scalar inputs' values.
 
     Raises:
         NotSupportedError: A mass matrix or auxiliary operator that cannot be solved.
     """
     n = split.states
-    auxiliary, auxiliary_places, free = _auxiliary(split, grid, sources)
+    auxiliary, auxiliary_places, free = _auxiliary(split, grid, points, sources)
     inverse = _inverse_mass(split, grid, sources)
     rows = {k: polynomial_symbol(p, grid, sources) for k, p in split.right.linear.items()}
     # An auxiliary unknown that is linear in the states dissolves into their symbols.
@@ -83,12 +89,13 @@ def build_symbols(split: Split, means: tuple[float, ...], grid: Grid, sources: S
     for p, product in enumerate(split.right.products):
         for row, order, coefficient in product.places:
             symbol = polynomial_symbol({order: coefficient}, grid, sources)
-            _accumulate(places, (row, p), symbol)
+            _accumulate(places, (row, p), symbol / points)
     for (row, column), symbol in list(rows.items()):
         if column >= n:
             places[row, products + late.index(column - n)] = rows.pop((row, column))
     return Symbols(
         _product(inverse, rows),
+        points,
         _product(inverse, places),
         auxiliary,
         auxiliary_places,
@@ -110,7 +117,9 @@ def nonlinear_auxiliaries(split: Split, means: tuple[float, ...]) -> list[int]:
     return late
 
 
-def _auxiliary(split: Split, grid: Grid, sources: Sources) -> tuple[Table, Table, tuple[bool, ...]]:
+def _auxiliary(
+    split: Split, grid: Grid, points: int, sources: Sources
+) -> tuple[Table, Table, tuple[bool, ...]]:
     n = split.states
     solved: Table = {}
     places: Table = {}
@@ -136,7 +145,7 @@ def _auxiliary(split: Split, grid: Grid, sources: Sources) -> tuple[Table, Table
             for r, order, coefficient in product.places:
                 if r == i:
                     symbol = polynomial_symbol({order: coefficient}, grid, sources)
-                    _accumulate(places, (i, p), -inverse * symbol)
+                    _accumulate(places, (i, p), -inverse * symbol / points)
     return solved, places, tuple(free)
 
 
