@@ -65,6 +65,8 @@ class PIT(Backbone):
     - Queries start from the input as seen from where they are (:class:`HarmonicView`), not from
       their coordinates alone: 0.096 with it and 0.110 without, and 0.138 with it alone, without
       attention, after 122 CPU-seconds each.
+    - Views times functions of the time go straight to the answer (:class:`Transport`): advection
+      came to 0.020 after 300 steps, and to 0.222 without.
     - A smooth input is read off its harmonics on a lattice (:class:`Sensors`), so that scattered
       sensors need not be learned: two-dimensional heat from 144 sensors at random places came to
       0.019 after 150 steps, where attention to 100 scattered sensors stood at 0.10.
@@ -87,6 +89,9 @@ class PIT(Backbone):
         scalars = sum(entry.channels for entry in signature.scalars)
         self.scalars = nn.Linear(scalars, width) if scalars else None
         self.start = nn.Linear(width, width)
+        self.transport = (
+            Transport(marks, width, signature.channels) if signature.functions else None
+        )
         self.sensors = nn.ModuleDict(
             {entry.name: Sensors(signature, entry, config) for entry in signature.functions}
         )
@@ -100,17 +105,23 @@ class PIT(Backbone):
         self.check(inputs, queries)
         condition = self._condition(inputs)
         state: Any = 0.0 if condition is None else condition
+        known = self._marks(queries) if self.place is not None else None
         if self.place is not None:
-            state = self.place(self._marks(queries)) + state
+            state = self.place(known) + state
         seen: dict[str, Seen] = {}
+        views: Any = 0.0
         for entry in self.signature.functions:
             sensors: Sensors = self.sensors[entry.name]  # type: ignore[assignment]
             seen[entry.name], view = sensors(inputs[entry.name], queries, condition)
-            state = view + state
-        state = self.start(torch.tanh(state))
+            views = view + views
+        state = self.start(torch.tanh(views + state))
+        straight: Any = 0.0
+        if self.transport is not None:
+            turned, straight = self.transport(views, known)
+            state = state + turned
         for block in self.blocks:
             state = block(state, seen)
-        return self.decoder(state)
+        return self.decoder(state) + straight
 
     def _condition(self, inputs: Mapping[str, FunctionSamples]) -> Tensor | None:
         """What the scalars say to queries and tokens alike: ``[B, 1, width]``."""
@@ -152,6 +163,34 @@ def marks(points: Tensor, axes: list[AxisSignature], frequencies: int) -> Tensor
         rates = torch.arange(1, frequencies + 1, dtype=points.dtype, device=points.device)
         columns += [torch.sin(one * rates), torch.cos(one * rates)]
     return torch.cat(columns, -1)
+
+
+class Transport(nn.Module):
+    """Views of the input times functions of the time, to the state and straight to the answer.
+
+    What a linear equation does to a harmonic: multiply it by a function of the time. Perceptrons
+    are slow to learn products.
+
+    Args:
+        marks: Features of time and place; 0 where there are none.
+        width: Features of a view and of a query.
+        channels: C.
+    """
+
+    def __init__(self, marks: int, width: int, channels: int) -> None:
+        super().__init__()
+        self.gate = (
+            nn.Sequential(nn.Linear(marks, width), nn.Tanh(), nn.Linear(width, width))
+            if marks
+            else None
+        )
+        self.state = nn.Linear(width, width)
+        self.answer = nn.Linear(width, channels)
+
+    def forward(self, views: Tensor, marks: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Give what is added to the state ``[B, N, width]`` and to the answer ``[B, N, C]``."""
+        turned = views if self.gate is None else views * self.gate(marks)
+        return self.state(turned), self.answer(turned)
 
 
 @dataclass(frozen=True)
