@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from piop.datasets import Dataset, Queries
+from piop.errors import UsageError
 from piop.fields import FunctionSamples, InputFunction
 from piop.metrics import (
     relative_l2,
@@ -23,7 +24,7 @@ from piop.problem import Problem
 from piop.reference import solve_reference
 from piop.residual import compile_residual
 from piop.run.prediction import predict_values, save_grid
-from piop.sampling import Draws, collocation, observe, sample_inputs
+from piop.sampling import Draws, collocation, observe, place_sensors, sample_inputs
 from piop.training.lattice import on_lattices
 from piop.training.operator import field_of
 from piop.training.setup import Model
@@ -31,6 +32,8 @@ from piop.training.setup import Model
 GRID_LIMITS = {1: (21, 128), 2: (6, 32), 3: (6, 16)}
 """Times and points per space axis of the evaluation, at most, by the number of space axes."""
 RESIDUAL_SAMPLES, RESIDUAL_POINTS = 16, 512
+
+Sensors = Mapping[str, tuple[int | Sequence[int], str]]
 
 
 @dataclass(frozen=True)
@@ -60,11 +63,23 @@ def held_out_draws(seed: int, samples: int) -> Draws:
 
 
 def hold_out_law(
-    problem: Problem, samples: int, seed: int, queries: Queries | None = None
+    problem: Problem,
+    samples: int,
+    seed: int,
+    queries: Queries | None = None,
+    sensors: Sensors | None = None,
 ) -> HeldOut:
     """Draw held-out inputs from the law and solve for their references.
 
+    Args:
+        problem: The problem.
+        samples: B, how many.
+        seed: Of the run they are held out from.
+        queries: Grid of the references; by default the thinned ``save`` grid.
+        sensors: Input → (count or counts per axis, place), where not as in the spec.
+
     Raises:
+        UsageError: If sensors are asked for of what is no visible input, or cannot be placed so.
         NotSupportedError: If no reference solver covers the problem.
         SolverError: If the reference fails.
     """
@@ -77,12 +92,34 @@ def hold_out_law(
     solution = solve_reference(problem, functions, times=times, shape=space)
     return HeldOut(
         functions,
-        observe(functions, problem, draws),
+        observe(functions, problem, draws) | _seen_elsewhere(problem, functions, draws, sensors),
         queries,
         {name: value.double().cpu() for name, value in solution.values.items()},
         solution.error_estimate.cpu(),
         solution.accepted.cpu(),
     )
+
+
+def _seen_elsewhere(
+    problem: Problem,
+    functions: Mapping[str, InputFunction],
+    draws: Draws,
+    sensors: Sensors | None,
+) -> dict[str, FunctionSamples]:
+    """See inputs at other sensors than the spec's."""
+    items = {item.name: item for item in problem.visible_inputs}
+    found = {}
+    for name, (counts, place) in (sensors or {}).items():
+        if name not in items:
+            raise UsageError(f"sensors: {name!r} is not a visible input; one of {', '.join(items)}")
+        shape = (counts,) if isinstance(counts, int) else tuple(counts)
+        try:
+            item = replace(items[name], sensor_shape=shape, place=place)
+            points = place_sensors(problem, item, draws)
+        except ValueError as error:
+            raise UsageError(f"sensors.{name}: {error}") from error
+        found[name] = FunctionSamples(points, functions[name](points)[..., None])
+    return found
 
 
 def hold_out_data(problem: Problem, data: Dataset) -> HeldOut:

@@ -108,7 +108,11 @@ class Run:
         return as_dataset(self.problem, queries, values, attributes)
 
     def held_out(
-        self, samples: int = 64, seed: int | None = None, queries: Queries | None = None
+        self,
+        samples: int = 64,
+        seed: int | None = None,
+        queries: Queries | None = None,
+        sensors: evaluation.Sensors | None = None,
     ) -> evaluation.HeldOut:
         """Get inputs that were never trained on, with their solutions.
 
@@ -121,10 +125,15 @@ class Run:
         if self.data is not None and not self.config.physics:
             return evaluation.hold_out_data(self.problem, self._data_held_out(samples))
         seed = self.config.machine.seed if seed is None else seed
-        return evaluation.hold_out_law(self.problem, samples, seed, queries)
+        return evaluation.hold_out_law(self.problem, samples, seed, queries, sensors)
 
     def evaluate(
-        self, samples: int = 64, seed: int | None = None, at: Any = None, write: bool = True
+        self,
+        samples: int = 64,
+        seed: int | None = None,
+        at: Any = None,
+        sensors: evaluation.Sensors | None = None,
+        write: bool = True,
     ) -> dict[str, Any]:
         """Judge the operator on held-out inputs.
 
@@ -134,6 +143,8 @@ class Run:
             at: Grid to judge on; by default the ``save`` grid, thinned so that judging does not
                 take longer than training: at most 21 times and 128 points of a line, 6 times and
                 32 points per axis of a plane.
+            sensors: Input → (count or counts per axis, place), where not as in the spec, such as
+                ``{"u0": (100, "uniform")}``.
             write: Write ``evaluation.json``.
 
         Returns:
@@ -148,7 +159,7 @@ class Run:
             raise UsageError('evaluate needs a grid: give at={"t": ..., "x": ...}')
         try:
             found = evaluation.report(
-                self.problem, self.model, self.held_out(samples, seed, queries)
+                self.problem, self.model, self.held_out(samples, seed, queries, sensors)
             )
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}

@@ -127,3 +127,26 @@ def test_an_unwritable_evaluation_is_told(heat, tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(TrainingError, match="No space left"):
         run.evaluate(1)
+
+
+def test_other_sensors_may_be_asked_for(trained):
+    spec = trained.evaluate(4, write=False)["relative_l2"]["mean"]
+    many = {"u0": (30, "uniform")}
+    found = trained.evaluate(4, sensors=many, write=False)["relative_l2"]["mean"]
+    assert found == pytest.approx(spec, rel=0.05)
+    assert found != spec
+    few = trained.evaluate(4, sensors={"u0": ([2], "grid")}, write=False)["relative_l2"]["mean"]
+    assert few > 3 * spec
+
+
+@pytest.mark.parametrize(
+    ("sensors", "message"),
+    [
+        ({"v": (3, "grid")}, "'v' is not a visible input; one of u0"),
+        ({"u0": (3, "anywhere")}, "sensors.u0: .*anywhere"),
+        ({"u0": ([3, 3], "grid")}, "sensors.u0"),
+    ],
+)
+def test_sensors_that_cannot_be_placed_are_refused(trained, sensors, message):
+    with pytest.raises(UsageError, match=message):
+        trained.evaluate(2, sensors=sensors)

@@ -4,6 +4,7 @@ import math
 import pytest
 import torch
 
+from piop import generate
 from piop.datasets import Dataset
 from piop.errors import NotSupportedError, UsageError
 from piop.fields import FunctionSamples
@@ -300,3 +301,15 @@ def test_a_resume_with_other_data_is_refused(heat, tmp_path):
     assert math.isfinite(
         resume(tmp_path / "r", data=solutions(), steps=2, samples=0).metrics[-1]["loss"]
     )
+
+
+def test_data_in_a_file_are_split_the_same_way_when_loaded_again(heat, tmp_path):
+    generate(heat, 12, tmp_path / "d.nc")
+    run = fit(heat, steps=3, out=tmp_path / "r", data=tmp_path / "d.nc", physics=False)
+    first = json.loads((tmp_path / "r" / "evaluation.json").read_text())["relative_l2"]
+    assert Run.load(run.path).evaluate(write=False)["relative_l2"] == first
+    assert resume(run.path, steps=4, samples=0).metrics[-1]["step"] == 4
+    (tmp_path / "d.nc").unlink()
+    found = Run.load(run.path).evaluate(write=False)
+    assert found["relative_l2"] is None
+    assert "are not there" in found["warnings"][0]
