@@ -92,5 +92,7 @@ class InputFunction(ABC):
         """Keep the functions with these indices of the batch ``[B']``."""
 
     @abstractmethod
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
         """Move to a device or dtype."""

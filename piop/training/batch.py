@@ -71,6 +71,7 @@ def flatten(value: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:
         The tensors, in a fixed order, and the function that puts as many others in their places.
 
     Example:
+        >>> import torch
         >>> tensors, rebuild = flatten({"a": (torch.ones(1), None)})
         >>> rebuild([tensors[0] * 2])
         {'a': (tensor([2.]), None)}
