@@ -1,10 +1,10 @@
-"""Accuracy by physics alone: train a problem for a budget, judge it on held-out inputs, several seeds.
+"""Accuracy by physics alone: train for a budget, judge on held-out inputs, several seeds.
 
     python benchmarks/accuracy.py burgers --time 10m --seeds 0 1 2
 
-Each seed is one `fit` with nothing but the equation; the error is the relative L2 against the reference
-over held-out inputs that the network sees through sensors only. A finished seed is kept when the script
-is started again; the result is `results/accuracy_NAME.json`.
+Each seed is one `fit` with nothing but the equation; the error is the relative L2 against the
+reference over held-out inputs that the network sees through sensors only. A finished seed is kept
+when the script is started again; the result is `results/accuracy_NAME.json`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ def one_seed(problem: piop.Problem, seed: int, options: argparse.Namespace) -> d
             seed=seed,
             compile=options.compile,
             threads=options.threads,
+            settings=dict(pair.split("=", 1) for pair in options.set),
             out=Path(folder) / "run",
         )
         evaluation = json.loads((Path(folder) / "run" / "evaluation.json").read_text())
@@ -66,12 +68,14 @@ def main() -> None:
     parser.add_argument("--place", help="where sensors are, when not as in the spec")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=None)
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
 
     problem = load(options.problem, options.place)
     device = "gpu" if torch.cuda.is_available() else "cpu"
-    name = "_".join(filter(None, ["accuracy", problem.name, options.place, options.time, device]))
+    words = ["accuracy", problem.name, options.place, options.time, *options.set, device]
+    name = "_".join(str(word).replace("=", "-") for word in words if word)
     path = RESULTS / f"{name}.json"
     done = json.loads(path.read_text())["runs"] if path.exists() else []
     for seed in options.seeds:
@@ -79,8 +83,7 @@ def main() -> None:
             continue
         done.append(one_seed(problem, seed, options))
         means = [run["evaluation"]["relative_l2"]["mean"] for run in done]
-        command = f"python benchmarks/accuracy.py {problem.name} --time {options.time}"
-        command += f" --place {options.place}" if options.place else ""
+        command = f"python benchmarks/accuracy.py {' '.join(sys.argv[1:])}"
         figures = {"mean_over_seeds": statistics.mean(means), "per_seed": means, "runs": done}
         record(name, command, figures)
         if not options.json:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class PiopError(Exception):
-    """Base of every error that piop raises on purpose; the command line prints it without a traceback."""
+    """Base of every error that piop raises on purpose; commands print it without a traceback."""
 
     exit_code = 1
 
@@ -18,11 +18,11 @@ class UsageError(PiopError):
 
 
 class DataError(UsageError):
-    """A data file whose content does not fit: wrong names, shapes, NaN, points outside the domain."""
+    """A data file whose content does not fit: names, shapes, NaN, points outside the domain."""
 
 
 class NotSupportedError(UsageError):
-    """Something the spec language knows but this version cannot run yet, with the reason."""
+    """Something the spec language knows but this version cannot run yet, and why."""
 
 
 class SolverError(PiopError):
@@ -53,7 +53,8 @@ class Issue:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{place}: {self.message}" + (f" {self.hint}" if self.hint else "")
+        stop = "" if self.message.endswith((".", "?", "!")) else "."
+        return f"{place}: {self.message}" + (f"{stop} {self.hint}" if self.hint else "")
 
 
 class SpecError(PiopError):

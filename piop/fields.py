@@ -68,7 +68,7 @@ class InputFunction(ABC):
 
         Args:
             points: ``[B, N, d]`` (or ``[1, N, d]``, shared by all functions).
-            order: How often to differentiate along each of the d coordinates; all zero for the value.
+            order: How often to differentiate along each of the d coordinates; zeros for the value.
 
         Returns:
             ``[B, N]``.
@@ -79,7 +79,7 @@ class InputFunction(ABC):
         return self.derivative(points, (0,) * self.dimension)
 
     def on_grid(self, axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
-        """Evaluate (a derivative of ``order``) on the tensor grid of ``axes``: ``[B, n1, …, nd]``."""
+        """Evaluate a derivative on the tensor grid of ``axes``: ``[B, n1, …, nd]``."""
         order = (0,) * self.dimension if order is None else order
         shape = tuple(len(a) for a in axes)
         if not axes:
