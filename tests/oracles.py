@@ -1,4 +1,4 @@
-"""Independent truths: exact solutions by other means, and plain integrators that share no code with piop.
+"""Independent truths: exact solutions and plain integrators that share no code with piop.
 
 Everything here is NumPy and SciPy in float64.
 """

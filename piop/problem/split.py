@@ -1,7 +1,7 @@
-"""Split an evolution problem term by term into M·w_t = L·w + N(w): derived from the symbols, never from a name.
+"""Split an evolution problem term by term, M·w_t = L·w + N(w), from its symbols alone.
 
-A term is linear iff it is a coefficient free of unknowns, *coordinates and input functions* times an
-unknown or a derivative of one. Everything else is pointwise under an outer derivative, ``∂^a F(…)``;
+A term is linear iff it is a coefficient free of unknowns, *coordinates and input functions* times
+an unknown or a derivative of one. Everything else is pointwise under an outer derivative, ∂^a F(…);
 an outer derivative written in the spec (``d(u*u, x)``) is kept unexpanded, so a pseudo-spectral
 solver transforms the flux once and multiplies by its symbol.
 """
@@ -26,6 +26,13 @@ Polynomial = dict[Order, Expr]
 _EXPAND = {"power_base": False, "power_exp": False, "log": False}
 
 
+def derivative_counts(atom: Any) -> dict[Any, int]:
+    """How often an atom is differentiated by each coordinate."""
+    if not isinstance(atom, Derivative):
+        return {}
+    return {variable: int(count) for variable, count in atom.variable_count}  # type: ignore[misc]
+
+
 @dataclass(frozen=True)
 class Channel:
     """One component of the state: the ``time_order``-th time derivative of an unknown."""
@@ -36,7 +43,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Product:
-    """A pointwise expression (1 for constants) and the places where it enters, each as ``c ∂^order``."""
+    """A pointwise expression (1 for constants) and where it enters, each time as ``c ∂^order``."""
 
     expression: Expr
     places: tuple[tuple[int, Order, Expr], ...]  # (row, order, coefficient)
@@ -52,12 +59,12 @@ class System:
 
 @dataclass(frozen=True)
 class Split:
-    """``mass · w_t = right.linear · w + right.products``, with auxiliary unknowns fixed by ``auxiliary``.
+    """``mass · w_t = right.linear · w + right.products``; ``auxiliary`` fixes the other unknowns.
 
     Attributes:
         channels: Components of the state, lower time orders included; auxiliary unknowns last.
         states: How many of the channels are states.
-        mass: Operator in front of the time derivatives, by (row, channel); row and channel < states.
+        mass: Operator in front of the time derivatives, by (row, channel), both below ``states``.
         right: Right sides of the evolution equations.
         auxiliary: Residuals of the auxiliary equations; row i belongs to channel ``states + i``.
         unknown_atoms: Every unknown or derivative that products use → (channel, space order).
@@ -121,15 +128,16 @@ class _Splitter:
                 mass[row, i] = {zero: sympy.S.One}
                 right.linear[row, i + 1] = {zero: sympy.S.One}
                 row += 1
-        used = [p.expression for p in (*right.products, *auxiliary.products)]
+        systems = (*right.products, *auxiliary.products)
+        atoms = [a for p in systems for a in self._atoms(p.expression)]
         return Split(
             self.channels,
             self.states,
             mass,
             right,
             auxiliary,
-            {a: self._unknown(a)[1:] for e in used for a in self._atoms(e) if self._unknown(a)},  # type: ignore[index]
-            {a: self._input(a) for e in used for a in self._atoms(e) if not self._unknown(a)},
+            {a: known[1:] for a in atoms if (known := self._unknown(a))},
+            {a: known for a in atoms if (known := self._input(a))},
         )
 
     def _system(self, residuals: list[Expr], mass: dict, sign: int) -> System:
@@ -156,7 +164,7 @@ class _Splitter:
     def _terms(
         self, expression: Expr, order: Order
     ) -> Iterator[tuple[int, int | None, Order, Expr]]:
-        """Yield (1 if a time derivative, channel or None, outer order, coefficient or expression)."""
+        """Yield (1 for a time derivative, channel or None, order, coefficient or expression)."""
         for term in sympy.Add.make_args(sympy.expand(expression, **_EXPAND)):
             coefficient, rest = self._constant_part(term)
             if rest == 1:
@@ -174,7 +182,7 @@ class _Splitter:
             else:
                 if any((k := self._unknown(a)) and k[0] for a in self._atoms(rest)):
                     raise NotSupportedError(
-                        f"the time derivative must stand linearly with a constant factor; got {term}"
+                        f"a time derivative must stand linearly with a constant factor; got {term}"
                     )
                 yield 0, None, order, coefficient * rest
 
@@ -185,7 +193,7 @@ class _Splitter:
             (constant if free else rest).append(factor)
         return sympy.Mul(*constant), sympy.Mul(*rest)
 
-    def _unknown(self, atom: Expr) -> tuple[int, int, Order] | None:
+    def _unknown(self, atom: Any) -> tuple[int, int, Order] | None:
         """(1 if it is the highest time derivative, channel, space order) of an unknown's atom."""
         base = atom.expr if isinstance(atom, Derivative) else atom
         if (
@@ -194,7 +202,7 @@ class _Splitter:
         ):
             return None
         name = base.func.__name__
-        count = dict(atom.variable_count) if isinstance(atom, Derivative) else {}
+        count = derivative_counts(atom)
         times = int(count.get(self.time, 0))
         top = self.problem.time_order.get(name, 0)
         order = tuple(int(count.get(s, 0)) for s in self.space)
@@ -206,29 +214,29 @@ class _Splitter:
             return 1, self.index[name, times - 1], order
         return 0, self.index[name, times], order
 
-    def _input(self, atom: Expr) -> tuple[str, Order] | None:
+    def _input(self, atom: Any) -> tuple[str, Order] | None:
         base = atom.expr if isinstance(atom, Derivative) else atom
         if (
             not isinstance(base, sympy.core.function.AppliedUndef)
             or base.func.__name__ in self.names
         ):
             return None
-        count = dict(atom.variable_count) if isinstance(atom, Derivative) else {}
+        count = derivative_counts(atom)
         return base.func.__name__, tuple(int(count.get(s, 0)) for s in base.args)
 
-    def _composite(self, derivative: Derivative) -> bool:
+    def _composite(self, derivative: Any) -> bool:
         return self._unknown(derivative) is None and self._input(derivative) is None
 
-    def _spatial(self, derivative: Derivative) -> bool:
-        return not any(s == self.time for s, _ in derivative.variable_count)
+    def _spatial(self, derivative: Any) -> bool:
+        return self.time not in derivative_counts(derivative)
 
-    def _counts(self, derivative: Derivative) -> Order:
-        count = dict(derivative.variable_count)
+    def _counts(self, derivative: Any) -> Order:
+        count = derivative_counts(derivative)
         return tuple(int(count.get(s, 0)) for s in self.space)
 
-    def _atoms(self, expression: Expr) -> list[Expr]:
+    def _atoms(self, expression: Expr) -> list[Any]:
         """Outermost unknown and input atoms: a derivative hides the function inside it."""
-        found: list[Expr] = []
+        found: list[Any] = []
         walk = sympy.preorder_traversal(expression)
         for node in walk:
             if isinstance(node, Derivative | sympy.core.function.AppliedUndef):
@@ -238,7 +246,7 @@ class _Splitter:
         return found
 
     def _cheaper(self, outer: dict[tuple[int, Order], Expr]) -> dict[tuple[int, Order], Expr]:
-        """Write c u^p ∂u as ∂(c u^(p+1)/(p+1)) where that saves transforms (Burgers: 3 become 2)."""
+        """Write u^p ∂u as ∂u^(p+1)/(p+1) where that saves transforms (Burgers: 3 become 2)."""
         rewritten: dict[tuple[int, Order], Expr] = {}
         for (row, order), expression in outer.items():
             for term in sympy.Add.make_args(expression):

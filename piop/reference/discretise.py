@@ -1,4 +1,4 @@
-"""From a problem to something that can be marched: split and compiled once, discretised per level."""
+"""From a problem to something to march: split and compiled once, discretised per level."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ def require_periodic(problem: Any) -> None:
     for c in problem.space:
         if not c.periodic:
             raise NotSupportedError(
-                f"{problem.name}: the reference solver needs every space axis periodic; '{c.name}' is not"
+                f"{problem.name}: the reference solver needs every space axis periodic; "
+                f"'{c.name}' is not"
             )
     if not 1 <= len(problem.space) <= 3:
         raise NotSupportedError(

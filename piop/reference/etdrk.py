@@ -28,18 +28,24 @@ class Multiplier:
     """
 
     def __init__(self, pairs: Pairs, rows: int, columns: int) -> None:
-        self.pairs = dict(pairs)
+        self.pairs, self.rows = dict(pairs), rows
         square = rows == columns and set(self.pairs) == {(i, i) for i in range(rows)}
         self.diagonal = None
         if square and rows:
             entries = torch.broadcast_tensors(*(self.pairs[i, i] for i in range(rows)))
             self.diagonal = torch.stack(entries, 1)
 
-    def set(self, x: Tensor, out: Tensor) -> Tensor:
-        """``out = M x``, in place."""
+    def __call__(self, x: Tensor) -> Tensor:
+        """``M x``."""
         if self.diagonal is not None:
-            return torch.mul(x, self.diagonal, out=out)
-        return self.add(x, out.zero_())
+            return x * self.diagonal
+        return self.add(x, x.new_zeros((x.shape[0], self.rows, *x.shape[2:])))
+
+    def plus(self, base: Tensor, x: Tensor) -> Tensor:
+        """``base + M x``."""
+        if self.diagonal is not None:
+            return torch.addcmul(base, x, self.diagonal)
+        return self.add(x, base.clone())
 
     def add(self, x: Tensor, out: Tensor) -> Tensor:
         """``out += M x``, in place."""
@@ -48,12 +54,6 @@ class Multiplier:
         for (row, column), symbol in self.pairs.items():
             out[:, row].addcmul_(x[:, column], symbol)
         return out
-
-    def add_to(self, base: Tensor, x: Tensor, out: Tensor) -> Tensor:
-        """``out = base + M x``."""
-        if self.diagonal is not None:
-            return torch.addcmul(base, x, self.diagonal, out=out)
-        return self.add(x, out.copy_(base))
 
 
 @final
@@ -75,6 +75,8 @@ class ETDRK4:
         self.whole, self.half = (Multiplier(coefficients[k], states, states) for k in ("E", "E2"))
         if products:
             doubled = {k: 2 * v for k, v in coefficients["Q"].items()}
+            change = {(i, j): v - 1 if i == j else v for (i, j), v in coefficients["E2"].items()}
+            self.change = Multiplier(change, states, states)
             folded = (coefficients["Q"], doubled, *(coefficients[k] for k in ("f1", "f2", "f3")))
             self.first, self.third, self.f1, self.f2, self.f3 = (
                 Multiplier(c, states, products) for c in folded
@@ -95,16 +97,18 @@ class ETDRK4:
             The new state; ``w`` is left alone.
         """
         if now is None:
-            return self.whole.set(w, torch.empty_like(w))
+            return self.whole(w)
+        # Sums are formed as soon as their terms are there, while those are in the cache. The third
+        # stage E2 a + Q (2 F(b) − F(w)) is written with Q F(w) = a − E2 w.
         middle = t + self.step / 2
-        half = self.half.set(w, torch.empty_like(w))
-        a = self.first.add_to(half, now, torch.empty_like(w))
-        at_a = evaluate(a, middle)
-        b = self.first.add_to(half, at_a, half)
-        at_b = evaluate(b, middle)
-        third = torch.sub(at_b, now, alpha=0.5)
-        c = self.third.add(third, self.half.set(a, b))
-        at_a += at_b
-        new = self.f1.add(now, self.whole.set(w, a))
-        self.f2.add(at_a, new)
+        half = self.half(w)
+        a = self.first.plus(half, now)
+        new = self.f1.add(now, self.whole(w))
+        c = self.change.plus(half, a)
+        stage = evaluate(a, middle)
+        b = self.first.add(stage, half)
+        self.f2.add(stage, new)
+        stage = evaluate(b, middle)
+        self.third.add(stage, c)
+        self.f2.add(stage, new)
         return self.f3.add(evaluate(c, t + self.step), new)

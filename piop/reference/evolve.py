@@ -1,4 +1,4 @@
-"""March a discretised system through its save times, watching for NaN and for the spectrum's tail."""
+"""March a discretised system through its save times, watching for NaN and the spectrum's tail."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Marcher:
     def right_side(self, w: Tensor, t: float) -> Tensor:
         """w_t = L w + M F(w, t) ``[B, states, *modes]``."""
         states, symbols = w.shape[1], self.nonlinear.symbols
-        out = Multiplier(symbols.linear, states, states).set(w, torch.empty_like(w))
+        out = Multiplier(symbols.linear, states, states)(w)
         if self.nonlinear.products:
             spectra = self.nonlinear.evaluate(w, t)
             Multiplier(symbols.places, states, spectra.shape[1]).add(spectra, out)

@@ -131,7 +131,7 @@ def copy_modes(spectrum: Tensor, out: Tensor, source: Grid, target: Grid) -> Non
 
 
 def _blocks(left: Sequence[int], right: Sequence[int]) -> list[tuple[slice, ...]]:
-    """Index blocks of the shared modes, valid in both layouts (negative ones count from the end)."""
+    """Index blocks of the shared modes, valid in both layouts (negative ones from the end)."""
     blocks: list[tuple[slice, ...]] = [()]
     for i, (a, b) in enumerate(zip(left, right, strict=True)):
         n = min(a, b)

@@ -4,11 +4,11 @@ Own rules (docs/limits.md lists what they cannot see). Space and time are judged
 
 * **Space.** The tail of the spectrum, largest over the run, times a constant measured on Burgers
   fronts. The decay of the spectrum says how many modes are needed.
-* **Time.** The difference d of two runs on the same grid, r times apart in steps, taken at the worst
-  save time. The finer one errs by d/(r⁴ − 1) at order 4; we credit order 3.5, order 2 where products
-  hold second derivatives (stiff, so the order may drop: M. Hochbruck and A. Ostermann, SIAM J. Numer.
-  Anal. 43 (2005), doi:10.1137/040611434), and never more than a factor 20. It carries over to finer
-  grids once the front is captured, so the pair is run on a coarse grid.
+* **Time.** The difference d of two runs on the same grid, r times apart in steps, at the worst save
+  time. The finer one errs by d/(r⁴ − 1) at order 4; we credit order 3.5, order 2 where products
+  hold second derivatives (stiff, so the order may drop: M. Hochbruck and A. Ostermann, SIAM J.
+  Numer. Anal. 43 (2005), doi:10.1137/040611434), and never more than a factor 20. It carries over
+  to finer grids once the front is captured, so the pair is run on a coarse grid.
 * A tail that never resolves (rough data) earns no credit: the grid grows by half or more, and the
   estimate is twice the difference of the last two grids, as for first order.
 """
@@ -160,7 +160,7 @@ def after_failure(level: Level) -> Level:
 
 
 def round_up(n: float) -> int:
-    """The next even size with factors 2, 3, 5 and 7 only, from a short list so that runs are shared."""
+    """The next even size with factors 2, 3, 5, 7 only, from a short list so that runs join."""
     base = 2 ** max(3, math.floor(math.log2(max(n, 8))))
     return next(int(base * f) for f in (*_FACTORS, 2, 2.5) if base * f >= n * 0.999)
 

@@ -32,7 +32,7 @@ class Pointwise:
         inputs: Input atoms with their orders.
         timed: Whether each input atom depends on time.
         static: What does not change in time, computed once from inputs, scalars, space and time.
-        compute: Products that are no constants, from unknowns, inputs, scalars, space, time, static.
+        compute: Products that are no constants, from unknowns, what ``static`` reads, and that.
         constants: Products that are the constant 1; they come last.
         moving: Whether anything known (input or time itself) moves in time.
         square: Whether the one product is the square of an unknown: done in place.
@@ -60,9 +60,9 @@ def compile_products(problem: Any, split: Split, system: System) -> Pointwise:
     timed = tuple(problem.time.name in _of(problem, a) for a in inputs)
     stands = {a: sympy.Dummy(real=True) for a in (*unknown, *inputs)}
     bare = [e.xreplace(stands) for e in expressions]
-    moving = {stands[a] for a in unknown} | {problem.time.symbol}
+    moving: set[Any] = {stands[a] for a in unknown} | {problem.time.symbol}
     moving |= {stands[a] for a, t in zip(inputs, timed, strict=True) if t}
-    hoisted: dict[Expr, sympy.Dummy] = {}
+    hoisted: dict[Any, sympy.Dummy] = {}
     short = [_hoist(e, moving, hoisted) for e in bare if e != 1]
     scalars = [i.symbol for i in problem.inputs if not i.of]
     known = [*(stands[a] for a in inputs), *scalars, *(c.symbol for c in problem.space)]
@@ -82,7 +82,7 @@ def compile_products(problem: Any, split: Split, system: System) -> Pointwise:
     )
 
 
-def _hoist(expression: Expr, moving: set[Expr], hoisted: dict[Expr, sympy.Dummy]) -> Expr:
+def _hoist(expression: Any, moving: set[Any], hoisted: dict[Any, sympy.Dummy]) -> Any:
     """Replace the largest parts that hold nothing moving by symbols to be computed once."""
     if not expression.free_symbols & moving:
         if expression.is_number or expression.is_Symbol:
@@ -107,7 +107,7 @@ def _of(problem: Any, atom: Expr) -> tuple[str, ...]:
     return next(tuple(i.of) for i in problem.inputs if i.name == name)
 
 
-def _degree(expression: Expr, unknowns: list[Expr]) -> int | None:
+def _degree(expression: Any, unknowns: list[Any]) -> int | None:
     if not unknowns or not expression.is_polynomial(*unknowns):
         return 0 if not expression.free_symbols & set(unknowns) else None
     return int(sympy.Poly(expression, *unknowns).total_degree())
@@ -134,7 +134,9 @@ class Stage:
         self.shifts: list[
             tuple[int, int, Tensor]
         ] = []  # (product, argument, coefficient): stabilise
-        self._flat = len(fine.sizes) == 1 or fine is self.grid  # an inverse transform pads by itself
+        self._flat = (
+            len(fine.sizes) == 1 or fine is self.grid
+        )  # an inverse transform pads by itself
         self._known: tuple[float, list[Tensor], list[Tensor]] | None = None
 
     def known(self, t: float) -> list[Tensor]:
@@ -185,7 +187,7 @@ class Stage:
         return values[0].unsqueeze(1) if len(values) == 1 else torch.stack(values, 1)
 
     def __call__(self, channels: Sequence[Tensor], whole: Tensor, t: float) -> Tensor:
-        """Spectra of the products times ``fine.points``, ``[B, P, *modes]`` (Nyquist not cleared)."""
+        """Spectra of the products times ``fine.points`` ``[B, P, *modes]``; Nyquist not cleared."""
         if self.pointwise.square and self.straight and not self.shifts and self._flat:
             values = self.fine.backward(whole)
             return self._cut(self.fine.sums(values.square_()))
@@ -313,15 +315,12 @@ class Nonlinear:
                 if row == i and coefficient is not None and free:
                     value = self.symbols.sources.scalar(coefficient)
                     mean = mean + value * spectrum[(..., *zero)].real
-                    size = (
-                        size
-                        + abs(value) * power(spectrum, self.symbols.grid).sqrt()
-                    )
+                    size = size + abs(value) * power(spectrum, self.symbols.grid).sqrt()
             bad = (mean.abs() > 1e-9 * size).nonzero().flatten().tolist()
             if bad:
                 name = self.split.channels[self.split.states + i].name
                 raise SolverError(
-                    f"sample {samples[bad[0]]}: at t = {t:.6g} the right side of the auxiliary equation of "
+                    f"sample {samples[bad[0]]}: at t = {t:.6g} the right side of the equation of "
                     f"'{name}' has mean {float(mean[bad[0]]):.3e}, which no periodic solution can "
                     "balance; use a law with zero_mean, or take the mean off"
                 )

@@ -1,7 +1,8 @@
 """Coefficients of ETDRK4 for scalar symbols and for coupled blocks.
 
 Scalar symbols: mean over a unit circle round h·L, A.-K. Kassam and L. N. Trefethen, "Fourth-order
-time-stepping for stiff PDEs", SIAM J. Sci. Comput. 26 (2005), sec. 2, doi:10.1137/S1064827502410633.
+time-stepping for stiff PDEs", SIAM J. Sci. Comput. 26 (2005), sec. 2,
+doi:10.1137/S1064827502410633.
 We differ from their code in two ways: the roots of unity are offset by half a step (unshifted ones
 hit zero when h·L = −1 exactly), and the full circle is kept complex unless L is real.
 """
@@ -97,7 +98,7 @@ def _phi(matrix: Tensor) -> list[Tensor]:
     for i in range(3):
         rows, columns = slice(i * n, (i + 1) * n), slice((i + 1) * n, (i + 2) * n)
         big[..., rows, columns] = torch.eye(n, dtype=matrix.dtype)
-    return [part for part in torch.matrix_exp(big)[..., :n, :].split(n, dim=-1)]
+    return list(torch.matrix_exp(big)[..., :n, :].split(n, dim=-1))
 
 
 def pairs_of(tensor: Tensor, scalar: bool) -> Pairs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, final
 
 import torch
@@ -47,8 +48,8 @@ def solve_reference(
     """Solve a batch of instances of a periodic evolution problem in float64.
 
     Fourier pseudo-spectral in space and ETDRK4 in time (Cox and Matthews 2002,
-    doi:10.1006/jcph.2002.6995; Kassam and Trefethen 2005, doi:10.1137/S1064827502410633). Resolution
-    and step are raised, per trajectory, until an error estimate from two runs meets the tolerance.
+    doi:10.1006/jcph.2002.6995; Kassam and Trefethen 2005, doi:10.1137/S1064827502410633).
+    Resolution and step are raised, per trajectory, until an error estimate meets the tolerance.
 
     Args:
         problem: A ``Problem`` with a time coordinate, periodic along 1 to 3 space axes.
@@ -87,7 +88,7 @@ def _times(problem: Any, times: Sequence[float] | Tensor | None) -> list[float]:
         return torch.linspace(low, high, problem.save[0], dtype=torch.float64).tolist()
     moments = [float(t) for t in times]
     slack = 1e-9 * (high - low)
-    ascending = all(a < b for a, b in zip(moments, moments[1:], strict=False))
+    ascending = all(a < b for a, b in pairwise(moments))
     if not moments or not ascending or moments[0] < low - slack or moments[-1] > high + slack:
         raise DataError(
             f"times must ascend inside [{low}, {high}]; got {moments[:3]} … {moments[-1:]}"
@@ -261,8 +262,8 @@ class _Ladder:
         steady = len(history) > 3 and max(history[-3:]) - min(history[-3:]) <= 0.01 * self.span
         if steady or not self.limits.allow(following, self.span):
             raise SolverError(
-                f"sample {sample}: not finite from t = {time:.6g} on, with {level.sizes} points and "
-                f"steps of {level.step:.3g}; does the solution blow up there?"
+                f"sample {sample}: not finite from t = {time:.6g} on, with {level.sizes} points "
+                f"and steps of {level.step:.3g}; does the solution blow up there?"
             )
         return following
 
@@ -305,8 +306,8 @@ class _Ladder:
             why = "its step is too long" if fits else "its spectrum is not resolved"
             self.notes.append(
                 f"sample {sample}: tolerance {self.tolerance:.1e} not met; the ladder ended at "
-                f"{look.level.sizes} points and steps of {look.level.step:.3g} with an estimated error "
-                f"of {error:.1e}; {why}"
+                f"{look.level.sizes} points and steps of {look.level.step:.3g} with an estimated "
+                f"error of {error:.1e}; {why}"
             )
 
     def _store(

@@ -13,6 +13,7 @@ from torch import Tensor
 from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.lowering import compile_expression
+from piop.problem.split import derivative_counts
 from piop.reference.fourier import Grid
 
 
@@ -114,9 +115,9 @@ class Sources:
         return value.to(values[-1]).expand(self.batch, *grid.sizes).contiguous()
 
 
-def input_order(atom: Expr) -> tuple[int, ...]:
+def input_order(atom: Any) -> tuple[int, ...]:
     """Order of differentiation over the arguments of an input's atom."""
     if not isinstance(atom, sympy.Derivative):
         return (0,) * len(atom.args)
-    count = dict(atom.variable_count)
-    return tuple(int(count.get(s, 0)) for s in atom.expr.args)
+    count = derivative_counts(atom)
+    return tuple(count.get(s, 0) for s in atom.expr.args)

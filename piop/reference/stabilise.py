@@ -1,8 +1,8 @@
-"""Move the stiff part of variable and nonlinear coefficients into the linear symbol, and bound the step.
+"""Move the stiff part of variable coefficients into the linear symbol, and bound the step.
 
-For a(x)·u_xx the largest a goes into L and (a − max a)·u_xx stays in N: implicit enough to be stable,
-still exact. The same holds for any product F whose slope ∂F/∂(∂^b u), taken at the initial state by
-automatic differentiation, multiplies derivatives of total order two or more.
+For a(x)·u_xx the largest a goes into L and (a − max a)·u_xx stays in N: implicit enough to be
+stable, still exact. The same holds for any product F whose slope ∂F/∂(∂^b u), at the initial state
+by automatic differentiation, multiplies derivatives of total order two or more.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def stabilise(nonlinear: Nonlinear, stage: Stage, w: Tensor, t: float) -> None:
     symbols, split = nonlinear.symbols, nonlinear.split
     for (p, i), slope in slopes(stage, nonlinear.channels(w, t), w, t).items():
         channel, inner = stage.pointwise.unknowns[i]
-        places = [(r, o, s) for (q, o, s) in _places(nonlinear, p) for r in (q,)]
+        places = split.right.products[p].places
         orders = {sum(o) + sum(inner) for _, o, _ in places}
         if min(orders) < 2 or any(row != channel for row, _, _ in places):
             continue
@@ -57,11 +57,6 @@ def stabilise(nonlinear: Nonlinear, stage: Stage, w: Tensor, t: float) -> None:
         stage.shifts.append((p, i, value))
         key = (channel, channel)
         symbols.linear[key] = symbols.linear[key] + moved if key in symbols.linear else moved
-    del split
-
-
-def _places(nonlinear: Nonlinear, p: int) -> list[tuple[int, tuple[int, ...], object]]:
-    return list(nonlinear.split.right.products[p].places)
 
 
 def longest_step(nonlinear: Nonlinear, stage: Stage, w: Tensor, t: float) -> Tensor:

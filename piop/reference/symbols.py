@@ -48,9 +48,8 @@ def polynomial_symbol(polynomial: Polynomial, grid: Grid, sources: Sources) -> T
     total = torch.zeros((1, *grid.modes), dtype=torch.complex128, device=grid.device)
     for order, coefficient in polynomial.items():
         value = sources.scalar(coefficient)
-        if isinstance(value, Tensor):
-            value = value.reshape(-1, *(1,) * len(grid.sizes))
-        total = total + value * grid.derivative(order)
+        shaped = value.reshape(-1, *(1,) * len(grid.sizes)) if isinstance(value, Tensor) else value
+        total = total + shaped * grid.derivative(order)
     return total * grid.interior()
 
 
@@ -90,7 +89,7 @@ def build_symbols(
         for row, order, coefficient in product.places:
             symbol = polynomial_symbol({order: coefficient}, grid, sources)
             _accumulate(places, (row, p), symbol / points)
-    for (row, column), symbol in list(rows.items()):
+    for row, column in list(rows):
         if column >= n:
             places[row, products + late.index(column - n)] = rows.pop((row, column))
     return Symbols(
@@ -107,7 +106,7 @@ def build_symbols(
 
 
 def nonlinear_auxiliaries(split: Split, means: tuple[float, ...]) -> list[int]:
-    """Auxiliary unknowns that cannot dissolve into the states' symbols: they hold products or a mean."""
+    """Auxiliary unknowns that cannot dissolve into symbols: they hold products or a mean."""
     late: list[int] = []
     for i, mean in enumerate(means):
         rows = any(row == i for p in split.auxiliary.products for row, _, _ in p.places)

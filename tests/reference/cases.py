@@ -13,7 +13,7 @@ from piop.reference.evolve import Level
 
 
 class Waves(InputFunction):
-    """mean + Σ A sin(2π l·(x − low)/L + φ): an input function that shares no code with the samplers."""
+    """mean + Σ A sin(2π l·(x − low)/L + φ), sharing no code with the samplers."""
 
     def __init__(self, amplitudes, wavevectors, phases, lows, lengths, mean=0.0):
         as_tensor = lambda v: torch.as_tensor(v, dtype=torch.float64)  # noqa: E731
@@ -71,14 +71,15 @@ def random_waves(batch, space, terms=4, amplitude=0.5, wavenumber=3, seed=0, mea
 
 
 def periodic(equations, unknowns=("u",), space=None, time=1.0, **words):
-    """A periodic evolution problem from its equations; ``u0`` are its initial inputs unless given."""
+    """A periodic evolution problem, started from ``u0`` if not told otherwise."""
     space = space or {"x": [0, 1]}
     inputs = {f"{u}0": {"of": list(space), "law": "fourier_series", "terms": 3} for u in unknowns}
     inputs = {n: {**v, "amplitude": [-0.5, 0.5], "wavenumber": [1, 2]} for n, v in inputs.items()}
     inputs |= words.pop("inputs", {})
     initial = words.pop("initial", {u: f"{u}0" for u in unknowns})
     used = str(initial)
-    inputs = {n: v for n, v in inputs.items() if n in used or n not in {f"{u}0" for u in unknowns}}
+    own = {f"{u}0" for u in unknowns}
+    inputs = {n: v for n, v in inputs.items() if n in used or n not in own}
     return Problem(
         name="case",
         time={"t": [0, time]},

@@ -53,7 +53,13 @@ def test_missing_input_and_unequal_batches():
     two = periodic(
         "dt(u) = dxx(u) + f",
         inputs={
-            "f": dict(of=["x"], law="fourier_series", terms=1, amplitude=[0, 1], wavenumber=[1, 1])
+            "f": {
+                "of": ["x"],
+                "law": "fourier_series",
+                "terms": 1,
+                "amplitude": [0, 1],
+                "wavenumber": [1, 1],
+            }
         },
     )
     functions = {"u0": random_waves(2, [(0, 1)]), "f": random_waves(3, [(0, 1)])}

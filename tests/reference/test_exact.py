@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from piop.reference import solve_reference
-
 from tests.oracles import (
     burgers_cole_hopf,
     fourier_rhs_1d,
@@ -15,6 +14,7 @@ from tests.oracles import (
     kdv_two_solitons,
     sine_series,
 )
+
 from .cases import Scalars, Waves, periodic, random_waves, relative
 
 TAU = {"x": [0, "2*pi"]}
@@ -112,7 +112,7 @@ def test_taylor_green_vortex_decays_exactly():
 
 
 def test_vorticity_is_carried_the_right_way():
-    # A mean flow by the auxiliary's sign: w = cos x + small wave, moved by psi = cos x: v = −ψ_x = sin x.
+    # The sign of psi: w = cos x + a small wave, moved by psi = cos x, that is v = −ψ_x = sin x.
     problem = periodic(
         "dt(w) + dy(psi)*dx(w) - dx(psi)*dy(w) = 0",
         ("w",),
@@ -122,7 +122,7 @@ def test_vorticity_is_carried_the_right_way():
         initial={"w": "cos(x) + 1e-6*cos(3*y)"},
     )
     solution = solve_reference(problem, {}, shape=(32, 32), tolerance=1e-9)
-    # Linearised: w' = e^{3iy} f(x), f_t + 3i sin(x) (f − g) = 0 with ∆g = −f: check the start's slope.
+    # Linearised, w' = e^{3iy} f(x): f_t + 3i sin(x) (f − g) = 0 with Δg = −f; the start's slope.
     x, y = solution.axes
     slope = (solution.time_derivatives["w"][0, 0]) / 1e-6
     exact = 3 * torch.sin(x)[:, None] * torch.sin(3 * y) * (1 - 1 / 9)
@@ -203,7 +203,9 @@ def test_variable_coefficient_and_source_equal_scipy():
     d = lambda v: np.fft.ifft(k * np.fft.fft(v)).real  # noqa: E731
     for b in range(2):
         av, fv = a.on_grid([x])[b].numpy(), f.on_grid([x])[b].numpy()
-        exact = integrate(lambda t, u: d(av * d(u)) + fv, np.zeros(96), [0, 0.1, 1.0])[1:]
+        exact = integrate(
+            lambda t, u, av=av, fv=fv: d(av * d(u)) + fv, np.zeros(96), [0, 0.1, 1.0]
+        )[1:]
         assert relative(solution.values["u"][b], exact) < 1e-6
 
 

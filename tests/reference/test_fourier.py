@@ -98,9 +98,7 @@ def test_tail_is_taken_along_each_axis():
 def test_multiplier_sums_over_columns():
     x = torch.randn(2, 3, 5, dtype=torch.complex128)
     a, b = torch.randn(1, 5, dtype=torch.complex128), torch.randn(2, 5, dtype=torch.complex128)
-    found = Multiplier({(0, 2): a, (1, 0): b, (0, 0): b}, 2, 3).set(
-        x, torch.empty(2, 2, 5, dtype=a.dtype)
-    )
+    found = Multiplier({(0, 2): a, (1, 0): b, (0, 0): b}, 2, 3)(x)
     expected = torch.stack([a * x[:, 2] + b * x[:, 0], b * x[:, 0]], 1)
     assert torch.allclose(found, expected)
 
