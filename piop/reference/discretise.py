@@ -14,10 +14,12 @@ from piop.problem.split import split_linear
 from piop.reference.etdrk import ETDRK4, Pairs
 from piop.reference.evolve import Level, Marcher
 from piop.reference.fourier import Grid
-from piop.reference.nonlinear import Nonlinear, Stage, compile_products
+from piop.reference.nonlinear import Nonlinear
 from piop.reference.phi import coupled_coefficients, pairs_of, scalar_coefficients
+from piop.reference.products import compile_products
 from piop.reference.sources import Sources
 from piop.reference.stabilise import stabilise
+from piop.reference.stage import Stage
 from piop.reference.symbols import Symbols, build_symbols
 
 _DEFAULT_DEGREE = 3  # padding for products that are no polynomial: twice the points

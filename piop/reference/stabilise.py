@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from piop.reference.nonlinear import Nonlinear, Stage
+from piop.reference.nonlinear import Nonlinear
+from piop.reference.stage import Stage
 
 _LIMIT = 2.0  # below 2.8, where RK4 leaves the imaginary axis: slopes grow after the start
 
