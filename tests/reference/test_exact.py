@@ -224,3 +224,31 @@ def test_three_dimensional_heat_with_reaction_equals_manufactured():
     wave = torch.cos(tau * x) * torch.sin(tau * y) * torch.cos(2 * tau * z)
     exact = 1 + math.exp(-0.5) * wave
     assert float((solution.values["u"][0, 0] - exact).abs().max()) < 1e-5
+
+
+def test_source_in_time_and_space_is_integrated():
+    law = {"law": "fourier_series", "terms": 1, "amplitude": [0, 1], "wavenumber": [1, 1]}
+    problem = periodic("dt(u) = f", initial={"u": "0"}, inputs={"f": {"of": ["t", "x"], **law}})
+    source = Waves([[0.7]], [[[2, 3]]], [[0.4]], [0.0, 0.0], [1.0, 1.0])
+    solution = solve_reference(problem, {"f": source})
+    t, angle = solution.times[:, None], 6 * math.pi * solution.axes[0] + 0.4
+    rate = 4 * math.pi
+    exact = 0.7 / rate * (torch.cos(angle) - torch.cos(rate * t + angle))
+    error = relative(solution.values["u"][0], exact)
+    assert error <= float(solution.error_estimate[0]) <= 1e-6
+
+
+def test_gauge_gives_the_auxiliary_its_mean():
+    problem = periodic(
+        "dt(w) = 0.1*dxx(w) + psi",
+        ("w",),
+        auxiliary={"psi": {"equation": "dxx(psi) = cos(2*pi*x)*sin(3*t)", "mean": 2.5}},
+        initial={"w": "0"},
+    )
+    solution = solve_reference(problem, {})
+    psi = solution.values["psi"][0]
+    t, x = solution.times[:, None], solution.axes[0]
+    exact = 2.5 - torch.cos(2 * math.pi * x) * torch.sin(3 * t) / (2 * math.pi) ** 2
+    assert float((psi - exact).abs().max()) < 1e-12
+    # The mean drives w: its own mean grows as 2.5 t.
+    assert torch.allclose(solution.values["w"][0].mean(-1), 2.5 * solution.times, atol=1e-9)
