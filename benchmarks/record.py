@@ -21,7 +21,9 @@ def environment() -> dict[str, Any]:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [line.split(":", 1)[1] for line in info.read_text().splitlines() if "model name" in line]
+        names = [
+            line.split(":", 1)[1] for line in info.read_text().splitlines() if "model name" in line
+        ]
         cpu = names[0].strip() if names else cpu
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],

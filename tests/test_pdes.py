@@ -1,0 +1,79 @@
+"""What every shipped problem owes: residual and reference, derived apart, agree on its solutions."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from piop.problem import Problem
+from piop.reference import solve_reference
+from piop.residual import compile_residual
+from piop.sampling import Draws, collocation, sample_inputs
+
+SPECS = sorted((Path(__file__).parents[1] / "pdes").glob("*.yaml"))
+DEGREE = 8  # of the polynomial in time through the reference
+
+
+def waves(problem, shape):
+    """Wave vectors ``[K, d]`` of a grid, the Nyquist ones left out, the last axis halved."""
+    axes = []
+    for n, axis in zip(shape, problem.space, strict=True):
+        axes.append(torch.fft.fftfreq(n, 1 / n).double() * (2 * torch.pi / axis.length))
+    axes[-1] = axes[-1][: shape[-1] // 2]
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(shape))
+
+
+def interpolate(problem, solution, middle, reach):
+    """Make a field of the reference: trigonometric in space, a polynomial in time."""
+    values = torch.stack([solution.values[name] for name in problem.channels], -1)
+    shape = values.shape[2:-1]
+    dims = tuple(range(2, values.ndim - 1))
+    spectrum = torch.fft.rfftn(values, dim=dims, norm="forward").narrow(dims[-1], 0, shape[-1] // 2)
+    twice = torch.full((shape[-1] // 2, 1), 2.0, dtype=torch.float64)
+    twice[0] = 1
+    spectrum = (spectrum * twice).flatten(2, -2)
+    phase = (solution.times - middle) / reach
+    powers = torch.stack([phase**p for p in range(DEGREE + 1)], -1)
+    spectrum = torch.einsum("pt,btkc->bpkc", torch.linalg.inv(powers).to(spectrum), spectrum)
+    cosines, sines = spectrum.real, -spectrum.imag
+    vectors = waves(problem, shape)
+    low = torch.tensor([axis.low for axis in problem.space], dtype=torch.float64)
+
+    def field(queries, bend=0.0):
+        angle = (queries[..., 1:] - low) @ vectors.T
+        basis = torch.cat([torch.cos(angle), torch.sin(angle)], -1)
+        phase = (queries[..., :1] - middle) / reach
+        total = 0.0
+        for p in reversed(range(DEGREE + 1)):
+            total = total * phase + basis @ torch.cat([cosines[:, p], sines[:, p]], 1)
+        along = queries[..., 1:2] * (2 * torch.pi / problem.space[0].length)
+        return total * (1 + bend * torch.sin(along))
+
+    return field
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_reference_put_through_the_compiled_residual_vanishes(path):
+    """The slope in time is that of saved values, so the solver's right side cannot vouch for itself.
+
+    The scale is the residual of the same field bent by a tenth: a wrong solution stands out by six
+    digits (the tolerance of the reference, less what derivatives cost).
+    """
+    problem = Problem.from_file(path)
+    functions = sample_inputs(problem, Draws(7, 0, torch.arange(2)))
+    time = problem.time
+    middle, reach = time.low + 0.1 * time.length, 2e-3 * time.length
+    nodes = torch.cos(torch.pi * torch.arange(DEGREE, -1, -1, dtype=torch.float64) / DEGREE)
+    shape = {1: (1024,), 2: (64, 64)}[len(problem.space)]
+    solution = solve_reference(
+        problem, functions, times=middle + reach * nodes, shape=shape, tolerance=1e-9
+    )
+    field = interpolate(problem, solution, middle, reach)
+    residual = compile_residual(problem)
+    queries = collocation(problem, Draws(8, 0, torch.arange(2)), 50)
+    queries[..., 0] = middle + 0.5 * reach * (2 * queries[..., 0] / time.length - 1)
+    known = residual.evaluate_inputs(functions, queries)
+    right = residual(field, queries, known).values
+    wrong = residual(lambda q: field(q, bend=0.1), queries, known).values
+    assert residual.fallback is None
+    assert (right.square().mean((0, 1)) < 1e-12 * wrong.square().mean((0, 1))).all()
