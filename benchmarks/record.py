@@ -45,7 +45,7 @@ def environment() -> dict[str, Any]:
 
 
 def record(name: str, command: str, figures: dict[str, Any]) -> Path:
-    """Write ``results/NAME.json``: the command that reproduces it, where it ran, and its figures."""
+    """Write ``results/NAME.json``: the command that makes it, where it ran, and its figures."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     content = {"command": command, "environment": environment(), **figures}

@@ -1,4 +1,4 @@
-"""What every shipped problem owes: residual and reference, derived apart, agree on its solutions."""
+"""What every shipped problem owes: residual and reference, derived apart, agree on solutions."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def interpolate(problem, solution, middle, reach):
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_reference_put_through_the_compiled_residual_vanishes(path):
-    """The slope in time is that of saved values, so the solver's right side cannot vouch for itself.
+    """The slope in time is that of saved values: the solver cannot vouch for its own right side.
 
     The scale is the residual of the same field bent by a tenth: a wrong solution stands out by six
     digits (the tolerance of the reference, less what derivatives cost).
