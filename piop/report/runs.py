@@ -19,6 +19,7 @@ from piop.residual import compile_residual
 from piop.run import predict_held_out
 from piop.run.evaluation import errors_of
 from piop.run.prediction import save_grid
+from piop.training.lattice import on_lattices
 from piop.training.operator import field_of
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     rows = torch.arange(min(ROWS, len(next(iter(held_out.truth.values())))))
     functions = {n: f.take(rows).to(like.device, like.dtype) for n, f in held_out.functions.items()}
     seen = {name: _rows(samples, rows).to(like) for name, samples in held_out.inputs.items()}
+    seen = on_lattices(model.grids, functions, seen)
     lift = None if model.known is None else residual.compile_lift(model.known.expressions)
     parts = []
     for points in held_out.queries.tensor().split(POINTS, dim=1):
