@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,13 @@ def check_finite(path: str, name: str, values: np.ndarray) -> None:
         raise DataError(f"{path}: '{name}' is {value} in {where}{count}; expected finite numbers")
 
 
+def outside(coordinate: Coordinate, positions: Any) -> Any:
+    """Mark positions, of numpy or torch, beyond a coordinate's ends by more than rounding."""
+    slack = SLACK * (coordinate.high - coordinate.low)
+    inside = (positions >= coordinate.low - slack) & (positions <= coordinate.high + slack)
+    return ~inside
+
+
 def check_domain(path: str, name: str, coordinate: Coordinate, values: np.ndarray) -> np.ndarray:
     """Refuse positions outside a coordinate's range; bring those within rounding onto its ends.
 
@@ -46,12 +53,11 @@ def check_domain(path: str, name: str, coordinate: Coordinate, values: np.ndarra
     """
     check_finite(path, f"{coordinate.name} of {name}", values)
     low, high = coordinate.low, coordinate.high
-    slack = SLACK * (high - low)
-    outside = (values < low - slack) | (values > high + slack)
-    if outside.any():
-        index = tuple(np.argwhere(outside)[0])
+    beyond = outside(coordinate, values)
+    if beyond.any():
+        index = tuple(np.argwhere(beyond)[0])
         where = f" in sample {int(index[0])}" if values.ndim > 1 else ""
-        count = f" ({int(outside.sum())} such positions)" if outside.sum() > 1 else ""
+        count = f" ({int(beyond.sum())} such positions)" if beyond.sum() > 1 else ""
         message = (
             f"{coordinate.name} = {values[index]:.6g}{where} is outside [{low:.6g}, {high:.6g}]"
         )

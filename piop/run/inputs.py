@@ -12,14 +12,13 @@ import xarray as xr
 from torch import Tensor
 
 from piop.datasets import Dataset
+from piop.datasets.checks import outside
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.problem import Input, Problem
 from piop.sampling.designs import grid_axis
 
 Given = Mapping[str, Any] | xr.Dataset | Dataset
-SLACK = 1e-6
-"""How far beyond an end a sensor may lie, as a share of the axis: rounding of single precision."""
 
 
 def read_inputs(problem: Problem, given: Given) -> dict[str, FunctionSamples]:
@@ -62,7 +61,7 @@ def _read(problem: Problem, item: Input, value: Any) -> FunctionSamples:
     elif isinstance(value, tuple):
         points, values = _pair(item, value)
     else:
-        points, values = _on_grid(problem, item, _tensor(item, value))
+        points, values = _on_grid(problem, item, to_numbers(f"input {item.name!r}", value))
     points, values = _shaped(item, points, values)
     _check(problem, item, points, values, mask)
     return FunctionSamples(points, values, mask)
@@ -73,7 +72,7 @@ def _pair(item: Input, value: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
         raise DataError(
             f"input {item.name!r}: give a pair (points, values), got {len(value)} parts"
         )
-    points, values = (_tensor(item, part) for part in value)
+    points, values = (to_numbers(f"input {item.name!r}", part) for part in value)
     if len(item.of) == 1 and points.ndim == values.ndim:
         points = points[..., None]
     return points, values
@@ -84,8 +83,9 @@ def _from_xarray(item: Input, value: xr.DataArray) -> tuple[Tensor, Tensor]:
     batch = [d for d in value.dims if d == "sample"]
     if "point" in value.dims:
         value = value.transpose(*batch, "point")
-        columns = [_tensor(item, value[name].values) for name in item.of]
-        return torch.stack(torch.broadcast_tensors(*columns), -1), _tensor(item, value.values)
+        columns = [to_numbers(f"input {item.name!r}", value[name].values) for name in item.of]
+        values = to_numbers(f"input {item.name!r}", value.values)
+        return torch.stack(torch.broadcast_tensors(*columns), -1), values
     unknown = [str(d) for d in value.dims if d not in (*item.of, "sample")]
     absent = [name for name in item.of if name not in value.dims or name not in value.coords]
     if unknown or absent:
@@ -94,9 +94,9 @@ def _from_xarray(item: Input, value: xr.DataArray) -> tuple[Tensor, Tensor]:
             f"{', '.join(('sample', *item.of))} with coordinates"
         )
     value = value.transpose(*batch, *item.of)
-    axes = [_tensor(item, value[name].values) for name in item.of]
+    axes = [to_numbers(f"input {item.name!r}", value[name].values) for name in item.of]
     points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2) if axes else None
-    values = _tensor(item, value.values)
+    values = to_numbers(f"input {item.name!r}", value.values)
     values = values.flatten(len(batch)) if axes else values[..., None]
     return torch.zeros(1, 0) if points is None else points, values
 
@@ -155,12 +155,10 @@ def _check(
         )
     for column, name in enumerate(item.of):
         axis = problem.coordinate(name)
-        slack = SLACK * axis.length
         position = points[..., column]
-        inside = (position >= axis.low - slack) & (position <= axis.high + slack)
-        outside = ~inside & real
-        if outside.any():
-            sample, sensor = outside.nonzero()[0].tolist()
+        beyond = outside(axis, position) & real
+        if beyond.any():
+            sample, sensor = beyond.nonzero()[0].tolist()
             raise DataError(
                 f"input {item.name!r}: sensor {sensor} of sample {sample} is at {name} = "
                 f"{position[sample, sensor].item():g}, outside [{axis.low:g}, {axis.high:g}]"
@@ -182,10 +180,11 @@ def _one_batch(found: dict[str, FunctionSamples]) -> dict[str, FunctionSamples]:
     return {name: repeat(s) for name, s in found.items()}
 
 
-def _tensor(item: Input, value: Any) -> Tensor:
+def to_numbers(label: str, value: Any) -> Tensor:
+    """Convert an array to float64 on the CPU; the label says what it is in the error."""
     if isinstance(value, Tensor):
         return value.detach().cpu().double()
     try:
         return torch.from_numpy(np.array(value, dtype=np.float64))
     except (TypeError, ValueError) as error:
-        raise DataError(f"input {item.name!r}: is not an array of numbers ({error})") from error
+        raise DataError(f"{label}: is not an array of numbers ({error})") from error

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
 
 from piop.datasets import Queries
+from piop.datasets.checks import outside
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
+from piop.run.inputs import to_numbers
 from piop.training.lattice import on_lattices
 from piop.training.setup import Model
 from piop.training.sources import seen_functions
 
 POINTS_AT_ONCE = 2**14
 """Queries evaluated together: bounds memory, and keeps the work within the caches of a CPU."""
-SLACK = 1e-6
 
 
 @torch.no_grad()
@@ -84,11 +84,11 @@ def read_at(problem: Problem, at: Any) -> Queries:
             raise UsageError(
                 f"at: has {', '.join(at) or 'nothing'}; give each of {', '.join(names)}"
             )
-        axes = {name: torch.atleast_1d(_numbers(at[name])) for name in names}
+        axes = {name: torch.atleast_1d(to_numbers("at", at[name])) for name in names}
         for name, positions in axes.items():
             _check_positions(problem, name, positions)
         return Queries(axes=axes)
-    points = _numbers(at)
+    points = to_numbers("at", at)
     points = points[None] if points.ndim == 2 else points
     if points.ndim != 3 or points.shape[-1] != len(names):
         raise DataError(
@@ -118,19 +118,9 @@ def save_grid(problem: Problem, limits: tuple[int, int] | None = None) -> Querie
     return Queries(axes=axes)
 
 
-def _numbers(value: Any) -> Tensor:
-    if isinstance(value, Tensor):
-        return value.detach().cpu().double()
-    try:
-        return torch.from_numpy(np.array(value, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"at: is not an array of numbers ({error})") from error
-
-
 def _check_positions(problem: Problem, name: str, positions: Tensor) -> None:
     axis = problem.coordinate(name)
-    slack = SLACK * axis.length
-    bad = ~((positions >= axis.low - slack) & (positions <= axis.high + slack))
+    bad = outside(axis, positions)
     if bad.any():
         raise DataError(
             f"at: {name} = {positions[bad][0].item():g} is outside [{axis.low:g}, {axis.high:g}]"
