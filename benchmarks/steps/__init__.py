@@ -1,0 +1,1 @@
+"""Parts of ``residual_step.py``: each module has ``measure(options)``, which gives a flat dict."""

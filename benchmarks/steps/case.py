@@ -1,0 +1,148 @@
+"""One problem with its network and one batch, and the steps that are compared on it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from steps.timing import Options, Run, interleaved, peak_memory
+from torch import Tensor
+from torch.func import functional_call
+
+from piop.models import build_backbone
+from piop.problem import Problem
+from piop.problem.conditions import decide_conditions
+from piop.residual import compile_residual
+from piop.residual.trace import LossFunction, compile_step
+from piop.sampling import Draws, collocation, observe, sample_inputs
+from piop.training.constraints import built_in_data
+from piop.training.operator import Clock, Operator, field_of
+from piop.training.setup import signature_of
+from piop.training.statistics import law_statistics
+
+FUNCTIONS, QUERIES = 16, 256
+
+
+@dataclass(frozen=True)
+class Case:
+    """A loss as a function of parameters and points, in the three ways that are compared.
+
+    Attributes:
+        parameters: Of the network.
+        inputs: Tensors of the batch.
+        losses: ``streams``, ``nested`` (reverse mode) and ``supervised`` (mean squared error).
+    """
+
+    parameters: list[Tensor]
+    inputs: list[Tensor]
+    losses: dict[str, LossFunction]
+
+    def step(self, loss: str, compiled: bool) -> Run:
+        """Prepare a step: loss and gradients, eager or compiled."""
+        step = compile_step(self.losses[loss], self.parameters, self.inputs, compiled=compiled)
+        if step.eager_because is not None:
+            raise RuntimeError(f"{loss} does not compile: {step.eager_because}")
+        return lambda: step(self.parameters, self.inputs)
+
+
+def build_case(
+    problem: Problem, width: int, device: torch.device, *, attend: bool, dtype: Any = torch.float32
+) -> Case:
+    """Set up the project's default PIT on a problem, with its initial data built in.
+
+    Args:
+        problem: The problem.
+        width: Features of the network.
+        device: Where it runs.
+        attend: Attend to the sensors themselves; otherwise to the lattice of their harmonic fit,
+            as the network does with smooth inputs, and the number of sensors hardly matters.
+        dtype: Precision.
+    """
+    residual = compile_residual(problem)
+    statistics = law_statistics(problem, residual, seed=0)
+    conditions = decide_conditions(problem, "auto")
+    signature = signature_of(problem, conditions, statistics)
+    if attend:
+        seen_as = tuple(replace(entry, smooth=False) for entry in signature.inputs)
+        signature = replace(signature, inputs=seen_as)
+    torch.manual_seed(0)
+    clock = None if problem.time is None else Clock(problem.time.low, problem.time.length)
+    mean, scale = statistics.channel_mean, statistics.channel_scale
+    backbone = build_backbone("pit", signature, width=width)
+    operator = Operator(backbone, conditions.lift, clock, mean, scale)
+    operator.to(device=device, dtype=dtype)
+    known = built_in_data(problem, conditions, mean)
+    lift = None if known is None else residual.compile_lift(known.expressions)
+    names = [name for name, _ in operator.named_parameters()]
+
+    like = torch.empty(0, dtype=dtype, device=device)
+    draws = Draws(0, 1, torch.arange(FUNCTIONS), device)
+    functions = sample_inputs(problem, draws, dtype)
+    queries = collocation(problem, draws, QUERIES, "uniform").to(like)
+    seen = observe(functions, problem, draws, dtype)
+    rows = like if lift is None else lift(functions, queries)
+    inputs = [queries, rows, *residual.evaluate_inputs(functions, queries)]
+    scales = torch.tensor(statistics.equation_scale, device=device, dtype=dtype)
+
+    def network(values: list[Tensor]) -> Callable[..., Any]:
+        weights = dict(zip(names, values, strict=True))
+        return lambda *args: functional_call(operator, weights, args)
+
+    def physics(evaluate: Callable[..., Any]) -> LossFunction:
+        def loss(values: list[Tensor], tensors: list[Tensor]) -> Tensor:
+            points, lifted, *known_values = tensors
+            field = field_of(network(values), seen, lift, lifted)  # type: ignore[arg-type]
+            found = evaluate(field, points, known_values).values
+            return ((found / scales) ** 2).mean()
+
+        return loss
+
+    def supervised(values: list[Tensor], tensors: list[Tensor]) -> Tensor:
+        points, lifted, *_ = tensors
+        value = None if lift is None else lifted[0]
+        return (network(values)(seen, points, value) ** 2).mean()
+
+    losses = {
+        "streams": physics(residual),
+        "nested": physics(residual.reverse),
+        "supervised": supervised,
+    }
+    return Case([p.detach() for p in operator.parameters()], inputs, losses)
+
+
+RATIOS = (
+    ("streams_compiled", "supervised_eager"),
+    ("streams_compiled", "supervised_compiled"),
+    ("streams_eager", "supervised_eager"),
+    ("nested_eager", "streams_eager"),
+    ("nested_eager", "streams_compiled"),
+    ("nested_compiled", "streams_compiled"),
+)
+
+
+def compare(case: Case, options: Options, nested_compiled: bool) -> dict[str, float]:
+    """Time the steps of a case in turns and give their ratios.
+
+    Args:
+        case: What is compared.
+        options: How.
+        nested_compiled: Compile nested reverse mode too, which for high orders takes very long.
+    """
+    runs = {f"{name}_eager": case.step(name, compiled=False) for name in case.losses}
+    if options.compiled:
+        for name in ("supervised", "streams", *["nested"] * nested_compiled):
+            start = time.perf_counter()
+            runs[f"{name}_compiled"] = case.step(name, compiled=True)
+            print(f"compiled {name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    seconds = interleaved(runs, options)
+    peaks = {name: peak_memory(run, options.device) for name, run in runs.items()}
+    pairs = [(a, b) for a, b in RATIOS if a in runs and b in runs]
+    figures = {f"{a}_over_{b}": seconds[a] / seconds[b] for a, b in pairs}
+    memory = [(b, a) for a, b in pairs if a.startswith("nested")]
+    figures |= {f"memory_{a}_over_{b}": peaks[a] / peaks[b] for a, b in memory}
+    figures |= {f"milliseconds_{name}": 1e3 * value for name, value in seconds.items()}
+    return figures | {f"megabytes_{name}": value / 1e6 for name, value in peaks.items()}
