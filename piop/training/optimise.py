@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from piop.errors import UsageError
 from piop.training.config import OptimiserConfig
+from piop.training.muon import Muon
 
 
 def learning_rate_share(progress: float, config: OptimiserConfig) -> float:
@@ -30,8 +31,8 @@ def learning_rate_share(progress: float, config: OptimiserConfig) -> float:
 
 def build_optimiser(
     parameters: Iterable[nn.Parameter], config: OptimiserConfig
-) -> torch.optim.Optimizer:
-    """Build AdamW or SOAP.
+) -> torch.optim.Optimizer | Muon:
+    """Build AdamW, Muon or SOAP.
 
     Raises:
         UsageError: If SOAP is asked for weights that are complex numbers.
@@ -44,6 +45,8 @@ def build_optimiser(
         return torch.optim.AdamW(
             parameters, lr=config.learning_rate, weight_decay=config.weight_decay
         )
+    if config.optimiser == "muon":
+        return Muon(parameters, config.learning_rate, config.weight_decay)
     if any(p.is_complex() for p in parameters):
         raise UsageError(
             "optimiser: soap cannot train complex weights; store them as pairs of real numbers, "

@@ -70,7 +70,7 @@ class Phase(ABC):
 
 @final
 class Stochastic(Phase):
-    """AdamW or SOAP on a fresh batch each step, with a running mean of the weights."""
+    """AdamW, Muon or SOAP on a fresh batch each step, with a running mean of the weights."""
 
     def __init__(
         self, module: nn.Module, gradients: Gradients, draw: Draw, config: OptimiserConfig

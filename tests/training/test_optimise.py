@@ -27,10 +27,10 @@ def test_without_warmup_the_schedule_starts_at_the_peak():
     assert learning_rate_share(0.0, OptimiserConfig(warmup=0.0)) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("name", ["soap", "adamw"])
-def test_optimisers_bring_a_quadratic_down(name):
+@pytest.mark.parametrize(("name", "rate"), [("soap", 0.05), ("muon", 0.1), ("adamw", 0.05)])
+def test_optimisers_bring_a_quadratic_down(name, rate):
     weight = nn.Parameter(torch.tensor([[3.0, -2.0], [1.0, 4.0]]))
-    optimiser = build_optimiser([weight], OptimiserConfig(optimiser=name, learning_rate=0.05))
+    optimiser = build_optimiser([weight], OptimiserConfig(optimiser=name, learning_rate=rate))
     for _ in range(300):
         optimiser.zero_grad()
         (weight**2).sum().backward()
@@ -38,7 +38,7 @@ def test_optimisers_bring_a_quadratic_down(name):
     assert weight.abs().max() < 0.1
 
 
-@pytest.mark.parametrize("name", ["soap", "adamw"])
+@pytest.mark.parametrize("name", ["soap", "muon", "adamw"])
 def test_weight_decay_is_off_by_default(name):
     optimiser = build_optimiser([nn.Parameter(torch.ones(2, 2))], OptimiserConfig(optimiser=name))
     assert optimiser.param_groups[0]["weight_decay"] == 0.0

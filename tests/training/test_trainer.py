@@ -64,9 +64,10 @@ def test_a_budget_in_time_ends_by_the_clock(builder, heat, tmp_path):
     [
         OptimiserConfig(),
         OptimiserConfig(optimiser="adamw", average=0.9),
+        OptimiserConfig(optimiser="muon", learning_rate=1e-3),
         OptimiserConfig(lbfgs=0.7, average=0.5),
     ],
-    ids=["soap", "adamw with average", "lbfgs"],
+    ids=["soap", "adamw with average", "muon", "lbfgs"],
 )
 @pytest.mark.parametrize("stop", [3, 100])
 def test_a_stopped_run_goes_on_to_the_same_numbers(builder, heat, tmp_path, optimiser, stop):
