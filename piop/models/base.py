@@ -42,6 +42,8 @@ class InputSignature:
         std: Standard deviation of the values under the law, their units.
         smooth: Whether a few harmonics hold it; a jump needs its own sensors.
         waves: Largest wave number per axis that matters; 0 where unknown.
+        bulk: Wave number below which nearly all of the input lies, at most ``waves``; 0 where it is
+            not known to be below.
     """
 
     name: str
@@ -51,6 +53,7 @@ class InputSignature:
     std: float = 1.0
     smooth: bool = True
     waves: int = 0
+    bulk: int = 0
 
 
 @dataclass(frozen=True)

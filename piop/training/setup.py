@@ -18,7 +18,7 @@ from piop.problem.conditions import Conditions, decide_conditions
 from piop.residual import Residual, compile_residual
 from piop.training.config import TrainingConfig
 from piop.training.constraints import KnownField, built_in_data, penalised_conditions
-from piop.training.lattice import Axes, highest_wave, lattices
+from piop.training.lattice import BULK, Axes, highest_wave, lattices
 from piop.training.objective import ResidualLoss
 from piop.training.operator import Clock, Operator
 from piop.training.phases import Draw
@@ -61,6 +61,7 @@ def signature_of(problem: Problem, conditions: Conditions, statistics: Statistic
                 std=statistics.input_std[item.name],
                 smooth=item.smooth,
                 waves=highest_wave(problem, item),
+                bulk=highest_wave(problem, item, BULK),
             )
             for item in problem.visible_inputs
         ),

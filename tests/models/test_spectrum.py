@@ -98,6 +98,12 @@ def test_largest_wave_number_of_the_law_is_used():
     assert coarse.lattice(torch.zeros(1)).shape == (1, 24, 1)
 
 
+def test_lattice_is_laid_for_the_bulk_and_harmonics_for_all():
+    found = Spectrum(InputSignature("u0", ("x",), waves=20, bulk=10), [X])
+    assert len(found.waves) == 20
+    assert found.lattice(torch.zeros(1)).shape == (1, 30, 1)
+
+
 def test_view_moves_with_the_input():
     torch.manual_seed(0)
     view = HarmonicView(3, 1, 5).double()

@@ -38,10 +38,10 @@ def test_every_problem_that_comes_with_piop_loads_cites_and_round_trips(name):
     assert again.hash == problem.hash
 
 
-def test_the_nine_problems_are_there():
+def test_the_ten_problems_are_there():
     assert set(builtin_names()) >= {
-        "heat", "heat2d", "advection", "burgers", "kdv", "kuramoto_sivashinsky", "allen_cahn",
-        "reaction_diffusion", "navier_stokes",
+        "heat", "heat2d", "advection", "burgers", "burgers_wang", "kdv", "kuramoto_sivashinsky",
+        "allen_cahn", "reaction_diffusion", "navier_stokes",
     }  # fmt: skip
 
 
