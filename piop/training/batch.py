@@ -55,6 +55,8 @@ class Batch:
         equations: Collocation points; None without physics.
         conditions: Points of each penalised condition, by its name.
         observations: Data; None without.
+        weights: Adaptive weights as they stand, by the keys of their kind; without them everything
+            counts the same.
     """
 
     inputs: dict[str, FunctionSamples] = field(default_factory=dict)
@@ -62,6 +64,7 @@ class Batch:
     equations: Points | None = None
     conditions: dict[str, Points] = field(default_factory=dict)
     observations: Observations | None = None
+    weights: dict[str, Tensor] = field(default_factory=dict)
 
 
 def flatten(value: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:

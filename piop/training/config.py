@@ -51,6 +51,7 @@ class LossConfig:
         front: Strength of the damping at fronts, dimensionless; 0 for none, as for linear problems.
         causal: Strength ε of the causal weights in time, dimensionless; 0 for none.
         bins: Time bins of the causal weights.
+        memory: Share of a running mean that a step keeps, as in adaptive weights.
         residual_weight: Weight of the equations.
         initial_weight: Weight of initial data that are penalised.
         boundary_weight: Weight of boundary conditions that are penalised.
@@ -62,6 +63,7 @@ class LossConfig:
     front: float = 0.2
     causal: float = 0.0
     bins: int = 16
+    memory: float = 0.9
     residual_weight: float = 1.0
     initial_weight: float = 10.0
     boundary_weight: float = 1.0
@@ -190,7 +192,7 @@ SECTIONS: dict[str, type] = {
 OWN_ARGUMENTS = {"device", "precision", "compile", "threads", "seed"}
 POSITIVE = {"functions", "queries", "boundary", "data_functions", "data_queries", "bins",
             "learning_rate", "precondition"}  # fmt: skip
-SHARES = {"warmup", "final", "average", "lbfgs"}
+SHARES = {"warmup", "final", "average", "lbfgs", "memory"}
 
 
 def apply_settings(

@@ -9,7 +9,7 @@ from torch.func import functional_call
 
 from piop.residual.trace import Step, compile_step
 from piop.training.batch import Batch, flatten
-from piop.training.objective import ResidualLoss
+from piop.training.objective import Outcome, ResidualLoss
 from piop.training.phases import Gradients
 
 
@@ -21,7 +21,7 @@ def make_gradients(loss: ResidualLoss, compiled: bool) -> Gradients:
         compiled: Trace and compile on the first batch, for whose shapes it then holds.
 
     Returns:
-        Batch → the parts of the loss, detached.
+        Batch → the parts of the loss and the statistics, detached.
     """
     return CompiledGradients(loss) if compiled else eager_gradients(loss)
 
@@ -29,10 +29,10 @@ def make_gradients(loss: ResidualLoss, compiled: bool) -> Gradients:
 def eager_gradients(loss: ResidualLoss) -> Gradients:
     """Make the plain step: the loss, then ``backward``."""
 
-    def gradients(batch: Batch) -> dict[str, Tensor]:
-        parts = loss(batch)
+    def gradients(batch: Batch) -> Outcome:
+        parts, statistics = loss(batch)
         parts["loss"].backward()
-        return {name: value.detach() for name, value in parts.items()}
+        return {name: value.detach() for name, value in parts.items()}, statistics
 
     return gradients
 
@@ -53,21 +53,24 @@ class CompiledGradients:
         self.names, self.parameters = list(trained), list(trained.values())
         self.step: Step | None = None
         self._parts: list[str] = []
+        self._statistics: list[str] = []
 
-    def __call__(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the parts and add the gradients."""
+    def __call__(self, batch: Batch) -> Outcome:
+        """Compute parts and statistics and add the gradients."""
         tensors, rebuild = flatten(batch)
         if self.step is None:
 
             def flat_loss(values: list[Tensor], inputs: list[Tensor]) -> Any:
                 weights = dict(zip(self.names, values, strict=True))
-                parts = functional_call(self.loss, weights, (rebuild(inputs),))
-                self._parts = list(parts)
-                return tuple(parts.values())
+                parts, statistics = functional_call(self.loss, weights, (rebuild(inputs),))
+                self._parts, self._statistics = list(parts), list(statistics)
+                return (*parts.values(), *statistics.values())
 
             self.step = compile_step(flat_loss, self.parameters, tensors)
         found, gradients = self.step(self.parameters, tensors)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             before = parameter.grad
             parameter.grad = gradient if before is None else before + gradient
-        return dict(zip(self._parts, found, strict=True))
+        count = len(self._parts)
+        parts = dict(zip(self._parts, found[:count], strict=True))
+        return parts, dict(zip(self._statistics, found[count:], strict=True))

@@ -14,10 +14,13 @@ from piop.training.batch import Batch, Observations, Points
 from piop.training.config import LossConfig
 from piop.training.constraints import KnownField, PenalisedCondition
 from piop.training.operator import Operator, field_of
-from piop.training.weighting import causal_weight, front_weight, relative_weight
+from piop.training.weighting import Weightings, front_weight, relative_weight
 
 EQUATIONS = "equations"
 """Name of the equations among the terms that have a lift."""
+
+Outcome = tuple[dict[str, Tensor], dict[str, Tensor]]
+"""Parts of the loss, and statistics for adaptive weights."""
 
 
 class ResidualLoss(nn.Module):
@@ -33,7 +36,8 @@ class ResidualLoss(nn.Module):
         conditions: Penalised conditions, by name.
         known: What is built in; None for nothing.
         scales: Typical size of each equation's residual ``[E]``, its own units.
-        config: Weights.
+        config: Fixed weights.
+        weightings: Adaptive weights.
     """
 
     scales: Tensor
@@ -47,6 +51,7 @@ class ResidualLoss(nn.Module):
         known: KnownField | None,
         scales: Sequence[float],
         config: LossConfig,
+        weightings: Weightings | None = None,
     ) -> None:
         super().__init__()
         self.operator = operator
@@ -58,20 +63,24 @@ class ResidualLoss(nn.Module):
             terms |= {name: condition.residual for name, condition in conditions.items()}
             self.lifts = {n: r.compile_lift(known.expressions) for n, r in terms.items()}
         self.config = config
+        self.weightings = weightings or Weightings()
         self.register_buffer("scales", torch.tensor(scales, dtype=torch.float64), persistent=False)
         self._slopes = _slope_units(problem, operator.scale.tolist())
 
-    def forward(self, batch: Batch) -> dict[str, Tensor]:
+    def forward(self, batch: Batch) -> Outcome:
         """Compute the loss.
 
         Returns:
-            ``loss``, their weighted sum, and before it its parts, dimensionless scalars:
-            ``residual``, ``initial``, ``boundary`` and ``data`` as far as they occur.
+            First the parts, dimensionless scalars that are means over the functions: ``loss``,
+            their weighted sum, then ``residual``, ``initial``, ``boundary`` and ``data`` as far as
+            they occur. Second the statistics that adaptive weights learn from: detached sums over
+            the samples, which processes add up.
         """
         parts: dict[str, Tensor] = {}
+        statistics: dict[str, Tensor] = {}
         weight = self._function_weight(batch)
         if batch.equations is not None:
-            parts["residual"] = self._equations(batch, batch.equations, weight)
+            parts["residual"], statistics = self._equations(batch, batch.equations, weight)
         for name, points in batch.conditions.items():
             condition = self.conditions[name]
             found = condition.residual(
@@ -84,7 +93,7 @@ class ResidualLoss(nn.Module):
         if batch.observations is not None:
             parts["data"] = self._data(batch.observations)
         total = sum(value * getattr(self.config, f"{name}_weight") for name, value in parts.items())
-        return {"loss": total, **parts}  # type: ignore[dict-item]
+        return {"loss": total, **parts}, statistics  # type: ignore[dict-item]
 
     def _function_weight(self, batch: Batch) -> Tensor | float:
         """``[B, 1]``, or one where all functions count the same."""
@@ -92,17 +101,18 @@ class ResidualLoss(nn.Module):
             return 1.0
         return relative_weight(batch.size)[:, None]
 
-    def _equations(self, batch: Batch, points: Points, weight: Tensor | float) -> Tensor:
+    def _equations(
+        self, batch: Batch, points: Points, weight: Tensor | float
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         assert self.residual is not None  # noqa: S101 - batches have equations only with physics
         found = self.residual(
             self._field(batch, EQUATIONS, points), points.queries, points.input_values
         )
         squares = ((found.values / self.scales) ** 2).sum(-1) * weight
         squares = squares * front_weight(self._slopes_of(found), self.config.front)
-        if self.config.causal > 0 and (clock := self.operator.clock) is not None:
-            phase = (points.queries[..., 0] - clock.low) / clock.length
-            squares = squares * causal_weight(squares, phase, self.config.bins, self.config.causal)
-        return squares.mean()
+        statistics = self.weightings.observe(squares, points.queries)
+        squares = squares * self.weightings.of_points(batch.weights, points.queries)
+        return squares.mean(), statistics
 
     def _slopes_of(self, found: ResidualValues) -> list[Tensor]:
         """First derivatives in space that the residual has at hand, dimensionless."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from piop.training.batch import Batch
 from piop.training.config import OptimiserConfig
+from piop.training.objective import Outcome
 from piop.training.optimise import (
     WeightAverage,
     build_lbfgs,
@@ -17,9 +18,10 @@ from piop.training.optimise import (
     clip_gradients,
     learning_rate_share,
 )
+from piop.training.weighting import Weightings
 
-Gradients = Callable[[Batch], dict[str, Tensor]]
-Draw = Callable[[int], Batch]
+Gradients = Callable[[Batch], Outcome]
+Draw = Callable[[int, float], Batch]
 FROZEN_BATCHES = 8
 """Batches that the L-BFGS finish sums over."""
 
@@ -29,19 +31,26 @@ class Phase(ABC):
 
     Args:
         module: Whose parameters are trained in place.
-        gradients: Batch → parts of the loss, leaving gradients in the parameters.
-        draw: Step → batch.
+        gradients: Batch → parts of the loss and statistics, leaving gradients in the parameters.
+        draw: Step and share of the budget that is spent → batch.
         config: The optimiser's choices.
+        weightings: Adaptive weights.
     """
 
     def __init__(
-        self, module: nn.Module, gradients: Gradients, draw: Draw, config: OptimiserConfig
+        self,
+        module: nn.Module,
+        gradients: Gradients,
+        draw: Draw,
+        config: OptimiserConfig,
+        weightings: Weightings,
     ) -> None:
         self.module = module
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self.gradients = gradients
         self.draw = draw
         self.config = config
+        self.weightings = weightings
 
     @abstractmethod
     def step(self, index: int, share: float) -> tuple[dict[str, Any], int]:
@@ -73,9 +82,14 @@ class Stochastic(Phase):
     """AdamW, Muon or SOAP on a fresh batch each step, with a running mean of the weights."""
 
     def __init__(
-        self, module: nn.Module, gradients: Gradients, draw: Draw, config: OptimiserConfig
+        self,
+        module: nn.Module,
+        gradients: Gradients,
+        draw: Draw,
+        config: OptimiserConfig,
+        weightings: Weightings,
     ) -> None:
-        super().__init__(module, gradients, draw, config)
+        super().__init__(module, gradients, draw, config, weightings)
         self.optimiser = build_optimiser(self.parameters, config)
         self.average = WeightAverage(module, config.average)
 
@@ -85,7 +99,8 @@ class Stochastic(Phase):
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
-        parts = self.gradients(self.draw(index))
+        parts, statistics = self.gradients(self.weightings.attach(self.draw(index, share)))
+        self.weightings.update(statistics)
         norm = clip_gradients(self.parameters, self.config.clip)
         self.optimiser.step()
         self.average.update()
@@ -107,10 +122,11 @@ class Stochastic(Phase):
 
 @final
 class QuasiNewton(Phase):
-    """L-BFGS on the sum over a few batches that stay the same to the end.
+    """L-BFGS on the sum over a few batches that stay the same to the end, weights included.
 
     Args:
         start: Step whose batch, with those after it, is frozen.
+        share: Share of the budget that was spent then.
     """
 
     def __init__(
@@ -119,12 +135,16 @@ class QuasiNewton(Phase):
         gradients: Gradients,
         draw: Draw,
         config: OptimiserConfig,
+        weightings: Weightings,
         start: int,
+        share: float,
     ) -> None:
-        super().__init__(module, gradients, draw, config)
+        super().__init__(module, gradients, draw, config, weightings)
         self.optimiser = build_lbfgs(self.parameters)
-        self.start = start
-        self.frozen = [draw(start + i) for i in range(FROZEN_BATCHES)]
+        self.start, self.share = start, share
+        # A batch may depend on the weights at its time: a resume draws the same ones from these.
+        self.origin = {name: value.clone() for name, value in module.state_dict().items()}
+        self.frozen = [weightings.attach(draw(start + i, share)) for i in range(FROZEN_BATCHES)]
 
     def step(self, index: int, share: float) -> tuple[dict[str, Any], int]:
         """Take ten iterations with their line searches."""
@@ -137,7 +157,7 @@ class QuasiNewton(Phase):
             self.optimiser.zero_grad(set_to_none=True)
             parts.clear()
             for batch in self.frozen:
-                for name, value in self.gradients(batch).items():
+                for name, value in self.gradients(batch)[0].items():
                     parts[name] = parts.get(name, 0.0) + value / len(self.frozen)
             for parameter in self.parameters:
                 if parameter.grad is not None:
@@ -156,7 +176,12 @@ class QuasiNewton(Phase):
 
     def state_dict(self) -> dict[str, Any]:
         """Give the curvature pairs and which batches are frozen."""
-        return {"optimiser": self.optimiser.state_dict(), "start": self.start}
+        return {
+            "optimiser": self.optimiser.state_dict(),
+            "start": self.start,
+            "share": self.share,
+            "origin": self.origin,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up the curvature pairs."""

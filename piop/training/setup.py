@@ -24,6 +24,7 @@ from piop.training.operator import Clock, Operator
 from piop.training.phases import Draw
 from piop.training.sources import DataSource, LawSource, MixedSource
 from piop.training.statistics import Statistics
+from piop.training.weighting import CausalWeighting, Weighting, Weightings
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -132,8 +133,20 @@ def build_objective(
         model.known,
         statistics.equation_scale,
         config.loss,
+        Weightings(adaptive_weights(model.operator, config)),
     )
     return loss.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
+
+
+def adaptive_weights(operator: Operator, config: TrainingConfig) -> list[Weighting]:
+    """Choose the weights that adapt; without physics there are none."""
+    chosen = config.loss
+    if not config.physics or chosen.causal == 0 or operator.clock is None:
+        return []
+    like = example_of(config)
+    return [
+        CausalWeighting(operator.clock, chosen.bins, chosen.causal, chosen.memory, like),
+    ]
 
 
 def build_source(

@@ -51,8 +51,13 @@ class LawSource:
         self.grids, self.config, self.like, self.seed = grids, config, like, seed
 
     @torch.no_grad()
-    def __call__(self, step: int) -> Batch:
-        """Draw the batch of a step; step 0 of the generator is kept for fixed sets."""
+    def __call__(self, step: int, share: float) -> Batch:
+        """Draw the batch of a step; step 0 of the generator is kept for fixed sets.
+
+        Args:
+            step: Which step.
+            share: Share of the budget that is spent, in [0, 1).
+        """
         index = torch.arange(self.config.functions)
         draws = Draws(self.seed, step + 1, index, self.like.device)
         functions = sample_inputs(self.problem, draws, self.like.dtype)
@@ -118,8 +123,8 @@ class DataSource:
         self.size = self.values.square().nanmean(1)
 
     @torch.no_grad()
-    def __call__(self, step: int) -> Batch:
-        """Draw the batch of a step, without equations."""
+    def __call__(self, step: int, share: float) -> Batch:
+        """Draw the batch of a step, without equations; the share changes nothing."""
         index = torch.arange(self.config.data_functions)
         draws = Draws(self.seed, step + 1, index, self.like.device)
         chosen = draws.integers("data/trajectory", 0, self.count - 1)
@@ -146,9 +151,10 @@ class MixedSource:
     def __init__(self, law: LawSource, data: DataSource) -> None:
         self.law, self.data = law, data
 
-    def __call__(self, step: int) -> Batch:
+    def __call__(self, step: int, share: float) -> Batch:
         """Draw both parts."""
-        return replace(self.law(step), observations=self.data(step).observations)
+        seen = self.data(step, share).observations
+        return replace(self.law(step, share), observations=seen)
 
 
 def seen_functions(

@@ -26,8 +26,9 @@ class Trainer:
 
     Args:
         loss: The objective around the operator, whose weights are trained in place.
-        draw: Step → batch; the same step gives the same batch, whatever came before.
-        gradients: Batch → parts of the loss, leaving gradients in the parameters.
+        draw: Step and share of the budget → batch; the same ones give the same batch for the same
+            weights of the operator, whatever came before.
+        gradients: Batch → parts of the loss and statistics, leaving gradients in the parameters.
         config: The run's choices.
         folder: Where ``metrics.jsonl``, ``model.safetensors`` and ``state/`` go.
         progress: Called with every row of the metrics.
@@ -48,10 +49,12 @@ class Trainer:
         folder: Path,
         progress: Callable[[Row], None] | None = None,
     ) -> None:
-        self.operator = loss.operator
+        self.operator, self.weightings = loss.operator, loss.weightings
         self.draw, self.gradients, self.config = draw, gradients, config
         self.folder, self.progress = folder, progress
-        self.phase: Phase = Stochastic(self.operator, gradients, draw, config.optimiser)
+        self.phase: Phase = Stochastic(
+            self.operator, gradients, draw, config.optimiser, self.weightings
+        )
         self.step = 0
         self.elapsed = 0.0
         self.first_step = 0.0
@@ -103,7 +106,8 @@ class Trainer:
     def _advance(self) -> dict[str, Any]:
         share, finish = self.share(), self.config.optimiser.lbfgs
         if share >= 1 - finish and isinstance(self.phase, Stochastic):
-            self._start_finish(self.step)
+            self.operator.load_state_dict(self.phase.weights())
+            self._start_finish(self.step, share)
         try:
             row, gradients = self.phase.step(self.step, share)
         except torch.linalg.LinAlgError as error:  # pyright: ignore[reportPrivateImportUsage]
@@ -115,10 +119,15 @@ class Trainer:
         self.step += gradients
         return row
 
-    def _start_finish(self, start: int) -> None:
-        self.operator.load_state_dict(self.phase.weights())
+    def _start_finish(self, start: int, share: float) -> None:
         self.phase = QuasiNewton(
-            self.operator, self.gradients, self.draw, self.config.optimiser, start
+            self.operator,
+            self.gradients,
+            self.draw,
+            self.config.optimiser,
+            self.weightings,
+            start,
+            share,
         )
 
     def _is_noted(self) -> bool:
@@ -167,6 +176,7 @@ class Trainer:
             "finish": isinstance(self.phase, QuasiNewton),
             "weights": self.operator.state_dict(),
             "phase": self.phase.state_dict(),
+            "weighting": self.weightings.state_dict(),
         }
 
     def resume(self, device: torch.device) -> None:
@@ -179,10 +189,12 @@ class Trainer:
             return
         state = load_state(self.state_path, device)
         try:
-            self.operator.load_state_dict(state["weights"])
+            self.weightings.load_state_dict(state.get("weighting", {}))
             if state["finish"]:
-                self._start_finish(int(state["phase"]["start"]))
-                self.operator.load_state_dict(state["weights"])
+                phase = state["phase"]
+                self.operator.load_state_dict(phase["origin"])
+                self._start_finish(int(phase["start"]), float(phase["share"]))
+            self.operator.load_state_dict(state["weights"])
             self.phase.load_state_dict(state["phase"])
         except (KeyError, RuntimeError, ValueError) as error:
             raise TrainingError(f"{self.state_path}: does not fit this run ({error})") from error

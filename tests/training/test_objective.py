@@ -12,7 +12,7 @@ def test_every_part_vanishes_on_the_exact_solution(heat, builder, exact, constra
     built.loss.operator.backbone = exact(scale, constraints == "hard")
     if constraints == "soft":
         built.loss.operator.mean.zero_()
-    parts = built.loss(built.draw(0))
+    parts, _ = built.loss(built.draw(0, 0.0))
     names = {"loss", "residual"} | ({"initial", "boundary"} if constraints == "soft" else set())
     assert set(parts) == names
     assert all(value.item() < 1e-20 for value in parts.values()), parts
@@ -21,7 +21,7 @@ def test_every_part_vanishes_on_the_exact_solution(heat, builder, exact, constra
 @pytest.mark.parametrize("constraints", ["hard", "soft"])
 def test_no_part_vanishes_on_a_wrong_solution(heat, builder, constraints):
     built = builder(heat, constraints=constraints)
-    parts = built.loss(built.draw(0))
+    parts, _ = built.loss(built.draw(0, 0.0))
     assert all(value.item() > 1e-6 for value in parts.values()), parts
 
 
@@ -29,7 +29,7 @@ def test_the_loss_is_the_weighted_sum_of_its_parts(heat, builder):
     built = builder(
         heat, constraints="soft", residual_weight=2.0, initial_weight=3.0, boundary_weight=5.0
     )
-    parts = built.loss(built.draw(0))
+    parts, _ = built.loss(built.draw(0, 0.0))
     total = 2 * parts["residual"] + 3 * parts["initial"] + 5 * parts["boundary"]
     assert parts["loss"].item() == pytest.approx(total.item(), rel=1e-12)
 
@@ -43,8 +43,8 @@ def silence(backbone):
 def test_the_residual_is_that_of_the_lift_while_the_network_is_silent(heat, builder):
     built = builder(heat, constraints="hard", relative=False, front=0.0)
     silence(built.loss.operator.backbone)
-    batch = built.draw(0)
-    found = built.loss(batch)["residual"].item()
+    batch = built.draw(0, 0.0)
+    found = built.loss(batch)[0]["residual"].item()
     u0 = batch.equations.lift[0]
     scale = built.statistics.equation_scale[0]
     by_hand = ((0.05 * torch.pi**2 * u0 / scale) ** 2).mean().item()
@@ -56,22 +56,42 @@ def test_relative_weights_divide_by_the_size_of_each_function(heat, builder):
     relative = builder(heat, relative=True, front=0.0)
     for built in (plain, relative):
         silence(built.loss.operator.backbone)
-    batch = plain.draw(0)
+    batch = plain.draw(0, 0.0)
     u0 = batch.equations.lift[0, ..., 0]
     squares = (0.05 * torch.pi**2 * u0 / plain.statistics.equation_scale[0]) ** 2
     by_hand = (squares / (0.1 + batch.size[:, None])).mean().item()
-    assert relative.loss(batch)["residual"].item() == pytest.approx(by_hand, rel=1e-10)
-    assert plain.loss(batch)["residual"].item() == pytest.approx(squares.mean().item(), rel=1e-10)
+    assert relative.loss(batch)[0]["residual"].item() == pytest.approx(by_hand, rel=1e-10)
+    assert plain.loss(batch)[0]["residual"].item() == pytest.approx(
+        squares.mean().item(), rel=1e-10
+    )
 
 
-def test_causal_weights_lower_the_loss_of_an_unsolved_problem(heat, builder):
-    plain, causal = builder(heat), builder(heat, causal=50.0)
-    batch = plain.draw(0)
-    assert causal.loss(batch)["residual"] < plain.loss(batch)["residual"]
+def test_causal_weights_of_earlier_steps_multiply_the_squares_of_this_one(heat, builder):
+    plain, causal = builder(heat, front=0.0), builder(heat, front=0.0, causal=50.0, bins=3)
+    weightings = causal.loss.weightings
+    first, second = plain.draw(0, 0.0), plain.draw(1, 0.0)
+    parts, statistics = causal.loss(weightings.attach(first))
+    assert parts["residual"] == plain.loss(first)[0]["residual"]  # nothing is known yet
+    weightings.update(statistics)
+    batch = weightings.attach(second)
+    found = plain.loss.residual(
+        plain.loss._field(batch, "equations", batch.equations), batch.equations.queries
+    )
+    squares = (found.values / plain.loss.scales).square().sum(-1) / (0.1 + batch.size[:, None])
+    bins = ((batch.equations.queries[..., 0] - 1) * 3).long()
+    by_hand = (squares * batch.weights["causal"][bins]).mean()
+    assert causal.loss(batch)[0]["residual"].item() == pytest.approx(by_hand.item(), rel=1e-12)
+    assert batch.weights["causal"][-1] < 0.9
+
+
+def test_without_time_or_physics_there_are_no_causal_weights(heat, builder):
+    assert builder(heat, causal=1.0).loss.weightings.members
+    assert not builder(heat).loss.weightings.members
+    assert not builder(heat, data=data_of(None), physics=False, causal=1.0).loss.weightings.members
 
 
 def test_gradients_reach_every_weight(built):
-    built.loss(built.draw(0))["loss"].backward()
+    built.loss(built.draw(0, 0.0))[0]["loss"].backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in built.loss.parameters())
 
 
@@ -96,36 +116,36 @@ def test_the_data_part_vanishes_on_the_exact_solution(heat, builder, exact, cons
     operator.backbone = exact(built.statistics.channel_scale[0], constraints == "hard")
     if constraints == "soft":
         operator.mean.zero_()
-    batch = built.draw(0)
+    batch = built.draw(0, 0.0)
     if constraints == "hard":  # the stand-in divides by t - t0
         late = batch.observations.queries[..., 0] > 1
         batch.observations.targets[~late] = torch.nan
         batch.observations.queries[~late] = 1.5
-    parts = built.loss(batch)
+    parts, _ = built.loss(batch)
     assert set(parts) == {"loss", "data"}
     assert parts["data"].item() < 1e-9  # the start is interpolated from eight sensors
 
 
 def test_channels_without_data_do_not_count(heat, builder):
     built = builder(heat, data=data_of(None), physics=False)
-    batch = built.draw(0)
-    before = built.loss(batch)["data"]
+    batch = built.draw(0, 0.0)
+    before = built.loss(batch)[0]["data"]
     batch.observations.targets[:, ::2] = torch.nan
-    half = built.loss(batch)["data"]
+    half = built.loss(batch)[0]["data"]
     assert half.isfinite()
     assert half != before
 
 
 def test_physics_and_data_come_together(heat, builder):
     built = builder(heat, data=data_of(None))
-    assert set(built.loss(built.draw(0))) == {"loss", "residual", "data"}
+    assert set(built.loss(built.draw(0, 0.0))[0]) == {"loss", "residual", "data"}
 
 
 def test_a_batch_comes_apart_and_together_again(built):
-    batch = built.draw(3)
+    batch = built.draw(3, 0.0)
     tensors, rebuild = flatten(batch)
     again = rebuild(tensors)
-    assert built.loss(again)["loss"] == built.loss(batch)["loss"]
+    assert built.loss(again)[0]["loss"] == built.loss(batch)[0]["loss"]
     twice = rebuild([2 * t for t in tensors])
     assert torch.equal(twice.equations.queries, 2 * batch.equations.queries)
     assert torch.equal(twice.inputs["u0"].values, 2 * batch.inputs["u0"].values)

@@ -14,8 +14,10 @@ from piop.training.metrics import read_metrics
 from piop.training.trainer import Trainer
 
 
-def trainer_of(builder, heat, folder, steps=12, progress=None, optimiser=None, **machine):
-    built = builder(heat)
+def trainer_of(
+    builder, heat, folder, steps=12, progress=None, optimiser=None, loss=None, **machine
+):
+    built = builder(heat, **(loss or {}))
     config = replace(
         built.config,
         budget=BudgetConfig(steps=steps),
@@ -60,31 +62,30 @@ def test_a_budget_in_time_ends_by_the_clock(builder, heat, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "optimiser",
+    ("optimiser", "loss"),
     [
-        OptimiserConfig(),
-        OptimiserConfig(optimiser="adamw", average=0.9),
-        OptimiserConfig(optimiser="muon", learning_rate=1e-3),
-        OptimiserConfig(lbfgs=0.7, average=0.5),
+        (OptimiserConfig(), {}),
+        (OptimiserConfig(optimiser="adamw", average=0.9), {"causal": 5.0}),
+        (OptimiserConfig(optimiser="muon", learning_rate=1e-3), {}),
+        (OptimiserConfig(lbfgs=0.7, average=0.5), {"causal": 5.0}),
     ],
     ids=["soap", "adamw with average", "muon", "lbfgs"],
 )
 @pytest.mark.parametrize("stop", [3, 100])
-def test_a_stopped_run_goes_on_to_the_same_numbers(builder, heat, tmp_path, optimiser, stop):
+def test_a_stopped_run_goes_on_to_the_same_numbers(builder, heat, tmp_path, optimiser, loss, stop):
     steps = 300 if optimiser.lbfgs else 14
-    whole = trainer_of(builder, heat, tmp_path / "whole", steps, optimiser=optimiser)
+    choices = {"optimiser": optimiser, "loss": loss}
+    whole = trainer_of(builder, heat, tmp_path / "whole", steps, **choices)
     whole.run()
 
     def interrupt(row):
         if row["step"] >= stop:
             raise KeyboardInterrupt
 
-    first = trainer_of(
-        builder, heat, tmp_path / "parts", steps, progress=interrupt, optimiser=optimiser
-    )
+    first = trainer_of(builder, heat, tmp_path / "parts", steps, progress=interrupt, **choices)
     first.run()
     assert first.interrupted == (stop < steps)
-    second = trainer_of(builder, heat, tmp_path / "parts", steps, optimiser=optimiser)
+    second = trainer_of(builder, heat, tmp_path / "parts", steps, **choices)
     second.resume(torch.device("cpu"))
     assert second.step == first.step
     second.run()
@@ -128,7 +129,8 @@ def test_a_loss_that_is_not_finite_is_told_and_the_checkpoint_kept(builder, heat
     good = second.phase.gradients
 
     def broken(batch):
-        return {name: value * math.nan for name, value in good(batch).items()}
+        parts, statistics = good(batch)
+        return {name: value * math.nan for name, value in parts.items()}, statistics
 
     second.phase.gradients = broken
     with pytest.raises(TrainingError, match=r"loss is nan at step 6; the checkpoint of step 5"):
@@ -139,7 +141,7 @@ def test_a_loss_that_is_not_finite_is_told_and_the_checkpoint_kept(builder, heat
 
 def test_a_loss_that_is_not_finite_at_once_says_what_to_try(builder, heat, tmp_path):
     trainer = trainer_of(builder, heat, tmp_path)
-    trainer.phase.gradients = lambda batch: {"loss": torch.tensor(math.inf)}
+    trainer.phase.gradients = lambda batch: ({"loss": torch.tensor(math.inf)}, {})
     with pytest.raises(TrainingError, match=r"no checkpoint.*learning_rate=0.002"):
         trainer.run()
 
@@ -151,9 +153,9 @@ def test_weights_that_are_not_finite_are_never_saved(builder, heat, tmp_path, na
     good = trainer.phase.gradients
 
     def poison(batch):
-        parts = good(batch)
+        outcome = good(batch)
         trainer.phase.parameters[0].grad.fill_(math.nan)
-        return parts
+        return outcome
 
     trainer.phase.gradients = poison
     with pytest.raises(TrainingError, match=f"{what} are not finite"):
@@ -208,10 +210,21 @@ def test_metrics_hold_plain_json(builder, heat, tmp_path):
 
 
 def test_compiled_and_eager_gradients_agree(builder, heat):
-    eager, compiled = builder(heat), builder(heat)
-    batch = eager.draw(0)
-    one = make_gradients(eager.loss, compiled=False)(batch)
-    two = make_gradients(compiled.loss, compiled=True)(batch)
-    assert one["loss"].item() == pytest.approx(two["loss"].item(), rel=1e-9)
-    for p, q in zip(eager.loss.parameters(), compiled.loss.parameters(), strict=True):
-        assert torch.allclose(p.grad, q.grad, rtol=1e-7, atol=1e-9)
+    eager, compiled = builder(heat, causal=5.0), builder(heat, causal=5.0)
+    steps = make_gradients(eager.loss, compiled=False), make_gradients(compiled.loss, compiled=True)
+    losses = []
+    for index in range(3):  # the causal weights differ from step to step
+        outcomes = []
+        for built, gradients in zip((eager, compiled), steps, strict=True):
+            batch = built.loss.weightings.attach(built.draw(index, 0.0))
+            parts, statistics = gradients(batch)
+            built.loss.weightings.update(statistics)
+            outcomes.append({**parts, **statistics})
+        one, two = outcomes
+        assert one.keys() == two.keys()
+        for name, value in one.items():
+            assert torch.allclose(value, two[name], rtol=1e-9), name
+        for p, q in zip(eager.loss.parameters(), compiled.loss.parameters(), strict=True):
+            assert torch.allclose(p.grad, q.grad, rtol=1e-7, atol=1e-9)
+        losses.append(one["loss"])
+    assert losses[1] < 0.5 * losses[0]

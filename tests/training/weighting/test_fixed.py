@@ -1,8 +1,6 @@
-import math
-
 import torch
 
-from piop.training.weighting import causal_weight, front_weight, relative_weight
+from piop.training.weighting import front_weight, relative_weight
 
 
 def test_functions_weigh_by_the_inverse_of_their_size():
@@ -24,16 +22,3 @@ def test_fronts_carry_no_gradient():
 def test_nothing_is_damped_without_slopes_or_strength():
     assert front_weight([], 1.0) == 1.0
     assert front_weight([torch.ones(1, 1)], 0.0) == 1.0
-
-
-def test_causal_weights_follow_the_formula():
-    squares = torch.tensor([[2.0, 4.0, 1.0, 5.0]])
-    phase = torch.tensor([[0.1, 0.2, 0.6, 1.0]])
-    weight = causal_weight(squares, phase, bins=2, strength=0.5)
-    late = math.exp(-0.5 * 3.0)
-    assert torch.allclose(weight, torch.tensor([[1.0, 1.0, late, late]]))
-
-
-def test_an_empty_time_bin_counts_as_solved():
-    weight = causal_weight(torch.tensor([[7.0]]), torch.tensor([[0.9]]), bins=4, strength=1.0)
-    assert weight.item() == 1.0

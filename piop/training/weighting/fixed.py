@@ -1,13 +1,9 @@
-"""Weights of the squared residual: which points, times and functions count how much.
-
-Each weight is a factor without gradient and without unit; they compose by multiplication.
-"""
+"""Weights that are functions of what a step sees, without any memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import torch
 from torch import Tensor
 
 
@@ -49,27 +45,3 @@ def front_weight(slopes: Iterable[Tensor], strength: float) -> Tensor | float:
     if strength == 0 or isinstance(squares, int):
         return 1.0
     return (1 + strength * squares.sqrt()) ** -2
-
-
-def causal_weight(squares: Tensor, phase: Tensor, bins: int, strength: float) -> Tensor:
-    """Let later times count only once earlier ones are solved.
-
-    w_i = exp(−ε Σ_{k<i} L_k) with L_k the mean squared residual of time bin k over the batch.
-
-    Args:
-        squares: Squared residuals, dimensionless ``[B, N]``.
-        phase: (t − t0)/T in [0, 1] ``[B, N]``.
-        bins: Number of equal time bins.
-        strength: ε, dimensionless.
-
-    Returns:
-        ``[B, N]``, detached.
-
-    Source: Wang, Sankaran & Perdikaris 2022, sec. 3 (2203.07404), with bins for their time grid.
-    """
-    index = (phase.detach() * bins).long().clamp(0, bins - 1)
-    member = torch.nn.functional.one_hot(index, bins).to(squares.dtype)
-    sums = (squares.detach().unsqueeze(-1) * member).sum((0, 1))
-    loss = sums / member.sum((0, 1)).clamp(min=1)
-    before = torch.cumsum(loss, 0) - loss
-    return (member * torch.exp(-strength * before)).sum(-1)
