@@ -9,6 +9,8 @@ from typing import Any
 
 from piop.errors import UsageError
 from piop.models.base import Backbone, Signature
+from piop.models.deeponet import PAPER, DeepONet, DeepONetConfig
+from piop.models.modified_deeponet import GatedDeepONet, ModifiedDeepONet
 from piop.models.pit import PIT, PITConfig
 from piop.models.pit_paper import PaperPIT, PaperPITConfig
 
@@ -30,6 +32,15 @@ BACKBONES: Mapping[str, Mapping[str, Preset]] = {
     "pit": {
         "default": Preset(PIT, PITConfig()),
         "paper": Preset(PaperPIT, PaperPITConfig()),
+    },
+    "deeponet": {
+        "default": Preset(DeepONet, DeepONetConfig()),
+        "paper": Preset(DeepONet, PAPER),
+    },
+    "modified_deeponet": {
+        "default": Preset(ModifiedDeepONet, DeepONetConfig()),
+        "paper": Preset(ModifiedDeepONet, PAPER),
+        "separate": Preset(GatedDeepONet, PAPER),
     },
 }
 """Name → preset → network. A new backbone is one file and one line here."""

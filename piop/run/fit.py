@@ -164,12 +164,18 @@ def configure(
         UsageError: For an unknown key or a value that is not allowed.
     """
     own = dict(problem.solve)
-    config = replace(config, backbone=backbone or own.pop("backbone", config.backbone))
-    own.pop("backbone", None)
+    usual = str(own.pop("backbone", config.backbone))
+    config = replace(config, backbone=backbone or usual)
+    if config.backbone != usual:  # the spec's sizes are those of its own network
+        theirs = vars(find_preset(usual, _text(own.pop("preset", None))).config)
+        own = {key: value for key, value in own.items() if key not in theirs}
     chosen = {**habits(problem), **own, **(settings or {})}
-    preset = chosen.get("preset")
-    keys = vars(find_preset(config.backbone, None if preset is None else str(preset)).config)
+    keys = vars(find_preset(config.backbone, _text(chosen.get("preset"))).config)
     return apply_settings(config, chosen, keys)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 def habits(problem: Problem) -> dict[str, Any]:

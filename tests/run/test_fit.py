@@ -46,6 +46,21 @@ def test_settings_given_win_over_those_of_the_spec(heat, tmp_path):
     assert run.config.points.queries == 32
 
 
+@pytest.mark.parametrize("backbone", ["deeponet", "modified_deeponet"])
+def test_another_backbone_trains_on_physics_and_comes_back(heat, tmp_path, backbone):
+    # The spec's `width`, `blocks` and `heads` are PIT's; its `functions` hold for every network.
+    sizes = {"width": 24, "latent": 16, "layers": 3}
+    run = fit(heat, steps=120, backbone=backbone, out=tmp_path / "r", settings=sizes, samples=4)
+    assert run.config.backbone_settings == sizes
+    assert run.config.points.functions == 4
+    assert run.metrics[-1]["loss"] < 0.2 * run.metrics[0]["loss"]
+    x = torch.linspace(0, 2, 9, dtype=torch.float64)[:8]
+    given, at = {"u0": (x, torch.sin(torch.pi * x))}, {"t": [1.0, 2.0], "x": x}
+    first = run.predict(given, at).u
+    assert (first.sel(t=1.0).values - torch.sin(torch.pi * x).numpy()).max() < 1e-3
+    assert Run.load(run.path).predict(given, at).u.equals(first)
+
+
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(heat, tmp_path):
     one = fit(heat, steps=3, out=tmp_path / "1", samples=0)
     two = fit(heat, steps=3, out=tmp_path / "2", samples=0)
