@@ -1,6 +1,9 @@
 """Settings shared by every test: one thread per worker, slow tests last, reproducible examples."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,3 +19,58 @@ settings.load_profile("piop")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run fast tests first, so that a broken build says so early."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+class Together:
+    """Starts a command in several processes, as torchrun does, without its seconds of start-up.
+
+    The store is kept here, as torchrun's agent keeps it, so that no port has to be guessed.
+    """
+
+    def __init__(self) -> None:
+        self.running: list[subprocess.Popen[str]] = []
+        self.stores: list[object] = []
+
+    def start(self, count: int, *command: object) -> list[subprocess.Popen[str]]:
+        from torch.distributed import TCPStore
+
+        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.stores.append(store)
+        shared = {
+            "WORLD_SIZE": str(count),
+            "LOCAL_WORLD_SIZE": str(count),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "OMP_NUM_THREADS": "1",
+        }
+        for rank in range(count):
+            own = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            arguments = [sys.executable, *map(str, command)]
+            self.running.append(
+                subprocess.Popen(
+                    arguments, env=own, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+                )
+            )
+        return self.running[-count:]
+
+    def run(self, count: int, *command: object, timeout: float = 240) -> list[tuple[int, str, str]]:
+        """Give exit code, stdout and stderr of each rank."""
+        started = self.start(count, *command)
+        said = [process.communicate(timeout=timeout) for process in started]
+        return [(p.returncode, *words) for p, words in zip(started, said, strict=True)]
+
+    def close(self) -> None:
+        for process in self.running:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+@pytest.fixture
+def together() -> Iterator[Together]:
+    """Several processes at once; those left over are killed when the test ends."""
+    processes = Together()
+    yield processes
+    processes.close()

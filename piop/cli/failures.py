@@ -11,7 +11,9 @@ from typing import Any
 import click
 
 from piop.cli.console import prepare_streams, print_json
+from piop.cli.together import run_together
 from piop.errors import PiopError, SpecError
+from piop.training.launch import launched_together
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
@@ -24,26 +26,53 @@ def guarded(command: click.Command, arguments: Sequence[str]) -> int:
     """
     prepare_streams()
     debug, as_json = "--debug" in arguments, "--json" in arguments
+
+    def attempt() -> tuple[int, BaseException | None]:
+        return _attempt(command, arguments)
+
+    def tell(error: BaseException) -> None:
+        _tell(error, as_json, debug)
+
+    try:
+        if launched_together():
+            return run_together(arguments, attempt, tell)
+        code, error = attempt()
+    except PiopError as reason:  # the other processes cannot be reached
+        code, error = reason.exit_code, reason
+    if error is not None:
+        tell(error)
+    return code
+
+
+def _attempt(command: click.Command, arguments: Sequence[str]) -> tuple[int, BaseException | None]:
+    """Run a command: its exit code, and what it raised."""
     try:
         code = command.main(args=list(arguments), prog_name="piop", standalone_mode=False)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
     except BrokenPipeError:
         _detach_stdout()  # the reader, such as head, has had enough
-        return 1
+        return 1, None
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        print("piop: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return error.exit_code, error
+    except (click.Abort, KeyboardInterrupt) as error:
+        return INTERRUPTED, error
     except Exception as error:
+        return (error.exit_code if isinstance(error, PiopError) else 1), error
+    return (code if isinstance(code, int) else 0), None
+
+
+def _tell(error: BaseException, as_json: bool, debug: bool) -> None:
+    if isinstance(error, click.ClickException):
+        error.show()
+    elif isinstance(error, Exception) and not isinstance(error, click.Abort):
         if debug:
-            traceback.print_exc()
-        return _report(error, as_json, debug)
+            traceback.print_exception(error)
+        _report(error, as_json, debug)
+    else:
+        print("piop: interrupted", file=sys.stderr)
 
 
-def _report(error: Exception, as_json: bool, debug: bool) -> int:
+def _report(error: Exception, as_json: bool, debug: bool) -> None:
     code = error.exit_code if isinstance(error, PiopError) else 1
     if isinstance(error, SpecError):
         print(error, file=sys.stderr)
@@ -63,7 +92,6 @@ def _report(error: Exception, as_json: bool, debug: bool) -> int:
         _try_json(_as_json(error, code))
     if isinstance(error, OSError):
         _drop_unwritten_stdout()
-    return code
 
 
 def _as_json(error: Exception, code: int) -> dict[str, Any]:
