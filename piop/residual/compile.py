@@ -1,7 +1,9 @@
 """From a problem to its residual: plan the streams once, then evaluate over any field.
 
 A *field* is a callable on queries ``[B, N, D]`` that gives values ``[B, N, C]``. It is run on a
-:class:`~piop.residual.streams.Stream` of queries, which passes through ordinary torch code.
+:class:`~piop.residual.streams.Stream` of queries, which passes through ordinary torch code. Queries
+``[1, N, D]`` are shared by all functions of a batch: a field that knows B functions answers
+``[B, N, C]`` and does once whatever depends on the queries alone.
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ class Residual:
 
         Args:
             functions: By name, hidden ones included.
-            queries: ``[B, N, D]``.
+            queries: ``[B or 1, N, D]``.
 
         Returns:
             ``[B, N]`` for each of ``input_terms``, in the dtype of the queries, without gradient.
@@ -127,7 +129,7 @@ class Residual:
 
         Args:
             field: Callable on queries; it receives a stream and returns a stream ``[B, N, C]``.
-            queries: ``[B, N, D]``, in physical units.
+            queries: ``[B or 1, N, D]``, in physical units.
             input_values: As :meth:`evaluate_inputs` gives them.
 
         Returns:
@@ -159,23 +161,31 @@ class Residual:
         indices = [_place(atom, self.plan) for atom in self._wanted_reverse]
         zero = (0,) * len(self.plan.coordinates)
         indices += [(c, zero) for c in range(len(self.plan.channels))]
+        if len(queries) == 1:  # a shared leaf would add up the slopes of all functions
+            with torch.no_grad():
+                queries = queries.expand(len(field(queries)), -1, -1)
         found = nested_derivatives(field, queries, indices)
         needed = [found[place] for place in indices[: len(self._wanted_reverse)]]
         totals = self._combine_reverse([*queries.unbind(-1), *input_values, *needed])
-        return ResidualValues(_stacked(totals, queries), self._named(found))
+        return ResidualValues(_stacked(totals, queries, input_values), self._named(found))
 
     def stream(self, queries: Tensor, input_values: Sequence[Tensor] = ()) -> Stream:
         """Seed the streams: the coordinates, their unit derivatives, and the coefficients.
 
         Args:
-            queries: ``[B, N, D]``.
-            input_values: As :meth:`evaluate_inputs` gives them.
+            queries: ``[B or 1, N, D]``.
+            input_values: As :meth:`evaluate_inputs` gives them. Where a coefficient of a collapsed
+                stream differs between functions, shared queries are shared no longer.
         """
+        found = ()
+        if self.plan.coefficients:
+            found = self._coefficients([*queries.unbind(-1), *input_values])
+            places = torch.broadcast_shapes(queries.shape[:-1], *(w.shape for w in found))
+            queries = queries.expand(*places, -1)
         table = queries.new_tensor(self._seed_table)[1:, None, None]
         rows = torch.cat([queries[None], table.expand(-1, *queries.shape)])
         if not self.plan.coefficients:
             return Stream(rows, self._layout)
-        found = self._coefficients([*queries.unbind(-1), *input_values])
         weights = torch.stack([w.expand(queries.shape[:-1]) for w in found])
         for weight, entries in zip(weights, self._seed_slots, strict=True):
             rows = rows + queries.new_tensor(entries)[:, None, None] * weight[..., None]
@@ -200,10 +210,11 @@ class Residual:
         out = field(self.stream(queries, input_values))
         if not isinstance(out, Stream):
             raise NoRuleError("a field that turns streams into plain tensors")
-        if out.shape != (*queries.shape[:-1], len(self.plan.channels)):
+        batch = len(out) if len(queries) == 1 else len(queries)
+        if out.shape != (batch, queries.shape[1], len(self.plan.channels)):
             raise ValueError(
                 f"the field gave values of shape {tuple(out.shape)}; expected "
-                f"{(*queries.shape[:-1], len(self.plan.channels))}"
+                f"{(batch, queries.shape[1], len(self.plan.channels))}"
             )
         rows = [row.unbind(-1) for row in out.data.unbind(0)]
         row_of = {index: row for row, index in enumerate(self.plan.explicit)}
@@ -216,7 +227,7 @@ class Residual:
                 row_of[functional.terms[0][0]] = len(self.plan.explicit) + stream
         channels = range(len(self.plan.channels))
         found = {(c, index): rows[row][c] for index, row in row_of.items() for c in channels}
-        return ResidualValues(_stacked(totals, queries), self._named(found))
+        return ResidualValues(_stacked(totals, out, input_values), self._named(found))
 
     def _named(self, found: dict[tuple[int, Index], Tensor]) -> dict[tuple[str, Index], Tensor]:
         return {(self.plan.channels[c], index): v for (c, index), v in found.items()}
@@ -255,5 +266,8 @@ def _seeds(plan: StreamPlan) -> tuple[list[list[float]], list[list[list[float]]]
     return tables[0], tables[1:]
 
 
-def _stacked(totals: Sequence[Tensor], queries: Tensor) -> Tensor:
-    return torch.stack([t.expand(queries.shape[:-1]) for t in totals], -1)
+def _stacked(totals: Sequence[Tensor], points: Any, input_values: Sequence[Tensor]) -> Tensor:
+    """Stack the equations ``[B, N, E]``, B being the largest batch among values and inputs."""
+    known = (v.shape for v in (*input_values, *totals))
+    places = torch.broadcast_shapes(points.shape[:-1], *known)
+    return torch.stack([t.expand(places) for t in totals], -1)

@@ -56,7 +56,7 @@ def evaluate_terms(
     inputs: Sequence[Any],
     coordinates: Sequence[Symbol],
 ) -> tuple[Tensor, ...]:
-    """Evaluate terms at ``queries [B, N, D]``, each giving ``[B, N]`` without gradient.
+    """Evaluate terms at ``queries [B or 1, N, D]``, each giving ``[B, N]`` without gradient.
 
     Raises:
         KeyError: If a function is missing.
@@ -68,7 +68,8 @@ def evaluate_terms(
                 raise KeyError(f"no input function {name!r}; there are {sorted(functions)}")
             axes = _axes(name, inputs, coordinates)
             value = functions[name].derivative(queries.detach()[..., axes], order)
-            out.append(value.to(queries.dtype).expand(queries.shape[:-1]))
+            places = torch.broadcast_shapes(value.shape, queries.shape[:-1])
+            out.append(value.to(queries.dtype).expand(places))
     return tuple(out)
 
 

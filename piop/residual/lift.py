@@ -64,7 +64,7 @@ class Lift:
 
         Args:
             functions: By name.
-            queries: ``[B, N, D]``.
+            queries: ``[B or 1, N, D]``.
 
         Returns:
             ``[S, B, N, C]``; where no coefficient of a collapsed stream is a number the top
@@ -111,7 +111,8 @@ class Lift:
         terms = evaluate_terms(self.terms, functions, queries, self.inputs, self.plan.coordinates)
         with torch.no_grad():
             found = compiled([*queries.detach().unbind(-1), *terms])
-            return torch.stack([v.expand(queries.shape[:-1]) for v in found])
+            places = torch.broadcast_shapes(queries.shape[:-1], *(v.shape for v in found))
+            return torch.stack([v.expand(places) for v in found])
 
 
 def _pivots(plan: StreamPlan) -> tuple[tuple[Index, ...] | None, list[list[float]]]:

@@ -16,7 +16,7 @@ class Points:
     """Where one term of the loss is evaluated.
 
     Attributes:
-        queries: ``[B, N, D]``.
+        queries: ``[B, N, D]``, or ``[1, N, D]`` where all functions share them.
         input_values: Values and derivatives of the inputs that the equations need, ``[B, N]`` each.
         lift: Streams of the lift there; None where nothing is built in.
     """

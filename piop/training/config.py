@@ -26,6 +26,8 @@ class PointsConfig:
             8 x 128 0.020.
         queries: N, collocation points per function; 192 in two dimensions, 256 in three.
         method: How collocation points are placed.
+        shared: All functions of a step share its points, so that a network does once what depends
+            on the points alone: all of a DeepONet's trunk, little of a PIT.
         boundary: Points per function for each initial or periodic condition that is penalised.
         data_functions: Trajectories of the data set per step, when there is one.
         data_queries: Points per trajectory of the data set.
@@ -34,6 +36,7 @@ class PointsConfig:
     functions: int = 8
     queries: int = 128
     method: Literal["uniform", "sobol", "latin_hypercube", "grid"] = "uniform"
+    shared: bool = False
     boundary: int = 64
     data_functions: int = 16
     data_queries: int = 256

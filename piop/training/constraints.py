@@ -44,10 +44,11 @@ class KnownField:
 
     @torch.no_grad()
     def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
-        """Evaluate at ``queries [B, N, D]``: ``[B, N, K]``."""
+        """Evaluate at ``queries [B or 1, N, D]``: ``[B, N, K]``."""
         terms = evaluate_terms(self._terms, functions, queries, self._inputs, self._symbols)
         found = self._values([*queries.unbind(-1), *terms])
-        return torch.stack([v.to(queries).expand(queries.shape[:-1]) for v in found], -1)
+        places = torch.broadcast_shapes(queries.shape[:-1], *(v.shape for v in found))
+        return torch.stack([v.to(queries).expand(places) for v in found], -1)
 
 
 def built_in_data(

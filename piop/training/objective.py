@@ -110,8 +110,9 @@ class ResidualLoss(nn.Module):
         )
         squares = ((found.values / self.scales) ** 2).sum(-1) * weight
         squares = squares * front_weight(self._slopes_of(found), self.config.front)
-        statistics = self.weightings.observe(squares, points.queries)
-        squares = squares * self.weightings.of_points(batch.weights, points.queries)
+        queries = points.queries.expand(len(squares), -1, -1)
+        statistics = self.weightings.observe(squares, queries)
+        squares = squares * self.weightings.of_points(batch.weights, queries)
         return squares.mean(), statistics
 
     def _slopes_of(self, found: ResidualValues) -> list[Tensor]:

@@ -61,11 +61,14 @@ class LawSource:
         index = torch.arange(self.config.functions)
         draws = Draws(self.seed, step + 1, index, self.like.device)
         functions = sample_inputs(self.problem, draws, self.like.dtype)
-        queries = collocation(self.problem, draws, self.config.queries, self.config.method)
+        places = draws
+        if self.config.shared:  # the points of sample 0, on every process
+            places = replace(draws, index=torch.zeros(1, dtype=torch.int64))
+        queries = collocation(self.problem, places, self.config.queries, self.config.method)
         equations = self._points(EQUATIONS, self.residual, functions, queries)
         conditions = {
             name: self._points(
-                name, condition.residual, functions, condition.place(draws, self.config.boundary)
+                name, condition.residual, functions, condition.place(places, self.config.boundary)
             )
             for name, condition in self.loss.conditions.items()
         }
