@@ -44,10 +44,15 @@ def environment() -> dict[str, Any]:
     }
 
 
-def record(name: str, command: str, figures: dict[str, Any]) -> Path:
-    """Write ``results/NAME.json``: the command that makes it, where it ran, and its figures."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+def record(name: str, command: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:
+    """Write ``results/NAME.json``: the command that makes it, where it ran, and its figures.
+
+    It takes its place at once when whole, so that a kill never costs an earlier result.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
     content = {"command": command, "environment": environment(), **figures}
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    part = path.with_suffix(".json.tmp")
+    part.write_text(json.dumps(content, indent=1) + "\n")
+    part.replace(path)
     return path

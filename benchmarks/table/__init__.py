@@ -1,0 +1,1 @@
+"""The parts of ``pit_table.py``: which cells there are, who judges them, what the table says."""
