@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from record import RESULTS, record
 from table.cells import Budget, Cell, Interrupted, missing, plan, run_cell
+from table.entries import ENTRIES
 from table.protocol import DATA, FILE, judges_of, protocol
 from table.summary import markdown, summarise
 
@@ -75,9 +76,10 @@ def run(options: argparse.Namespace) -> int:
     if time is not None:
         parse_time(time)  # so that a mistake ends the command, not every cell
     budget = Budget(time, options.steps, options.compile, options.threads)
+    steps = options.steps or {name: dict(entry.steps_cpu) for name, entry in ENTRIES.items()}
     setup = {
         "scale": options.scale,
-        "budget": time or (f"{options.steps} steps" if options.steps else "steps of each cell"),
+        "budget": {"time": time} if time else {"steps": steps},
         "inputs": options.inputs or "of each problem",
     }
     path = options.out or RESULTS / f"pit_table_{options.scale}.json"
