@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from steps.timing import Options, Run, interleaved, peak_memory
 from torch import Tensor
 from torch.func import functional_call
 
@@ -23,6 +22,7 @@ from piop.training.constraints import built_in_data
 from piop.training.operator import Clock, Operator, field_of
 from piop.training.setup import signature_of
 from piop.training.statistics import law_statistics
+from steps.timing import Options, Run, interleaved, peak_memory
 
 FUNCTIONS, QUERIES = 16, 256
 

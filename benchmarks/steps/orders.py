@@ -6,10 +6,9 @@ G. Kirchhoff 1850, doi:10.1515/crll.1850.40.51. In two dimensions ΔΔ holds u_x
 
 from __future__ import annotations
 
+from piop.problem import Problem
 from steps.case import build_case, compare
 from steps.timing import Options
-
-from piop.problem import Problem
 
 PLATE = """
 piop: 1

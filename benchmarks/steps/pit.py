@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import yaml
-from steps.case import build_case, compare
-from steps.timing import Options
 
 from piop.problem import Problem
+from steps.case import build_case, compare
+from steps.timing import Options
 
 CASES = ((64, 128, True), (128, 64, True), (64, 128, False))
 """(sensors, width, whether attention goes to the sensors rather than to their fit)."""
