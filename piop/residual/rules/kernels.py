@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from piop.problem.plan import MAX_ORDER
 from piop.residual.rules.tables import Table
 from piop.residual.streams import Group, Layout, NoRuleError, Stream
 
@@ -32,7 +31,7 @@ def compose(x: Stream, table: Table) -> Stream:
         table: The function and its derivatives.
     """
     weights = x.weights
-    if x.layout.order < MAX_ORDER and (weights is None or not weights.requires_grad):
+    if weights is None or not weights.requires_grad:
         data = _Compose.apply(x.data, weights, x.layout, table)
     else:
         data = torch.stack(_composed(x.data.unbind(0), weights, x.layout, table, None))

@@ -1,4 +1,6 @@
-"""Derivatives up to order four of the elementwise functions that networks use.
+"""Derivatives up to order five of the elementwise functions that networks use.
+
+Residuals need four; the gradient of a residual of order four needs the fifth.
 
 Source: M. Abramowitz, I. Stegun, Handbook of Mathematical Functions (1964), chapters 3, 4 and 7;
 the recurrences of the activations are derived in ``docs/math.md`` and tested against SymPy.
@@ -86,6 +88,8 @@ def tanh(x: Tensor, y: Tensor, n: int) -> Derivatives:
             out.append(d * (4 - 6 * d))
         if n > 3:
             out.append(second * (4 - 12 * d))
+        if n > 4:
+            out.append(d * (16 - 120 * d * (1 - d)))
     return out
 
 
@@ -93,7 +97,8 @@ def tanh(x: Tensor, y: Tensor, n: int) -> Derivatives:
 def tan(x: Tensor, y: Tensor, n: int) -> Derivatives:
     """Differentiate tan: with y = tan x, y′ = 1 + y²."""
     d = 1 + y * y
-    return [y, d, 2 * y * d, d * (6 * d - 4), y * d * (24 * d - 8)][: n + 1]
+    fifth = d * (16 - 120 * d * (1 - d))
+    return [y, d, 2 * y * d, d * (6 * d - 4), y * d * (24 * d - 8), fifth][: n + 1]
 
 
 @_of(torch.sigmoid)
@@ -122,6 +127,8 @@ def gelu(x: Tensor, phi: Tensor, cdf: Tensor, n: int) -> Derivatives:
             out.append(phi * x * (square - 4))
         if n > 3:
             out.append(phi * (square * (7 - square) - 4))
+        if n > 4:
+            out.append(phi * x * (square * (square - 11) + 18))
     return out
 
 
@@ -140,6 +147,9 @@ def gelu_tanh(x: Tensor, y: Tensor, n: int) -> Derivatives:
         if n > 3:
             tail = t[2] * (4 * g1 * g3 + 3 * g2**2)
             h.append(t[4] * g1**4 + 6 * t[3] * g1**2 * g2 + tail)
+        if n > 4:
+            tail = t[3] * g1 * (10 * g1 * g3 + 15 * g2**2) + 10 * t[2] * g2 * g3
+            h.append(t[5] * g1**5 + 10 * t[4] * g1**3 * g2 + tail)
     return _times_argument(x, h, n)
 
 
@@ -152,7 +162,8 @@ def softplus(x: Tensor, y: Tensor, s: Tensor, n: int) -> Derivatives:
 @_of(torch.erf, lambda x: torch.exp(-x * x) * (2 / math.sqrt(math.pi)))
 def erf(x: Tensor, y: Tensor, d: Tensor, n: int) -> Derivatives:
     """Differentiate erf through Hermite polynomials."""
-    factors = [-2 * x, 4 * x * x - 2, x * (12 - 8 * x * x)]
+    square = x * x
+    factors = [-2 * x, 4 * square - 2, x * (12 - 8 * square), 12 + square * (16 * square - 48)]
     return [y, d, *(d * factor for factor in factors[: n - 1])]
 
 
@@ -177,7 +188,9 @@ def expm1(x: Tensor, y: Tensor, e: Tensor, n: int) -> Derivatives:
 @_of(torch.atan, lambda x: 1 / (1 + x * x))
 def atan(x: Tensor, y: Tensor, d: Tensor, n: int) -> Derivatives:
     """Differentiate atan."""
-    factors = [-2 * x * d, (6 * x * x - 2) * d**2, 24 * x * (1 - x * x) * d**3]
+    square = x * x
+    factors = [-2 * x * d, (6 * square - 2) * d**2, 24 * x * (1 - square) * d**3]
+    factors.append(24 * (1 + square * (5 * square - 10)) * d**4)
     return [y, d, *(d * factor for factor in factors[: n - 1])]
 
 
@@ -233,6 +246,8 @@ def _logistic(s: Tensor, n: int) -> Derivatives:
             out.append(d * (1 - 6 * d))
         if n > 3:
             out.append(slope * (1 - 12 * d))
+        if n > 4:
+            out.append(d * (1 - d * (30 - 120 * d)))
     return out
 
 
