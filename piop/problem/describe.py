@@ -16,6 +16,13 @@ from piop.problem.support import require_supported
 from piop.spec.laws import NAMES
 
 
+def equation_texts(problem: Problem) -> list[str]:
+    """Give each equation as it is written in the spec, in the order of the residuals."""
+    spec = problem.spec
+    auxiliary = [item.equation.text for item in spec.auxiliary.values()]
+    return [text.text for text in spec.equations] + auxiliary
+
+
 def to_json(problem: Problem) -> dict[str, Any]:
     """Everything that a reader of the spec wants to know, as plain dicts, lists, texts and numbers.
 
@@ -40,8 +47,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
         "unknowns": list(problem.unknowns),
         "auxiliary": [{"name": a.name, "mean": a.mean} for a in problem.auxiliaries],
         "parameters": dict(problem.parameters),
-        "equations": [text.text for text in spec.equations]
-        + [item.equation.text for item in spec.auxiliary.values()],
+        "equations": equation_texts(problem),
         "definitions": {name: text.text for name, text in spec.definitions.items()},
         "residuals": [write(residual) for residual in problem.residuals],
         "inputs": [_input(item) for item in problem.inputs],

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from piop.problem import Problem
+from piop.problem.describe import equation_texts
 from piop.residual import Lift, Residual, ResidualValues
 from piop.training.batch import Batch, Observations, Points
 from piop.training.config import LossConfig
@@ -65,6 +66,7 @@ class ResidualLoss(nn.Module):
         self.config = config
         self.weightings = weightings or Weightings()
         self.register_buffer("scales", torch.tensor(scales, dtype=torch.float64), persistent=False)
+        self.equations = equation_texts(problem) if residual is not None else ()
         self._slopes = _slope_units(problem, operator.scale.tolist())
 
     def forward(self, batch: Batch) -> Outcome:
@@ -108,10 +110,13 @@ class ResidualLoss(nn.Module):
         found = self.residual(
             self._field(batch, EQUATIONS, points), points.queries, points.input_values
         )
-        squares = ((found.values / self.scales) ** 2).sum(-1) * weight
+        each = (found.values / self.scales) ** 2
+        squares = each.sum(-1) * weight
         squares = squares * front_weight(self._slopes_of(found), self.config.front)
         queries = points.queries.expand(len(squares), -1, -1)
         statistics = self.weightings.observe(squares, queries)
+        if each.shape[-1] > 1:  # to name the one that fails
+            statistics["equations"] = each.detach().sum((0, 1))
         squares = squares * self.weightings.of_points(batch.weights, queries)
         return squares.mean(), statistics
 

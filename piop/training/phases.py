@@ -51,6 +51,8 @@ class Phase(ABC):
         self.draw = draw
         self.config = config
         self.weightings = weightings
+        self.seen: Outcome = ({}, {})
+        """What the last gradients came with, also where the step after them failed."""
 
     @abstractmethod
     def step(self, index: int, share: float) -> tuple[dict[str, Any], int]:
@@ -99,7 +101,8 @@ class Stochastic(Phase):
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
-        parts, statistics = self.gradients(self.weightings.attach(self.draw(index, share)))
+        self.seen = self.gradients(self.weightings.attach(self.draw(index, share)))
+        parts, statistics = self.seen
         self.weightings.update(statistics)
         norm = clip_gradients(self.parameters, self.config.clip)
         self.optimiser.step()
@@ -157,7 +160,8 @@ class QuasiNewton(Phase):
             self.optimiser.zero_grad(set_to_none=True)
             parts.clear()
             for batch in self.frozen:
-                for name, value in self.gradients(batch)[0].items():
+                self.seen = self.gradients(batch)
+                for name, value in self.seen[0].items():
                     parts[name] = parts.get(name, 0.0) + value / len(self.frozen)
             for parameter in self.parameters:
                 if parameter.grad is not None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from piop.errors import TrainingError
 from piop.training.checkpoint import load_state, save_state, save_weights
@@ -19,6 +19,10 @@ from piop.training.config import TrainingConfig
 from piop.training.metrics import MetricsFile, Row
 from piop.training.objective import ResidualLoss
 from piop.training.phases import Draw, Gradients, Phase, QuasiNewton, Stochastic
+from piop.training.watch import NO_GRADIENTS, Watch, calmer_rate, not_finite
+
+Taken = tuple[int, dict[str, Any], Mapping[str, Tensor]]
+"""A step that was taken: its number, what it would note down, its statistics."""
 
 
 class Trainer:
@@ -38,6 +42,8 @@ class Trainer:
         elapsed: Seconds spent training, the first step of each process left out.
         first_step: Seconds of the first step, which holds any compilation.
         interrupted: True once Ctrl-C was pressed.
+        watch: Judges whether training has come apart.
+        saved_at: Step of the last checkpoint; None before one.
     """
 
     def __init__(
@@ -59,8 +65,11 @@ class Trainer:
         self.elapsed = 0.0
         self.first_step = 0.0
         self.interrupted = False
+        self.watch = Watch(loss.equations)
+        self._latest: Taken | None = None
+        self._since_note: list[Taken] = []
         self._metrics_size = 0
-        self._saved_at: int | None = None
+        self.saved_at: int | None = None
 
     @property
     def state_path(self) -> Path:
@@ -79,8 +88,8 @@ class Trainer:
         """Train until the budget is spent or Ctrl-C is pressed, then save.
 
         Raises:
-            TrainingError: If the loss is not finite or a file cannot be written; the last good
-                checkpoint is kept.
+            TrainingError: If the loss is not finite or explodes, or a file cannot be written; the
+                last good checkpoint is kept.
         """
         metrics = MetricsFile(self.folder / "metrics.jsonl", self._metrics_size)
         clock = saved = time.perf_counter()
@@ -96,9 +105,11 @@ class Trainer:
                     clock = now
                     if self._is_noted():
                         self._note(metrics, row)
-                    if now - saved > self.config.machine.checkpoint and self.share() < 1:
+                    due = now - saved > self.config.machine.checkpoint
+                    if due and self.share() < 1 and self.watch.verdict(row) is None:
                         self._save(metrics)
                         saved = time.perf_counter()
+            self._require_sound()
             self._save(metrics)
         finally:
             metrics.close()
@@ -112,11 +123,12 @@ class Trainer:
             row, gradients = self.phase.step(self.step, share)
         except torch.linalg.LinAlgError as error:  # pyright: ignore[reportPrivateImportUsage]
             # SOAP looked for the eigenbases of gradients that are NaN
-            raise TrainingError(
-                f"the gradients are not finite at step {self.step}; {self._kept()}. "
-                f"{self._advice()}"
-            ) from error
+            parts, statistics = self.phase.seen
+            what = not_finite({k: float(v) for k, v in parts.items()}) or NO_GRADIENTS
+            raise self._failure(what, self.step + 1, statistics) from error
         self.step += gradients
+        self._latest = (self.step, row, self.phase.seen[1])
+        self._since_note.append(self._latest)
         return row
 
     def _start_finish(self, start: int, share: float) -> None:
@@ -137,35 +149,56 @@ class Trainer:
 
     def _note(self, metrics: MetricsFile, values: dict[str, Any]) -> None:
         numbers = {name: float(value) for name, value in values.items()}
-        if not math.isfinite(numbers["loss"]):
-            raise TrainingError(
-                f"the loss is {numbers['loss']} at step {self.step}; {self._kept()}. "
-                f"{self._advice()}"
-            )
+        if (wrong := self.watch.note(numbers)) is not None:
+            raise self._failure(*self._first_failure(wrong))
+        self._since_note.clear()
         row: Row = {"step": self.step, **numbers, "seconds": round(self.elapsed, 3)}
         metrics.write(row)
         if self.progress:
             self.progress(row)
 
-    def _kept(self) -> str:
-        if self._saved_at is None:
-            return "no checkpoint was saved before it"
-        return f"the checkpoint of step {self._saved_at} is kept in {self.folder}"
+    def _require_sound(self) -> None:
+        """Refuse to save the weights of a last step that came apart."""
+        if self._latest is None:
+            return
+        step, row, statistics = self._latest
+        if (wrong := self.watch.verdict(row)) is not None:
+            raise self._failure(wrong, step, statistics)
 
-    def _advice(self) -> str:
-        rate = self.config.optimiser.learning_rate / 5
-        return f"Try --set learning_rate={rate:g}, or --precision float64"
+    def _first_failure(self, wrong: str) -> tuple[str, int, Mapping[str, Tensor]]:
+        """Look among the steps since the last note for the first that failed."""
+        for step, row, statistics in self._since_note:
+            found = not_finite({name: float(value) for name, value in row.items()})
+            if found is not None:
+                return found, step, statistics
+        step, _, statistics = self._since_note[-1]
+        return wrong, step, statistics
+
+    def _failure(self, what: str, step: int, statistics: Mapping[str, Tensor]) -> TrainingError:
+        """Say what went wrong when, what is kept, and what to try."""
+        rate = calmer_rate(self.config.optimiser)
+        remedy = f"Try --set learning_rate={rate:g}"
+        if self.config.machine.precision != "float64":
+            remedy += ", or --precision float64"
+        if self.saved_at is not None:
+            remedy = f"Go on from it: piop resume {self.folder} --set learning_rate={rate:g}"
+        where = self.watch.culprit(statistics) if "residual" in what else ""
+        return TrainingError(f"{what}{where} at step {step}; {self.kept()}. {remedy}")
+
+    def kept(self) -> str:
+        """Say which checkpoint there is to go on from."""
+        if self.saved_at is None:
+            return "no checkpoint was saved before it"
+        return f"the checkpoint of step {self.saved_at} is kept in {self.folder}"
 
     def _save(self, metrics: MetricsFile) -> None:
         """Write weights and state, of finite weights only."""
         if not all(bool(p.isfinite().all()) for p in self.operator.parameters()):
-            raise TrainingError(
-                f"the weights are not finite at step {self.step}; {self._kept()}. {self._advice()}"
-            )
+            raise self._failure("the weights are not finite", self.step, self.phase.seen[1])
         self._metrics_size = metrics.flush()
         save_state(self.state_path, self.state_dict())
         save_weights(self.folder / "model.safetensors", self.phase.weights())
-        self._saved_at = self.step
+        self.saved_at = self.step
 
     def state_dict(self) -> dict[str, Any]:
         """Give all that a resume needs: the same numbers follow as if nothing had happened."""
@@ -177,6 +210,7 @@ class Trainer:
             "weights": self.operator.state_dict(),
             "phase": self.phase.state_dict(),
             "weighting": self.weightings.state_dict(),
+            "watch": self.watch.state_dict(),
         }
 
     def resume(self, device: torch.device) -> None:
@@ -190,6 +224,7 @@ class Trainer:
         state = load_state(self.state_path, device)
         try:
             self.weightings.load_state_dict(state.get("weighting", {}))
+            self.watch.load_state_dict(state.get("watch", {}))
             if state["finish"]:
                 phase = state["phase"]
                 self.operator.load_state_dict(phase["origin"])
@@ -200,7 +235,7 @@ class Trainer:
             raise TrainingError(f"{self.state_path}: does not fit this run ({error})") from error
         self.step, self.elapsed = int(state["step"]), float(state["elapsed"])
         self._metrics_size = int(state["metrics_size"])
-        self._saved_at = self.step
+        self.saved_at = self.step
 
     @contextmanager
     def _stop_on_interrupt(self) -> Iterator[None]:

@@ -133,7 +133,11 @@ def test_a_loss_that_is_not_finite_is_told_and_the_checkpoint_kept(builder, heat
         return {name: value * math.nan for name, value in parts.items()}, statistics
 
     second.phase.gradients = broken
-    with pytest.raises(TrainingError, match=r"loss is nan at step 6; the checkpoint of step 5"):
+    with pytest.raises(
+        TrainingError,
+        match=r"loss is nan through its residual at step 6; the "
+        "checkpoint of step 5.*piop resume .* --set learning_rate=0.002",
+    ):
         second.run()
     assert second.state_path.read_bytes() == kept
     assert (tmp_path / "model.safetensors").read_bytes() == weights
@@ -146,8 +150,8 @@ def test_a_loss_that_is_not_finite_at_once_says_what_to_try(builder, heat, tmp_p
         trainer.run()
 
 
-@pytest.mark.parametrize(("name", "what"), [("soap", "gradients"), ("adamw", "weights")])
-def test_weights_that_are_not_finite_are_never_saved(builder, heat, tmp_path, name, what):
+@pytest.mark.parametrize("name", ["soap", "muon", "adamw"])
+def test_weights_that_are_not_finite_are_never_saved(builder, heat, tmp_path, name):
     optimiser = OptimiserConfig(optimiser=name)
     trainer = trainer_of(builder, heat, tmp_path, steps=1, optimiser=optimiser)
     good = trainer.phase.gradients
@@ -158,7 +162,7 @@ def test_weights_that_are_not_finite_are_never_saved(builder, heat, tmp_path, na
         return outcome
 
     trainer.phase.gradients = poison
-    with pytest.raises(TrainingError, match=f"{what} are not finite"):
+    with pytest.raises(TrainingError, match="not finite, though the loss is at step 1;"):
         trainer.run()
     assert not trainer.state_path.exists()
 
@@ -228,3 +232,57 @@ def test_compiled_and_eager_gradients_agree(builder, heat):
             assert torch.allclose(p.grad, q.grad, rtol=1e-7, atol=1e-9)
         losses.append(one["loss"])
     assert losses[1] < 0.5 * losses[0]
+
+
+def failing_from(trainer, step, change):
+    """Let the outcome of every gradient from a step on be changed; its index counts from 1."""
+    good, count = trainer.phase.gradients, 0
+
+    def gradients(batch):
+        nonlocal count
+        count += 1
+        parts, statistics = good(batch)
+        return change(parts, statistics) if count >= step else (parts, statistics)
+
+    trainer.phase.gradients = gradients
+
+
+def test_the_first_step_that_failed_is_told_though_the_tenth_is_noted(builder, heat, tmp_path):
+    trainer = trainer_of(builder, heat, tmp_path, steps=40)
+    failing_from(trainer, 14, lambda p, s: ({k: v * math.nan for k, v in p.items()}, s))
+    with pytest.raises(TrainingError, match="nan through its residual at step 14;"):
+        trainer.run()
+
+
+def test_an_explosion_stops_at_the_last_sound_checkpoint(builder, heat, tmp_path):
+    trainer = trainer_of(builder, heat, tmp_path, steps=200, checkpoint=0.0)
+    saved = {}
+
+    def explode(parts, statistics):
+        saved.setdefault("weights", (tmp_path / "model.safetensors").read_bytes())
+        return {k: v * 1e12 for k, v in parts.items()}, {"equations": torch.tensor([1.0, 2e12])}
+
+    failing_from(trainer, 21, explode)
+    trainer.watch.equations = ["dt(u) = v", "dt(v) = u"]
+    with pytest.raises(
+        TrainingError,
+        match=r"exploded: its residual .* in equation 2, dt\(v\) = u at step 70; the checkpoint of "
+        "step 20 is kept",
+    ):
+        trainer.run()
+    assert (tmp_path / "model.safetensors").read_bytes() == saved["weights"]
+
+
+def test_a_budget_that_ends_amid_an_explosion_saves_nothing(builder, heat, tmp_path):
+    trainer = trainer_of(builder, heat, tmp_path, steps=12)
+    failing_from(trainer, 11, lambda p, s: ({k: v * 1e12 for k, v in p.items()}, s))
+    with pytest.raises(TrainingError, match="exploded"):
+        trainer.run()
+    assert not trainer.state_path.exists()
+
+
+def test_an_absurd_rate_is_answered_with_the_usual_one(builder, heat, tmp_path):
+    optimiser = OptimiserConfig(optimiser="adamw", learning_rate=1e200, warmup=0.0)
+    trainer = trainer_of(builder, heat, tmp_path, steps=20, optimiser=optimiser)
+    with pytest.raises(TrainingError, match=r"Try --set learning_rate=0.001$"):
+        trainer.run()
