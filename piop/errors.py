@@ -33,6 +33,10 @@ class TrainingError(PiopError):
     """Training failed: the loss is not finite, or a checkpoint does not fit."""
 
 
+class OutOfMemory(PiopError):
+    """Memory ran out; the message says which setting to lower, and by how much."""
+
+
 @dataclass(frozen=True)
 class Issue:
     """One thing wrong with a spec.

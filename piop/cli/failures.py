@@ -80,8 +80,11 @@ def _report(error: Exception, as_json: bool, debug: bool) -> None:
         print(f"piop: {error}", file=sys.stderr)
     elif isinstance(error, OSError):
         print(f"piop: {_system_text(error)}", file=sys.stderr)
-    elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        text = "out of memory: use fewer functions or queries (--set functions=8 --set queries=128)"
+    elif _is_out_of_memory(error):
+        text = (
+            "out of memory: use fewer functions or queries (--set functions=8 --set queries=128), "
+            "or fewer samples at a time"
+        )
         print(f"piop: {text}", file=sys.stderr)
     else:
         text = f"unexpected {type(error).__name__}: {error}"
@@ -92,6 +95,12 @@ def _report(error: Exception, as_json: bool, debug: bool) -> None:
         _try_json(_as_json(error, code))
     if isinstance(error, OSError):
         _drop_unwritten_stdout()
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Tell it without torch, which not every command loads."""
+    name = type(error).__name__ == "OutOfMemoryError"
+    return isinstance(error, MemoryError) or name or "can't allocate memory" in str(error)
 
 
 def _as_json(error: Exception, code: int) -> dict[str, Any]:

@@ -115,12 +115,21 @@ def solve(
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @budget
+@click.option(
+    "--set",
+    "pairs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Another size of the batch, such as functions=4, or learning_rate; may be repeated.",
+)
 @common
-def resume(run: Path, steps: int | None, time: str | None, as_json: bool) -> int:
+def resume(
+    run: Path, steps: int | None, time: str | None, pairs: tuple[str, ...], as_json: bool
+) -> int:
     """Go on with RUN where it stopped.
 
-    The numbers are the same as if it had not been stopped. --steps or --time give it a new budget
-    in all.
+    The numbers are the same as if it had not been stopped, unless --set changes them. --steps or
+    --time give it a new budget in all.
     """
     if steps is not None and time is not None:
         raise UsageError("give --steps or --time, not both")
@@ -133,7 +142,9 @@ def resume(run: Path, steps: int | None, time: str | None, as_json: bool) -> int
     if steps is None and time is None:
         budget = ensure_run(run).read_config()["training"]["budget"]
     with stop_on_termination(run), progress(run, budget["steps"], budget["time"]) as show:
-        resumed = resume_run(run, steps=steps, time=seconds, progress=show)
+        resumed = resume_run(
+            run, steps=steps, time=seconds, settings=parse_settings(pairs), progress=show
+        )
     return finish(resumed, as_json)
 
 

@@ -99,6 +99,8 @@ class Step:
             graph = trace(self._flat(len(params)), flat)
             with torch.no_grad():
                 graph(flat)
+        except (MemoryError, torch.OutOfMemoryError):
+            raise  # eager needs no less
         except Exception as reason:  # whatever a compiler raises, eager still works
             self.eager_because = f"{type(reason).__name__}: {reason}"
             warnings.warn(

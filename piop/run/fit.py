@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from piop.training.config import (
     LossConfig,
     TrainingConfig,
     apply_settings,
+    change_settings,
     parse_time,
 )
 from piop.training.gradients import make_gradients
+from piop.training.memory import as_settings, explained, smaller_batch
 from piop.training.metrics import Row
 from piop.training.setup import build_model, build_objective, build_source
 from piop.training.statistics import Statistics, data_statistics, law_statistics
@@ -118,22 +121,28 @@ def resume(
     *,
     steps: int | None = None,
     time: str | float | None = None,
+    settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     samples: int = HELD_OUT,
     data: Dataset | None = None,
 ) -> Run:
     """Go on with a run that was stopped, to the same numbers as if it had not been.
 
+    With other settings than it began with the numbers become others, from here on.
+
     Args:
         path: The run folder.
         steps: A new budget in all, in steps; by default the run's own.
         time: A new budget in all, in time.
+        settings: Other values for what may change on the way: the size of a batch, when memory is
+            short, and the step size, when the loss came apart; kept in ``config.json``.
         progress: Called with rows of the metrics.
         samples: Held-out inputs to judge by; 0 leaves the evaluation out.
         data: The data, for a run that was given them in Python.
 
     Raises:
-        UsageError: If it is no run folder, its spec was changed, or its device is not there.
+        UsageError: If it is no run folder, its spec was changed, its device is not there, or a
+            setting may not change.
         TrainingError: If its checkpoint cannot be read.
     """
     folder = ensure_run(path)
@@ -145,6 +154,8 @@ def resume(
         config = replace(
             config, budget=BudgetConfig(steps, None if time is None else parse_time(time))
         )
+    config = change_settings(config, settings or {})
+    if config != TrainingConfig.from_json(record["training"]):
         folder.rewrite_config({**record, "training": config.to_json()})
     described = record["data"]
     found = _data_again(problem, described, data)
@@ -209,7 +220,8 @@ def _train(
         gradients = make_gradients(loss, config.machine.compile)
         trainer = Trainer(loss, draw, gradients, config, folder.path, progress)
         trainer.resume(torch.device(config.machine.device))
-        trainer.run()
+        with explained(partial(_remedy, trainer, config, data is not None), config.machine.device):
+            trainer.run()
         model.operator.load_state_dict(trainer.phase.weights())
         run = Run(
             folder.path,
@@ -225,6 +237,19 @@ def _train(
         if samples and not trainer.interrupted:
             run.evaluate(samples)
     return run
+
+
+def _remedy(trainer: Trainer, config: TrainingConfig, data: bool, error: Exception) -> str:
+    """Say how a step gets smaller and how the run goes on."""
+    lower = smaller_batch(error, config, data)
+    if not lower:
+        return f"A step is as small as it gets, but for the network; {trainer.kept()}"
+    names = ", ".join(f"{name}={getattr(config.points, name)}" for name in lower)
+    again = "begin again" if trainer.saved_at is None else f"{trainer.kept()}; go on"
+    return (
+        f"The memory of a step grows linearly with {names}: {again} with less: "
+        f"piop resume {trainer.folder} {as_settings(lower)}"
+    )
 
 
 def _weights_of(path: str | Path) -> dict[str, torch.Tensor]:

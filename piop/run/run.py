@@ -21,6 +21,7 @@ from piop.run.machine import settle_machine
 from piop.run.prediction import as_dataset, predict_values, read_at
 from piop.training.checkpoint import load_weights
 from piop.training.config import TrainingConfig
+from piop.training.memory import explained
 from piop.training.metrics import Row, read_metrics
 from piop.training.setup import Model, build_model
 from piop.training.statistics import Statistics
@@ -103,7 +104,9 @@ class Run:
         """
         queries = read_at(self.problem, at)
         seen = read_inputs(self.problem, inputs or {})
-        values = predict_values(self.problem, self.model, seen, queries.tensor().double())
+        remedy = "Predict fewer samples or points at a time, half as many to begin with"
+        with explained(lambda _: remedy, self.config.machine.device):
+            values = predict_values(self.problem, self.model, seen, queries.tensor().double())
         attributes = {"run": str(self.path), "piop": versions()["piop"], "hash": self.problem.hash}
         return as_dataset(self.problem, queries, values, attributes)
 
@@ -157,10 +160,14 @@ class Run:
         queries = None if at is None else read_at(self.problem, at)
         if queries is not None and queries.axes is None:
             raise UsageError('evaluate needs a grid: give at={"t": ..., "x": ...}')
+        remedy = (
+            f"The operator is saved; judge it by fewer inputs: "
+            f"piop evaluate {self.path} --samples {max(1, samples // 4)}"
+        )
         try:
-            found = evaluation.report(
-                self.problem, self.model, self.held_out(samples, seed, queries, sensors)
-            )
+            with explained(lambda _: remedy, self.config.machine.device):
+                held_out = self.held_out(samples, seed, queries, sensors)
+                found = evaluation.report(self.problem, self.model, held_out)
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
         found |= self._circumstances(seed)

@@ -195,6 +195,9 @@ SECTIONS: dict[str, type] = {
 OWN_ARGUMENTS = {"device", "precision", "compile", "threads", "seed"}
 POSITIVE = {"functions", "queries", "boundary", "data_functions", "data_queries", "bins",
             "learning_rate", "precondition"}  # fmt: skip
+CHANGEABLE = {"functions", "queries", "boundary", "data_functions", "data_queries",
+              "learning_rate", "clip", "checkpoint"}  # fmt: skip
+"""What a resume may change: neither the network nor the meaning of what is saved depends on it."""
 SHARES = {"warmup", "final", "average", "lbfgs", "memory"}
 
 
@@ -233,6 +236,27 @@ def apply_settings(
             raise UsageError(unknown_key(key, [*known, "preset", *backbone_keys]))
     sections = {name: replace(getattr(config, name), **changes[name]) for name in SECTIONS}
     return replace(config, backbone_settings=backbone, **sections)
+
+
+def change_settings(config: TrainingConfig, settings: Mapping[str, Any]) -> TrainingConfig:
+    """Set keys that may change in the middle of a run.
+
+    Raises:
+        UsageError: For any other key, or a value that is not allowed.
+
+    Example:
+        >>> start = TrainingConfig(BudgetConfig(steps=10))
+        >>> change_settings(start, {"functions": "4"}).points.functions
+        4
+    """
+    for key in settings:
+        if key not in CHANGEABLE:
+            raise UsageError(
+                f"{key}: cannot change in the middle of a run; one of "
+                f"{', '.join(sorted(CHANGEABLE))}. For others start a new run from the weights of "
+                f"this one: piop solve --from RUN"
+            )
+    return apply_settings(config, settings, {})
 
 
 def unknown_key(key: str, known: list[str]) -> str:

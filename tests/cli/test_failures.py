@@ -33,9 +33,12 @@ def test_an_unexpected_error_is_called_a_bug_and_shown_only_on_demand(capsys, mo
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_running_out_of_memory_says_what_to_do(piop, monkeypatch):
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
+)
+def test_running_out_of_memory_says_what_to_do(piop, monkeypatch, error):
     def broken(*args):
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr("piop.problem.Problem.from_file", broken)
     code, _, err = piop("check", "heat")

@@ -1,0 +1,144 @@
+"""Running out of memory: recognise it, and say which setting to lower, and by how much."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from piop.errors import OutOfMemory
+from piop.training.config import TrainingConfig
+
+MARGIN = 0.8
+"""Share of the memory at hand that is planned with."""
+UNITS = {"bytes": 1.0, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell an allocation that failed, of Python, numpy, torch's CPU or its GPU.
+
+    Example:
+        >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes differ"))
+        (True, False)
+    """
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    signs = ("can't allocate memory", "not enough memory", "bad_alloc", "CUDA out of memory")
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+
+
+@contextmanager
+def explained(remedy: Callable[[Exception], str], device: str) -> Iterator[None]:
+    """Run a block and turn a failed allocation in it into a message with a remedy.
+
+    Args:
+        remedy: Failed allocation → what to do.
+        device: Where it runs.
+
+    Raises:
+        OutOfMemory: If memory ran out.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise OutOfMemory(f"out of memory{_sizes(error, device)}. {remedy(error)}") from error
+
+
+def smaller_batch(error: BaseException, config: TrainingConfig, data: bool) -> dict[str, int]:
+    """Find settings with which a step should fit.
+
+    The memory of a step grows linearly with functions times points. At the failure u bytes were in
+    use and a more were asked for, so a step needs at least u + a where u + free are at hand; but
+    the rest of the step was still to come, so it is halved at least.
+
+    Args:
+        error: The failed allocation.
+        config: What was tried.
+        data: Whether a step looks at data.
+
+    Returns:
+        Setting → lower value; nothing where a step cannot be made smaller.
+    """
+    asked, (used, free) = _asked(error), _usage(config.machine.device)
+    share = min(0.5, MARGIN * (used + free) / max(used + asked, 1.0))
+    found: dict[str, int] = {}
+    pairs = [("functions", "queries")] if config.physics else []
+    pairs += [("data_functions", "data_queries")] if data else []
+    for pair in pairs:
+        left = share
+        for name in pair:  # functions first, and points for what those cannot give
+            now = getattr(config.points, name)
+            lower = max(1, int(now * left))
+            if lower < now:
+                found[name] = lower
+            left = min(1.0, left * now / lower)
+    return found
+
+
+def as_settings(found: dict[str, int]) -> str:
+    """Write settings as they go on the command line."""
+    return " ".join(f"--set {name}={value}" for name, value in found.items())
+
+
+def _sizes(error: BaseException, device: str) -> str:
+    """Say how much was asked for and how much was there, as far as it is known."""
+    asked = _asked(error)
+    used, free = _usage(device)
+    if not asked:
+        return f" ({_text(used)} in use)"
+    return f" (asked for {_text(asked)} with {_text(used)} in use and {_text(free)} free)"
+
+
+def _asked(error: BaseException) -> float:
+    """Bytes that the failed allocation asked for; 0 where the message does not tell."""
+    number = r"([\d.]+) ?(bytes|KiB|MiB|GiB)"
+    pattern = rf"(?:tried to allocate|Unable to allocate|you tried to allocate) {number}"
+    match = re.search(pattern, str(error), re.IGNORECASE)
+    return float(match[1]) * UNITS[match[2].lower()] if match else 0.0
+
+
+def _usage(device: str) -> tuple[float, float]:
+    """Bytes that this process uses and bytes that it could still have."""
+    if device == "cuda":
+        free, _ = torch.cuda.mem_get_info()
+        reserved = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return float(torch.cuda.memory_allocated()), float(free + reserved)
+    free = _linux("/proc/meminfo", "MemAvailable")
+    limit = _limit()
+    if limit is not None:
+        free = min(free, max(limit - _linux("/proc/self/status", "VmSize"), 0.0))
+    return _linux("/proc/self/status", "VmRSS"), free
+
+
+def _limit() -> float | None:
+    """Bytes of address space that the process may have, as by ``ulimit -v``; None for any."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else float(soft)
+
+
+def _linux(path: str, key: str) -> float:
+    """Read an entry in kB; 0 where the system is another."""
+    try:
+        match = re.search(rf"^{key}:\s+(\d+) kB", Path(path).read_text(), re.MULTILINE)
+    except OSError:
+        return 0.0
+    return float(match[1]) * 1024 if match else 0.0
+
+
+def _text(size: float) -> str:
+    """Write a size in MiB or GiB.
+
+    Example:
+        >>> _text(3 * 2**30), _text(2**20)
+        ('3.0 GiB', '1 MiB')
+    """
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
