@@ -33,7 +33,7 @@ def table(load, monkeypatch, tmp_path):
         view = next(iter(load("table.entries").ENTRIES[cell.problem].views))
         return {
             **vars(cell),
-            "relative_l2": {view: {"mean": 0.1 + cell.seed, "std": 0.3}},
+            "relative_l2": {view: {"mean": 0.1 + cell.seed, "std": 0.3 * cell.seed}},
             "seconds": 1.0,
             "steps": 5,
             "parameters": 7,
@@ -118,7 +118,7 @@ def test_rows_hold_means_and_both_deviations(table):
     (row,) = json.loads(table.out.read_text())["table"]
     assert row["mean"] == pytest.approx(1.1)  # of 0.1, 1.1, 2.1
     assert row["over_seeds"] == pytest.approx(1.0)
-    assert row["over_inputs"] == pytest.approx(0.3)
+    assert row["over_inputs"] == pytest.approx((0.15) ** 0.5)  # mean variance of 0, 0.3², 0.6²
     assert row["published"] == "0.044 ± 0.023"
     assert (row["floor"], row["seeds"], row["steps"]) == (0.01, 3, 5)
 
