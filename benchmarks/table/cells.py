@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from piop.errors import PiopError, UsageError
 from piop.problem import Problem
 from piop.run import Run, fit, resume
@@ -109,6 +111,7 @@ def run_cell(
         Interrupted: On Ctrl-C.
     """
     folder = work / str(cell).replace("/", "-")
+    torch.compiler.reset()  # many compiled steps in one process would meet torch's limit
     run = _trained(cell, problem, budget, folder)
     if run.interrupted:
         raise Interrupted
