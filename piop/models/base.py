@@ -125,6 +125,16 @@ class Backbone(nn.Module, ABC):
             DataError: If an input is missing or its shape does not fit the signature.
         """
 
+    def meets(self, sensors: Mapping[str, int]) -> int:
+        """Count what each query meets, sensors or tokens: what it costs in memory.
+
+        By default all sensors of all functions; a backbone that reads inputs first says fewer.
+
+        Args:
+            sensors: M of each input.
+        """
+        return sum(sensors[entry.name] for entry in self.signature.functions)
+
     def check(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> None:
         """Refuse inputs that do not fit the signature; looks at shapes, never at values."""
         if queries.shape[-1] != len(self.signature.coordinates):

@@ -70,6 +70,10 @@ class DeepONet(Backbone):
         self.trunk = layers_of([self.coordinates.features, *hidden, outputs])
         self.bias = nn.Parameter(torch.zeros(signature.channels))
 
+    def meets(self, sensors: Mapping[str, int]) -> int:
+        """Count one: the branch has read all sensors (see :meth:`Backbone.meets`)."""
+        return 1
+
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)

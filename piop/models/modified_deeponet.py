@@ -49,6 +49,10 @@ class ModifiedDeepONet(Backbone):
         self.branch = layers_of([self.sensors.features, *hidden, outputs])
         self.trunk = layers_of([self.coordinates.features, *hidden, outputs])
 
+    def meets(self, sensors: Mapping[str, int]) -> int:
+        """Count one: the branch has read all sensors (see :meth:`Backbone.meets`)."""
+        return 1
+
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
@@ -80,6 +84,10 @@ class GatedDeepONet(Backbone):
         self.coordinates = TrunkCoordinates(signature.coordinates, config.frequencies)
         self.branch = GatedPerceptron(self.sensors.features, config, outputs)
         self.trunk = GatedPerceptron(self.coordinates.features, config, outputs)
+
+    def meets(self, sensors: Mapping[str, int]) -> int:
+        """Count one: the branch has read all sensors (see :meth:`Backbone.meets`)."""
+        return 1
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""

@@ -123,6 +123,15 @@ class PIT(Backbone):
             state = block(state, seen)
         return self.decoder(state) + straight
 
+    def meets(self, sensors: Mapping[str, int]) -> int:
+        """Count the tokens: see :meth:`Backbone.meets`."""
+        like = next(self.parameters())
+        fits = {e.name: self.sensors[e.name].spectrum for e in self.signature.functions}
+        return sum(
+            fits[e.name].lattice(like).shape[1] if e.smooth else sensors[e.name]  # type: ignore[union-attr,operator]
+            for e in self.signature.functions
+        )
+
     def _condition(self, inputs: Mapping[str, FunctionSamples]) -> Tensor | None:
         """What the scalars say to queries and tokens alike: ``[B, 1, width]``."""
         if self.scalars is None:

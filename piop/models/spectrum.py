@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,9 @@ POINTS_PER_WAVE = {1: 3, 2: 2, 3: 2}
 
 FEWEST_POINTS = {1: 24, 2: 10, 3: 6}
 """Lattice points per axis at least: a solution is richer than the input it grows from."""
+
+AT_ONCE = 2**22
+"""Values of harmonics at sensors that are held at once: bounds memory, whatever their number."""
 
 RIDGE = 1e-6
 """Prior share of noise; decides only where sensors leave a harmonic open."""
@@ -53,13 +57,20 @@ class Spectrum(nn.Module):
         points, mask = samples.points, samples.mask
         if mask is not None:
             points = points.masked_fill(~mask[..., None], self.axes[0].low)
-        basis = self.basis(points.double())
-        weighted = basis if mask is None else basis * mask[..., None]
         squares = (self.waves.double() ** 2).sum(-1)
         prior = torch.cat([squares.new_zeros(1), squares, squares])
-        count = weighted[..., :1].sum(-2, keepdim=True)
-        normal = weighted.mT @ basis + RIDGE * count * torch.diag_embed((1 + prior) ** 2)
-        right = weighted.mT @ standardised(self.entry, samples).double()
+        values = standardised(self.entry, samples).double()
+        normal: Any = 0.0
+        right: Any = 0.0
+        size = max(1, AT_ONCE // (len(values) * len(prior)))
+        for first in range(0, values.shape[1], size):
+            piece = slice(first, first + size)
+            basis = self.basis(points[:, piece].double())
+            weighted = basis if mask is None else basis * mask[:, piece, None]
+            normal = normal + weighted.mT @ basis
+            right = right + weighted.mT @ values[:, piece]
+        count = normal[..., :1, :1]  # the constant with itself: how many sensors there are
+        normal = normal + RIDGE * count * torch.diag_embed((1 + prior) ** 2)
         return torch.linalg.solve(normal, right).to(samples.values.dtype)
 
     def basis(self, points: Tensor) -> Tensor:

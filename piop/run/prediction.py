@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,14 +14,22 @@ from piop.datasets import Queries
 from piop.datasets.checks import outside
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
+from piop.models import Backbone
 from piop.problem import Problem
 from piop.run.inputs import to_numbers
 from piop.training.lattice import on_lattices
 from piop.training.setup import Model
 from piop.training.sources import seen_functions
 
-POINTS_AT_ONCE = 2**14
-"""Queries evaluated together: bounds memory, and keeps the work within the caches of a CPU."""
+PAIRS_AT_ONCE = 2**20
+"""Pairs of a query and a sensor or token evaluated together: bounds memory, and keeps the work
+within the caches of a CPU."""
+QUERIES_AT_ONCE = 2**14
+"""Queries evaluated together at most."""
+FEWEST_QUERIES = 16
+"""Queries evaluated together at least, since every piece reads the inputs anew."""
+SENSORS_AT_ONCE = 2**20
+"""Sensors of all functions that are read together, unless one function has more."""
 
 
 @torch.no_grad()
@@ -39,22 +48,32 @@ def predict_values(
         ``[B, N, C]`` float64 on the CPU.
     """
     batch = max([len(s.values) for s in inputs.values()] + [len(queries)])
-    sensors = max([s.points.shape[1] for s in inputs.values()] + [64])
-    many = max(1, POINTS_AT_ONCE * 64 // sensors)
-    together = max(1, min(batch, many // max(1, queries.shape[1])))
-    found = torch.empty(batch, queries.shape[1], len(problem.channels), dtype=torch.float64)
+    count = queries.shape[1]
+    found = torch.empty(batch, count, len(problem.channels), dtype=torch.float64)
+    sensors = max([s.points.shape[1] for s in inputs.values()] + [1])
+    many = _queries_together(model, inputs)
+    together = max(1, min(batch, SENSORS_AT_ONCE // sensors, many // max(1, count)))
     for start in range(0, batch, together):
         part = slice(start, min(start + together, batch))
         seen = {name: _part(s, part, model.operator.scale) for name, s in inputs.items()}
         functions = seen_functions(problem, model.known, model.grids, seen)
         seen = on_lattices(model.grids, functions, seen)
         own = queries[part] if len(queries) > 1 else queries
-        for first in range(0, queries.shape[1], many):
+        for first in range(0, count, many):
             piece = slice(first, first + many)
-            at = own[:, piece].to(model.operator.scale).expand(part.stop - part.start, -1, -1)
+            at = own[:, piece].to(model.operator.scale)
             lift = None if model.known is None else model.known(functions, at)
             found[part, piece] = model.operator(seen, at, lift).double().cpu()
     return found
+
+
+def _queries_together(model: Model, inputs: Mapping[str, FunctionSamples]) -> int:
+    """How many queries to take at once, of all functions together."""
+    sensors = {name: s.points.shape[1] for name, s in inputs.items()}
+    sensors |= {name: math.prod(map(len, axes)) for name, axes in model.grids.items()}
+    backbone = model.operator.backbone
+    met = backbone.meets(sensors) if isinstance(backbone, Backbone) else sum(sensors.values())
+    return min(QUERIES_AT_ONCE, max(FEWEST_QUERIES, PAIRS_AT_ONCE // max(1, met)))
 
 
 def _part(samples: FunctionSamples, part: slice, like: Tensor) -> FunctionSamples:

@@ -7,8 +7,9 @@ identity), which is smaller and better conditioned. ε, a share ``NUGGET`` of th
 the matrix regular where points are close; it grows tenfold for a sample whose Cholesky factor
 still fails.
 
-Cost for each layout of sensors (one per sample, unless all share it, as on a grid): M³/3, and in
-d > 1 coordinates M²·K1⋯Kd/2^d for the covariance matrix.
+Cost for each layout of sensors (one per sample, unless all share it, as on a grid): with fewer
+sensors than functions M³/3, and in d > 1 coordinates M²·K1⋯Kd/2^d for the covariance matrix; with
+more, which are taken a piece at a time, M·K². No matrix is larger than min(M, K) squared.
 
 Source: Rasmussen & Williams 2006, eqs. 2.23 and 2.24; Stein 1999, "Interpolation of spatial data",
 Sec. 1.2.
@@ -46,7 +47,7 @@ def krige(prior: Prior, points: Tensor, values: Tensor, mask: Tensor | None) -> 
     """
     real = torch.ones_like(values) if mask is None else mask.to(values)
     points = torch.where(real[..., None] > 0, points, prior.bases[0].origin)
-    rest = torch.where(real > 0, values - prior.function(prior.mean[None])(points), 0.0)
+    rest = torch.where(real > 0, values - _mean_at(prior, points), 0.0)
     if not bool(rest.isfinite().all()):
         raise DataError(
             "sensors: points or values are not finite where the mask says they are real"
@@ -142,15 +143,32 @@ def _by_frequency(prior: Prior) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
 def _few_functions(prior: Prior, points: Tensor, rest: Tensor, real: Tensor) -> Tensor:
     """Coefficients from the smaller of the two systems, ``[B, K1, …, Kd]``."""
     root = prior.variance.sqrt().flatten()
-    columns = zip(prior.bases, points.unbind(-1), strict=True)
-    first, *others = [basis.table(x) for basis, x in columns]
-    for table in others:
-        first = (first[..., None] * table[:, :, None]).flatten(2)
-    design = first * root * real[..., None]  # [B, M, K]
-    level = _level((design**2).sum(-1), real)
-    gram, right = design.mT @ design, (design * rest[..., None]).sum(1)
+    gram = right = torch.zeros((), dtype=rest.dtype, device=rest.device)
+    squares = []
+    for piece in _pieces(points, prior):
+        columns = zip(prior.bases, points[:, piece].unbind(-1), strict=True)
+        first, *others = [basis.table(x) for basis, x in columns]
+        for table in others:
+            first = (first[..., None] * table[:, :, None]).flatten(2)
+        design = first * root * real[:, piece, None]  # [B, M, K]
+        squares.append((design**2).sum(-1))
+        gram = gram + design.mT @ design
+        right = right + (design * rest[:, piece, None]).sum(1)
+    level = _level(torch.cat(squares, 1), real)
     solved = _cholesky_solve(gram, right[..., None], level)[..., 0]
     return (root * solved).unflatten(-1, prior.variance.shape)
+
+
+def _mean_at(prior: Prior, points: Tensor) -> Tensor:
+    """Mean of the law at ``points [B, M, d]``: ``[B, M]``."""
+    mean = prior.function(prior.mean[None])
+    return torch.cat([mean(points[:, piece]) for piece in _pieces(points, prior)], 1)
+
+
+def _pieces(points: Tensor, prior: Prior) -> list[slice]:
+    """Cut the M points of ``[B, M, d]`` so that functions at a piece take bounded memory."""
+    size = max(1, _CHUNK // (len(points) * prior.variance.numel()))
+    return [slice(i, i + size) for i in range(0, points.shape[1], size)]
 
 
 def _solve(matrix: Tensor, right: Tensor, real: Tensor) -> Tensor:

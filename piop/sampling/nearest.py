@@ -11,6 +11,9 @@ from torch import Tensor
 
 from piop.fields import InputFunction
 
+PAIRS = 2**22
+"""Distances between points and sensors held at once: bounds memory."""
+
 
 @final
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class NearestFunction(InputFunction):
         """Evaluate at ``points [B or 1, N, d]``: ``[B, N]``; derivatives are zero."""
         if any(order):
             return self.values.new_zeros(self.batch, points.shape[1])
+        size = max(1, PAIRS // self.values.numel())
+        pieces = points.split(size, 1)
+        return torch.cat([self._at(piece) for piece in pieces], 1)
+
+    def _at(self, points: Tensor) -> Tensor:
         square = self.values.new_zeros(())
         for axis, (length, periodic) in enumerate(zip(self.lengths, self.periodic, strict=True)):
             step = (

@@ -132,6 +132,18 @@ def test_saved_and_loaded_it_answers_the_same(network, case):
     assert torch.equal(other(inputs, queries), model(inputs, queries))
 
 
+def test_what_a_query_meets_grows_only_with_sensors_that_are_not_read_first(network, case):
+    signature, model = SIGNATURES[case], network(case)
+    few, many = (
+        model.meets({e.name: count if e.of else 1 for e in signature.inputs})
+        for count in (10, 1000)
+    )
+    attends = "PIT" in type(model).__name__
+    whole = "Paper" in type(model).__name__
+    expected = [e for e in signature.functions if attends and (whole or not e.smooth)]
+    assert many - few == 990 * len(expected)
+
+
 def test_a_config_is_frozen_and_short(network):
     config = network("evolution").config
     assert len(dataclasses.fields(config)) <= 10

@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from piop.datasets import Queries
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
-from piop.run import Run
+from piop.run import Run, fit
 
 X = np.arange(8) / 4
 U0 = np.cos(np.pi * X + 0.3)
@@ -75,9 +77,50 @@ def test_points_and_grids_say_the_same(trained):
 
 def test_many_samples_and_queries_equal_few(trained, monkeypatch):
     inputs = np.stack([U0, 2 * U0, -U0])
+    monkeypatch.setattr("piop.run.prediction.QUERIES_AT_ONCE", 10**6)
     whole = trained.predict({"u0": inputs})["u"].values
-    monkeypatch.setattr("piop.run.prediction.POINTS_AT_ONCE", 7)
-    assert np.allclose(trained.predict({"u0": inputs})["u"].values, whole, atol=1e-12)
+    monkeypatch.setattr("piop.run.prediction.QUERIES_AT_ONCE", 7)
+    monkeypatch.setattr("piop.run.prediction.FEWEST_QUERIES", 1)
+    found = trained.predict({"u0": inputs})["u"].values
+    assert np.abs(found - whole).max() < 1e-14  # products of other heights round otherwise
+
+
+def test_sensors_read_in_pieces_equal_those_read_at_once(trained, monkeypatch):
+    x = np.sort(np.random.default_rng(0).uniform(0, 2, 300))
+    given = {"u0": (x, np.cos(np.pi * x + 0.3))}
+    whole = trained.predict(given, AT)["u"].values
+    monkeypatch.setattr("piop.models.spectrum.AT_ONCE", 400)
+    monkeypatch.setattr("piop.sampling.kriging._CHUNK", 400)
+    found = trained.predict(given, AT)["u"].values
+    assert np.abs(found - whole).max() < 1e-11
+
+
+class LargestTensor(TorchDispatchMode):
+    """Notes how many numbers the largest tensor made by any operation holds."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                held = tensor.untyped_storage().nbytes() // max(1, tensor.element_size())
+                self.largest = max(self.largest, held)
+        return out
+
+
+@pytest.mark.parametrize("backbone", ["pit", "deeponet"])
+def test_memory_is_bounded_whatever_the_number_of_sensors_and_queries(heat, tmp_path, backbone):
+    run = fit(heat, steps=1, backbone=backbone, out=tmp_path / "r", samples=0)
+    sensors, queries = 2**18, 10**5
+    generator = torch.Generator().manual_seed(0)
+    x = 2 * torch.rand(sensors, dtype=torch.float64, generator=generator)
+    at = torch.rand(queries, 2, dtype=torch.float64, generator=generator)
+    at = torch.tensor([1.0, 0.0], dtype=torch.float64) + torch.tensor([1.0, 1.9]) * at
+    with LargestTensor() as memory:
+        found = run.predict({"u0": (x, torch.cos(torch.pi * x))}, at)["u"].values
+    assert np.isfinite(found).all()
+    assert sensors <= memory.largest < 2**23  # 64 MB, however many sensors or queries
 
 
 def test_a_million_queries_are_answered_in_pieces(trained, monkeypatch):

@@ -1,5 +1,6 @@
 """From sensors back to functions: exact where they can be, else the best linear guess."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -225,6 +226,17 @@ def test_long_lists_of_points_are_cut_without_change(item, problem, axis, monkey
     torch.testing.assert_close(covariance(prior, x, x), whole)
 
 
+def test_many_sensors_are_taken_a_piece_at_a_time_without_change(item, problem, axis, monkeypatch):
+    law = laws.GaussianRandomField(tau=5.0, alpha=3.0, modes=2)
+    p = problem(item("a", ["x", "y"], law), space=[axis("x"), axis("y")])
+    prior, x = interpolation_prior(p, p.inputs[0]), torch.rand(2, 60, 2).double()
+    prior = replace(prior, mean=torch.ones_like(prior.mean))
+    values, mask = torch.randn(2, 60).double(), torch.rand(2, 60) < 0.8
+    whole = krige(prior, x, values, mask)
+    monkeypatch.setattr("piop.sampling.kriging._CHUNK", 400)  # eight sensors of both samples
+    torch.testing.assert_close(krige(prior, x, values, mask).coefficients, whole.coefficients)
+
+
 def test_sensors_shared_by_all_samples_are_no_different(item, problem, axis, many):
     law = laws.GaussianRandomField(tau=5.0, alpha=3.0, modes=5)
     for shape in ((4, 4), (12, 12)):
@@ -277,7 +289,7 @@ def by_expression(item, problem, axis, expression, smooth, shape):
 G = sympy.Function("g", real=True)(*sympy.symbols("x y", real=True))
 
 
-def test_a_rough_expression_takes_the_nearest_sensor_across_the_period(item, problem, axis):
+def test_a_rough_expression_takes_the_nearest_sensor_over_the_end(item, problem, axis, monkeypatch):
     p = by_expression(item, problem, axis, sympy.sign(G), False, (4,))
     points = torch.tensor([[[0.05, 0.5], [0.5, 0.5], [0.5, 1.9], [0.97, 1.0]]]).double()
     samples = FunctionSamples(points, torch.tensor([[[1.0], [2.0], [3.0], [4.0]]]).double())
@@ -285,6 +297,9 @@ def test_a_rough_expression_takes_the_nearest_sensor_across_the_period(item, pro
     at = torch.tensor([[[0.98, 0.5], [0.6, 0.4], [0.6, 2.0], [0.02, 1.0]]]).double()
     assert found(at).tolist() == [[1, 2, 3, 4]]
     assert found.derivative(at, (1, 0)).abs().max() == 0
+    with monkeypatch.context() as few:
+        few.setattr("piop.sampling.nearest.PAIRS", 8)  # two points at a time
+        assert found(at).tolist() == [[1, 2, 3, 4]]
     mask = torch.tensor([[False, True, True, True]])
     masked = reconstruct(p, p.inputs[0], FunctionSamples(points, samples.values, mask))
     assert masked.take(torch.tensor([0])).to(dtype=torch.float32)(at).tolist() == [[4, 2, 3, 4]]
