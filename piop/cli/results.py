@@ -12,13 +12,23 @@ if TYPE_CHECKING:
     from piop.run import Run
 
 
-def show_results(run: Run, as_json: bool) -> None:
-    """Print what ``evaluation.json`` says, then draw the figures into the run folder."""
+def show_results(run: Run, as_json: bool, profile: bool = False) -> None:
+    """Print what ``evaluation.json`` says, then draw the figures into the run folder.
+
+    Args:
+        run: The run.
+        as_json: Print one JSON object.
+        profile: Print ``profile.json`` too.
+    """
     evaluation = json.loads((run.path / "evaluation.json").read_text())
+    times = json.loads((run.path / "profile.json").read_text()) if profile else None
     if as_json:
-        print_json({"run": str(run.path), **evaluation})
+        extra = {} if times is None else {"profile": times}
+        print_json({"run": str(run.path), **evaluation, **extra})
     else:
         print(error_table(evaluation))
+        if times is not None:
+            print(profile_table(times))
         print(f"Run folder: {run.path}", flush=True)
     from piop.report import draw_run
 
@@ -54,6 +64,30 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
     lines.append(f"Trained {steps} steps in {seconds:.1f} s (first step {first:.1f} s more)")
     lines += [f"Warning: {text}" for text in evaluation.get("warnings", [])]
     return "\n".join(lines)
+
+
+def profile_table(times: Mapping[str, Any]) -> str:
+    """Format a profile for people.
+
+    Args:
+        times: What ``profile.json`` holds.
+    """
+    rate = f"{times['points_per_second']:.3g} points a second"
+    lines = [f"One step, {1000 * times['seconds_per_step']:.2f} ms, {rate}"]
+    lines += _part_lines(times["parts"])
+    if "eager" in times:
+        eager = times["eager"]
+        lines.append(f"The same uncompiled, {1000 * eager['seconds_per_step']:.2f} ms")
+        lines += _part_lines(eager["parts"])
+    return "\n".join(lines)
+
+
+def _part_lines(parts: Mapping[str, Mapping[str, float]]) -> list[str]:
+    width = max(map(len, parts), default=0)
+    return [
+        f"  {name:<{width}}  {1000 * part['seconds']:9.3f} ms  {100 * part['share']:5.1f} %"
+        for name, part in parts.items()
+    ]
 
 
 def _channels(evaluation: Mapping[str, Any]) -> Mapping[str, float]:

@@ -30,6 +30,11 @@ def budget(command: Callable[..., Any]) -> Callable[..., Any]:
     return steps(time(command))
 
 
+profiled = click.option(
+    "--profile", is_flag=True, help="Write where a step's time goes, to profile.json."
+)
+
+
 @click.command()
 @click.argument("spec")
 @click.option("--backbone", help="The network; by default the spec's, else pit.")
@@ -61,6 +66,7 @@ def budget(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated."
 )
+@profiled
 @click.option("--force", is_flag=True, help="Replace a run folder that is there.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The run folder; by default runs/NAME-DATE-TIME."
@@ -109,12 +115,13 @@ def solve(
             out=out,
             **options,
         )
-    return finish(run, as_json)
+    return finish(run, as_json, options["profile"])
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @budget
+@profiled
 @click.option(
     "--set",
     "pairs",
@@ -124,7 +131,12 @@ def solve(
 )
 @common
 def resume(
-    run: Path, steps: int | None, time: str | None, pairs: tuple[str, ...], as_json: bool
+    run: Path,
+    steps: int | None,
+    time: str | None,
+    pairs: tuple[str, ...],
+    profile: bool,
+    as_json: bool,
 ) -> int:
     """Go on with RUN where it stopped.
 
@@ -143,17 +155,22 @@ def resume(
         budget = ensure_run(run).read_config()["training"]["budget"]
     with stop_on_termination(run), progress(run, budget["steps"], budget["time"]) as show:
         resumed = resume_run(
-            run, steps=steps, time=seconds, settings=parse_settings(pairs), progress=show
+            run,
+            steps=steps,
+            time=seconds,
+            settings=parse_settings(pairs),
+            progress=show,
+            profile=profile,
         )
-    return finish(resumed, as_json)
+    return finish(resumed, as_json, profile)
 
 
-def finish(run: Run, as_json: bool) -> int:
+def finish(run: Run, as_json: bool, profile: bool = False) -> int:
     """Show how good a run is and draw its figures; give the exit code."""
     if run.interrupted:
         say(f"piop: interrupted; saved. Go on with: piop resume {run.path}")
         return INTERRUPTED
-    show_results(run, as_json)
+    show_results(run, as_json, profile)
     return 0
 
 

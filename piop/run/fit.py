@@ -18,7 +18,7 @@ from piop.problem.classify import classify
 from piop.problem.support import require_supported
 from piop.residual import compile_residual
 from piop.run.data import describe_data, load_data, split_data
-from piop.run.folder import RunFolder, ensure_run, new_folder
+from piop.run.folder import RunFolder, ensure_run, new_folder, write_json
 from piop.run.machine import choose_machine, settle_machine, threads_of
 from piop.run.run import Run
 from piop.training.checkpoint import load_weights
@@ -30,9 +30,12 @@ from piop.training.config import (
     change_settings,
     parse_time,
 )
-from piop.training.gradients import make_gradients
+from piop.training.gradients import make_gradients, split_gradients
 from piop.training.memory import as_settings, explained, smaller_batch
 from piop.training.metrics import Row
+from piop.training.objective import ResidualLoss
+from piop.training.phases import Draw
+from piop.training.profile import DRAW, Profile
 from piop.training.setup import build_model, build_objective, build_source
 from piop.training.statistics import Statistics, data_statistics, law_statistics
 from piop.training.trainer import Trainer
@@ -60,6 +63,7 @@ def fit(
     out: str | Path | None = None,
     force: bool = False,
     progress: Progress | None = None,
+    profile: bool = False,
     samples: int = HELD_OUT,
 ) -> Run:
     """Train an operator of a problem, judge it on held-out inputs, and write its run folder.
@@ -81,6 +85,7 @@ def fit(
         out: The run folder; by default ``runs/NAME-DATE-TIME``.
         force: Replace a run folder that is there.
         progress: Called with rows of the metrics.
+        profile: Write where a step's time goes to ``profile.json``.
         samples: Held-out inputs to judge by; 0 leaves the evaluation out.
 
     Returns:
@@ -113,7 +118,9 @@ def fit(
     if data is not None and found is not None:
         described = describe_data(data, found)
     folder.begin(problem, config, statistics, described)
-    return _train(folder, problem, config, statistics, found, described, progress, samples, initial)
+    return _train(
+        folder, problem, config, statistics, found, described, progress, profile, samples, initial
+    )
 
 
 def resume(
@@ -123,6 +130,7 @@ def resume(
     time: str | float | None = None,
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    profile: bool = False,
     samples: int = HELD_OUT,
     data: Dataset | None = None,
 ) -> Run:
@@ -137,6 +145,7 @@ def resume(
         settings: Other values for what may change on the way: the size of a batch, when memory is
             short, and the step size, when the loss came apart; kept in ``config.json``.
         progress: Called with rows of the metrics.
+        profile: Write where a step's time goes to ``profile.json``.
         samples: Held-out inputs to judge by; 0 leaves the evaluation out.
         data: The data, for a run that was given them in Python.
 
@@ -160,7 +169,7 @@ def resume(
     described = record["data"]
     found = _data_again(problem, described, data)
     statistics = Statistics.from_json(record["statistics"])
-    return _train(folder, problem, config, statistics, found, described, progress, samples)
+    return _train(folder, problem, config, statistics, found, described, progress, profile, samples)
 
 
 def configure(
@@ -207,6 +216,7 @@ def _train(
     data: Dataset | None,
     described: Mapping[str, Any] | None,
     progress: Progress | None,
+    profile: bool,
     samples: int,
     initial: Mapping[str, torch.Tensor] | None = None,
 ) -> Run:
@@ -217,11 +227,15 @@ def _train(
             _start_from(model.operator, initial)
         loss = build_objective(problem, model, statistics, config)
         draw = build_source(problem, model, loss, statistics, config, trained)
-        gradients = make_gradients(loss, config.machine.compile)
-        trainer = Trainer(loss, draw, gradients, config, folder.path, progress)
+        clock = Profile(config.machine.device, on=profile)
+        gradients = make_gradients(loss, config.machine.compile, clock)
+        draw = clock.timed(DRAW, draw)
+        trainer = Trainer(loss, draw, gradients, config, folder.path, progress, clock)
         trainer.resume(torch.device(config.machine.device))
         with explained(partial(_remedy, trainer, config, data is not None), config.machine.device):
             trainer.run()
+            if profile:
+                write_profile(folder, trainer, loss, draw)
         model.operator.load_state_dict(trainer.phase.weights())
         run = Run(
             folder.path,
@@ -237,6 +251,26 @@ def _train(
         if samples and not trainer.interrupted:
             run.evaluate(samples)
     return run
+
+
+def write_profile(folder: RunFolder, trainer: Trainer, loss: ResidualLoss, draw: Draw) -> None:
+    """Write where the time of a step went; of a compiled step, also what a few eager ones say.
+
+    Raises:
+        TrainingError: If it cannot be written.
+    """
+    machine = trainer.config.machine
+    record: dict[str, Any] = {
+        "device": machine.device,
+        "precision": machine.precision,
+        "compiled": machine.compile,
+        "first_step_seconds": trainer.first_step,
+        **trainer.profile.report(trainer.timed_steps),
+    }
+    if machine.compile:
+        last = trainer.step
+        record["eager"] = split_gradients(loss, lambda i: draw(last + i, 1.0), machine.device)
+    write_json(folder.profile, record)
 
 
 def _remedy(trainer: Trainer, config: TrainingConfig, data: bool, error: Exception) -> str:

@@ -2,39 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from piop.residual.trace import Step, compile_step
 from piop.training.batch import Batch, flatten
 from piop.training.objective import Outcome, ResidualLoss
 from piop.training.phases import Gradients
+from piop.training.profile import BACKWARD, COMPILED, DRAW, LOSS, NETWORK, Profile
 
 
-def make_gradients(loss: ResidualLoss, compiled: bool) -> Gradients:
+def make_gradients(loss: ResidualLoss, compiled: bool, profile: Profile | None = None) -> Gradients:
     """Make the function that computes the loss and adds its gradients to the parameters.
 
     Args:
         loss: The objective.
         compiled: Trace and compile on the first batch, for whose shapes it then holds.
+        profile: Takes the time of network, loss and backward, or of the compiled step as a whole.
 
     Returns:
         Batch → the parts of the loss and the statistics, detached.
     """
-    return CompiledGradients(loss) if compiled else eager_gradients(loss)
+    profile = profile or Profile()
+    if compiled:
+        return profile.timed(COMPILED, CompiledGradients(loss))
+    return eager_gradients(loss, profile)
 
 
-def eager_gradients(loss: ResidualLoss) -> Gradients:
+def eager_gradients(loss: ResidualLoss, profile: Profile) -> Gradients:
     """Make the plain step: the loss, then ``backward``."""
+    network = loss.operator.backbone
+
+    def forward(batch: Batch) -> Outcome:
+        if not profile.on:
+            return loss(batch)
+        with profile.part(LOSS), _called(network, partial(profile.part, NETWORK)):
+            return loss(batch)
 
     def gradients(batch: Batch) -> Outcome:
-        parts, statistics = loss(batch)
-        parts["loss"].backward()
+        parts, statistics = forward(batch)
+        with profile.part(BACKWARD):
+            parts["loss"].backward()
         return {name: value.detach() for name, value in parts.items()}, statistics
 
     return gradients
+
+
+def split_gradients(
+    loss: ResidualLoss, draw: Callable[[int], Batch], device: str, steps: int = 3
+) -> dict[str, Any]:
+    """Time a few eager steps apart, to split up what a compiled step does as a whole.
+
+    Args:
+        loss: The objective; its gradients are lost.
+        draw: Step → batch.
+        device: Where it runs.
+        steps: How many, after one that is not counted.
+
+    Returns:
+        As :meth:`Profile.report`.
+    """
+    profile = Profile(device, on=True)
+    gradients = eager_gradients(loss, profile)
+    draw = profile.timed(DRAW, draw)
+    for step in range(steps + 1):
+        gradients(draw(step))
+        loss.zero_grad(set_to_none=True)
+        if step == 0:
+            profile.forget()
+    return profile.report(steps)
+
+
+@contextmanager
+def _called(module: nn.Module, part: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Run a block in which the calls of a module are within a part."""
+    with ExitStack() as stack:
+        before = module.register_forward_pre_hook(lambda *_: stack.enter_context(part()))
+        after = module.register_forward_hook(lambda *_: stack.close(), always_call=True)
+        try:
+            yield
+        finally:
+            before.remove()
+            after.remove()
 
 
 class CompiledGradients:

@@ -19,6 +19,7 @@ from piop.training.config import TrainingConfig
 from piop.training.metrics import MetricsFile, Row
 from piop.training.objective import ResidualLoss
 from piop.training.phases import Draw, Gradients, Phase, QuasiNewton, Stochastic
+from piop.training.profile import CHECKPOINT, METRICS, OPTIMISER, Profile
 from piop.training.watch import NO_GRADIENTS, Watch, calmer_rate, not_finite
 
 Taken = tuple[int, dict[str, Any], Mapping[str, Tensor]]
@@ -36,6 +37,8 @@ class Trainer:
         config: The run's choices.
         folder: Where ``metrics.jsonl``, ``model.safetensors`` and ``state/`` go.
         progress: Called with every row of the metrics.
+        profile: Takes the time of each part of a step; that of ``draw`` and ``gradients`` is theirs
+            to take.
 
     Attributes:
         step: Gradients computed so far.
@@ -54,10 +57,11 @@ class Trainer:
         config: TrainingConfig,
         folder: Path,
         progress: Callable[[Row], None] | None = None,
+        profile: Profile | None = None,
     ) -> None:
         self.operator, self.weightings = loss.operator, loss.weightings
         self.draw, self.gradients, self.config = draw, gradients, config
-        self.folder, self.progress = folder, progress
+        self.folder, self.progress, self.profile = folder, progress, profile or Profile()
         self.phase: Phase = Stochastic(
             self.operator, gradients, draw, config.optimiser, self.weightings
         )
@@ -66,10 +70,16 @@ class Trainer:
         self.first_step = 0.0
         self.interrupted = False
         self.watch = Watch(loss.equations)
+        self._first_at = 0
         self._latest: Taken | None = None
         self._since_note: list[Taken] = []
         self._metrics_size = 0
         self.saved_at: int | None = None
+
+    @property
+    def timed_steps(self) -> int:
+        """Gradients computed after the first step of this process."""
+        return self.step - self._first_at
 
     @property
     def state_path(self) -> Path:
@@ -96,18 +106,23 @@ class Trainer:
         try:
             with self._stop_on_interrupt():
                 while self.share() < 1 and not self.interrupted:
-                    row = self._advance()
+                    with self.profile.part(OPTIMISER):
+                        row = self._advance()
                     now = time.perf_counter()
                     if self.first_step:
                         self.elapsed += now - clock
                     else:
                         self.first_step = now - clock
+                        self.profile.forget()
+                        self._first_at = self.step
                     clock = now
                     if self._is_noted():
-                        self._note(metrics, row)
+                        with self.profile.part(METRICS):
+                            self._note(metrics, row)
                     due = now - saved > self.config.machine.checkpoint
                     if due and self.share() < 1 and self.watch.verdict(row) is None:
-                        self._save(metrics)
+                        with self.profile.part(CHECKPOINT):
+                            self._save(metrics)
                         saved = time.perf_counter()
             self._require_sound()
             self._save(metrics)

@@ -8,7 +8,7 @@ import logging
 import numpy as np
 
 from piop.cli.console import prepare_streams, print_json
-from piop.cli.results import error_table
+from piop.cli.results import error_table, profile_table
 
 EVALUATION = {
     "relative_l2": {"mean": 0.0421, "std": 0.013, "per_sample": [0.03, 0.05]},
@@ -62,3 +62,22 @@ def test_the_log_goes_to_stderr_with_its_level(capsys):
     logging.getLogger("piop.datasets").info("fine")
     out = capsys.readouterr()
     assert (out.out, out.err) == ("", "piop: warning: careful with this\npiop: fine\n")
+
+
+def test_a_profile_is_a_table_of_parts():
+    part = {"seconds": 0.0015, "share": 0.75}
+    eager = {"seconds_per_step": 0.004, "parts": {"network": part}}
+    found = profile_table(
+        {
+            "seconds_per_step": 0.002,
+            "points_per_second": 512000.0,
+            "parts": {"forward and backward, compiled": part},
+            "eager": eager,
+        }
+    )
+    assert found.splitlines() == [
+        "One step, 2.00 ms, 5.12e+05 points a second",
+        "  forward and backward, compiled      1.500 ms   75.0 %",
+        "The same uncompiled, 4.00 ms",
+        "  network      1.500 ms   75.0 %",
+    ]
