@@ -16,10 +16,12 @@ from piop.models import build_backbone
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
 from piop.residual import compile_residual
-from piop.residual.trace import LossFunction, compile_step
+from piop.residual.trace import compile_step
 from piop.sampling import Draws, collocation, observe, sample_inputs
+from piop.training.batch import Batch, Points, flatten
 from piop.training.constraints import built_in_data
 from piop.training.operator import Clock, Operator, field_of
+from piop.training.pieces import COMPILED_ROWS, EAGER_ROWS, piece_count, split
 from piop.training.setup import signature_of
 from piop.training.statistics import law_statistics
 from steps.timing import Options, Run, interleaved, peak_memory
@@ -33,20 +35,41 @@ class Case:
 
     Attributes:
         parameters: Of the network.
-        inputs: Tensors of the batch.
+        batch: What the step looks at.
         losses: ``streams``, ``nested`` (reverse mode) and ``supervised`` (mean squared error).
+        streams: S of the equations.
     """
 
     parameters: list[Tensor]
-    inputs: list[Tensor]
-    losses: dict[str, LossFunction]
+    batch: Batch
+    losses: dict[str, Callable[[list[Tensor], Batch], Tensor]]
+    streams: int
 
-    def step(self, loss: str, compiled: bool) -> Run:
-        """Prepare a step: loss and gradients, eager or compiled."""
-        step = compile_step(self.losses[loss], self.parameters, self.inputs, compiled=compiled)
+    def step(self, loss: str, compiled: bool, in_pieces: bool) -> Run:
+        """Prepare a step: loss and gradients, of the whole batch or in pieces as in training."""
+        rows = COMPILED_ROWS if compiled else EAGER_ROWS
+        count = piece_count(self.batch, self.streams, rows) if in_pieces else 1
+        pieces = [flatten(piece) for piece in split(self.batch, count)]
+        rebuild = pieces[0][1]
+
+        def flat(values: list[Tensor], tensors: list[Tensor]) -> Tensor:
+            return self.losses[loss](values, rebuild(tensors))
+
+        step = compile_step(flat, self.parameters, pieces[0][0], compiled=compiled)
         if step.eager_because is not None:
             raise RuntimeError(f"{loss} does not compile: {step.eager_because}")
-        return lambda: step(self.parameters, self.inputs)
+
+        def run() -> list[Tensor]:
+            totals: list[Tensor] = []
+            for tensors, _ in pieces:
+                gradients = list(step(self.parameters, tensors)[1])
+                if totals:
+                    torch._foreach_add_(totals, gradients)
+                else:
+                    totals = gradients
+            return totals
+
+        return run
 
 
 def build_case(
@@ -84,34 +107,35 @@ def build_case(
     functions = sample_inputs(problem, draws, dtype)
     queries = collocation(problem, draws, QUERIES, "uniform").to(like)
     seen = observe(functions, problem, draws, dtype)
-    rows = like if lift is None else lift(functions, queries)
-    inputs = [queries, rows, *residual.evaluate_inputs(functions, queries)]
+    rows = None if lift is None else lift(functions, queries)
+    points = Points(queries, residual.evaluate_inputs(functions, queries), rows)
     scales = torch.tensor(statistics.equation_scale, device=device, dtype=dtype)
 
     def network(values: list[Tensor]) -> Callable[..., Any]:
         weights = dict(zip(names, values, strict=True))
         return lambda *args: functional_call(operator, weights, args)
 
-    def physics(evaluate: Callable[..., Any]) -> LossFunction:
-        def loss(values: list[Tensor], tensors: list[Tensor]) -> Tensor:
-            points, lifted, *known_values = tensors
-            field = field_of(network(values), seen, lift, lifted)  # type: ignore[arg-type]
-            found = evaluate(field, points, known_values).values
+    def physics(evaluate: Callable[..., Any]) -> Callable[[list[Tensor], Batch], Tensor]:
+        def loss(values: list[Tensor], batch: Batch) -> Tensor:
+            at: Points = batch.equations  # type: ignore[assignment]
+            field = field_of(network(values), batch.inputs, lift, at.lift)  # type: ignore[arg-type]
+            found = evaluate(field, at.queries, at.input_values).values
             return ((found / scales) ** 2).mean()
 
         return loss
 
-    def supervised(values: list[Tensor], tensors: list[Tensor]) -> Tensor:
-        points, lifted, *_ = tensors
-        value = None if lift is None else lifted[0]
-        return (network(values)(seen, points, value) ** 2).mean()
+    def supervised(values: list[Tensor], batch: Batch) -> Tensor:
+        at: Points = batch.equations  # type: ignore[assignment]
+        value = None if at.lift is None else at.lift[0]
+        return (network(values)(batch.inputs, at.queries, value) ** 2).mean()
 
     losses = {
         "streams": physics(residual),
         "nested": physics(residual.reverse),
         "supervised": supervised,
     }
-    return Case([p.detach() for p in operator.parameters()], inputs, losses)
+    parameters = [p.detach() for p in operator.parameters()]
+    return Case(parameters, Batch(seen, equations=points), losses, residual.plan.count)
 
 
 RATIOS = (
@@ -120,6 +144,7 @@ RATIOS = (
     ("streams_eager", "supervised_eager"),
     ("nested_eager", "streams_eager"),
     ("nested_eager", "streams_compiled"),
+    ("nested_pieces_eager", "streams_compiled"),
     ("nested_compiled", "streams_compiled"),
 )
 
@@ -132,11 +157,15 @@ def compare(case: Case, options: Options, nested_compiled: bool) -> dict[str, fl
         options: How.
         nested_compiled: Compile nested reverse mode too, which for high orders takes very long.
     """
-    runs = {f"{name}_eager": case.step(name, compiled=False) for name in case.losses}
+    runs = {
+        f"{name}_eager": case.step(name, compiled=False, in_pieces=name == "streams")
+        for name in case.losses
+    }
+    runs["nested_pieces_eager"] = case.step("nested", compiled=False, in_pieces=True)
     if options.compiled:
         for name in ("supervised", "streams", *["nested"] * nested_compiled):
             start = time.perf_counter()
-            runs[f"{name}_compiled"] = case.step(name, compiled=True)
+            runs[f"{name}_compiled"] = case.step(name, True, in_pieces=name == "streams")
             print(f"compiled {name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
     seconds = interleaved(runs, options)
     peaks = {name: peak_memory(run, options.device) for name, run in runs.items()}

@@ -14,6 +14,7 @@ from piop.residual.trace import Step, compile_step
 from piop.training.batch import Batch, flatten
 from piop.training.objective import Outcome, ResidualLoss
 from piop.training.phases import Gradients
+from piop.training.pieces import COMPILED_ROWS, EAGER_ROWS, InPieces
 from piop.training.profile import BACKWARD, COMPILED, DRAW, LOSS, NETWORK, Profile
 
 
@@ -30,8 +31,15 @@ def make_gradients(loss: ResidualLoss, compiled: bool, profile: Profile | None =
     """
     profile = profile or Profile()
     if compiled:
-        return profile.timed(COMPILED, CompiledGradients(loss))
-    return eager_gradients(loss, profile)
+        return profile.timed(COMPILED, _in_pieces(CompiledGradients(loss), loss, COMPILED_ROWS))
+    return _in_pieces(eager_gradients(loss, profile), loss, EAGER_ROWS)
+
+
+def _in_pieces(gradients: Gradients, loss: ResidualLoss, rows: int) -> Gradients:
+    if loss.residual is None:
+        return gradients
+    trained = [p for p in loss.parameters() if p.requires_grad]
+    return InPieces(gradients, trained, loss.residual.plan.count, rows)
 
 
 def eager_gradients(loss: ResidualLoss, profile: Profile) -> Gradients:

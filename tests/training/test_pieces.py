@@ -1,0 +1,48 @@
+"""A batch in pieces gives what the whole batch gives."""
+
+import pytest
+import torch
+
+from piop.training.config import PointsConfig
+from piop.training.gradients import eager_gradients
+from piop.training.pieces import InPieces, piece_count, split
+from piop.training.profile import Profile
+
+POINTS = PointsConfig(functions=6, queries=20, boundary=6)
+
+
+@pytest.mark.parametrize("loss", [{}, {"causal": 5.0}, {"constraints": "soft"}])
+def test_pieces_give_the_loss_statistics_and_gradients_of_the_whole(builder, heat, loss) -> None:
+    built = builder(heat, points=POINTS, **loss)
+    batch = built.loss.weightings.attach(built.draw(0, 0.0))
+    parameters = list(built.loss.parameters())
+    whole = eager_gradients(built.loss, Profile())
+    streams = built.loss.residual.plan.count
+    rows = 2 * streams * POINTS.queries
+    cut = InPieces(whole, parameters, streams, rows)
+    found = []
+    for gradients in (whole, cut):
+        for p in parameters:
+            p.grad = torch.ones_like(p)  # what is there already stays
+        parts, statistics = gradients(batch)
+        found.append([*parts.values(), *statistics.values(), *(p.grad for p in parameters)])
+    assert piece_count(batch, streams, rows) == 3
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-12)
+    assert bool(statistics) == ("causal" in loss)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(10**6, 1), (2 * 60, 3), (5 * 60, 2), (1, 6)])
+def test_pieces_are_equal_and_fit(builder, heat, rows, count) -> None:
+    batch = builder(heat, points=POINTS).draw(0, 0.0)
+    assert piece_count(batch, 3, rows) == count
+    parts = split(batch, count)
+    assert len(parts) == count
+    assert {len(p.equations.queries) for p in parts} == {6 // count}
+    joined = torch.cat([p.equations.lift for p in parts], 1)
+    torch.testing.assert_close(joined, batch.equations.lift, rtol=0, atol=0)
+
+
+def test_shared_points_stay_whole(builder, heat) -> None:
+    shared = PointsConfig(functions=6, queries=20, boundary=6, shared=True)
+    assert piece_count(builder(heat, points=shared).draw(0, 0.0), 3, 1) == 1
