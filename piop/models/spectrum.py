@@ -21,7 +21,7 @@ POINTS_PER_WAVE = {1: 3, 2: 2, 3: 2}
 FEWEST_POINTS = {1: 24, 2: 10, 3: 6}
 """Lattice points per axis at least: a solution is richer than the input it grows from."""
 
-AT_ONCE = 2**22
+AT_ONCE = 2**20
 """Values of harmonics at sensors that are held at once: bounds memory, whatever their number."""
 
 RIDGE = 1e-6

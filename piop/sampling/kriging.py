@@ -28,6 +28,7 @@ from piop.sampling.prior import Prior
 
 NUGGET = 1e-12
 _CHUNK = 2**23  # numbers in the largest temporary, to bound memory
+_PIECE = 2**19  # numbers in the functions at one piece of many sensors, for a CPU's cache
 
 
 def krige(prior: Prior, points: Tensor, values: Tensor, mask: Tensor | None) -> FourierFunction:
@@ -167,7 +168,7 @@ def _mean_at(prior: Prior, points: Tensor) -> Tensor:
 
 def _pieces(points: Tensor, prior: Prior) -> list[slice]:
     """Cut the M points of ``[B, M, d]`` so that functions at a piece take bounded memory."""
-    size = max(1, _CHUNK // (len(points) * prior.variance.numel()))
+    size = max(1, _PIECE // (len(points) * prior.variance.numel()))
     return [slice(i, i + size) for i in range(0, points.shape[1], size)]
 
 

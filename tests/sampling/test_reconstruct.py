@@ -233,7 +233,7 @@ def test_many_sensors_are_taken_a_piece_at_a_time_without_change(item, problem, 
     prior = replace(prior, mean=torch.ones_like(prior.mean))
     values, mask = torch.randn(2, 60).double(), torch.rand(2, 60) < 0.8
     whole = krige(prior, x, values, mask)
-    monkeypatch.setattr("piop.sampling.kriging._CHUNK", 400)  # eight sensors of both samples
+    monkeypatch.setattr("piop.sampling.kriging._PIECE", 400)  # eight sensors of both samples
     torch.testing.assert_close(krige(prior, x, values, mask).coefficients, whole.coefficients)
 
 
