@@ -21,7 +21,12 @@ import torch
 from record import RESULTS, record
 from steps.timing import Options
 
-PARTS = {"pit": "steps.pit", "orders": "steps.orders"}
+PARTS = {
+    "pit": "steps.pit",
+    "orders": "steps.orders",
+    "deeponet": "steps.deeponet",
+    "scaling": "steps.scaling",
+}
 """Name → module with ``measure(options)``."""
 
 

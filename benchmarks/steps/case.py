@@ -73,7 +73,14 @@ class Case:
 
 
 def build_case(
-    problem: Problem, width: int, device: torch.device, *, attend: bool, dtype: Any = torch.float32
+    problem: Problem,
+    width: int,
+    device: torch.device,
+    *,
+    attend: bool,
+    dtype: Any = torch.float32,
+    functions: int = FUNCTIONS,
+    queries: int = QUERIES,
 ) -> Case:
     """Set up the project's default PIT on a problem, with its initial data built in.
 
@@ -84,6 +91,8 @@ def build_case(
         attend: Attend to the sensors themselves; otherwise to the lattice of their harmonic fit,
             as the network does with smooth inputs, and the number of sensors hardly matters.
         dtype: Precision.
+        functions: B.
+        queries: N, of each function.
     """
     residual = compile_residual(problem)
     statistics = law_statistics(problem, residual, seed=0)
@@ -103,12 +112,12 @@ def build_case(
     names = [name for name, _ in operator.named_parameters()]
 
     like = torch.empty(0, dtype=dtype, device=device)
-    draws = Draws(0, 1, torch.arange(FUNCTIONS), device)
-    functions = sample_inputs(problem, draws, dtype)
-    queries = collocation(problem, draws, QUERIES, "uniform").to(like)
-    seen = observe(functions, problem, draws, dtype)
-    rows = None if lift is None else lift(functions, queries)
-    points = Points(queries, residual.evaluate_inputs(functions, queries), rows)
+    draws = Draws(0, 1, torch.arange(functions), device)
+    drawn = sample_inputs(problem, draws, dtype)
+    at = collocation(problem, draws, queries, "uniform").to(like)
+    seen = observe(drawn, problem, draws, dtype)
+    rows = None if lift is None else lift(drawn, at)
+    points = Points(at, residual.evaluate_inputs(drawn, at), rows)
     scales = torch.tensor(statistics.equation_scale, device=device, dtype=dtype)
 
     def network(values: list[Tensor]) -> Callable[..., Any]:
