@@ -177,11 +177,27 @@ def shifted(x: Stream, constant: Tensor | float) -> Stream:
         shape = torch.broadcast_shapes(x.shape, constant.shape)
         x = x if shape == x.shape else expand(x, shape)
         if 8 * constant.numel() <= x.numel() and constant.dtype == x.dtype:
-            block = constant.reshape(1, *(1,) * (ndim - constant.ndim), *constant.shape)
-            pad = (0, 0) * ndim + (0, x.layout.count - 1)
-            return Stream(x.data + torch.nn.functional.pad(block, pad), x.layout, x.weights)
+            return Stream(_Shift.apply(x.data, constant), x.layout, x.weights)  # type: ignore[arg-type]
     value, rest = x.data.split([1, x.layout.count - 1])
     return Stream(torch.cat([value + constant, rest]), x.layout, x.weights)
+
+
+class _Shift(torch.autograd.Function):
+    """Adds a small constant to the value; its gradient is summed over the value alone."""
+
+    @staticmethod
+    def forward(ctx: Any, data: Tensor, constant: Tensor) -> Any:
+        ctx.shape = constant.shape
+        ndim = data.ndim - 1
+        block = constant.reshape(1, *(1,) * (ndim - constant.ndim), *constant.shape)
+        pad = (0, 0) * ndim + (0, data.shape[0] - 1)
+        return data + torch.nn.functional.pad(block, pad)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # type: ignore[override]
+        slope = grads[0][0].sum_to_size(ctx.shape) if ctx.needs_input_grad[1] else None
+        return grads[0], slope
 
 
 def expand(x: Stream, shape: Sequence[int]) -> Stream:

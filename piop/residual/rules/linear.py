@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from piop.residual.rules.kernels import bilinear, common, shifted
-from piop.residual.rules.softmax import Softmax, weighted_sum
+from piop.residual.rules.softmax import Softmax
+from piop.residual.rules.weighted import weighted_sum
 from piop.residual.streams import NoRuleError, Stream, rule
 
 
