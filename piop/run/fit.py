@@ -36,9 +36,10 @@ from piop.training.metrics import Row
 from piop.training.objective import ResidualLoss
 from piop.training.phases import Draw
 from piop.training.profile import DRAW, Profile
-from piop.training.setup import build_model, build_objective, build_source
+from piop.training.setup import build_model, build_objective, build_source, parts_of
 from piop.training.statistics import Statistics, data_statistics, law_statistics
 from piop.training.trainer import Trainer
+from piop.training.weighting.choose import require_weights
 
 Progress = Callable[[Row], None]
 HELD_OUT = 64
@@ -109,6 +110,7 @@ def fit(
     found = load_data(problem, data)
     if not physics and found is None:
         raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
+    require_weights(problem, config, parts_of(problem, config, found is not None))
     trained = None if found is None else split_data(found, seed)[0]
     statistics = law_statistics(problem, compile_residual(problem), seed)
     if trained is not None:
@@ -225,7 +227,7 @@ def _train(
         model = build_model(problem, statistics, config)
         if initial is not None:
             _start_from(model.operator, initial)
-        loss = build_objective(problem, model, statistics, config)
+        loss = build_objective(problem, model, statistics, config, data=trained is not None)
         draw = build_source(problem, model, loss, statistics, config, trained)
         clock = Profile(config.machine.device, on=profile)
         gradients = make_gradients(loss, config.machine.compile, clock)

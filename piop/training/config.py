@@ -52,9 +52,6 @@ class LossConfig:
         relative: Divide the residual of each function by the size of its solution, so that large
             functions do not rule the batch.
         front: Strength of the damping at fronts, dimensionless; 0 for none, as for linear problems.
-        causal: Strength ε of the causal weights in time, dimensionless; 0 for none.
-        bins: Time bins of the causal weights.
-        memory: Share of a running mean that a step keeps, as in adaptive weights.
         residual_weight: Weight of the equations.
         initial_weight: Weight of initial data that are penalised.
         boundary_weight: Weight of boundary conditions that are penalised.
@@ -64,13 +61,40 @@ class LossConfig:
     constraints: Literal["auto", "hard", "soft"] = "auto"
     relative: bool = True
     front: float = 0.2
-    causal: float = 0.0
-    bins: int = 16
-    memory: float = 0.9
     residual_weight: float = 1.0
     initial_weight: float = 10.0
     boundary_weight: float = 1.0
     data_weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class AdaptiveConfig:
+    """Weights that learn while training goes on; they multiply the fixed ones of the loss.
+
+    Attributes:
+        weighting: ``fixed`` for none, ``causal`` in time, ``gradient_norm`` or ``ntk`` between the
+            terms of the loss, ``ntk_local`` between times, ``residual_attention`` between places.
+        causal: Strength ε of the causal weights, dimensionless. Above zero they are added to any
+            other weighting; ``weighting=causal`` without it takes 1.
+        bins: Time bins of the weights that depend on the time.
+        space_bins: Bins of ``residual_attention`` along each axis in space on which the equations
+            depend by themselves; along the others all places are alike.
+        memory: Share of a running mean that a step, or a measurement, keeps.
+        weight_every: Steps between measurements of ``gradient_norm``, ``ntk`` and ``ntk_local``.
+        attention_decay: γ of ``residual_attention``.
+        attention_rate: η of ``residual_attention``, dimensionless.
+    """
+
+    weighting: Literal[
+        "fixed", "causal", "gradient_norm", "ntk", "ntk_local", "residual_attention"
+    ] = "fixed"
+    causal: float = 0.0
+    bins: int = 16
+    space_bins: int = 8
+    memory: float = 0.9
+    weight_every: int = 100
+    attention_decay: float = 0.999
+    attention_rate: float = 0.01
 
 
 @dataclass(frozen=True)
@@ -154,6 +178,7 @@ class TrainingConfig:
         machine: Where it runs.
         points: What a step looks at.
         loss: What the loss is made of.
+        adaptive: Weights that learn.
         optimiser: How it is brought down.
         backbone: Name of the backbone.
         backbone_settings: Its settings that differ from the preset, ``preset`` among them.
@@ -164,6 +189,7 @@ class TrainingConfig:
     machine: MachineConfig = field(default_factory=MachineConfig)
     points: PointsConfig = field(default_factory=PointsConfig)
     loss: LossConfig = field(default_factory=LossConfig)
+    adaptive: AdaptiveConfig = field(default_factory=AdaptiveConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     backbone: str = "pit"
     backbone_settings: Mapping[str, Any] = field(default_factory=dict)
@@ -175,30 +201,33 @@ class TrainingConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrainingConfig:
-        """Build the config that :meth:`to_json` wrote."""
+        """Build the config that :meth:`to_json` wrote.
+
+        No key is in two sections, so one that has moved to another section since is found there,
+        and one that is new has its default.
+        """
+        stored = {key: v for name in SECTIONS for key, v in data.get(name, {}).items()}
         parts = {
-            "budget": BudgetConfig(**data["budget"]),
-            "machine": MachineConfig(**data["machine"]),
-            "points": PointsConfig(**data["points"]),
-            "loss": LossConfig(**data["loss"]),
-            "optimiser": OptimiserConfig(**data["optimiser"]),
+            name: section(**{f.name: stored[f.name] for f in fields(section) if f.name in stored})
+            for name, section in SECTIONS.items()
         }
-        return cls(**{**data, **parts})
+        return cls(**{**data, **parts, "budget": BudgetConfig(**data["budget"])})
 
 
 SECTIONS: dict[str, type] = {
     "points": PointsConfig,
     "loss": LossConfig,
+    "adaptive": AdaptiveConfig,
     "optimiser": OptimiserConfig,
     "machine": MachineConfig,
 }
 OWN_ARGUMENTS = {"device", "precision", "compile", "threads", "seed"}
 POSITIVE = {"functions", "queries", "boundary", "data_functions", "data_queries", "bins",
-            "learning_rate", "precondition"}  # fmt: skip
+            "space_bins", "weight_every", "learning_rate", "precondition"}  # fmt: skip
 CHANGEABLE = {"functions", "queries", "boundary", "data_functions", "data_queries",
               "learning_rate", "clip", "checkpoint"}  # fmt: skip
 """What a resume may change: neither the network nor the meaning of what is saved depends on it."""
-SHARES = {"warmup", "final", "average", "lbfgs", "memory"}
+SHARES = {"warmup", "final", "average", "lbfgs", "memory", "attention_decay"}
 
 
 def apply_settings(

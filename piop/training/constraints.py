@@ -80,18 +80,24 @@ class PenalisedCondition(ABC):
     Attributes:
         part: Which part of the loss it belongs to.
         residual: Its expressions, compiled like equations.
+        units: Size of each of them, its own units.
     """
 
     part: ClassVar[str]
     residual: Residual
+    units: list[float]
 
     @abstractmethod
     def place(self, draws: Draws, count: int) -> Tensor:
         """Place about ``count`` points per function ``[B, N, D]``."""
 
     @abstractmethod
-    def squares(self, values: Tensor) -> Tensor:
-        """Turn values of the expressions ``[B, N, E]`` into dimensionless squared misfits."""
+    def misfits(self, values: Tensor) -> Tensor:
+        """Turn values of the expressions ``[B, N, E]`` into dimensionless misfits, perhaps fewer.
+
+        Returns:
+            ``[B, N', E]``, whose squares the loss sums over E and averages over the rest.
+        """
 
 
 @final
@@ -123,9 +129,9 @@ class InitialCondition(PenalisedCondition):
         """Place points at the initial time."""
         return initial_points(self.problem, draws, count)
 
-    def squares(self, values: Tensor) -> Tensor:
-        """Sum the squares of all initial data: ``[B, N]``."""
-        return ((values / values.new_tensor(self.units)) ** 2).sum(-1)
+    def misfits(self, values: Tensor) -> Tensor:
+        """Divide by the units of the data ``[B, N, E]``."""
+        return values / values.new_tensor(self.units)
 
 
 @final
@@ -159,10 +165,10 @@ class PeriodicCondition(PenalisedCondition):
         right[..., column] = self.axis.high
         return torch.cat([left, right], 1)
 
-    def squares(self, values: Tensor) -> Tensor:
-        """Sum the squares of the differences between the ends: ``[B, N/2]``."""
+    def misfits(self, values: Tensor) -> Tensor:
+        """Take the differences between the ends ``[B, N/2, E]``."""
         left, right = values.chunk(2, dim=1)
-        return (((left - right) / values.new_tensor(self.units)) ** 2).sum(-1)
+        return (left - right) / values.new_tensor(self.units)
 
 
 @final
@@ -200,9 +206,9 @@ class GaugeCondition(PenalisedCondition):
         at = time.low + time.length * draws.uniform("gauge/time", 1, 1)
         return torch.cat([at.expand(-1, grid.shape[1], -1), grid], -1)
 
-    def squares(self, values: Tensor) -> Tensor:
-        """Sum the squares of the means' misfits: ``[B, 1]``."""
-        return ((values.mean(1) / values.new_tensor(self.units)) ** 2).sum(-1, keepdim=True)
+    def misfits(self, values: Tensor) -> Tensor:
+        """Take the means over the grid ``[B, 1, E]``."""
+        return values.mean(1, keepdim=True) / values.new_tensor(self.units)
 
 
 def penalised_conditions(

@@ -12,10 +12,11 @@ from torch.func import functional_call
 
 from piop.residual.trace import Step, compile_step
 from piop.training.batch import Batch, flatten
-from piop.training.objective import Outcome, ResidualLoss
+from piop.training.objective import ResidualLoss
 from piop.training.phases import Gradients
 from piop.training.pieces import COMPILED_ROWS, EAGER_ROWS, InPieces
 from piop.training.profile import BACKWARD, COMPILED, DRAW, LOSS, NETWORK, Profile
+from piop.training.weighting import Outcome
 
 
 def make_gradients(loss: ResidualLoss, compiled: bool, profile: Profile | None = None) -> Gradients:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,13 +16,26 @@ from piop.training.batch import Batch, Observations, Points
 from piop.training.config import LossConfig
 from piop.training.constraints import KnownField, PenalisedCondition
 from piop.training.operator import Operator, field_of
-from piop.training.weighting import Weightings, front_weight, relative_weight
+from piop.training.weighting import Outcome, Weightings, front_weight, relative_weight
+from piop.training.weighting.probes import EQUATIONS, probe, probe_data
 
-EQUATIONS = "equations"
-"""Name of the equations among the terms that have a lift."""
 
-Outcome = tuple[dict[str, Tensor], dict[str, Tensor]]
-"""Parts of the loss, and statistics for adaptive weights."""
+@dataclass(frozen=True)
+class Misfits:
+    """The equations at their points, dimensionless.
+
+    Attributes:
+        values: Residuals ``[B, N, E]``.
+        weight: Fixed weight of their squares, ``[B, N]`` or what broadcasts to that.
+    """
+
+    values: Tensor
+    weight: Tensor | float
+
+    @property
+    def squares(self) -> Tensor:
+        """Sum of the weighed squares at each point ``[B, N]``."""
+        return (self.values**2).sum(-1) * self.weight
 
 
 class ResidualLoss(nn.Module):
@@ -80,45 +94,52 @@ class ResidualLoss(nn.Module):
         """
         parts: dict[str, Tensor] = {}
         statistics: dict[str, Tensor] = {}
-        weight = self._function_weight(batch)
+        total: Tensor | float = 0.0
         if batch.equations is not None:
-            parts["residual"], statistics = self._equations(batch, batch.equations, weight)
+            found = self.misfits(batch, batch.equations)
+            squares = found.squares
+            queries = batch.equations.queries.expand(len(squares), -1, -1)
+            statistics = self.weightings.observe(squares, queries)
+            if len(self.equations) > 1:  # to name the one that fails
+                statistics["equations"] = (found.values.detach() ** 2).sum((0, 1))
+            squares = squares * self.weightings.of_points(batch.weights, queries)
+            parts["residual"] = squares.mean()
+            total = probe(batch.weights, EQUATIONS, found.values, found.weight)
+        weight = self._function_weight(batch)
         for name, points in batch.conditions.items():
             condition = self.conditions[name]
-            found = condition.residual(
+            values = condition.residual(
                 self._field(batch, name, points), points.queries, points.input_values
-            )
-            term = (condition.squares(found.values) * weight).mean()
-            parts[condition.part] = (
-                parts[condition.part] + term if condition.part in parts else term
-            )
+            ).values
+            misfits = condition.misfits(values)
+            squares = (misfits**2).sum(-1) * weight
+            before = parts.get(condition.part)
+            parts[condition.part] = squares.mean() if before is None else before + squares.mean()
+            total = total + probe(batch.weights, name, misfits, weight)
         if batch.observations is not None:
-            parts["data"] = self._data(batch.observations)
-        total = sum(value * getattr(self.config, f"{name}_weight") for name, value in parts.items())
+            misfits, known = self._data(batch.observations)
+            parts["data"] = (misfits**2).sum() / known
+            total = total + probe_data(batch.weights, misfits, known)
+        for name, value in parts.items():
+            fixed = getattr(self.config, f"{name}_weight")
+            total = total + value * fixed * self.weightings.of_part(batch.weights, name)
         return {"loss": total, **parts}, statistics  # type: ignore[dict-item]
+
+    def misfits(self, batch: Batch, points: Points) -> Misfits:
+        """Evaluate the equations at points, for the functions of a batch."""
+        assert self.residual is not None  # noqa: S101 - batches have equations only with physics
+        found = self.residual(
+            self._field(batch, EQUATIONS, points), points.queries, points.input_values
+        )
+        weight = self._function_weight(batch)
+        weight = weight * front_weight(self._slopes_of(found), self.config.front)
+        return Misfits(found.values / self.scales, weight)
 
     def _function_weight(self, batch: Batch) -> Tensor | float:
         """``[B, 1]``, or one where all functions count the same."""
         if batch.size is None or not self.config.relative:
             return 1.0
         return relative_weight(batch.size)[:, None]
-
-    def _equations(
-        self, batch: Batch, points: Points, weight: Tensor | float
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        assert self.residual is not None  # noqa: S101 - batches have equations only with physics
-        found = self.residual(
-            self._field(batch, EQUATIONS, points), points.queries, points.input_values
-        )
-        each = (found.values / self.scales) ** 2
-        squares = each.sum(-1) * weight
-        squares = squares * front_weight(self._slopes_of(found), self.config.front)
-        queries = points.queries.expand(len(squares), -1, -1)
-        statistics = self.weightings.observe(squares, queries)
-        if each.shape[-1] > 1:  # to name the one that fails
-            statistics["equations"] = each.detach().sum((0, 1))
-        squares = squares * self.weightings.of_points(batch.weights, queries)
-        return squares.mean(), statistics
 
     def _slopes_of(self, found: ResidualValues) -> list[Tensor]:
         """First derivatives in space that the residual has at hand, dimensionless."""
@@ -131,14 +152,13 @@ class ResidualLoss(nn.Module):
     def _field(self, batch: Batch, term: str, points: Points) -> Any:
         return field_of(self.operator, batch.inputs, self.lifts.get(term), points.lift)
 
-    def _data(self, seen: Observations) -> Tensor:
-        """Mean squared error relative to each trajectory's own size."""
+    def _data(self, seen: Observations) -> tuple[Tensor, Tensor]:
+        """Errors relative to each trajectory's own size ``[B, N, C]``, and how many are known."""
         values = self.operator(seen.inputs, seen.queries, seen.lift)
         known = seen.targets.isfinite()
-        error = torch.where(known, values - seen.targets, 0.0) ** 2
-        law = self.operator.scale**2
-        relative = error / law * relative_weight(seen.size / law)[:, None, :]
-        return relative.sum() / known.sum()
+        error = torch.where(known, values - seen.targets, 0.0) / self.operator.scale
+        weight = relative_weight(seen.size / self.operator.scale**2)
+        return error * weight.sqrt()[:, None, :], known.sum()
 
 
 def _slope_units(

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from piop.training.batch import Batch
 from piop.training.config import OptimiserConfig
-from piop.training.objective import Outcome
 from piop.training.optimise import (
     WeightAverage,
     build_lbfgs,
@@ -18,7 +17,7 @@ from piop.training.optimise import (
     clip_gradients,
     learning_rate_share,
 )
-from piop.training.weighting import Weightings
+from piop.training.weighting import Outcome, Weightings
 
 Gradients = Callable[[Batch], Outcome]
 Draw = Callable[[int, float], Batch]
@@ -100,8 +99,11 @@ class Stochastic(Phase):
         rate = self.config.learning_rate * learning_rate_share(share, self.config)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
+        batch = self.weightings.prepare(
+            self.draw(index, share), index, self.gradients, self.parameters
+        )
         self.optimiser.zero_grad(set_to_none=True)
-        self.seen = self.gradients(self.weightings.attach(self.draw(index, share)))
+        self.seen = self.gradients(batch)
         parts, statistics = self.seen
         self.weightings.update(statistics)
         norm = clip_gradients(self.parameters, self.config.clip)

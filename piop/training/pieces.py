@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.training.batch import Batch, Points
-from piop.training.objective import Outcome
 from piop.training.phases import Gradients
+from piop.training.weighting import Outcome
+from piop.training.weighting.probes import PROBE
 
 COMPILED_ROWS, EAGER_ROWS = 1536, 4096
 """Rows of features (streams × functions × queries) at a time; 128 features of 1536 fill 0.8 MB.
@@ -115,6 +116,10 @@ def split(batch: Batch, count: int) -> list[Batch]:
             size=None if batch.size is None else cut(batch.size, piece),
             equations=None if batch.equations is None else points(batch.equations, piece),
             conditions={name: points(at, piece) for name, at in batch.conditions.items()},
+            weights={
+                key: cut(value, piece) if key.startswith(PROBE) else value
+                for key, value in batch.weights.items()
+            },
         )
         for piece in range(count)
     ]

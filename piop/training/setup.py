@@ -17,14 +17,21 @@ from piop.problem import Problem
 from piop.problem.conditions import Conditions, decide_conditions
 from piop.residual import Residual, compile_residual
 from piop.training.config import TrainingConfig
-from piop.training.constraints import KnownField, built_in_data, penalised_conditions
+from piop.training.constraints import (
+    KnownField,
+    PenalisedCondition,
+    built_in_data,
+    penalised_conditions,
+)
 from piop.training.lattice import BULK, Axes, highest_wave, lattices
 from piop.training.objective import ResidualLoss
 from piop.training.operator import Clock, Operator
 from piop.training.phases import Draw
 from piop.training.sources import DataSource, LawSource, MixedSource
 from piop.training.statistics import Statistics
-from piop.training.weighting import CausalWeighting, Weighting, Weightings
+from piop.training.weighting import Weightings
+from piop.training.weighting.choose import choose_weights
+from piop.training.weighting.probes import DATA, EQUATIONS, Part, Term
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -88,16 +95,25 @@ def homogeneous_axes(problem: Problem, conditions: Conditions) -> tuple[str, ...
     )
 
 
+def conditions_of(problem: Problem, config: TrainingConfig) -> Conditions:
+    """Decide how conditions are met.
+
+    Raises:
+        UsageError: If they cannot be met as asked.
+    """
+    try:
+        return decide_conditions(problem, config.loss.constraints)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
 def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig) -> Model:
     """Build the operator with freshly drawn weights; the same seed gives the same weights.
 
     Raises:
         UsageError: If the conditions cannot be met as asked.
     """
-    try:
-        conditions = decide_conditions(problem, config.loss.constraints)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    conditions = conditions_of(problem, config)
     clock = None
     if problem.time is not None:
         clock = Clock(problem.time.low, problem.time.length)
@@ -116,15 +132,35 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
 
 
 def build_objective(
-    problem: Problem, model: Model, statistics: Statistics, config: TrainingConfig
+    problem: Problem,
+    model: Model,
+    statistics: Statistics,
+    config: TrainingConfig,
+    *,
+    data: bool = False,
+    part: Part = range,
 ) -> ResidualLoss:
-    """Build the loss around an operator; without physics it has the data's part alone."""
+    """Build the loss around an operator; without physics it has the data's part alone.
+
+    Args:
+        problem: The problem.
+        model: The operator and what is built in.
+        statistics: Sizes under the law.
+        config: The run's choices.
+        data: Whether there are data.
+        part: Which samples of a batch are of this process, out of how many.
+
+    Raises:
+        UsageError: If the adaptive weights that are asked for have nothing to do.
+    """
     residual: Residual | None = None
     penalised = {}
     if config.physics:
         residual = compile_residual(problem)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
         penalised = penalised_conditions(problem, model.conditions, sizes)
+    terms = terms_of(problem, penalised, config, data)
+    unlike = axes_unlike(problem, model.conditions)
     loss = ResidualLoss(
         problem,
         model.operator,
@@ -133,20 +169,48 @@ def build_objective(
         model.known,
         statistics.equation_scale,
         config.loss,
-        Weightings(adaptive_weights(model.operator, config)),
+        Weightings(choose_weights(problem, terms, unlike, config, part, example_of(config))),
     )
     return loss.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
 
 
-def adaptive_weights(operator: Operator, config: TrainingConfig) -> list[Weighting]:
-    """Choose the weights that adapt; without physics there are none."""
-    chosen = config.loss
-    if not config.physics or chosen.causal == 0 or operator.clock is None:
-        return []
-    like = example_of(config)
-    return [
-        CausalWeighting(operator.clock, chosen.bins, chosen.causal, chosen.memory, like),
-    ]
+def terms_of(
+    problem: Problem,
+    penalised: Mapping[str, PenalisedCondition],
+    config: TrainingConfig,
+    data: bool,
+) -> list[Term]:
+    """List the summands of the loss, the equations first."""
+    found = []
+    if config.physics:
+        functions = config.points.functions
+        found.append(Term(EQUATIONS, "residual", len(problem.residuals), functions))
+        found += [Term(n, c.part, len(c.units), functions) for n, c in penalised.items()]
+    if data:
+        found.append(Term(DATA, "data", len(problem.channels), config.points.data_functions))
+    return found
+
+
+def parts_of(problem: Problem, config: TrainingConfig, data: bool) -> set[str]:
+    """Find the parts that the loss will have, before anything is built.
+
+    Raises:
+        UsageError: If the conditions cannot be met as asked.
+    """
+    found = {"data"} if data else set()
+    if config.physics:
+        conditions = conditions_of(problem, config)
+        gauged = problem.gauge or any(item.gauged for item in problem.auxiliaries)
+        found |= {"residual"}
+        found |= {"initial"} if conditions.initial else set()
+        found |= {"boundary"} if conditions.penalised_periodic or gauged else set()
+    return found
+
+
+def axes_unlike(problem: Problem, conditions: Conditions) -> tuple[str, ...]:
+    """Find the axes in space along which places differ by more than their functions."""
+    alike = homogeneous_axes(problem, conditions)
+    return tuple(c.name for c in problem.space if c.name not in alike)
 
 
 def build_source(

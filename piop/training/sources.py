@@ -17,8 +17,9 @@ from piop.training.batch import Batch, Observations, Points
 from piop.training.config import PointsConfig
 from piop.training.constraints import KnownField
 from piop.training.lattice import Axes, on_lattices
-from piop.training.objective import EQUATIONS, ResidualLoss
+from piop.training.objective import ResidualLoss
 from piop.training.statistics import FunctionSize, Statistics
+from piop.training.weighting.probes import EQUATIONS
 
 
 class LawSource:

@@ -1,5 +1,6 @@
 """A small problem and the pieces of its training, in double precision."""
 
+from dataclasses import fields
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from piop.problem import Problem
 from piop.residual import compile_residual
 from piop.training.config import (
+    AdaptiveConfig,
     BudgetConfig,
     LossConfig,
     MachineConfig,
@@ -39,19 +41,23 @@ def heat():
     return Problem.from_yaml(HEAT)
 
 
-def build(problem, data=None, physics=True, points=None, **loss):
+def build(problem, data=None, physics=True, points=None, **settings):
     """Everything of a small run in float64, without a folder."""
+    own = {field.name for field in fields(LossConfig)}
+    loss = {key: value for key, value in settings.items() if key in own}
+    adaptive = {key: value for key, value in settings.items() if key not in own}
     config = TrainingConfig(
         BudgetConfig(steps=4),
         MachineConfig(precision="float64"),
         points or PointsConfig(functions=3, queries=20, boundary=6),
         LossConfig(**loss),
+        AdaptiveConfig(**adaptive),
         backbone_settings=SMALL,
         physics=physics,
     )
     statistics = law_statistics(problem, compile_residual(problem), 0)
     model = build_model(problem, statistics, config)
-    objective = build_objective(problem, model, statistics, config)
+    objective = build_objective(problem, model, statistics, config, data=data is not None)
     draw = build_source(problem, model, objective, statistics, config, data)
     return SimpleNamespace(
         problem=problem,

@@ -60,7 +60,7 @@ def test_an_unknown_key_names_the_nearest():
 
 
 def test_an_unknown_key_far_from_all_lists_them():
-    with pytest.raises(UsageError, match=r"one of average, .*width"):
+    with pytest.raises(UsageError, match=r"one of attention_decay, .*width"):
         apply_settings(START, {"zzz": 1}, {"width": 64})
 
 
@@ -81,7 +81,7 @@ def test_what_has_its_own_argument_is_no_setting(key):
         ({"warmup": 1.0}, "at least 0 and below 1"),
         ({"front": -1}, "must not be negative"),
         ({"relative": "perhaps"}, "neither true nor false"),
-        ({"optimiser": "sgd"}, "one of soap, adamw"),
+        ({"optimiser": "sgd"}, "one of soap, muon, adamw"),
         ({"preset": 3}, "is not text"),
     ],
 )

@@ -40,7 +40,7 @@ def test_initial_points_lie_at_the_start(heat):
 
 def test_initial_misfits_are_measured_in_units_of_the_channel(heat):
     found = penalised_conditions(heat, decide_conditions(heat, "soft"), {"u": 2.0})
-    assert found["initial"].squares(torch.tensor([[[4.0]]])).tolist() == [[4.0]]
+    assert found["initial"].misfits(torch.tensor([[[4.0]]])).tolist() == [[[2.0]]]
 
 
 def test_periodic_points_are_the_same_at_both_ends(heat):
@@ -58,7 +58,7 @@ def test_periodic_misfits_compare_values_and_slopes_of_the_ends(heat):
     ]
     values = torch.tensor([[[3.0, 1.0], [1.0, 1.0 - 2 * torch.pi]]])
     # value: (3 - 1)/2 = 1; slope: 2π over the unit scale·2π/L = 2π
-    assert condition.squares(values).item() == pytest.approx(2.0)
+    assert condition.misfits(values).square().sum().item() == pytest.approx(2.0)
 
 
 def test_hard_conditions_have_no_penalty(heat):
@@ -74,4 +74,4 @@ def test_a_gauge_compares_means_over_space_at_one_time():
     assert (points[..., 0] == points[:, :1, 0]).all()
     assert points[0, 0, 0] != points[1, 0, 0]
     waves = torch.cos(2 * torch.pi * points[..., 1:2]) + 4.0
-    assert torch.allclose(gauge.squares(waves), torch.full((2, 1), 4.0, dtype=torch.float64))
+    assert torch.allclose(gauge.misfits(waves).square().sum(-1), torch.full((2, 1), 4.0).double())

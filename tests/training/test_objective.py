@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from piop.datasets import Dataset
+from piop.errors import UsageError
 from piop.training.batch import flatten
 
 
@@ -84,10 +85,11 @@ def test_causal_weights_of_earlier_steps_multiply_the_squares_of_this_one(heat, 
     assert batch.weights["causal"][-1] < 0.9
 
 
-def test_without_time_or_physics_there_are_no_causal_weights(heat, builder):
+def test_causal_weights_need_physics(heat, builder):
     assert builder(heat, causal=1.0).loss.weightings.members
     assert not builder(heat).loss.weightings.members
-    assert not builder(heat, data=data_of(None), physics=False, causal=1.0).loss.weightings.members
+    with pytest.raises(UsageError, match="causal: 1 has nothing to do without physics"):
+        builder(heat, data=data_of(None), physics=False, causal=1.0)
 
 
 def test_gradients_reach_every_weight(built):

@@ -1,5 +1,7 @@
 """A batch in pieces gives what the whole batch gives."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -11,10 +13,16 @@ from piop.training.profile import Profile
 POINTS = PointsConfig(functions=6, queries=20, boundary=6)
 
 
-@pytest.mark.parametrize("loss", [{}, {"causal": 5.0}, {"constraints": "soft"}])
+@pytest.mark.parametrize(
+    "loss",
+    [{}, {"causal": 5.0}, {"constraints": "soft"}, {"constraints": "soft", "weighting": "ntk"}],
+)
 def test_pieces_give_the_loss_statistics_and_gradients_of_the_whole(builder, heat, loss) -> None:
     built = builder(heat, points=POINTS, **loss)
     batch = built.loss.weightings.attach(built.draw(0, 0.0))
+    for member in built.loss.weightings.members:
+        if member.name == "ntk":
+            batch = replace(batch, weights={**batch.weights, **member.probes.signs(batch, 0)})
     parameters = list(built.loss.parameters())
     whole = eager_gradients(built.loss, Profile())
     streams = built.loss.residual.plan.count

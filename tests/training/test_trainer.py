@@ -64,7 +64,7 @@ def test_a_budget_in_time_ends_by_the_clock(builder, heat, tmp_path):
 @pytest.mark.parametrize(
     ("optimiser", "loss"),
     [
-        (OptimiserConfig(), {}),
+        (OptimiserConfig(), {"weighting": "ntk", "constraints": "soft", "weight_every": 4}),
         (OptimiserConfig(optimiser="adamw", average=0.9), {"causal": 5.0}),
         (OptimiserConfig(optimiser="muon", learning_rate=1e-3), {}),
         (OptimiserConfig(lbfgs=0.7, average=0.5), {"causal": 5.0}),
@@ -213,25 +213,38 @@ def test_metrics_hold_plain_json(builder, heat, tmp_path):
     assert set(first) == {"step", "loss", "residual", "gradient", "learning_rate", "seconds"}
 
 
-def test_compiled_and_eager_gradients_agree(builder, heat):
-    eager, compiled = builder(heat, causal=5.0), builder(heat, causal=5.0)
-    steps = make_gradients(eager.loss, compiled=False), make_gradients(compiled.loss, compiled=True)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"causal": 5.0, "weighting": "residual_attention"},
+        pytest.param(
+            {"weighting": "ntk_local", "constraints": "soft", "bins": 3, "weight_every": 2},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["causal and attention", "ntk"],
+)
+def test_compiled_and_eager_gradients_agree_as_weights_change(builder, heat, settings):
+    built = builder(heat, **settings), builder(heat, **settings)
+    steps = [make_gradients(b.loss, compiled=k == 1) for k, b in enumerate(built)]
     losses = []
-    for index in range(3):  # the causal weights differ from step to step
+    for index in range(3):
         outcomes = []
-        for built, gradients in zip((eager, compiled), steps, strict=True):
-            batch = built.loss.weightings.attach(built.draw(index, 0.0))
+        for own, gradients in zip(built, steps, strict=True):
+            parameters = list(own.loss.parameters())
+            weightings = own.loss.weightings
+            batch = weightings.prepare(own.draw(0, 0.0), index, gradients, parameters)
             parts, statistics = gradients(batch)
-            built.loss.weightings.update(statistics)
+            weightings.update(statistics)
             outcomes.append({**parts, **statistics})
         one, two = outcomes
         assert one.keys() == two.keys()
         for name, value in one.items():
             assert torch.allclose(value, two[name], rtol=1e-9), name
-        for p, q in zip(eager.loss.parameters(), compiled.loss.parameters(), strict=True):
+        for p, q in zip(*(b.loss.parameters() for b in built), strict=True):
             assert torch.allclose(p.grad, q.grad, rtol=1e-7, atol=1e-9)
-        losses.append(one["loss"])
-    assert losses[1] < 0.5 * losses[0]
+        losses.append(one["loss"].item())
+    assert losses[2] != losses[0]
 
 
 def failing_from(trainer, step, change):

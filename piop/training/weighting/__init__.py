@@ -5,8 +5,7 @@ weights are functions of what a step sees (:mod:`fixed`); adaptive ones keep a s
 (:mod:`base`).
 """
 
-from piop.training.weighting.base import Weighting, Weightings
-from piop.training.weighting.causal import CausalWeighting
+from piop.training.weighting.base import Outcome, Weighting, Weightings
 from piop.training.weighting.fixed import front_weight, relative_weight
 
-__all__ = ["CausalWeighting", "Weighting", "Weightings", "front_weight", "relative_weight"]
+__all__ = ["Outcome", "Weighting", "Weightings", "front_weight", "relative_weight"]

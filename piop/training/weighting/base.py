@@ -3,19 +3,29 @@
 A compiled step freezes whatever is not an input, and a step split over processes sees only its
 own functions. So the state lives outside: it enters as plain tensors in ``Batch.weights``; what
 the step finds out leaves as sums over samples, which processes add up; and :meth:`Weighting.update`
-turns those sums into the state of the next step.
+turns those sums into the state of the next step. What takes gradients of its own, such as the
+balance of terms by the norms of theirs, asks for them in :meth:`Weighting.measure`: weights being
+inputs, the same step gives the gradient of any part of the loss alone.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, final
 
+import torch
 from torch import Tensor
 
 from piop.training.batch import Batch
+
+Outcome = tuple[dict[str, Tensor], dict[str, Tensor]]
+"""Parts of the loss, and statistics for adaptive weights."""
+
+Measure = Callable[[Mapping[str, Tensor]], tuple[Tensor, Mapping[str, Tensor]]]
+"""Weights to put in place of the present ones → squared norm of the loss's gradient over the
+whole batch, float64 ``[]``, and the statistics."""
 
 
 class Weighting(ABC):
@@ -29,11 +39,19 @@ class Weighting(ABC):
     """Where its state is found in a checkpoint."""
 
     @abstractmethod
-    def entering(self) -> dict[str, Tensor]:
-        """Give the present weights as they enter the next step, by keys of its own."""
+    def entering(self, batch: Batch) -> dict[str, Tensor]:
+        """Give the present weights as they enter the next step, by keys of its own.
+
+        Args:
+            batch: That of the step, whose shapes and no values may matter.
+        """
 
     def of_points(self, weights: Mapping[str, Tensor], queries: Tensor) -> Tensor | float:
         """Weigh the squared residual of the equations at ``queries [B, N, D]``: ``[B, N]``."""
+        return 1.0
+
+    def of_part(self, weights: Mapping[str, Tensor], part: str) -> Tensor | float:
+        """Weigh a part of the loss, such as ``initial``: ``[]``."""
         return 1.0
 
     def observe(self, squares: Tensor, queries: Tensor) -> dict[str, Tensor]:
@@ -49,8 +67,16 @@ class Weighting(ABC):
         """
         return {}
 
-    @abstractmethod
-    def update(self, statistics: Mapping[str, Tensor]) -> None:
+    def measure(self, batch: Batch, step: int, gradient: Measure) -> None:  # noqa: B027 - most don't
+        """Take gradients of its own before a step, and learn from them.
+
+        Args:
+            batch: That of the step.
+            step: Its number.
+            gradient: Takes one.
+        """
+
+    def update(self, statistics: Mapping[str, Tensor]) -> None:  # noqa: B027 - as above
         """Learn from what :meth:`observe` gave, summed over the whole batch."""
 
     @abstractmethod
@@ -75,7 +101,36 @@ class Weightings:
 
     def attach(self, batch: Batch) -> Batch:
         """Put the present weights into a batch."""
-        return replace(batch, weights={k: v for m in self.members for k, v in m.entering().items()})
+        entering = [member.entering(batch).items() for member in self.members]
+        return replace(batch, weights={key: value for items in entering for key, value in items})
+
+    def prepare(
+        self,
+        batch: Batch,
+        step: int,
+        gradients: Callable[[Batch], Outcome],
+        parameters: Sequence[Tensor],
+    ) -> Batch:
+        """Let all of them measure, then put the weights into the batch of a step.
+
+        Args:
+            batch: The batch.
+            step: Its number.
+            gradients: Adds the gradients of a batch to the parameters, summed over processes.
+            parameters: What is trained; their gradients are gone afterwards.
+        """
+        batch = self.attach(batch)
+
+        def gradient(changed: Mapping[str, Tensor]) -> tuple[Tensor, Mapping[str, Tensor]]:
+            _clear(parameters)
+            _, statistics = gradients(replace(batch, weights={**batch.weights, **changed}))
+            found = [p.grad.double().square().sum() for p in parameters if p.grad is not None]
+            _clear(parameters)
+            return torch.stack(found).sum(), statistics
+
+        for member in self.members:
+            member.measure(batch, step, gradient)
+        return self.attach(batch)
 
     def of_points(self, weights: Mapping[str, Tensor], queries: Tensor) -> Tensor | float:
         """Weigh the squared residual at ``queries [B, N, D]``.
@@ -87,6 +142,13 @@ class Weightings:
         total: Tensor | float = 1.0
         for member in self.members if weights else ():
             total = total * member.of_points(weights, queries)
+        return total
+
+    def of_part(self, weights: Mapping[str, Tensor], part: str) -> Tensor | float:
+        """Weigh a part of the loss; without weights all count as the fixed ones say."""
+        total: Tensor | float = 1.0
+        for member in self.members if weights else ():
+            total = total * member.of_part(weights, part)
         return total
 
     def observe(self, squares: Tensor, queries: Tensor) -> dict[str, Tensor]:
@@ -113,3 +175,8 @@ class Weightings:
         """
         for member in self.members:
             member.load_state_dict(state[member.name])
+
+
+def _clear(parameters: Sequence[Tensor]) -> None:
+    for parameter in parameters:
+        parameter.grad = None

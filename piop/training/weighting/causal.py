@@ -8,8 +8,10 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from piop.training.operator import Clock
+from piop.training.batch import Batch
 from piop.training.weighting.base import Weighting
+from piop.training.weighting.cells import Cells
+from piop.training.weighting.running import RunningMean
 
 
 @final
@@ -20,8 +22,7 @@ class CausalWeighting(Weighting):
     unknown to each other. A bin that no point has ever met counts as solved.
 
     Args:
-        clock: The time axis.
-        bins: Number of equal time bins.
+        cells: The time bins, in order.
         strength: ε, dimensionless.
         memory: Share of the running mean that a step keeps.
         like: A tensor of the device and precision of the step.
@@ -32,49 +33,33 @@ class CausalWeighting(Weighting):
 
     name: ClassVar[str] = "causal"
 
-    def __init__(
-        self, clock: Clock, bins: int, strength: float, memory: float, like: Tensor
-    ) -> None:
-        self.clock, self.bins, self.strength, self.memory = clock, bins, strength, memory
-        self.losses = like.new_zeros(bins)
-        self.seen = torch.zeros_like(self.losses)
+    def __init__(self, cells: Cells, strength: float, memory: float, like: Tensor) -> None:
+        self.cells, self.strength = cells, strength
+        self.losses = RunningMean(cells.count, memory, like)
 
-    def entering(self) -> dict[str, Tensor]:
+    def entering(self, batch: Batch) -> dict[str, Tensor]:
         """Give the weight of each bin."""
-        before = torch.cumsum(self.losses, 0) - self.losses
-        return {"causal": torch.exp(-self.strength * before)}
+        losses = self.losses.values
+        return {"causal": torch.exp(-self.strength * (torch.cumsum(losses, 0) - losses))}
 
     def of_points(self, weights: Mapping[str, Tensor], queries: Tensor) -> Tensor:
         """Look up the weight of each point's bin."""
-        return weights["causal"][self._bin(queries)]
+        return weights["causal"][self.cells.of(queries)]
 
     def observe(self, squares: Tensor, queries: Tensor) -> dict[str, Tensor]:
         """Sum squares and points over each bin."""
-        member = (
-            self._bin(queries)[..., None] == torch.arange(self.bins, device=squares.device)
-        ).to(squares)
-        return {
-            "causal/squares": (squares[..., None] * member).sum((0, 1)),
-            "causal/points": member.sum((0, 1)),
-        }
+        sums, points = self.cells.sums(squares, queries)
+        return {"causal/squares": sums, "causal/points": points}
 
     def update(self, statistics: Mapping[str, Tensor]) -> None:
-        """Move the running means of the bins that were met; the first mean is taken as it is."""
+        """Move the running means of the bins that were met."""
         points = statistics["causal/points"]
-        means = statistics["causal/squares"] / points.clamp(min=1)
-        moved = torch.lerp(means, self.losses, self.memory * self.seen)
-        self.losses = torch.where(points > 0, moved, self.losses)
-        self.seen = torch.where(points > 0, 1.0, self.seen).to(self.losses)
+        self.losses.update(statistics["causal/squares"] / points.clamp(min=1), points > 0)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Give the running means and which of them have begun."""
-        return {"losses": self.losses, "seen": self.seen}
+        """Give the running means."""
+        return self.losses.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take up the running means."""
-        self.losses, self.seen = state["losses"], state["seen"]
-
-    def _bin(self, queries: Tensor) -> Tensor:
-        """Number of each point's bin ``[B, N]``."""
-        phase = (queries.detach()[..., 0] - self.clock.low) / self.clock.length
-        return (phase * self.bins).long().clamp(0, self.bins - 1)
+        self.losses.load_state_dict(state)

@@ -3,14 +3,15 @@ import math
 import pytest
 import torch
 
-from piop.training.operator import Clock
-from piop.training.weighting import CausalWeighting
+from piop.training.weighting.causal import CausalWeighting
+from piop.training.weighting.cells import Bins, Cells
 
 LIKE = torch.empty(0, dtype=torch.float64)
 
 
 def causal(bins=4, strength=0.5, memory=0.75):
-    return CausalWeighting(Clock(low=1.0, length=2.0), bins, strength, memory, LIKE)
+    cells = Cells([Bins(column=0, low=1.0, length=2.0, count=bins)])
+    return CausalWeighting(cells, strength, memory, LIKE)
 
 
 def batches(count, seed=0):
@@ -25,7 +26,7 @@ def test_weights_follow_the_formula_by_loops():
     weighting, bins, strength, memory = causal(), 4, 0.5, 0.75
     mean = [None] * bins
     for squares, queries in batches(20):
-        weights = weighting.entering()
+        weights = weighting.entering(None)
         found = weighting.of_points(weights, queries)
         for b in range(3):
             for n in range(7):
@@ -58,7 +59,7 @@ def test_an_empty_time_bin_counts_as_solved():
     weighting = causal()
     late = torch.tensor([[[2.9, 0.0]]], dtype=torch.float64)
     weighting.update(weighting.observe(torch.full((1, 1), 7.0, dtype=torch.float64), late))
-    assert weighting.of_points(weighting.entering(), late).item() == 1.0
+    assert weighting.of_points(weighting.entering(None), late).item() == 1.0
 
 
 def test_a_state_taken_up_gives_the_same_weights():
@@ -70,4 +71,4 @@ def test_a_state_taken_up_gives_the_same_weights():
     for weighting in (first, second):
         for squares, queries in steps[3:]:
             weighting.update(weighting.observe(squares, queries))
-    assert torch.equal(first.entering()["causal"], second.entering()["causal"])
+    assert torch.equal(first.entering(None)["causal"], second.entering(None)["causal"])
