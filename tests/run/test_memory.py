@@ -29,8 +29,8 @@ def fails_at(step, monkeypatch):
 
     good, count = module.eager_gradients, 0
 
-    def failing(loss):
-        gradients = good(loss)
+    def failing(loss, profile):
+        gradients = good(loss, profile)
 
         def call(batch):
             nonlocal count
