@@ -23,6 +23,7 @@ from piop.fields import InputFunction
 from piop.lowering import compile_expressions
 from piop.problem.partitions import Index
 from piop.problem.plan import StreamPlan, derivative_index, plan_streams, split_coefficient
+from piop.residual.attention import Kernel
 from piop.residual.inputs import InputTerm, evaluate_terms, input_terms, term_atoms
 from piop.residual.lift import Lift
 from piop.residual.reverse import nested_derivatives
@@ -45,12 +46,15 @@ class ResidualValues:
     derivatives: dict[tuple[str, Index], Tensor] = field(default_factory=dict)
 
 
-def compile_residual(problem: Any, extra: Sequence[Index] = ()) -> Residual:
+def compile_residual(
+    problem: Any, extra: Sequence[Index] = (), kernel: Kernel | None = None
+) -> Residual:
     """Compile the residuals of a problem.
 
     Args:
         problem: Its coordinates, channels, residuals and inputs are read.
         extra: Multi-indices wanted in ``ResidualValues.derivatives`` beside those of the equations.
+        kernel: What sums up attention, as :func:`choose_kernel` gives it.
 
     Returns:
         A :class:`Residual`.
@@ -58,7 +62,8 @@ def compile_residual(problem: Any, extra: Sequence[Index] = ()) -> Residual:
     Raises:
         NotSupportedError: If a derivative is of order five or more.
     """
-    return Residual(plan_streams(problem, extra), tuple(problem.residuals), problem.inputs)
+    plan = plan_streams(problem, extra)
+    return Residual(plan, tuple(problem.residuals), problem.inputs, kernel)
 
 
 @final
@@ -69,6 +74,7 @@ class Residual:
         plan: The streams.
         residuals: The equations, left side minus right side.
         inputs: The input functions of the problem (``name`` and ``of`` are read).
+        kernel: What sums up attention; None for plain torch operations.
 
     Attributes:
         plan: The streams.
@@ -77,7 +83,13 @@ class Residual:
         fallback: Why nested reverse mode is used in place of streams; None while streams work.
     """
 
-    def __init__(self, plan: StreamPlan, residuals: Sequence[Expr], inputs: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        plan: StreamPlan,
+        residuals: Sequence[Expr],
+        inputs: Sequence[Any],
+        kernel: Kernel | None = None,
+    ) -> None:
         self.plan = plan
         self.inputs = tuple(inputs)
         self.input_terms: tuple[InputTerm, ...] = input_terms(
@@ -85,7 +97,7 @@ class Residual:
         )
         self.fallback: str | None = None
         self._residuals = tuple(residuals)
-        self._layout = Layout.of(plan)
+        self._layout = Layout.of(plan, kernel)
         atoms = [*plan.coordinates, *term_atoms(self.input_terms, self.inputs, plan.coordinates)]
         self._coefficients = compile_expressions(plan.coefficients, atoms)
         self._seed_table, self._seed_slots = _seeds(plan)

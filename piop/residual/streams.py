@@ -53,19 +53,21 @@ class Layout:
         order: The highest derivative of an elementwise function that occurs.
         compositions: For each row, its products in D f(u), grouped.
         products: For each row, its products in D(ab), grouped.
+        kernel: Sums up attention; None for plain torch operations.
     """
 
     count: int
     order: int
     compositions: tuple[tuple[Group, ...], ...]
     products: tuple[tuple[Group, ...], ...]
+    kernel: Callable[..., Tensor] | None = None
 
     @classmethod
-    def of(cls, plan: StreamPlan) -> Layout:
+    def of(cls, plan: StreamPlan, kernel: Callable[..., Tensor] | None = None) -> Layout:
         """Gather the terms of a plan into groups."""
         chain = tuple(map(_grouped, plan.compositions))
         order = max((g.order for groups in chain for g in groups), default=1)
-        return cls(plan.count, order, chain, tuple(map(_grouped, plan.products)))
+        return cls(plan.count, order, chain, tuple(map(_grouped, plan.products)), kernel)
 
 
 Rule = Callable[..., Any]

@@ -16,7 +16,7 @@ from piop.models import find_preset
 from piop.problem import Problem
 from piop.problem.classify import classify
 from piop.problem.support import require_supported
-from piop.residual import compile_residual
+from piop.residual import choose_kernel, compile_residual
 from piop.run.data import describe_data, load_data, split_data
 from piop.run.folder import RunFolder, ensure_run, new_folder, write_json
 from piop.run.machine import choose_machine, settle_machine, threads_of
@@ -106,6 +106,7 @@ def fit(
     config = configure(
         problem, TrainingConfig(budget, machine, physics=physics), backbone, settings
     )
+    choose_kernel(config.machine.kernel, machine.device)  # before anything is written
     folder = new_folder(out, problem.name, force)
     found = load_data(problem, data)
     if not physics and found is None:

@@ -73,7 +73,9 @@ def settle_machine(config: TrainingConfig, device: str | None) -> TrainingConfig
     if device is None and own == "cuda" and not torch.cuda.is_available():
         device = "cpu"
     chosen = choose_device(device or own)
-    return replace(config, machine=replace(config.machine, device=chosen))  # type: ignore[arg-type]
+    kernel = config.machine.kernel if chosen == "cuda" else "torch"
+    machine = replace(config.machine, device=chosen, kernel=kernel)  # type: ignore[arg-type]
+    return replace(config, machine=machine)
 
 
 @contextmanager

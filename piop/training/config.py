@@ -138,6 +138,8 @@ class MachineConfig:
         threads: CPU threads of torch; None leaves torch's own choice.
         seed: Of weights, functions and points.
         checkpoint: Seconds between checkpoints.
+        kernel: What sums up the attention of streams: plain ``torch``, or the ``triton`` kernel,
+            which needs a CUDA device and has not been timed on one.
     """
 
     device: Literal["cpu", "cuda"] = "cpu"
@@ -146,6 +148,7 @@ class MachineConfig:
     threads: int | None = None
     seed: int = 0
     checkpoint: float = 30.0
+    kernel: Literal["torch", "triton"] = "torch"
 
 
 @dataclass(frozen=True)

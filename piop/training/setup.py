@@ -15,7 +15,7 @@ from piop.errors import UsageError
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
 from piop.problem import Problem
 from piop.problem.conditions import Conditions, decide_conditions
-from piop.residual import Residual, compile_residual
+from piop.residual import Residual, choose_kernel, compile_residual
 from piop.training.config import TrainingConfig
 from piop.training.constraints import (
     KnownField,
@@ -156,7 +156,8 @@ def build_objective(
     residual: Residual | None = None
     penalised = {}
     if config.physics:
-        residual = compile_residual(problem)
+        kernel = choose_kernel(config.machine.kernel, config.machine.device)
+        residual = compile_residual(problem, kernel=kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
         penalised = penalised_conditions(problem, model.conditions, sizes)
     terms = terms_of(problem, penalised, config, data)

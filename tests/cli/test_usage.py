@@ -31,6 +31,14 @@ WRONG = {
         ["solve", "heat", "--steps", "1", "--set", "functions=two"],
         "functions: 'two' is not a whole number",
     ),
+    "an unknown kernel": (
+        ["solve", "heat", "--steps", "1", "--set", "kernel=cuda"],
+        "kernel: 'cuda' is not one of torch, triton",
+    ),
+    "a kernel that this device lacks": (
+        ["solve", "heat", "--steps", "1", "--device", "cpu", "--set", "kernel=triton"],
+        "kernel: triton needs a CUDA device, and this run is on 'cpu'",
+    ),
     "an unknown backbone": (["solve", "heat", "--steps", "1", "--backbone", "pot"], "'pot'"),
     "data alone without data": (["solve", "heat", "--steps", "1", "--no-physics"], "--data FILE"),
     "missing data": (["solve", "heat", "--steps", "1", "--data", "no.nc"], "no such file"),

@@ -33,4 +33,6 @@ def scaled_dot_product_attention(
 def _masked(scores: Any, mask: Tensor | None) -> Any:
     if mask is None:
         return scores
-    return scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    if mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=scores.dtype).masked_fill(~mask, -math.inf)
+    return scores + mask.reshape((1,) * (scores.ndim - mask.ndim) + mask.shape)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from piop.residual.rules import tables
 from piop.residual.rules.kernels import compose, divide, multiply, shifted
+from piop.residual.rules.scores import Scores
 from piop.residual.streams import NoRuleError, Stream, rule
 
 SMOOTH = ("exp", "sin", "cos", "sinh", "cosh", "tanh", "tan", "sigmoid", "erf", "log", "log1p")
@@ -56,7 +57,8 @@ def add(a: Any, b: Any, *, alpha: float = 1) -> Stream:
         if weights is not None:
             weights = weights.expand(-1, *data.shape[1:])
         return Stream(data, a.layout, weights)
-    return shifted(a, b) if isinstance(a, Stream) else shifted(b, a)
+    stream, constant = (a, b) if isinstance(a, Stream) else (b, a)
+    return stream.plus(constant) if isinstance(stream, Scores) else shifted(stream, constant)
 
 
 @rule("sub", "subtract", "__sub__")

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from piop.residual.rules.kernels import bilinear, common, shifted
+from piop.residual.rules.scores import Scores, fitted, rows_times_matrix
 from piop.residual.rules.softmax import Softmax
 from piop.residual.rules.weighted import weighted_sum
 from piop.residual.streams import NoRuleError, Stream, rule
@@ -34,13 +35,15 @@ def matmul(a: Any, b: Any) -> Stream:
     if isinstance(a, Stream) and isinstance(b, Stream):
         a, b = common(a, b)
         data = bilinear(a, b, torch.matmul)
-        return Stream(data, a.layout, _fitted(a, data))
+        return Stream(data, a.layout, fitted(a, data.shape[1:]))
     if isinstance(a, Softmax):
         return weighted_sum(a.scores.aligned(b.ndim), b)
     if isinstance(a, Stream):
         a = a.aligned(b.ndim)
-        data = _rows_times_matrix(a.data, b)
-        return Stream(data, a.layout, _fitted(a, data))
+        if a.ndim == b.ndim > 2:
+            return Scores(a, b)
+        data = rows_times_matrix(a.data, b)
+        return Stream(data, a.layout, fitted(a, data.shape[1:]))
     b = b.aligned(a.ndim)
     data = torch.matmul(a, b.data)
     weights = b.weights
@@ -102,18 +105,3 @@ def einsum(equation: str, *operands: Any) -> Stream:
 def _same_lead(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     count = max(a.shape[0], b.shape[0])
     return a.expand(count, *a.shape[1:]), b.expand(count, *b.shape[1:])
-
-
-def _rows_times_matrix(rows: Tensor, matrix: Tensor) -> Tensor:
-    """Multiply ``[S, *batch, N, K]`` by ``[*batch, K, M]`` without copying the matrix S times."""
-    if matrix.ndim == 2:
-        return torch.matmul(rows, matrix)
-    count, n = rows.shape[0], rows.shape[-2]
-    tall = rows.movedim(0, -3).flatten(-3, -2)
-    return torch.matmul(tall, matrix).unflatten(-2, (count, n)).movedim(-3, 0)
-
-
-def _fitted(a: Stream, data: Tensor) -> Tensor | None:
-    if a.weights is None:
-        return None
-    return a.weights[..., :1].expand(-1, *data.shape[1:])

@@ -22,11 +22,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from piop.residual.rules.kernels import divide
+from piop.residual.rules.scores import Scores, summed
 from piop.residual.streams import Group, Layout, Stream
 
 
 def weighted_sum(scores: Stream, values: Tensor) -> Stream:
     """Give softmax(scores) @ values for values ``[*, M, c]`` that carry no rows."""
+    found = summed(scores, values) if isinstance(scores, Scores) else None
+    if found is not None:
+        return _quotient(scores, found)
     batch = torch.broadcast_shapes(scores.shape[:-2], values.shape[:-2])
     size = (*batch, *scores.shape[-2:])
     if scores.shape != size:
@@ -134,8 +138,12 @@ def _plain(scores: Stream, values: Tensor) -> Stream:
     for row, groups in zip(rows[1:], scores.layout.compositions[1:], strict=True):
         factor = exponent_row(row, groups, rows, scores.weights)
         totals.append(torch.matmul(e * factor, extended))
-    out = scores.replace(torch.stack(totals))
-    numerator, normaliser = out.split([values.shape[-1], 1], -1)
+    return _quotient(scores, torch.stack(totals))
+
+
+def _quotient(scores: Stream, totals: Tensor) -> Stream:
+    """Divide the numerators ``[S, *, N, c]`` by the normaliser that follows them."""
+    numerator, normaliser = scores.replace(totals).split([totals.shape[-1] - 1, 1], -1)
     return divide(numerator, normaliser)
 
 

@@ -1,0 +1,6 @@
+"""Attention of streams to sensors, summed block by block so that no row of scores is kept."""
+
+from piop.residual.attention.kernel import Kernel, choose_kernel
+from piop.residual.attention.program import Operands, Program
+
+__all__ = ["Kernel", "Operands", "Program", "choose_kernel"]

@@ -1,0 +1,215 @@
+"""Attention of streams, summed over blocks of sensors in plain torch.
+
+The memory grows with queries and with sensors, never with their product; the backward pass computes
+the scores again. It is also the plain twin of the Triton kernels: block for block the same
+arithmetic.
+
+Source: M. Milakov, N. Gimelshein, Online normalizer calculation for softmax (2018),
+arXiv:1805.02867, algorithm 3; T. Dao et al., FlashAttention (2022), arXiv:2205.14135, algorithms 1
+and 4. The rows beyond the value are ours: ``docs/math.md``, 11.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from piop.residual.attention.program import Operands, Product, Program
+
+BLOCK = {"cpu": 2**22, "cuda": 2**26}
+"""Scores, all rows counted, that are held at once on a device: 16 and 256 MiB in float32."""
+
+
+def online_totals(operands: Operands, program: Program, block: int | None = None) -> Tensor:
+    """Sum the rows of e^{z − m} [v | 1] over the sensors, z = q·k + mask, m the largest of row 0.
+
+    Args:
+        operands: Queries, keys, values, mask and coefficients; the last two without gradient.
+        program: What the plan adds.
+        block: Sensors at once; None for as many as ``BLOCK`` allows.
+
+    Returns:
+        ``[S, *batch, N, e + 1]``, numerators and normaliser; differentiable once.
+    """
+    query = operands.query
+    held = BLOCK.get(query.device.type, BLOCK["cpu"])
+    block = block or max(16, held // max(1, math.prod(query.shape[:-1])))
+    tensors = query, operands.key, operands.value, operands.mask, operands.weights
+    return attend_in_blocks(*tensors, *program.encoded(), block)[0]
+
+
+@torch.library.custom_op("piop::attend_in_blocks", mutates_args=())
+def attend_in_blocks(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    weights: Tensor | None,
+    numbers: Sequence[int],
+    factors: Sequence[float],
+    block: int,
+) -> tuple[Tensor, Tensor]:
+    """Sum over blocks of sensors; a trace keeps it whole, however many blocks there are.
+
+    Args:
+        query: As in :class:`Operands`, like the next four.
+        key: ``[*batch, M, d]``.
+        value: ``[*batch, M, e]``.
+        mask: ``[*batch, 1, M]``, or None.
+        weights: ``[K, *batch, N]``, or None.
+        numbers: The program, encoded.
+        factors: Its factors.
+        block: Sensors at once.
+
+    Returns:
+        The sums ``[S, *batch, N, e + 1]``, and the largest score ``[*batch, N]``.
+    """
+    program = Program.decoded(query.shape[0], numbers, factors)
+    top = query.new_full(query.shape[1:-1], -math.inf)
+    totals = query.new_zeros((*query.shape[:-1], value.shape[-1] + 1))
+    for k, v, bias in _blocks(key, value, mask, block):
+        z = _scores(query, k, bias)
+        higher = torch.maximum(top, z[0].amax(-1))
+        shift = _finite(higher)
+        e = torch.exp(z[0] - shift[..., None])
+        rows = torch.stack([e, *(e * w for w in _weighted_rows(z, weights, program)[1:])])
+        totals = totals * torch.exp(top - shift)[..., None] + _times(rows, _extended(v))
+        top = higher
+    return totals.contiguous(), _finite(top)
+
+
+@torch.library.custom_op("piop::attend_in_blocks_backward", mutates_args=())
+def attend_in_blocks_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    weights: Tensor | None,
+    shift: Tensor,
+    numbers: Sequence[int],
+    factors: Sequence[float],
+    block: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the gradients of query, key and value; see :func:`attend_in_blocks`."""
+    program = Program.decoded(query.shape[0], numbers, factors)
+    grad_query, grad_key, grad_value = torch.zeros_like(query), [], []
+    for k, v, bias in _blocks(key, value, mask, block):
+        z = _scores(query, k, bias)
+        e = torch.exp(z[0] - shift[..., None])
+        w = _weighted_rows(z, weights, program)
+        a = _times(grad, _extended(v).mT).unbind(0)
+        first = a[0]
+        for row, slope in zip(w[1:], a[1:], strict=True):
+            first = torch.addcmul(first, row, slope)
+        slopes = [first, *a[1:]]
+        for product in program.slopes:
+            slopes[product.target] = _added(slopes[product.target], product, a, z, weights)
+        grad_scores = torch.stack([e * slope for slope in slopes])
+        grad_query = grad_query + _times(grad_scores, k)
+        grad_key.append(_tall(grad_scores).mT @ _tall(query))
+        rows = torch.stack([e, *(e * row for row in w[1:])])
+        grad_value.append(_tall(rows).mT @ _tall(grad[..., :-1]))
+    return grad_query.contiguous(), torch.cat(grad_key, -2), torch.cat(grad_value, -2)
+
+
+@attend_in_blocks.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return empty_totals(query, value)
+
+
+@attend_in_blocks_backward.register_fake
+def _(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, ...]:
+    return empty_gradients(query, key, value)
+
+
+def empty_totals(query: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Make room for the sums ``[S, *batch, N, e + 1]`` and the largest scores ``[*batch, N]``."""
+    totals = query.new_empty((*query.shape[:-1], value.shape[-1] + 1))
+    return totals, query.new_empty(query.shape[1:-1])
+
+
+def empty_gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Make room for the gradients of tensors, contiguous."""
+    return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors)
+
+
+def differentiate(forward: Any, backward: Any) -> None:
+    """Tell reverse mode the gradient of an operation that takes five tensors and plain options."""
+
+    def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(*inputs[:5], output[1])
+        ctx.options = inputs[5:]
+        ctx.mark_non_differentiable(output[1])
+
+    def gradient(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+        found = backward(grad, *ctx.saved_tensors, *ctx.options)
+        return *found, *(None,) * (2 + len(ctx.options))
+
+    forward.register_autograd(gradient, setup_context=remember)
+
+
+differentiate(attend_in_blocks, attend_in_blocks_backward)
+
+
+def _blocks(
+    key: Tensor, value: Tensor, mask: Tensor | None, block: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    for first in range(0, key.shape[-2], block):
+        last = min(first + block, key.shape[-2])
+        here = (..., slice(first, last), slice(None))
+        yield key[here], value[here], None if mask is None else mask[..., first:last]
+
+
+def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> list[Tensor]:
+    z = list(_times(query, key.mT).unbind(0))
+    if bias is not None:
+        z[0] = z[0] + bias
+    return z
+
+
+def _weighted_rows(z: Sequence[Tensor], weights: Tensor | None, program: Program) -> list[Tensor]:
+    """Give w_r, (row r of e^z) / e^z; its first entry is not used."""
+    w = list(z)
+    for term in program.terms:
+        w[term.target] = _added(w[term.target], term, z, z, weights)
+    return w
+
+
+def _added(
+    total: Tensor,
+    product: Product,
+    leads: Sequence[Tensor],
+    z: Sequence[Tensor],
+    weights: Tensor | None,
+) -> Tensor:
+    found = leads[product.lead]
+    if product.slot >= 0:
+        found = found * weights[product.slot][..., None]  # type: ignore[index]
+    for member in product.members:
+        found = found * z[member]
+    return torch.add(total, found, alpha=product.factor)
+
+
+def _finite(top: Tensor) -> Tensor:
+    """Leave a query that sees no sensor unshifted, lest ∞ − ∞ arise."""
+    return torch.where(top == -math.inf, 0.0, top)
+
+
+def _extended(value: Tensor) -> Tensor:
+    return torch.cat([value, torch.ones_like(value[..., :1])], -1)
+
+
+def _tall(rows: Tensor) -> Tensor:
+    """Set the rows ``[S, *batch, N, c]`` below each other: ``[*batch, S N, c]``."""
+    return rows.movedim(0, -3).flatten(-3, -2)
+
+
+def _times(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Multiply ``[S, *batch, N, a]`` by ``[*batch, a, b]`` as one large product."""
+    count, n = rows.shape[0], rows.shape[-2]
+    return torch.matmul(_tall(rows), matrix).unflatten(-2, (count, n)).movedim(-3, 0)
