@@ -5,6 +5,7 @@ from piop.errors import UsageError
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
 from piop.residual import compile_residual
+from piop.residual.attention.online import online_totals
 from piop.training.lattice import highest_wave
 from piop.training.setup import (
     build_model,
@@ -111,3 +112,20 @@ def test_conditions_that_cannot_be_hard_are_a_wrong_argument(heat, builder):
     rough = {"of": ["x"], "law": "piecewise_constant", "cells": 4, "low": 0, "high": 1}
     with pytest.raises(UsageError, match="hard is not possible"):
         builder(problem(inputs={"u0": rough}), constraints="hard")
+
+
+def test_the_kernel_that_was_chosen_sums_the_attention_of_a_step(builder, heat, monkeypatch):
+    calls = []
+
+    def kernel(operands, program):
+        calls.append(operands.query.shape)
+        return online_totals(operands, program)
+
+    plain = builder(heat)
+    monkeypatch.setattr("piop.training.setup.choose_kernel", lambda name, device: kernel)
+    fused = builder(heat)
+    batch = plain.draw(0, 0.0)
+    assert not calls
+    parts = [built.loss(batch)[0]["loss"] for built in (plain, fused)]
+    assert calls
+    torch.testing.assert_close(parts[0], parts[1], rtol=1e-10, atol=0)
