@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from piop.run import Run
 
 
+PRECISIONS = {
+    "float64": "float64",
+    "float32": "float32",
+    "tf32": "tf32 in the matrix products of training, float32 elsewhere",
+    "bf16": "bf16 in the matrix products of the data's part, float32 elsewhere",
+}
+
+
 def show_results(run: Run, as_json: bool, profile: bool = False) -> None:
     """Print what ``evaluation.json`` says, then draw the figures into the run folder.
 
@@ -62,6 +70,8 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
     steps, seconds = evaluation.get("steps", 0), evaluation.get("seconds", 0.0)
     first = evaluation.get("first_step_seconds") or 0.0
     lines.append(f"Trained {steps} steps in {seconds:.1f} s (first step {first:.1f} s more)")
+    if precision := evaluation.get("precision"):
+        lines.append(f"Precision: {PRECISIONS[precision['training']]}")
     lines += [f"Warning: {text}" for text in evaluation.get("warnings", [])]
     return "\n".join(lines)
 

@@ -52,7 +52,11 @@ profiled = click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), help="By default CUDA where there is one."
 )
 @click.option(
-    "--precision", type=click.Choice(["float32", "float64"]), default="float32", show_default=True
+    "--precision",
+    type=click.Choice(["float64", "float32", "tf32", "bf16"]),
+    default="float32",
+    show_default=True,
+    help="tf32: on a GPU; bf16: the data's part alone.",
 )
 @click.option(
     "--compile/--no-compile", default=None, help="By default only where the budget makes it pay."

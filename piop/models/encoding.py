@@ -66,6 +66,9 @@ def shortest_waves(dimension: int, count: int) -> list[tuple[int, ...]]:
 def harmonics(angle: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and sine of k·θ.
 
+    The phase is summed term by term and not as a matrix product, which lower precisions round: the
+    phase of a high wave would be lost.
+
     Args:
         angle: ``[B, N, d]``, radians.
         waves: ``[K, d]``.
@@ -73,7 +76,10 @@ def harmonics(angle: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Two tensors ``[B, N, K]``.
     """
-    phase = torch.matmul(angle, waves.to(angle.dtype).mT)
+    factors = waves.to(angle.dtype).unbind(-1)
+    phase = angle[..., 0:1] * factors[0]
+    for axis, factor in enumerate(factors[1:], start=1):
+        phase = phase + angle[..., axis : axis + 1] * factor
     return torch.cos(phase), torch.sin(phase)
 
 

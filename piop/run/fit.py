@@ -19,7 +19,7 @@ from piop.problem.support import require_supported
 from piop.residual import choose_kernel, compile_residual
 from piop.run.data import describe_data, load_data, split_data
 from piop.run.folder import RunFolder, ensure_run, new_folder, write_json
-from piop.run.machine import choose_machine, settle_machine, threads_of
+from piop.run.machine import choose_machine, precision_of, settle_machine, threads_of
 from piop.run.run import Run
 from piop.training.checkpoint import load_weights
 from piop.training.config import (
@@ -78,7 +78,7 @@ def fit(
         physics: Learn from the equations; False learns from the data alone.
         init_from: A run whose weights to start from.
         device: ``cpu`` or ``cuda``; by default CUDA where there is one.
-        precision: ``float32`` or ``float64``.
+        precision: ``float64``, ``float32``, ``tf32`` (on a GPU) or ``bf16`` (the data's part only).
         compile: Compile the training step; by default only where the budget makes it pay.
         threads: CPU threads; by default torch's.
         seed: Of weights, functions and points.
@@ -111,6 +111,11 @@ def fit(
     found = load_data(problem, data)
     if not physics and found is None:
         raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
+    if precision == "bf16" and found is None:
+        raise UsageError(
+            "precision: bf16 is for the data's part of the loss, and this run has no data: "
+            "derivatives are not taken below float32. Use float32, or tf32 on a GPU"
+        )
     require_weights(problem, config, parts_of(problem, config, found is not None))
     trained = None if found is None else split_data(found, seed)[0]
     statistics = law_statistics(problem, compile_residual(problem), seed)
@@ -235,7 +240,8 @@ def _train(
         draw = clock.timed(DRAW, draw)
         trainer = Trainer(loss, draw, gradients, config, folder.path, progress, clock)
         trainer.resume(torch.device(config.machine.device))
-        with explained(partial(_remedy, trainer, config, data is not None), config.machine.device):
+        remedy = partial(_remedy, trainer, config, data is not None)
+        with explained(remedy, config.machine.device), precision_of(config.machine):
             trainer.run()
             if profile:
                 write_profile(folder, trainer, loss, draw)

@@ -10,6 +10,7 @@ import torch
 
 from piop.errors import UsageError
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
+from piop.training.setup import DTYPES
 
 COMPILE_FROM_SECONDS, COMPILE_FROM_STEPS = 120.0, 3000
 """Budgets from which compiling pays: it takes 25 to 90 s per run on a CPU."""
@@ -44,8 +45,8 @@ def choose_machine(
     Raises:
         UsageError: For a value that is not allowed.
     """
-    if precision not in ("float32", "float64"):
-        raise UsageError(f"precision: {precision!r} is not one of float32, float64")
+    if precision not in DTYPES:
+        raise UsageError(f"precision: {precision!r} is not one of {', '.join(DTYPES)}")
     if threads is not None and threads < 1:
         raise UsageError(f"threads: {threads} is not above zero")
     if not 0 <= seed < 2**32:
@@ -54,8 +55,14 @@ def choose_machine(
         compile = (budget.time or 0) >= COMPILE_FROM_SECONDS or (
             budget.steps or 0
         ) >= COMPILE_FROM_STEPS
+    chosen = choose_device(device)
+    if precision == "tf32" and chosen != "cuda":
+        raise UsageError(
+            "precision: tf32 is how CUDA devices multiply float32; the CPU has no such mode. "
+            "Use --precision float32"
+        )
     return MachineConfig(
-        device=choose_device(device),  # type: ignore[arg-type]
+        device=chosen,  # type: ignore[arg-type]
         precision=precision,  # type: ignore[arg-type]
         compile=compile,
         threads=threads or torch.get_num_threads(),
@@ -76,6 +83,27 @@ def settle_machine(config: TrainingConfig, device: str | None) -> TrainingConfig
     kernel = config.machine.kernel if chosen == "cuda" else "torch"
     machine = replace(config.machine, device=chosen, kernel=kernel)  # type: ignore[arg-type]
     return replace(config, machine=machine)
+
+
+@contextmanager
+def precision_of(machine: MachineConfig) -> Iterator[None]:
+    """Train a block in the precision of a run, and give torch's own modes back after it.
+
+    On a GPU float32 means float32, whatever mode torch was in before, unless ``tf32`` is asked for.
+    """
+    if machine.device != "cuda":
+        yield
+        return
+    convolution = torch.backends.cudnn.conv  # pyright: ignore[reportAttributeAccessIssue]
+    modes = (torch.backends.cuda.matmul, convolution)
+    before = [mode.fp32_precision for mode in modes]
+    try:
+        for mode in modes:
+            mode.fp32_precision = "tf32" if machine.precision == "tf32" else "ieee"
+        yield
+    finally:
+        for mode, value in zip(modes, before, strict=True):
+            mode.fp32_precision = value
 
 
 @contextmanager

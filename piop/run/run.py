@@ -185,6 +185,10 @@ class Run:
             "steps": int(last["step"]),
             "seconds": last["seconds"],
             "first_step_seconds": round(self.first_step, 3),
+            "precision": {
+                "training": self.config.machine.precision,
+                "evaluation": str(self.model.operator.scale.dtype).removeprefix("torch."),
+            },
             "parameters": sum(p.numel() for p in self.model.operator.parameters()),
             "seed": seed,
             "interrupted": self.interrupted,

@@ -133,7 +133,10 @@ class MachineConfig:
 
     Attributes:
         device: ``cpu`` or ``cuda``.
-        precision: Of weights and loss; functions are drawn in float64 always.
+        precision: Of weights and loss; functions are drawn in float64 always. ``tf32`` and ``bf16``
+            keep weights and sums in float32 and round what enters matrix products: ``tf32`` on a
+            GPU everywhere in training, ``bf16`` in the data's part alone, since derivatives are not
+            taken below float32.
         compile: Trace and compile the training step.
         threads: CPU threads of torch; None leaves torch's own choice.
         seed: Of weights, functions and points.
@@ -143,7 +146,7 @@ class MachineConfig:
     """
 
     device: Literal["cpu", "cuda"] = "cpu"
-    precision: Literal["float32", "float64"] = "float32"
+    precision: Literal["float64", "float32", "tf32", "bf16"] = "float32"
     compile: bool = False
     threads: int | None = None
     seed: int = 0

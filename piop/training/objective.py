@@ -53,6 +53,8 @@ class ResidualLoss(nn.Module):
         scales: Typical size of each equation's residual ``[E]``, its own units.
         config: Fixed weights.
         weightings: Adaptive weights.
+        rounds_data: Let matrix products of the data's part take bfloat16, which no derivative with
+            respect to the coordinates goes through.
     """
 
     scales: Tensor
@@ -67,6 +69,7 @@ class ResidualLoss(nn.Module):
         scales: Sequence[float],
         config: LossConfig,
         weightings: Weightings | None = None,
+        rounds_data: bool = False,
     ) -> None:
         super().__init__()
         self.operator = operator
@@ -77,7 +80,7 @@ class ResidualLoss(nn.Module):
             terms = {EQUATIONS: residual} if residual is not None else {}
             terms |= {name: condition.residual for name, condition in conditions.items()}
             self.lifts = {n: r.compile_lift(known.expressions) for n, r in terms.items()}
-        self.config = config
+        self.config, self.rounds_data = config, rounds_data
         self.weightings = weightings or Weightings()
         self.register_buffer("scales", torch.tensor(scales, dtype=torch.float64), persistent=False)
         self.equations = equation_texts(problem) if residual is not None else ()
@@ -154,7 +157,12 @@ class ResidualLoss(nn.Module):
 
     def _data(self, seen: Observations) -> tuple[Tensor, Tensor]:
         """Errors relative to each trajectory's own size ``[B, N, C]``, and how many are known."""
-        values = self.operator(seen.inputs, seen.queries, seen.lift)
+        device = seen.queries.device.type
+        rounded = torch.autocast(
+            device, torch.bfloat16, enabled=self.rounds_data, cache_enabled=False
+        )
+        with rounded:
+            values = self.operator(seen.inputs, seen.queries, seen.lift)
         known = seen.targets.isfinite()
         error = torch.where(known, values - seen.targets, 0.0) / self.operator.scale
         weight = relative_weight(seen.size / self.operator.scale**2)

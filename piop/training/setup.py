@@ -33,7 +33,13 @@ from piop.training.weighting import Weightings
 from piop.training.weighting.choose import choose_weights
 from piop.training.weighting.probes import DATA, EQUATIONS, Part, Term
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.float32,
+}
+"""What weights and batches are stored in."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +177,7 @@ def build_objective(
         statistics.equation_scale,
         config.loss,
         Weightings(choose_weights(problem, terms, unlike, config, part, example_of(config))),
+        rounds_data=config.machine.precision == "bf16",
     )
     return loss.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
 
