@@ -1,5 +1,8 @@
 """Compiled steps give the eager step's loss and gradients."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -102,3 +105,29 @@ def test_module_loss_takes_trainable_parameters_only(loss) -> None:
     assert len(params) == len(list(loss.parameters())) - 1
     doubled = [2 * p.detach() for p in params]
     assert not torch.allclose(function(doubled, _batch())[0], function(params, _batch())[0])
+
+
+NO_COMPILER = """
+import os
+import subprocess
+import sys
+import warnings
+import torch
+from piop.residual.trace import compile_step
+
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    step = compile_step(lambda p, x: (p[0] * x[0]).sin().sum(), [torch.ones(3)], [torch.ones(3)])
+    for _ in range(2):
+        (loss,), (gradient,) = step([torch.ones(3)], [torch.ones(3)])
+assert [str(w.message).startswith("the training step stays eager") for w in found
+        if w.category is RuntimeWarning] == [True], found
+assert torch.allclose(gradient, torch.ones(3).cos()), gradient
+"""
+
+
+def test_without_a_compiler_the_step_is_eager_with_one_warning(tmp_path) -> None:
+    missing = {"CXX": str(tmp_path / "g++"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    subprocess.run(
+        [sys.executable, "-c", NO_COMPILER], env={**os.environ, **missing}, check=True, timeout=300
+    )
