@@ -36,10 +36,9 @@ from piop.training.metrics import Row
 from piop.training.objective import ResidualLoss
 from piop.training.phases import Draw
 from piop.training.profile import DRAW, Profile
-from piop.training.setup import build_model, build_objective, build_source, parts_of
+from piop.training.setup import build_model, build_objective, build_source, require_choices
 from piop.training.statistics import Statistics, data_statistics, law_statistics
 from piop.training.trainer import Trainer
-from piop.training.weighting.choose import require_weights
 
 Progress = Callable[[Row], None]
 HELD_OUT = 64
@@ -116,7 +115,7 @@ def fit(
             "precision: bf16 is for the data's part of the loss, and this run has no data: "
             "derivatives are not taken below float32. Use float32, or tf32 on a GPU"
         )
-    require_weights(problem, config, parts_of(problem, config, found is not None))
+    require_choices(problem, config, found is not None)
     trained = None if found is None else split_data(found, seed)[0]
     statistics = law_statistics(problem, compile_residual(problem), seed)
     if trained is not None:

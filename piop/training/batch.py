@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from piop.fields import FunctionSamples
@@ -24,6 +25,15 @@ class Points:
     queries: Tensor
     input_values: tuple[Tensor, ...] = ()
     lift: Tensor | None = None
+
+    def take(self, chosen: Tensor) -> Points:
+        """Keep some points of each function, by their numbers ``[B, N']``."""
+        queries = torch.take_along_dim(self.queries, chosen[..., None], 1)
+        values = tuple(torch.take_along_dim(v, chosen, 1) for v in self.input_values)
+        lift = self.lift
+        if lift is not None:
+            lift = torch.take_along_dim(lift, chosen[None, ..., None], 2)
+        return Points(queries, values, lift)
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,30 @@ class PointsConfig:
 
     functions: int = 8
     queries: int = 128
-    method: Literal["uniform", "sobol", "latin_hypercube", "grid"] = "uniform"
+    method: Literal["uniform", "sobol", "latin_hypercube", "grid", "residual_adaptive"] = "uniform"
     shared: bool = False
     boundary: int = 64
     data_functions: int = 16
     data_queries: int = 256
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """How points follow the residual and the progress of training.
+
+    Attributes:
+        candidates: Points among which ``method=residual_adaptive`` chooses, for each that it takes.
+        power: k of its density |r|^k / mean |r|^k + c.
+        floor: c of that density, dimensionless.
+        horizon: Share of the time axis in which points are placed at first; 1 for no curriculum.
+        horizon_until: Share of the budget after which points are placed in all of it.
+    """
+
+    candidates: int = 4
+    power: float = 1.0
+    floor: float = 1.0
+    horizon: float = 1.0
+    horizon_until: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -183,6 +202,7 @@ class TrainingConfig:
         budget: When it ends.
         machine: Where it runs.
         points: What a step looks at.
+        sampling: How points follow residual and progress.
         loss: What the loss is made of.
         adaptive: Weights that learn.
         optimiser: How it is brought down.
@@ -194,6 +214,7 @@ class TrainingConfig:
     budget: BudgetConfig
     machine: MachineConfig = field(default_factory=MachineConfig)
     points: PointsConfig = field(default_factory=PointsConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     adaptive: AdaptiveConfig = field(default_factory=AdaptiveConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
@@ -222,6 +243,7 @@ class TrainingConfig:
 
 SECTIONS: dict[str, type] = {
     "points": PointsConfig,
+    "sampling": SamplingConfig,
     "loss": LossConfig,
     "adaptive": AdaptiveConfig,
     "optimiser": OptimiserConfig,
@@ -229,10 +251,12 @@ SECTIONS: dict[str, type] = {
 }
 OWN_ARGUMENTS = {"device", "precision", "compile", "threads", "seed"}
 POSITIVE = {"functions", "queries", "boundary", "data_functions", "data_queries", "bins",
-            "space_bins", "weight_every", "learning_rate", "precondition"}  # fmt: skip
+            "space_bins", "weight_every", "candidates", "learning_rate",
+            "precondition"}  # fmt: skip
 CHANGEABLE = {"functions", "queries", "boundary", "data_functions", "data_queries",
               "learning_rate", "clip", "checkpoint"}  # fmt: skip
 """What a resume may change: neither the network nor the meaning of what is saved depends on it."""
+UP_TO_ONE = {"horizon", "horizon_until"}
 SHARES = {"warmup", "final", "average", "lbfgs", "memory", "attention_decay"}
 
 
@@ -338,6 +362,8 @@ def _number(key: str, value: Any, kind: type) -> Any:
 def _in_range(key: str, value: Any) -> Any:
     if key in POSITIVE and not value > 0:
         raise UsageError(f"{key}: {value!r} must be above zero")
+    if key in UP_TO_ONE and not 0 < value <= 1:
+        raise UsageError(f"{key}: {value!r} must be above zero and at most 1")
     if key in SHARES and not 0 <= value < 1:
         raise UsageError(f"{key}: {value!r} must be at least 0 and below 1")
     if isinstance(value, int | float) and value < 0:

@@ -30,7 +30,7 @@ from piop.training.phases import Draw
 from piop.training.sources import DataSource, LawSource, MixedSource
 from piop.training.statistics import Statistics
 from piop.training.weighting import Weightings
-from piop.training.weighting.choose import choose_weights
+from piop.training.weighting.choose import choose_weights, require_weights
 from piop.training.weighting.probes import DATA, EQUATIONS, Part, Term
 
 DTYPES = {
@@ -199,6 +199,26 @@ def terms_of(
     return found
 
 
+def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> None:
+    """Make sure that the adaptive weights and points that are asked for have something to do.
+
+    Raises:
+        UsageError: If not, or if the conditions cannot be met as asked.
+    """
+    require_weights(problem, config, parts_of(problem, config, data))
+    adaptive, curriculum = config.points.method == "residual_adaptive", config.sampling.horizon < 1
+    asked = f"horizon: {config.sampling.horizon:g}" if curriculum else "method: 'residual_adaptive'"
+    if (adaptive or curriculum) and not config.physics:
+        raise UsageError(f"{asked} places points of the equations, and there is no physics")
+    if curriculum and problem.time is None:
+        raise UsageError(f"{asked} is a part of the time axis, and this problem has none")
+    if adaptive and config.points.shared:
+        raise UsageError(
+            "method: 'residual_adaptive' chooses other points for each function, and shared: True "
+            "asks for the same ones; use --set shared=false or --set method=uniform"
+        )
+
+
 def parts_of(problem: Problem, config: TrainingConfig, data: bool) -> set[str]:
     """Find the parts that the loss will have, before anything is built.
 
@@ -237,7 +257,7 @@ def build_source(
     like, seed = example_of(config), config.machine.seed
     law = None
     if loss.residual is not None:
-        law = LawSource(problem, loss, statistics, model.grids, config.points, like, seed)
+        law = LawSource(problem, loss, statistics, model.grids, config, like)
     if data is None:
         if law is None:
             raise UsageError("without physics there must be data: give --data FILE")

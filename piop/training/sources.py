@@ -13,9 +13,11 @@ from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
 from piop.residual import Residual
 from piop.sampling import Draws, collocation, observe, reconstruct, sample_inputs
+from piop.sampling.adaptive import choose_by_density, residual_density
 from piop.training.batch import Batch, Observations, Points
-from piop.training.config import PointsConfig
+from piop.training.config import PointsConfig, TrainingConfig
 from piop.training.constraints import KnownField
+from piop.training.horizon import horizon, within_horizon
 from piop.training.lattice import Axes, on_lattices
 from piop.training.objective import ResidualLoss
 from piop.training.statistics import FunctionSize, Statistics
@@ -30,9 +32,8 @@ class LawSource:
         loss: Whose terms the points are for.
         statistics: Sizes under the law.
         grids: Where the operator sees inputs, in place of sensors.
-        config: How many functions and points.
+        config: How many functions and points, how they are placed, and the seed.
         like: A tensor of the device and precision of the batches.
-        seed: Of everything drawn.
     """
 
     def __init__(
@@ -41,19 +42,22 @@ class LawSource:
         loss: ResidualLoss,
         statistics: Statistics,
         grids: Mapping[str, Axes],
-        config: PointsConfig,
+        config: TrainingConfig,
         like: Tensor,
-        seed: int,
     ) -> None:
         if loss.residual is None:
             raise ValueError("the law gives points for the equations, and this loss has none")
         self.problem, self.loss, self.residual = problem, loss, loss.residual
         self.size = FunctionSize(problem, loss.residual, statistics)
-        self.grids, self.config, self.like, self.seed = grids, config, like, seed
+        self.grids, self.config, self.like = grids, config.points, like
+        self.sampling, self.seed = config.sampling, config.machine.seed
+        self.adaptive = self.config.method == "residual_adaptive"
 
     @torch.no_grad()
     def __call__(self, step: int, share: float) -> Batch:
         """Draw the batch of a step; step 0 of the generator is kept for fixed sets.
+
+        Points that follow the residual depend on the present weights of the operator as well.
 
         Args:
             step: Which step.
@@ -65,21 +69,36 @@ class LawSource:
         places = draws
         if self.config.shared:  # the points of sample 0, on every process
             places = replace(draws, index=torch.zeros(1, dtype=torch.int64))
-        queries = collocation(self.problem, places, self.config.queries, self.config.method)
+        part = horizon(share, self.sampling)
+        queries = within_horizon(self.problem, self._place(places), part)
         equations = self._points(EQUATIONS, self.residual, functions, queries)
-        conditions = {
-            name: self._points(
-                name, condition.residual, functions, condition.place(places, self.config.boundary)
-            )
-            for name, condition in self.loss.conditions.items()
-        }
+        conditions = {}
+        for name, condition in self.loss.conditions.items():
+            queries = condition.place(places, self.config.boundary)
+            queries = within_horizon(self.problem, queries, part)
+            conditions[name] = self._points(name, condition.residual, functions, queries)
         seen = observe(functions, self.problem, draws, self.like.dtype)
-        return Batch(
+        batch = Batch(
             inputs=on_lattices(self.grids, functions, seen),
             size=self.size(functions, equations.queries),
             equations=equations,
             conditions=conditions,
         )
+        return self._chosen(batch, equations, draws) if self.adaptive else batch
+
+    def _place(self, draws: Draws) -> Tensor:
+        """Place collocation points, or the candidates for them."""
+        if self.adaptive:
+            count = self.config.queries * self.sampling.candidates
+            return collocation(self.problem, draws, count)
+        return collocation(self.problem, draws, self.config.queries, self.config.method)
+
+    def _chosen(self, batch: Batch, candidates: Points, draws: Draws) -> Batch:
+        """Keep the candidates that are chosen by the residual as the loss counts it."""
+        sizes = self.loss.misfits(batch, candidates).squares.sqrt()
+        density = residual_density(sizes, self.sampling.power, self.sampling.floor)
+        chosen = choose_by_density(draws, "collocation/chosen", density, self.config.queries)
+        return replace(batch, equations=candidates.take(chosen))
 
     def _points(
         self,

@@ -14,6 +14,7 @@ from piop.training.config import (
     LossConfig,
     MachineConfig,
     PointsConfig,
+    SamplingConfig,
     TrainingConfig,
 )
 from piop.training.setup import build_model, build_objective, build_source
@@ -41,7 +42,7 @@ def heat():
     return Problem.from_yaml(HEAT)
 
 
-def build(problem, data=None, physics=True, points=None, **settings):
+def build(problem, data=None, physics=True, points=None, sampling=None, **settings):
     """Everything of a small run in float64, without a folder."""
     own = {field.name for field in fields(LossConfig)}
     loss = {key: value for key, value in settings.items() if key in own}
@@ -50,6 +51,7 @@ def build(problem, data=None, physics=True, points=None, **settings):
         BudgetConfig(steps=4),
         MachineConfig(precision="float64"),
         points or PointsConfig(functions=3, queries=20, boundary=6),
+        sampling or SamplingConfig(),
         LossConfig(**loss),
         AdaptiveConfig(**adaptive),
         backbone_settings=SMALL,

@@ -8,10 +8,22 @@ import pytest
 import torch
 
 from piop.errors import TrainingError
-from piop.training.config import BudgetConfig, MachineConfig, OptimiserConfig
+from piop.training.config import (
+    BudgetConfig,
+    MachineConfig,
+    OptimiserConfig,
+    PointsConfig,
+    SamplingConfig,
+)
 from piop.training.gradients import make_gradients
 from piop.training.metrics import read_metrics
 from piop.training.trainer import Trainer
+
+FOLLOWING = {
+    "points": PointsConfig(functions=3, queries=10, method="residual_adaptive"),
+    "sampling": SamplingConfig(candidates=2, horizon=0.5, horizon_until=0.5),
+}
+"""Points that depend on the weights of the network and on the share of the budget."""
 
 
 def trainer_of(
@@ -67,7 +79,7 @@ def test_a_budget_in_time_ends_by_the_clock(builder, heat, tmp_path):
         (OptimiserConfig(), {"weighting": "ntk", "constraints": "soft", "weight_every": 4}),
         (OptimiserConfig(optimiser="adamw", average=0.9), {"causal": 5.0}),
         (OptimiserConfig(optimiser="muon", learning_rate=1e-3), {}),
-        (OptimiserConfig(lbfgs=0.7, average=0.5), {"causal": 5.0}),
+        (OptimiserConfig(lbfgs=0.7, average=0.5), {"causal": 5.0, **FOLLOWING}),
     ],
     ids=["soap", "adamw with average", "muon", "lbfgs"],
 )

@@ -28,8 +28,8 @@ class ResidualAttention(Weighting):
         rate: η, dimensionless.
         like: A tensor of the device and precision of the step.
 
-    Source: Anagnostopoulos, Toscano, Stergiopulos & Karniadakis 2024, eqs. 6 and 7 of the preprint
-        (2307.00379), where the points are fixed and λ starts at zero after a first update.
+    Source: Anagnostopoulos, Toscano, Stergiopulos & Karniadakis 2024 (10.1016/j.cma.2024.116805,
+        2307.00379), the rule for λ, there at points that stay.
     """
 
     name: ClassVar[str] = "residual_attention"

@@ -1,0 +1,33 @@
+"""A time curriculum: the part of the time axis in which points are placed grows."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from piop.problem import Problem
+from piop.training.config import SamplingConfig
+
+
+def horizon(share: float, config: SamplingConfig) -> float:
+    """Give the part of the time axis in use, h + (1 − h)·min(s/s₁, 1), in (0, 1].
+
+    Args:
+        share: s, share of the budget that is spent.
+        config: h, where it begins, and s₁, when all of it is in use.
+
+    Source: Krishnapriyan, Gholami, Zhe, Kirby & Mahoney 2021 (2109.01050), sequence-to-sequence
+        learning: a problem in time is learnt one piece after the other. They train each piece from
+        the end of the last; here one operator keeps all times before the horizon in its batches.
+    """
+    grown = min(share / config.horizon_until, 1.0)
+    return config.horizon + (1 - config.horizon) * grown
+
+
+def within_horizon(problem: Problem, queries: Tensor, part: float) -> Tensor:
+    """Bring the times of ``queries [B, N, D]`` into the first part of the axis, in proportion."""
+    time = problem.time
+    if time is None or part == 1:
+        return queries
+    shrunk = queries.clone()
+    shrunk[..., 0] = time.low + part * (queries[..., 0] - time.low)
+    return shrunk
