@@ -48,6 +48,7 @@ COMMON: dict[str, Settings] = {
     # optimisers
     "AdamW": {"optimiser": "adamw", "learning_rate": 1e-3},
     "Muon": {"optimiser": "muon"},
+    "Muon, 3e-2": {"optimiser": "muon", "learning_rate": 3e-2},
     "L-BFGS finish": {"lbfgs": 0.2},
     "mean of weights": {"average": 0.99},
     "clip 10": {"clip": 10.0},
