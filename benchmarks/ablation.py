@@ -31,20 +31,21 @@ from piop.run import fit
 
 Settings = dict[str, Any]
 
+SOFT: Settings = {"constraints": "soft"}
 COMMON: dict[str, Settings] = {
     "default": {},
     # weights
     "absolute loss": {"relative": False},
     "causal": {"causal": 1.0},
-    "penalised initial data": {"constraints": "soft"},
-    "penalised, gradient norm": {"constraints": "soft", "weighting": "gradient_norm"},
-    "penalised, NTK": {"constraints": "soft", "weighting": "ntk"},
+    "penalised initial data": SOFT,
+    "penalised, gradient norm": {**SOFT, "weighting": "gradient_norm", "initial_weight": 1.0},
+    "penalised, NTK": {**SOFT, "weighting": "ntk", "initial_weight": 1.0},
     "local NTK": {"weighting": "ntk_local"},
     "residual-based attention": {"weighting": "residual_attention"},
     # points
     "Sobol points": {"method": "sobol"},
     "residual-adaptive points": {"method": "residual_adaptive"},
-    "time curriculum": {"curriculum": 0.5},
+    "time curriculum": {"horizon": 0.2, "horizon_until": 0.5},
     # optimisers
     "AdamW": {"optimiser": "adamw", "learning_rate": 1e-3},
     "Muon": {"optimiser": "muon"},
