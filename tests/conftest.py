@@ -68,9 +68,9 @@ class Together:
                 process.communicate()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def together() -> Iterator[Together]:
-    """Several processes at once; those left over are killed when the test ends."""
+    """Several processes at once; those left over are killed at the end."""
     processes = Together()
     yield processes
     processes.close()

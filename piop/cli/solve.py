@@ -15,6 +15,7 @@ from piop.cli.failures import INTERRUPTED
 from piop.cli.progress import progress
 from piop.cli.results import show_results
 from piop.errors import UsageError
+from piop.training.launch import launched_first
 
 if TYPE_CHECKING:
     from piop.run import Run
@@ -104,9 +105,12 @@ def solve(
     from piop.run import fit
     from piop.run.folder import new_folder
     from piop.training.config import parse_time
+    from piop.training.distributed import joined
 
     seconds = None if time is None else parse_time(time)
-    out = options.pop("out") or new_folder(None, problem.name, force=False).path
+    with joined() as processes:
+        free = processes.lead(lambda: str(new_folder(None, problem.name, force=False).path))
+    out = options.pop("out") or Path(free)
     with stop_on_termination(out), progress(out, steps, seconds) as show:
         run = fit(
             problem,
@@ -174,7 +178,8 @@ def finish(run: Run, as_json: bool, profile: bool = False) -> int:
     if run.interrupted:
         say(f"piop: interrupted; saved. Go on with: piop resume {run.path}")
         return INTERRUPTED
-    show_results(run, as_json, profile)
+    if launched_first():
+        show_results(run, as_json, profile)
     return 0
 
 

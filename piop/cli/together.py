@@ -9,7 +9,7 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout
 
 from piop.training.launch import launched_first
 
-TOGETHER = ("data",)
+TOGETHER = ("solve", "resume", "data")
 """Commands that share their work; of any other only the first process does something."""
 
 Attempt = Callable[[], tuple[int, BaseException | None]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,20 @@ from piop.training.config import (
     change_settings,
     parse_time,
 )
+from piop.training.distributed import Processes, joined
 from piop.training.gradients import make_gradients, split_gradients
 from piop.training.memory import as_settings, explained, smaller_batch
 from piop.training.metrics import Row
 from piop.training.objective import ResidualLoss
 from piop.training.phases import Draw
 from piop.training.profile import DRAW, Profile
-from piop.training.setup import build_model, build_objective, build_source, require_choices
+from piop.training.setup import (
+    build_model,
+    build_objective,
+    build_source,
+    require_choices,
+    require_work,
+)
 from piop.training.statistics import Statistics, data_statistics, law_statistics
 from piop.training.trainer import Trainer
 
@@ -67,6 +74,8 @@ def fit(
     samples: int = HELD_OUT,
 ) -> Run:
     """Train an operator of a problem, judge it on held-out inputs, and write its run folder.
+
+    Under ``torchrun`` the processes share each batch; the first writes and judges.
 
     Args:
         problem: What to solve.
@@ -106,28 +115,30 @@ def fit(
         problem, TrainingConfig(budget, machine, physics=physics), backbone, settings
     )
     choose_kernel(config.machine.kernel, machine.device)  # before anything is written
-    folder = new_folder(out, problem.name, force)
-    found = load_data(problem, data)
-    if not physics and found is None:
-        raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
-    if precision == "bf16" and found is None:
-        raise UsageError(
-            "precision: bf16 is for the data's part of the loss, and this run has no data: "
-            "derivatives are not taken below float32. Use float32, or tf32 on a GPU"
-        )
-    require_choices(problem, config, found is not None)
-    trained = None if found is None else split_data(found, seed)[0]
-    statistics = law_statistics(problem, compile_residual(problem), seed)
-    if trained is not None:
-        statistics = data_statistics(problem, trained, statistics)
-    initial = None if init_from is None else _weights_of(init_from)
-    described = None
-    if data is not None and found is not None:
-        described = describe_data(data, found)
-    folder.begin(problem, config, statistics, described)
-    return _train(
-        folder, problem, config, statistics, found, described, progress, profile, samples, initial
-    )
+    with joined() as processes:
+        require_work(config, data is not None, processes)
+        place = processes.lead(lambda: str(new_folder(out, problem.name, force).path))
+        folder = RunFolder(Path(place))
+        found = load_data(problem, data)
+        if not physics and found is None:
+            raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
+        if precision == "bf16" and found is None:
+            raise UsageError(
+                "precision: bf16 is for the data's part of the loss, and this run has no data: "
+                "derivatives are not taken below float32. Use float32, or tf32 on a GPU"
+            )
+        require_choices(problem, config, found is not None)
+        trained = None if found is None else split_data(found, seed)[0]
+        statistics = law_statistics(problem, compile_residual(problem), seed)
+        if trained is not None:
+            statistics = data_statistics(problem, trained, statistics)
+        initial = None if init_from is None else _weights_of(init_from)
+        described = None
+        if data is not None and found is not None:
+            described = describe_data(data, found)
+        job = Job(problem, config, statistics, found, described, processes)
+        processes.lead(lambda: folder.begin(problem, config, statistics, described))
+        return _train(folder, job, progress, profile, samples, initial)
 
 
 def resume(
@@ -171,12 +182,16 @@ def resume(
             config, budget=BudgetConfig(steps, None if time is None else parse_time(time))
         )
     config = change_settings(config, settings or {})
-    if config != TrainingConfig.from_json(record["training"]):
-        folder.rewrite_config({**record, "training": config.to_json()})
     described = record["data"]
-    found = _data_again(problem, described, data)
-    statistics = Statistics.from_json(record["statistics"])
-    return _train(folder, problem, config, statistics, found, described, progress, profile, samples)
+    with joined() as processes:
+        require_work(config, described is not None, processes)
+        if config != TrainingConfig.from_json(record["training"]):
+            changed = {**record, "training": config.to_json()}
+            processes.lead(lambda: folder.rewrite_config(changed))
+        found = _data_again(problem, described, data)
+        statistics = Statistics.from_json(record["statistics"])
+        job = Job(problem, config, statistics, found, described, processes)
+        return _train(folder, job, progress, profile, samples)
 
 
 def configure(
@@ -215,34 +230,56 @@ def habits(problem: Problem) -> dict[str, Any]:
     return {"queries": queries, "front": front}
 
 
+@dataclass(frozen=True)
+class Job:
+    """What is to be trained, on what, and by whom.
+
+    Attributes:
+        problem: The problem.
+        config: The run's choices.
+        statistics: Sizes that make it dimensionless.
+        data: The data, those held out among them; None without.
+        described: The data as the config records them.
+        processes: Those that train together.
+    """
+
+    problem: Problem
+    config: TrainingConfig
+    statistics: Statistics
+    data: Dataset | None
+    described: Mapping[str, Any] | None
+    processes: Processes
+
+
 def _train(
     folder: RunFolder,
-    problem: Problem,
-    config: TrainingConfig,
-    statistics: Statistics,
-    data: Dataset | None,
-    described: Mapping[str, Any] | None,
+    job: Job,
     progress: Progress | None,
     profile: bool,
     samples: int,
     initial: Mapping[str, torch.Tensor] | None = None,
 ) -> Run:
-    trained, held = (None, None) if data is None else split_data(data, config.machine.seed)
+    problem, config, statistics = job.problem, job.config, job.statistics
+    seed = config.machine.seed
+    trained, held = (None, None) if job.data is None else split_data(job.data, seed)
     with threads_of(config.machine):
         model = build_model(problem, statistics, config)
         if initial is not None:
             _start_from(model.operator, initial)
-        loss = build_objective(problem, model, statistics, config, data=trained is not None)
-        draw = build_source(problem, model, loss, statistics, config, trained)
+        given, part = trained is not None, job.processes.part
+        loss = build_objective(problem, model, statistics, config, data=given, part=part)
+        draw = build_source(problem, model, loss, statistics, config, trained, job.processes)
         clock = Profile(config.machine.device, on=profile)
         gradients = make_gradients(loss, config.machine.compile, clock)
         draw = clock.timed(DRAW, draw)
-        trainer = Trainer(loss, draw, gradients, config, folder.path, progress, clock)
+        trainer = Trainer(
+            loss, draw, gradients, config, folder.path, progress, clock, job.processes
+        )
         trainer.resume(torch.device(config.machine.device))
-        remedy = partial(_remedy, trainer, config, data is not None)
+        remedy = partial(_remedy, trainer, config, trained is not None)
         with explained(remedy, config.machine.device), precision_of(config.machine):
             trainer.run()
-            if profile:
+            if profile and job.processes.leads:
                 write_profile(folder, trainer, loss, draw)
         model.operator.load_state_dict(trainer.phase.weights())
         run = Run(
@@ -252,11 +289,11 @@ def _train(
             model,
             statistics,
             trainer.interrupted,
-            described,
+            job.described,
             held,
             trainer.first_step,
         )
-        if samples and not trainer.interrupted:
+        if samples and not trainer.interrupted and job.processes.leads:
             run.evaluate(samples)
     return run
 

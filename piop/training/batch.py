@@ -46,6 +46,7 @@ class Observations:
         lift: Values of the lift ``[B, N, C]``; None where nothing is built in.
         targets: ``[B, N, C]``, NaN where a channel was not measured.
         size: Mean square of each trajectory and channel ``[B, C]``, squared units.
+        known: Number of targets that are not NaN ``[]``, in the whole batch of all processes.
     """
 
     inputs: dict[str, FunctionSamples]
@@ -53,6 +54,7 @@ class Observations:
     lift: Tensor | None
     targets: Tensor
     size: Tensor
+    known: Tensor
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,9 @@ class Batch:
         equations: Collocation points; None without physics.
         conditions: Points of each penalised condition, by its name.
         observations: Data; None without.
+        share: Share of the whole batch's functions that are here, in (0, 1]; below one where
+            several processes split it. Means over the functions are multiplied by it, so that the
+            sum over processes is the mean of the whole.
         weights: Adaptive weights as they stand, by the keys of their kind; without them everything
             counts the same.
     """
@@ -74,6 +79,7 @@ class Batch:
     equations: Points | None = None
     conditions: dict[str, Points] = field(default_factory=dict)
     observations: Observations | None = None
+    share: float = 1.0
     weights: dict[str, Tensor] = field(default_factory=dict)
 
 

@@ -90,8 +90,9 @@ class ResidualLoss(nn.Module):
         """Compute the loss.
 
         Returns:
-            First the parts, dimensionless scalars that are means over the functions: ``loss``,
-            their weighted sum, then ``residual``, ``initial``, ``boundary`` and ``data`` as far as
+            First the parts, dimensionless scalars that are means over the functions (times the
+            batch's share of them, so that processes add up to the mean): ``loss``, their weighted
+            sum, then ``residual``, ``initial``, ``boundary`` and ``data`` as far as
             they occur. Second the statistics that adaptive weights learn from: detached sums over
             the samples, which processes add up.
         """
@@ -106,8 +107,8 @@ class ResidualLoss(nn.Module):
             if len(self.equations) > 1:  # to name the one that fails
                 statistics["equations"] = (found.values.detach() ** 2).sum((0, 1))
             squares = squares * self.weightings.of_points(batch.weights, queries)
-            parts["residual"] = squares.mean()
-            total = probe(batch.weights, EQUATIONS, found.values, found.weight)
+            parts["residual"] = squares.mean() * batch.share
+            total = probe(batch.weights, EQUATIONS, found.values, found.weight) * batch.share
         weight = self._function_weight(batch)
         for name, points in batch.conditions.items():
             condition = self.conditions[name]
@@ -115,10 +116,11 @@ class ResidualLoss(nn.Module):
                 self._field(batch, name, points), points.queries, points.input_values
             ).values
             misfits = condition.misfits(values)
-            squares = (misfits**2).sum(-1) * weight
-            before = parts.get(condition.part)
-            parts[condition.part] = squares.mean() if before is None else before + squares.mean()
-            total = total + probe(batch.weights, name, misfits, weight)
+            part = ((misfits**2).sum(-1) * weight).mean() * batch.share
+            parts[condition.part] = (
+                parts[condition.part] + part if condition.part in parts else part
+            )
+            total = total + probe(batch.weights, name, misfits, weight) * batch.share
         if batch.observations is not None:
             misfits, known = self._data(batch.observations)
             parts["data"] = (misfits**2).sum() / known
@@ -166,7 +168,7 @@ class ResidualLoss(nn.Module):
         known = seen.targets.isfinite()
         error = torch.where(known, values - seen.targets, 0.0) / self.operator.scale
         weight = relative_weight(seen.size / self.operator.scale**2)
-        return error * weight.sqrt()[:, None, :], known.sum()
+        return error * weight.sqrt()[:, None, :], seen.known
 
 
 def _slope_units(

@@ -54,7 +54,10 @@ def build_optimiser(
         )
     from pytorch_optimizer import SOAP
 
-    return SOAP(
+    from piop.training.soap import StableSOAP
+
+    exact = any(p.dtype == torch.float64 for p in parameters)
+    return (StableSOAP if exact else SOAP)(
         parameters,
         lr=config.learning_rate,
         weight_decay=config.weight_decay,

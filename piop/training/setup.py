@@ -23,6 +23,7 @@ from piop.training.constraints import (
     built_in_data,
     penalised_conditions,
 )
+from piop.training.distributed import Processes, require_device
 from piop.training.lattice import BULK, Axes, highest_wave, lattices
 from piop.training.objective import ResidualLoss
 from piop.training.operator import Clock, Operator
@@ -248,6 +249,7 @@ def build_source(
     statistics: Statistics,
     config: TrainingConfig,
     data: Dataset | None,
+    processes: Processes | None = None,
 ) -> Draw:
     """Choose where batches come from: the law, the data, or both.
 
@@ -257,13 +259,28 @@ def build_source(
     like, seed = example_of(config), config.machine.seed
     law = None
     if loss.residual is not None:
-        law = LawSource(problem, loss, statistics, model.grids, config, like)
+        law = LawSource(problem, loss, statistics, model.grids, config, like, processes)
     if data is None:
         if law is None:
             raise UsageError("without physics there must be data: give --data FILE")
         return law
-    seen = DataSource(problem, data, model.known, model.grids, config.points, like, seed)
+    seen = DataSource(problem, data, model.known, model.grids, config.points, like, seed, processes)
     return seen if law is None else MixedSource(law, seen)
+
+
+def require_work(config: TrainingConfig, data: bool, processes: Processes) -> None:
+    """Make sure that every process has functions, and a device, of its own.
+
+    Raises:
+        UsageError: If there are more processes than functions, trajectories or devices.
+    """
+    if processes.count == 1:
+        return
+    if config.physics:
+        processes.require(config.points.functions, "functions")
+    if data:
+        processes.require(config.points.data_functions, "data_functions")
+    require_device(config.machine.device)
 
 
 def example_of(config: TrainingConfig) -> Tensor:

@@ -17,6 +17,7 @@ from piop.sampling.adaptive import choose_by_density, residual_density
 from piop.training.batch import Batch, Observations, Points
 from piop.training.config import PointsConfig, TrainingConfig
 from piop.training.constraints import KnownField
+from piop.training.distributed import Alone, Processes
 from piop.training.horizon import horizon, within_horizon
 from piop.training.lattice import Axes, on_lattices
 from piop.training.objective import ResidualLoss
@@ -34,6 +35,7 @@ class LawSource:
         grids: Where the operator sees inputs, in place of sensors.
         config: How many functions and points, how they are placed, and the seed.
         like: A tensor of the device and precision of the batches.
+        processes: Those that share a batch; this one draws its part.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class LawSource:
         grids: Mapping[str, Axes],
         config: TrainingConfig,
         like: Tensor,
+        processes: Processes | None = None,
     ) -> None:
         if loss.residual is None:
             raise ValueError("the law gives points for the equations, and this loss has none")
@@ -52,6 +55,7 @@ class LawSource:
         self.grids, self.config, self.like = grids, config.points, like
         self.sampling, self.seed = config.sampling, config.machine.seed
         self.adaptive = self.config.method == "residual_adaptive"
+        self.part = (processes or Alone()).part(self.config.functions)
 
     @torch.no_grad()
     def __call__(self, step: int, share: float) -> Batch:
@@ -63,7 +67,7 @@ class LawSource:
             step: Which step.
             share: Share of the budget that is spent, in [0, 1).
         """
-        index = torch.arange(self.config.functions)
+        index = torch.arange(self.part.start, self.part.stop)
         draws = Draws(self.seed, step + 1, index, self.like.device)
         functions = sample_inputs(self.problem, draws, self.like.dtype)
         places = draws
@@ -83,6 +87,7 @@ class LawSource:
             size=self.size(functions, equations.queries),
             equations=equations,
             conditions=conditions,
+            share=len(self.part) / self.config.functions,
         )
         return self._chosen(batch, equations, draws) if self.adaptive else batch
 
@@ -124,6 +129,7 @@ class DataSource:
         config: How many trajectories and points.
         like: A tensor of the device and precision of the batches.
         seed: Of everything drawn.
+        processes: Those that share a batch; this one draws its part.
     """
 
     def __init__(
@@ -135,6 +141,7 @@ class DataSource:
         config: PointsConfig,
         like: Tensor,
         seed: int,
+        processes: Processes | None = None,
     ) -> None:
         self.known, self.config = known, config
         self.like, self.seed, self.count = like, seed, len(data)
@@ -144,6 +151,8 @@ class DataSource:
         self.points, self.values = _flat(problem, data)
         self.points, self.values = self.points.to(like), self.values.to(like)
         self.size = self.values.square().nanmean(1)
+        part = (processes or Alone()).part(config.data_functions)
+        self.part = slice(part.start, part.stop)
 
     @torch.no_grad()
     def __call__(self, step: int, share: float) -> Batch:
@@ -152,6 +161,8 @@ class DataSource:
         draws = Draws(self.seed, step + 1, index, self.like.device)
         chosen = draws.integers("data/trajectory", 0, self.count - 1)
         at = draws.integers("data/point", 0, self.values.shape[1] - 1, self.config.data_queries)
+        known = self.values[chosen[:, None], at].isfinite().sum()
+        chosen, at = chosen[self.part], at[self.part]
         own = self.points.shape[0] > 1
         queries = self.points[chosen[:, None], at] if own else self.points[0][at]
         rows = None
@@ -160,7 +171,8 @@ class DataSource:
             rows = self.known(taken, queries)
         inputs = {name: _take(s, chosen) for name, s in self.inputs.items()}
         targets = self.values[chosen[:, None], at]
-        return Batch(observations=Observations(inputs, queries, rows, targets, self.size[chosen]))
+        seen = Observations(inputs, queries, rows, targets, self.size[chosen], known)
+        return Batch(observations=seen)
 
 
 class MixedSource:

@@ -16,10 +16,12 @@ from torch import Tensor
 from piop.errors import TrainingError
 from piop.training.checkpoint import load_state, save_state, save_weights
 from piop.training.config import TrainingConfig
+from piop.training.distributed import Alone, LostProcessError, Processes, checksum
 from piop.training.metrics import MetricsFile, Row
 from piop.training.objective import ResidualLoss
 from piop.training.phases import Draw, Gradients, Phase, QuasiNewton, Stochastic
 from piop.training.profile import CHECKPOINT, METRICS, OPTIMISER, Profile
+from piop.training.reduction import News, SharedGradients
 from piop.training.watch import NO_GRADIENTS, Watch, calmer_rate, not_finite
 
 Taken = tuple[int, dict[str, Any], Mapping[str, Tensor]]
@@ -39,6 +41,7 @@ class Trainer:
         progress: Called with every row of the metrics.
         profile: Takes the time of each part of a step; that of ``draw`` and ``gradients`` is theirs
             to take.
+        processes: Those that train together; the first writes and reports.
 
     Attributes:
         step: Gradients computed so far.
@@ -58,8 +61,14 @@ class Trainer:
         folder: Path,
         progress: Callable[[Row], None] | None = None,
         profile: Profile | None = None,
+        processes: Processes | None = None,
     ) -> None:
         self.operator, self.weightings = loss.operator, loss.weightings
+        self.processes = processes or Alone()
+        self.shared: SharedGradients | None = None
+        if self.processes.count > 1:
+            self.shared = SharedGradients(gradients, loss, self.processes, self._news)
+            gradients = self.shared
         self.draw, self.gradients, self.config = draw, gradients, config
         self.folder, self.progress, self.profile = folder, progress, profile or Profile()
         self.phase: Phase = Stochastic(
@@ -73,6 +82,8 @@ class Trainer:
         self._first_at = 0
         self._latest: Taken | None = None
         self._since_note: list[Taken] = []
+        self._spent = 0.0
+        self._saved_clock = 0.0
         self._metrics_size = 0
         self.saved_at: int | None = None
 
@@ -92,7 +103,7 @@ class Trainer:
         if budget.steps is not None:
             return min(self.step / budget.steps, 1.0)
         assert budget.time is not None  # noqa: S101 - BudgetConfig holds one of the two
-        return min(self.elapsed / budget.time, 1.0)
+        return min(self._spent / budget.time, 1.0)
 
     def run(self) -> None:
         """Train until the budget is spent or Ctrl-C is pressed, then save.
@@ -101,11 +112,11 @@ class Trainer:
             TrainingError: If the loss is not finite or explodes, or a file cannot be written; the
                 last good checkpoint is kept.
         """
-        metrics = MetricsFile(self.folder / "metrics.jsonl", self._metrics_size)
-        clock = saved = time.perf_counter()
+        metrics = self._open_metrics()
+        clock = self._saved_clock = time.perf_counter()
         try:
             with self._stop_on_interrupt():
-                while self.share() < 1 and not self.interrupted:
+                while self.share() < 1 and not self._stops():
                     with self.profile.part(OPTIMISER):
                         row = self._advance()
                     now = time.perf_counter()
@@ -116,18 +127,45 @@ class Trainer:
                         self.profile.forget()
                         self._first_at = self.step
                     clock = now
+                    self._spent = self._heard().spent
                     if self._is_noted():
                         with self.profile.part(METRICS):
                             self._note(metrics, row)
-                    due = now - saved > self.config.machine.checkpoint
-                    if due and self.share() < 1 and self.watch.verdict(row) is None:
+                    due = self._heard().save and self.share() < 1
+                    if due and self.watch.verdict(row) is None:
                         with self.profile.part(CHECKPOINT):
                             self._save(metrics)
-                        saved = time.perf_counter()
+                        self._saved_clock = time.perf_counter()
             self._require_sound()
             self._save(metrics)
+        except LostProcessError as error:
+            raise TrainingError(
+                f"step {self.step + 1}: {error}; {self.kept()}. Go on with as many processes as "
+                f"you like: piop resume {self.folder}"
+            ) from error
         finally:
-            metrics.close()
+            if metrics is not None:
+                metrics.close()
+
+    def _news(self) -> News:
+        """What this process knows: the time spent, and what it is asked for."""
+        waited = time.perf_counter() - self._saved_clock
+        return News(self.elapsed, self.interrupted, waited > self.config.machine.checkpoint)
+
+    def _heard(self) -> News:
+        """What all go by: their own knowledge, or what travelled with the last gradients."""
+        return self._news() if self.shared is None else self.shared.heard
+
+    def _stops(self) -> bool:
+        if self._heard().stop:
+            self.interrupted = True
+        return self._heard().stop
+
+    def _open_metrics(self) -> MetricsFile | None:
+        """Open the file on the process that writes."""
+        if not self.processes.leads:
+            return None
+        return MetricsFile(self.folder / "metrics.jsonl", self._metrics_size)
 
     def _advance(self) -> dict[str, Any]:
         share, finish = self.share(), self.config.optimiser.lbfgs
@@ -162,15 +200,22 @@ class Trainer:
         finish = isinstance(self.phase, QuasiNewton)
         return self.step <= 10 or self.step % 10 == 0 or finish or self.share() >= 1
 
-    def _note(self, metrics: MetricsFile, values: dict[str, Any]) -> None:
+    def _note(self, metrics: MetricsFile | None, values: dict[str, Any]) -> None:
         numbers = {name: float(value) for name, value in values.items()}
         if (wrong := self.watch.note(numbers)) is not None:
             raise self._failure(*self._first_failure(wrong))
         self._since_note.clear()
         row: Row = {"step": self.step, **numbers, "seconds": round(self.elapsed, 3)}
+        if metrics is None:
+            return
         metrics.write(row)
-        if self.progress:
-            self.progress(row)
+        try:
+            if self.progress:
+                self.progress(row)
+        except KeyboardInterrupt:
+            if self.interrupted and self.shared is None:  # the second Ctrl-C
+                raise
+            self.interrupted = True
 
     def _require_sound(self) -> None:
         """Refuse to save the weights of a last step that came apart."""
@@ -206,10 +251,19 @@ class Trainer:
             return "no checkpoint was saved before it"
         return f"the checkpoint of step {self.saved_at} is kept in {self.folder}"
 
-    def _save(self, metrics: MetricsFile) -> None:
-        """Write weights and state, of finite weights only."""
+    def _save(self, metrics: MetricsFile | None) -> None:
+        """Write weights and state, of finite weights that are the same on every process."""
         if not all(bool(p.isfinite().all()) for p in self.operator.parameters()):
             raise self._failure("the weights are not finite", self.step, self.phase.seen[1])
+        if not self.processes.agree(checksum(self.operator.parameters())):
+            raise TrainingError(
+                f"the weights of the processes are no longer the same at step {self.step}; "
+                f"{self.kept()}. Use machines of one kind with the same versions, and go on with: "
+                f"piop resume {self.folder}"
+            )
+        if metrics is None:
+            self.saved_at = self.step
+            return
         self._metrics_size = metrics.flush()
         save_state(self.state_path, self.state_dict())
         save_weights(self.folder / "model.safetensors", self.phase.weights())
@@ -249,6 +303,7 @@ class Trainer:
         except (KeyError, RuntimeError, ValueError) as error:
             raise TrainingError(f"{self.state_path}: does not fit this run ({error})") from error
         self.step, self.elapsed = int(state["step"]), float(state["elapsed"])
+        self._spent = self.elapsed
         self._metrics_size = int(state["metrics_size"])
         self.saved_at = self.step
 
@@ -261,14 +316,12 @@ class Trainer:
 
         def stop(_signal: int, _frame: object) -> None:
             self.interrupted = True
-            signal.signal(signal.SIGINT, previous)
+            self.processes.hurry()
+            if self.shared is None:  # torchrun passes Ctrl-C on a second time
+                signal.signal(signal.SIGINT, previous)
 
         previous = signal.signal(signal.SIGINT, stop)
         try:
             yield
-        except KeyboardInterrupt:
-            if self.interrupted:  # the second Ctrl-C, perhaps in the middle of a step
-                raise
-            self.interrupted = True  # from the progress callback, between two steps
         finally:
             signal.signal(signal.SIGINT, previous)

@@ -1,6 +1,36 @@
-"""Commands in several processes: one file, one voice, one exit code."""
+"""Commands in several processes: one folder, one file, one voice, one exit code."""
 
 from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+SMALL = ["--set", "functions=3", "--set", "queries=16", "--no-compile", "--device", "cpu"]
+LONG = ["--steps", 100000, "--set", "checkpoint=0.2", *SMALL]
+
+
+def wait_for(path, seconds=120.0):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} did not appear"
+        time.sleep(0.05)
+
+
+def goes_on(piop, run):
+    """Resume in one process for a few steps more."""
+    rows = (run / "metrics.jsonl").read_text().splitlines()
+    last = json.loads(rows[-1])["step"]
+    code, _, err = piop("resume", run, "--steps", last + 5)
+    assert code == 0, err
+    assert json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["step"] == last + 5
 
 
 def test_data_of_two_processes_are_those_of_one_to_the_last_bit(together, piop, tmp_path):
@@ -14,14 +44,28 @@ def test_data_of_two_processes_are_those_of_one_to_the_last_bit(together, piop, 
     assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
 
 
-def test_an_error_of_all_is_told_once(together, tmp_path):
-    missing = tmp_path / "nowhere" / "d.nc"
-    command = ("-m", "piop", "data", "heat", "-n", 2, "--output", missing)
-    ends = together.run(2, *command)
+def test_two_processes_write_one_run_folder_with_the_weights_of_one(together, piop, tmp_path):
+    arguments = ("solve", "heat", "--steps", 4, "--precision", "float64", "--threads", 1, *SMALL)
+    assert piop(*arguments, "--out", tmp_path / "one")[0] == 0
+    first, second = together.run(2, "-m", "piop", *arguments, "--out", tmp_path / "two")
+    assert (first[0], second[0]) == (0, 0), first
+    assert second[1:] == ("", "")
+    assert first[1].count("Relative L2 error on 64 held-out") == 1
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert all((one[name] - two[name]).abs().max() < 1e-9 for name in one)
+    assert {p.name for p in (tmp_path / "one").iterdir()} == {
+        p.name for p in (tmp_path / "two").iterdir()
+    }
+
+
+def test_an_error_of_all_is_told_once_and_begins_nothing(together, tmp_path):
+    run = tmp_path / "r"
+    ends = together.run(2, "-m", "piop", "solve", "heat", "--out", run, "--set", "functions=1")
     assert [code for code, _, _ in ends] == [2, 2]
     told = ends[0][2] + ends[1][2]
-    assert told.count("there is no such folder") == 1
+    assert told.count("functions: 1 for 2 processes; each needs at least one") == 1
     assert "Traceback" not in told
+    assert not run.exists()
 
 
 def test_an_error_of_one_ends_all_with_its_exit_code(together, tmp_path):
@@ -44,3 +88,53 @@ def test_commands_that_share_no_work_are_run_by_the_first(together):
     assert (first[0], second[0]) == (0, 0)
     assert "heat" in first[1]
     assert second[1:] == ("", "")
+
+
+def test_a_killed_process_ends_the_others_with_a_checkpoint_to_go_on_from(together, piop, tmp_path):
+    run = tmp_path / "r"
+    first, second = together.start(2, "-m", "piop", "solve", "heat", "--out", run, *LONG)
+    wait_for(run / "model.safetensors")
+    second.kill()
+    _, err = first.communicate(timeout=60)
+    assert first.returncode == 1
+    assert "another process of this run has ended" in err
+    assert "the checkpoint of step" in err
+    assert f"piop resume {run}" in err
+    assert "Traceback" not in err
+    goes_on(piop, run)
+
+
+def test_asking_one_process_to_stop_stops_all_after_the_same_step(together, piop, tmp_path):
+    run = tmp_path / "r"
+    started = together.start(2, "-m", "piop", "solve", "heat", "--out", run, *LONG)
+    wait_for(run / "model.safetensors")
+    started[1].send_signal(signal.SIGTERM)
+    said = [process.communicate(timeout=60) for process in started]
+    assert [process.returncode for process in started] == [130, 130]
+    assert f"interrupted; saved. Go on with: piop resume {run}" in said[0][1]
+    assert said[1] == ("", "")
+    goes_on(piop, run)
+
+
+def children(pid):
+    """Processes that a process has started."""
+    return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.slow
+def test_under_torchrun_a_killed_process_ends_all_within_a_minute(piop, tmp_path):
+    run = tmp_path / "r"
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [*launcher, "--nproc-per-node", "2", "-m", "piop", "solve", "heat", "--out", run]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [*map(str, command), *map(str, LONG)], stderr=subprocess.PIPE, text=True, env=environment
+    ) as started:
+        wait_for(run / "model.safetensors")
+        os.kill(children(started.pid)[1], signal.SIGKILL)
+        began = time.monotonic()
+        _, err = started.communicate(timeout=120)
+    assert time.monotonic() - began < 60
+    assert started.returncode == 1
+    assert f"piop resume {run}" in err
+    goes_on(piop, run)

@@ -123,6 +123,7 @@ def test_the_data_part_vanishes_on_the_exact_solution(heat, builder, exact, cons
         late = batch.observations.queries[..., 0] > 1
         batch.observations.targets[~late] = torch.nan
         batch.observations.queries[~late] = 1.5
+        batch.observations.known.copy_(late.sum())
     parts, _ = built.loss(batch)
     assert set(parts) == {"loss", "data"}
     assert parts["data"].item() < 1e-9  # the start is interpolated from eight sensors
@@ -133,6 +134,7 @@ def test_channels_without_data_do_not_count(heat, builder):
     batch = built.draw(0, 0.0)
     before = built.loss(batch)[0]["data"]
     batch.observations.targets[:, ::2] = torch.nan
+    batch.observations.known.copy_(batch.observations.targets.isfinite().sum())
     half = built.loss(batch)[0]["data"]
     assert half.isfinite()
     assert half != before

@@ -1,0 +1,74 @@
+"""One step over several processes: gradients, parts and statistics travel in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from piop.training.batch import Batch
+from piop.training.distributed import Processes
+from piop.training.objective import Outcome
+from piop.training.phases import Gradients
+
+
+@dataclass(frozen=True)
+class News:
+    """What processes tell each other beside the gradients, so that all decide alike.
+
+    Attributes:
+        spent: Seconds of the budget that are spent, by the first process's clock.
+        stop: Whether one of them was asked to stop.
+        save: Whether the first wants a checkpoint.
+    """
+
+    spent: float = 0.0
+    stop: bool = False
+    save: bool = False
+
+
+class SharedGradients:
+    """Batch → the outcome of the whole batch, leaving its gradients in the parameters.
+
+    Args:
+        gradients: The step on this process's part of the batch.
+        module: Whose gradients are summed.
+        processes: Those that share the batch.
+        tell: Gives the news of this process.
+
+    Attributes:
+        heard: The news of all, the same on each, as of the last step.
+    """
+
+    def __init__(
+        self,
+        gradients: Gradients,
+        module: nn.Module,
+        processes: Processes,
+        tell: Callable[[], News],
+    ) -> None:
+        self.gradients, self.processes, self.tell = gradients, processes, tell
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.heard = News()
+
+    def __call__(self, batch: Batch) -> Outcome:
+        """Compute the own part, then sum over the processes."""
+        before = [p.grad for p in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
+        parts, statistics = self.gradients(batch)
+        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        news, first = self.tell(), self.processes.leads
+        row = [news.spent if first else 0.0, float(news.stop), float(news.save and first)]
+        told = own[0].new_tensor(row)
+        found = self.processes.add([*own, *parts.values(), *statistics.values(), told])
+        for parameter, earlier, gradient in zip(self.parameters, before, found, strict=False):
+            parameter.grad = gradient if earlier is None else earlier + gradient
+        rest = found[len(own) :]
+        parts = dict(zip(parts, rest, strict=False))
+        statistics = dict(zip(statistics, rest[len(parts) :], strict=False))
+        spent, stop, save = found[-1].tolist()
+        self.heard = News(spent, stop > 0, save > 0)
+        return parts, statistics
