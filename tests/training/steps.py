@@ -11,6 +11,7 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.residual import compile_residual
 from piop.training.config import (
+    AdaptiveConfig,
     BudgetConfig,
     LossConfig,
     MachineConfig,
@@ -47,6 +48,7 @@ BASE = TrainingConfig(
     backbone_settings={"width": 8, "blocks": 1, "heads": 2},
 )
 ADAMW = replace(BASE.optimiser, optimiser="adamw", learning_rate=1e-3, average=0.9)
+SOFT = LossConfig(constraints="soft")
 CASES = {
     "soap": BASE,
     "adamw with average": replace(BASE, optimiser=ADAMW),
@@ -55,8 +57,12 @@ CASES = {
         budget=BudgetConfig(steps=350),
         optimiser=replace(BASE.optimiser, lbfgs=0.98),
     ),
-    "causal": replace(BASE, loss=LossConfig(causal=2.0, bins=4)),
-    "soft conditions": replace(BASE, loss=LossConfig(constraints="soft")),
+    "causal": replace(BASE, adaptive=AdaptiveConfig(causal=2.0, bins=4)),
+    "soft conditions": replace(BASE, loss=SOFT),
+    "tangent kernels": replace(
+        BASE, loss=SOFT, adaptive=AdaptiveConfig(weighting="ntk", weight_every=3)
+    ),
+    "attention": replace(BASE, adaptive=AdaptiveConfig(weighting="residual_attention")),
     "data and physics": BASE,
     "data alone": replace(BASE, physics=False),
 }
@@ -82,7 +88,9 @@ def build_trainer(name, folder, processes=None, stop=None):
     data = data_with_gaps() if name.startswith("data") else None
     statistics = law_statistics(problem, compile_residual(problem), 0)
     model = build_model(problem, statistics, config)
-    loss = build_objective(problem, model, statistics, config)
+    part = (processes or Alone()).part
+    given = data is not None
+    loss = build_objective(problem, model, statistics, config, data=given, part=part)
     draw = build_source(problem, model, loss, statistics, config, data, processes)
     gradients = make_gradients(loss, compiled=False)
     (folder / "state").mkdir(parents=True, exist_ok=True)
