@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import tempfile
@@ -26,7 +27,7 @@ import torch
 from record import RESULTS, environment, record
 
 import piop
-from piop.errors import UsageError
+from piop.errors import TrainingError, UsageError
 from piop.run import fit
 
 Settings = dict[str, Any]
@@ -109,12 +110,22 @@ def fair_steps(costs: dict[str, float], label: str, steps: int) -> int:
     return steps if abs(ratio - 1) <= SAME_COST else round(steps / ratio)
 
 
+def error_of(run: dict[str, Any]) -> float:
+    """Give the error of a run, infinite where it diverged."""
+    return math.inf if run["relative_l2"] is None else run["relative_l2"]
+
+
+def shown(run: dict[str, Any]) -> str:
+    """Write the error of a run, or that there is none."""
+    return "diverged" if run["relative_l2"] is None else f"{run['relative_l2']:.4f}"
+
+
 def table(rows: dict[str, list[dict[str, Any]]]) -> str:
     """Write the rows as Markdown, best first."""
     lines = ["| recipe | steps | relative L2 | seeds |", "|---|---|---|---|"]
-    means = {name: statistics.mean(r["relative_l2"] for r in runs) for name, runs in rows.items()}
+    means = {name: statistics.mean(map(error_of, runs)) for name, runs in rows.items()}
     for name in sorted(means, key=means.__getitem__):
-        each = " ".join(f"{run['relative_l2']:.4f}" for run in rows[name])
+        each = " ".join(map(shown, rows[name]))
         lines.append(f"| {name} | {rows[name][-1]['steps']} | {means[name]:.4f} | {each} |")
     return "\n".join(lines)
 
@@ -153,6 +164,10 @@ def main() -> None:
                 except UsageError as error:
                     print(f"{label}: left out: {error}", file=sys.stderr)
                     break
+                except TrainingError as error:  # it diverged, which is a result too
+                    run = {"seed": seed, "steps": steps, "relative_l2": None, "failed": str(error)}
+                    run["commit"] = environment()["commit"]
+                    cost = costs.get("default", 0.0)
                 costs.setdefault(label, cost)
                 runs = sorted([r for r in runs if r["seed"] != seed] + [run], key=by_seed)
                 rows[label] = runs
@@ -163,7 +178,7 @@ def main() -> None:
                     "rows": rows,
                 }
                 record(name, command, figures)
-                print(f"{label}, seed {seed}: {run['relative_l2']:.4f}", file=sys.stderr)
+                print(f"{label}, seed {seed}: {shown(run)}", file=sys.stderr)
     print(path.read_text() if options.json else table(rows))
 
 

@@ -96,9 +96,7 @@ class Step:
         flat = [p.detach() for p in (*params, *inputs)]
         key = (len(params), *((t.shape, t.dtype, t.device) for t in flat))
         try:
-            graph = trace(self._flat(len(params)), flat)
-            with torch.no_grad():
-                graph(flat)
+            graph = self._compiled(self._flat(len(params)), flat)
         except (MemoryError, torch.OutOfMemoryError):
             raise  # eager needs no less
         except Exception as reason:  # whatever a compiler raises, eager still works
@@ -110,6 +108,22 @@ class Step:
             )
         else:
             self._graphs[key] = graph
+
+    def _compiled(self, function: Flat, flat: list[Tensor]) -> Flat:
+        """Trace, compile and try; once more without the cache, which a killed compile damages."""
+        try:
+            graph = trace(function, flat)
+            with torch.no_grad():
+                graph(flat)
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception:  # half a library is left behind by a compiler that was killed
+            from torch._inductor.utils import fresh_cache  # slow to import
+
+            with fresh_cache(), torch.no_grad():
+                graph = trace(function, flat)
+                graph(flat)
+        return graph
 
     def _flat(self, count: int) -> Flat:
         """Give the step as a function of one list: parameters, then inputs."""

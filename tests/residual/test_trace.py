@@ -131,3 +131,26 @@ def test_without_a_compiler_the_step_is_eager_with_one_warning(tmp_path) -> None
     subprocess.run(
         [sys.executable, "-c", NO_COMPILER], env={**os.environ, **missing}, check=True, timeout=300
     )
+
+
+COMPILED = """
+import torch
+from piop.residual.trace import compile_step
+
+step = compile_step(lambda p, x: (p[0] * x[0]).sin().sum(), [torch.ones(3)], [torch.ones(3)])
+assert step.eager_because is None, step.eager_because
+(loss,), (gradient,) = step([torch.ones(3)], [torch.ones(3)])
+assert torch.allclose(gradient, torch.ones(3).cos()), gradient
+"""
+
+
+@pytest.mark.slow
+def test_a_cache_that_a_killed_compiler_damaged_is_passed_by(tmp_path) -> None:
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", COMPILED]
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    subprocess.run(command, env=environment, check=True, timeout=300)
+    libraries = list(tmp_path.rglob("*.main.so"))
+    assert libraries
+    for library in libraries:
+        os.truncate(library, 100)
+    subprocess.run(command, env=environment, check=True, timeout=300)

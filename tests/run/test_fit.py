@@ -162,7 +162,7 @@ def test_cuda_asked_for_but_absent_is_told(heat, tmp_path):
         ({}, "either steps or time"),
         ({"steps": 1, "time": "1m"}, "either steps or time"),
         ({"steps": 1, "device": "tpu"}, "one of cpu, cuda"),
-        ({"steps": 1, "precision": "half"}, "one of float32, float64"),
+        ({"steps": 1, "precision": "half"}, "one of float64, float32, tf32, bf16"),
         ({"steps": 1, "threads": 0}, "not above zero"),
         ({"steps": 1, "seed": -1}, "not in"),
         ({"steps": 1, "backbone": "pti"}, "Did you mean 'pit'"),
