@@ -12,6 +12,7 @@ from piop.training.batch import Batch
 from piop.training.distributed import Processes
 from piop.training.objective import Outcome
 from piop.training.phases import Gradients
+from piop.training.profile import COLLECTIVE, Profile
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class SharedGradients:
         module: Whose gradients are summed.
         processes: Those that share the batch.
         tell: Gives the news of this process.
+        profile: Takes the time of the message, in which slower processes are waited for.
 
     Attributes:
         heard: The news of all, the same on each, as of the last step.
@@ -48,8 +50,10 @@ class SharedGradients:
         module: nn.Module,
         processes: Processes,
         tell: Callable[[], News],
+        profile: Profile | None = None,
     ) -> None:
         self.gradients, self.processes, self.tell = gradients, processes, tell
+        self.profile = profile or Profile()
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self.heard = News()
 
@@ -63,7 +67,8 @@ class SharedGradients:
         news, first = self.tell(), self.processes.leads
         row = [news.spent if first else 0.0, float(news.stop), float(news.save and first)]
         told = own[0].new_tensor(row)
-        found = self.processes.add([*own, *parts.values(), *statistics.values(), told])
+        with self.profile.part(COLLECTIVE):
+            found = self.processes.add([*own, *parts.values(), *statistics.values(), told])
         for parameter, earlier, gradient in zip(self.parameters, before, found, strict=False):
             parameter.grad = gradient if earlier is None else earlier + gradient
         rest = found[len(own) :]

@@ -64,13 +64,13 @@ class Trainer:
         processes: Processes | None = None,
     ) -> None:
         self.operator, self.weightings = loss.operator, loss.weightings
-        self.processes = processes or Alone()
+        self.processes, self.profile = processes or Alone(), profile or Profile()
         self.shared: SharedGradients | None = None
         if self.processes.count > 1:
-            self.shared = SharedGradients(gradients, loss, self.processes, self._news)
+            self.shared = SharedGradients(gradients, loss, self.processes, self._news, self.profile)
             gradients = self.shared
         self.draw, self.gradients, self.config = draw, gradients, config
-        self.folder, self.progress, self.profile = folder, progress, profile or Profile()
+        self.folder, self.progress = folder, progress
         self.phase: Phase = Stochastic(
             self.operator, gradients, draw, config.optimiser, self.weightings
         )

@@ -6,8 +6,10 @@ import torch
 from piop.run import fit
 from piop.training import profile as module
 from piop.training.batch import Batch, Observations, Points
+from piop.training.distributed import Alone
 from piop.training.gradients import make_gradients, split_gradients
 from piop.training.profile import Profile, count_points
+from piop.training.trainer import Trainer
 
 
 @pytest.fixture
@@ -72,7 +74,9 @@ def test_switched_off_nothing_is_measured(tick):
 
 def test_points_count_over_functions_and_terms():
     one = torch.zeros(3, 10, 2)
-    seen = Observations({}, one[:1, :4], None, torch.zeros(5, 4, 1), torch.zeros(5, 1))
+    seen = Observations(
+        {}, one[:1, :4], None, torch.zeros(5, 4, 1), torch.zeros(5, 1), torch.tensor(20)
+    )
     shared = Batch(
         size=torch.zeros(3), equations=Points(one[:1]), conditions={"u": Points(one[:, :2])}
     )
@@ -89,6 +93,32 @@ def test_eager_gradients_are_the_same_when_timed(builder, heat):
         assert torch.equal(p.grad, q.grad)
     assert set(profile.seconds) == {"network", "loss", "backward"}
     assert not timed.loss.operator.backbone._forward_hooks
+
+
+def test_what_processes_tell_each_other_is_not_counted_under_the_optimiser(
+    tick, builder, heat, tmp_path
+):
+    class SlowTwo(Alone.__base__):
+        rank, count = 0, 2
+        lead = collect = None
+
+        def add(self, tensors):
+            tick(2.0)
+            return list(tensors)
+
+        def agree(self, value):
+            return True
+
+    (tmp_path / "state").mkdir()
+    built, profile = builder(heat), Profile(on=True)
+    gradients = make_gradients(built.loss, compiled=False, profile=profile)
+    Trainer(
+        built.loss, built.draw, gradients, built.config, tmp_path,
+        profile=profile, processes=SlowTwo(),
+    ).run()  # fmt: skip
+    assert built.config.budget.steps == 4
+    assert profile.seconds["processes"] == 3 * 2.0  # without the first step
+    assert profile.seconds["optimiser"] == 0.0
 
 
 def test_a_compiled_step_is_split_by_eager_ones_without_a_trace(builder, heat):
