@@ -1,39 +1,9 @@
 import pytest
 
 from piop.errors import UsageError
-from piop.training.config import (
-    BudgetConfig,
-    TrainingConfig,
-    apply_settings,
-    parse_time,
-)
+from piop.training.config import BudgetConfig, TrainingConfig, apply_settings
 
 START = TrainingConfig(BudgetConfig(steps=10))
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("5m", 300), ("1.5h", 5400), ("2min", 120), (7, 7)]
-)
-def test_times_are_read_with_their_units(text, seconds):
-    assert parse_time(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "5 days", "-3s", "0", "nan", "m"])
-def test_what_is_no_time_is_refused(text):
-    with pytest.raises(UsageError, match="not a length of time"):
-        parse_time(text)
-
-
-@pytest.mark.parametrize("budget", [{}, {"steps": 5, "time": 5.0}])
-def test_a_budget_is_steps_or_time(budget):
-    with pytest.raises(UsageError, match="either steps or time"):
-        BudgetConfig(**budget)
-
-
-@pytest.mark.parametrize("budget", [{"steps": 0}, {"time": -1.0}, {"time": float("inf")}])
-def test_a_budget_is_above_zero_and_finite(budget):
-    with pytest.raises(UsageError, match="not above zero"):
-        BudgetConfig(**budget)
 
 
 def test_text_settings_take_the_type_of_their_key():
@@ -88,8 +58,3 @@ def test_what_has_its_own_argument_is_no_setting(key):
 def test_wrong_values_are_refused(settings, message):
     with pytest.raises(UsageError, match=message):
         apply_settings(START, settings, {})
-
-
-def test_a_config_survives_json():
-    config = apply_settings(START, {"functions": 4, "width": 8}, {"width": 64})
-    assert TrainingConfig.from_json(config.to_json()) == config

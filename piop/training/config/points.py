@@ -1,0 +1,51 @@
+"""What one training step looks at, and how that follows the progress of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class PointsConfig:
+    """What one training step looks at.
+
+    Attributes:
+        functions: B, random input functions per step. Many small steps beat few large ones: for
+            Burgers' equation in 120 CPU-seconds 16 x 256 points reached 0.054, 8 x 256 0.037 and
+            8 x 128 0.020.
+        queries: N, collocation points per function; 192 in two dimensions, 256 in three.
+        method: How collocation points are placed.
+        shared: All functions of a step share its points, so that a network does once what depends
+            on the points alone: all of a DeepONet's trunk, little of a PIT.
+        boundary: Points per function for each initial or periodic condition that is penalised.
+        data_functions: Trajectories of the data set per step, when there is one.
+        data_queries: Points per trajectory of the data set.
+    """
+
+    functions: int = 8
+    queries: int = 128
+    method: Literal["uniform", "sobol", "latin_hypercube", "grid", "residual_adaptive"] = "uniform"
+    shared: bool = False
+    boundary: int = 64
+    data_functions: int = 16
+    data_queries: int = 256
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """How points follow the residual and the progress of training.
+
+    Attributes:
+        candidates: Points among which ``method=residual_adaptive`` chooses, for each that it takes.
+        power: k of its density |r|^k / mean |r|^k + c.
+        floor: c of that density, dimensionless.
+        horizon: Share of the time axis in which points are placed at first; 1 for no curriculum.
+        horizon_until: Share of the budget after which points are placed in all of it.
+    """
+
+    candidates: int = 4
+    power: float = 1.0
+    floor: float = 1.0
+    horizon: float = 1.0
+    horizon_until: float = 0.5
