@@ -16,8 +16,30 @@ from safetensors.torch import load_file
 from piop.problem import Problem
 from piop.run import fit, resume
 
+HEAT = """
+piop: 1
+name: small_heat
+time: {t: [0, 1]}
+space: {x: [0, 1]}
+unknowns: [u]
+inputs:
+  u0: {of: [x], law: fourier_series, terms: 2, amplitude: [-1, 1], wavenumber: [1, 1]}
+equations: [dt(u) = 0.01*dxx(u)]
+initial: {u: u0}
+boundary: {x: periodic}
+sensors: {u0: {count: 8, place: grid}}
+save: {t: 5, x: 16}
+solve: {backbone: pit, width: 8, blocks: 1, heads: 2}
+"""
 SMALL = ["--set", "functions=3", "--set", "queries=16", "--no-compile", "--device", "cpu"]
 LONG = ["--steps", 100000, "--set", "checkpoint=0.2", *SMALL]
+
+
+@pytest.fixture(scope="module")
+def heat(tmp_path_factory):
+    path = tmp_path_factory.mktemp("spec") / "small_heat.yaml"
+    path.write_text(HEAT)
+    return path
 
 
 def wait_for(path, seconds=120.0):
@@ -35,8 +57,8 @@ def goes_on(run):
     assert json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["step"] == last + 5
 
 
-def test_data_of_two_processes_are_those_of_one_to_the_last_bit(together, piop, tmp_path):
-    arguments = ("data", "heat", "-n", 40, "--seed", 3, "--output")  # 16, 16 and 8 samples
+def test_data_of_two_processes_are_those_of_one_to_the_last_bit(together, piop, heat, tmp_path):
+    arguments = ("data", heat, "-n", 40, "--seed", 3, "--output")  # 16, 16 and 8 samples
     assert piop(*arguments, tmp_path / "one.nc")[0] == 0
     first, second = together.run(2, "-m", "piop", *arguments, tmp_path / "two.nc", "--json")
     assert (first[0], second[0]) == (0, 0)
@@ -46,11 +68,12 @@ def test_data_of_two_processes_are_those_of_one_to_the_last_bit(together, piop, 
     assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
 
 
-def test_two_processes_write_one_run_folder_with_the_weights_of_one(together, tmp_path):
+def test_two_processes_write_one_run_folder_with_the_weights_of_one(together, heat, tmp_path):
     settings = {"functions": 3, "queries": 16}
-    options = {"device": "cpu", "precision": "float64", "threads": 1, "settings": settings}
-    fit(Problem.from_file("heat"), steps=4, out=tmp_path / "one", samples=0, **options)
-    arguments = ("solve", "heat", "--steps", 4, "--precision", "float64", "--threads", 1, *SMALL)
+    options = {"device": "cpu", "precision": "float64", "threads": 1, "compile": False}
+    problem, one = Problem.from_file(heat), tmp_path / "one"
+    fit(problem, steps=4, out=one, samples=0, settings=settings, **options)
+    arguments = ("solve", heat, "--steps", 4, "--precision", "float64", "--threads", 1, *SMALL)
     first, second = together.run(2, "-m", "piop", *arguments, "--out", tmp_path / "two")
     assert (first[0], second[0]) == (0, 0), first
     assert second[1:] == ("", "")
@@ -60,9 +83,9 @@ def test_two_processes_write_one_run_folder_with_the_weights_of_one(together, tm
     assert (tmp_path / "two" / "evaluation.json").exists()
 
 
-def test_an_error_of_all_is_told_once_and_begins_nothing(together, tmp_path):
+def test_an_error_of_all_is_told_once_and_begins_nothing(together, heat, tmp_path):
     run = tmp_path / "r"
-    ends = together.run(2, "-m", "piop", "solve", "heat", "--out", run, "--set", "functions=1")
+    ends = together.run(2, "-m", "piop", "solve", heat, "--out", run, "--set", "functions=1")
     assert [code for code, _, _ in ends] == [2, 2]
     told = ends[0][2] + ends[1][2]
     assert told.count("functions: 1 for 2 processes; each needs at least one") == 1
@@ -70,7 +93,7 @@ def test_an_error_of_all_is_told_once_and_begins_nothing(together, tmp_path):
     assert not run.exists()
 
 
-def test_an_error_of_one_ends_all_with_its_exit_code(together, tmp_path):
+def test_an_error_of_one_ends_all_with_its_exit_code(together, heat, tmp_path):
     """The second process finds no spec; the first waits for its samples."""
     script = """
 import os, sys
@@ -85,16 +108,16 @@ main(["data", spec, "-n", "40", "--output", sys.argv[1]])
     assert not (tmp_path / "d.nc").exists()
 
 
-def test_commands_that_share_no_work_are_run_by_the_first(together):
-    first, second = together.run(2, "-m", "piop", "check", "heat")
+def test_commands_that_share_no_work_are_run_by_the_first(together, heat):
+    first, second = together.run(2, "-m", "piop", "check", heat)
     assert (first[0], second[0]) == (0, 0)
     assert "heat" in first[1]
     assert second[1:] == ("", "")
 
 
-def test_a_killed_process_ends_the_others_with_a_checkpoint_to_go_on_from(together, tmp_path):
+def test_a_killed_process_ends_the_others_with_a_checkpoint_to_go_on_from(together, heat, tmp_path):
     run = tmp_path / "r"
-    first, second = together.start(2, "-m", "piop", "solve", "heat", "--out", run, *LONG)
+    first, second = together.start(2, "-m", "piop", "solve", heat, "--out", run, *LONG)
     wait_for(run / "model.safetensors")
     second.kill()
     _, err = first.communicate(timeout=60)
@@ -106,9 +129,9 @@ def test_a_killed_process_ends_the_others_with_a_checkpoint_to_go_on_from(togeth
     goes_on(run)
 
 
-def test_asking_one_process_to_stop_stops_all_after_the_same_step(together, tmp_path):
+def test_asking_one_process_to_stop_stops_all_after_the_same_step(together, heat, tmp_path):
     run = tmp_path / "r"
-    started = together.start(2, "-m", "piop", "solve", "heat", "--out", run, *LONG)
+    started = together.start(2, "-m", "piop", "solve", heat, "--out", run, *LONG)
     wait_for(run / "model.safetensors")
     started[1].send_signal(signal.SIGTERM)
     said = [process.communicate(timeout=60) for process in started]
@@ -124,10 +147,10 @@ def children(pid):
 
 
 @pytest.mark.slow
-def test_under_torchrun_a_killed_process_ends_all_within_a_minute(tmp_path):
+def test_under_torchrun_a_killed_process_ends_all_within_a_minute(heat, tmp_path):
     run = tmp_path / "r"
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command = [*launcher, "--nproc-per-node", "2", "-m", "piop", "solve", "heat", "--out", run]
+    command = [*launcher, "--nproc-per-node", "2", "-m", "piop", "solve", heat, "--out", run]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         [*map(str, command), *map(str, LONG)], stderr=subprocess.PIPE, text=True, env=environment
