@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from piop.training.config import PointsConfig
-from piop.training.gradients import eager_gradients
+from piop.training.gradients import CompiledGradients, eager_gradients
 from piop.training.pieces import InPieces, piece_count, split
 from piop.training.profile import Profile
 
@@ -38,6 +38,28 @@ def test_pieces_give_the_loss_statistics_and_gradients_of_the_whole(builder, hea
     for one, two in zip(*found, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-12)
     assert bool(statistics) == ("causal" in loss)
+
+
+@pytest.mark.slow
+def test_compiled_pieces_give_what_the_eager_whole_gives(builder, heat) -> None:
+    built = builder(heat, points=POINTS, causal=5.0)
+    parameters = list(built.loss.parameters())
+    streams = built.loss.residual.plan.count
+    rows = 2 * streams * POINTS.queries
+    cut = InPieces(CompiledGradients(built.loss), parameters, streams, rows)
+    whole = eager_gradients(built.loss, Profile())
+    for step in range(2):  # the second batch finds a compiled step
+        batch = built.loss.weightings.attach(built.draw(step, 0.0))
+        assert piece_count(batch, streams, rows) == 3
+        found = []
+        for gradients in (whole, cut):
+            for p in parameters:
+                p.grad = torch.ones_like(p)  # what is there already stays
+            parts, statistics = gradients(batch)
+            found.append([*parts.values(), *statistics.values(), *(p.grad for p in parameters)])
+        assert statistics
+        for one, two in zip(*found, strict=True):
+            torch.testing.assert_close(two, one, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("rows", "count"), [(10**6, 1), (2 * 60, 3), (5 * 60, 2), (1, 6)])
