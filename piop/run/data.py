@@ -9,24 +9,50 @@ from typing import Any
 import torch
 
 from piop.datasets import Dataset, read_dataset
+from piop.datasets.checks import check_finite
 from piop.errors import DataError
+from piop.fields import FunctionSamples
 from piop.problem import Problem
 
 HELD_OUT_SHARE = 0.1
+LARGEST = 1e150
+"""Above this, squares of values are not finite in float64."""
 
 
 def load_data(problem: Problem, data: str | Path | Dataset | None) -> Dataset | None:
     """Read a data set, unless it is one already.
 
     Raises:
-        DataError: If it does not fit the problem, or has too few trajectories to hold one out.
+        DataError: If it does not fit the problem, holds values that are not finite or cannot be
+            squared, or has too few trajectories to hold one out.
     """
     if data is None:
         return None
     found = data if isinstance(data, Dataset) else read_dataset(data, problem)
     if len(found) < 2:
         raise DataError("the data hold one trajectory; at least two are needed, one to judge by")
+    place = "data" if isinstance(data, Dataset) else str(data)
+    _check_values(place, found)
     return found
+
+
+def _check_values(place: str, data: Dataset) -> None:
+    """Refuse values of which no sizes can be taken; those from Python were never looked at."""
+    found = {name: _given(samples) for name, samples in data.inputs.items()}
+    for name, values in {**found, **data.values}.items():
+        check_finite(place, name, values.double().numpy())
+        largest = float(values.double().abs().max())
+        if largest > LARGEST:
+            raise DataError(
+                f"{place}: '{name}' is as large as {largest:.3g}, whose square is no number; give "
+                f"it in other units"
+            )
+
+
+def _given(samples: FunctionSamples) -> torch.Tensor:
+    """Give the values ``[B, M, 1]`` of sensors, zero where there is none."""
+    mask = samples.mask
+    return samples.values if mask is None else samples.values.masked_fill(~mask[..., None], 0.0)
 
 
 def describe_data(data: str | Path | Dataset, found: Dataset) -> dict[str, Any]:

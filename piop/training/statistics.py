@@ -137,8 +137,13 @@ def _elliptic_size(problem: Problem, name: str, driving: Tensor) -> float:
 
 def _spread(samples: FunctionSamples) -> float:
     """Standard deviation, or one where the input does not vary."""
-    std = float(samples.values.std())
+    std = float(_given(samples).std())
     return std if std > 1e-12 else 1.0
+
+
+def _given(samples: FunctionSamples) -> Tensor:
+    """Values of the sensors that there are, without those that fill up shorter samples."""
+    return samples.values if samples.mask is None else samples.values[samples.mask]
 
 
 class FunctionSize:
@@ -179,7 +184,7 @@ def data_statistics(problem: Problem, data: Dataset, law: Statistics) -> Statist
             scale[channel] = float(values.square().mean().sqrt()) or 1.0
     return replace(
         law,
-        input_mean={name: float(s.values.mean()) for name, s in data.inputs.items()},
+        input_mean={name: float(_given(s).mean()) for name, s in data.inputs.items()},
         input_std={name: _spread(s) for name, s in data.inputs.items()},
         channel_mean=tuple(mean),
         channel_scale=tuple(scale),

@@ -6,7 +6,7 @@ import torch
 
 from piop import generate
 from piop.datasets import Dataset
-from piop.errors import NotSupportedError, UsageError
+from piop.errors import DataError, NotSupportedError, UsageError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.run import Run, fit, resume
@@ -305,6 +305,19 @@ def test_physics_and_data_train_together(heat, tmp_path):
 def test_too_few_data_are_refused(heat, tmp_path):
     with pytest.raises(UsageError, match="at least two"):
         fit(heat, steps=1, out=tmp_path / "r", data=solutions(1))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e200])
+def test_values_without_a_size_are_refused_before_anything_is_learned(heat, tmp_path, value):
+    data = solutions()
+    data.values["u"][3, 2, 1] = value
+    with pytest.raises(DataError, match="'u' is "):
+        fit(heat, steps=1, out=tmp_path / "r", data=data)
+    data = solutions()
+    data.inputs["u0"].values[5, 2, 0] = value
+    with pytest.raises(DataError, match="'u0' is "):
+        fit(heat, steps=1, out=tmp_path / "r", data=data)
+    assert not (tmp_path / "r" / "config.json").exists()
 
 
 def test_a_resume_with_other_data_is_refused(heat, tmp_path):

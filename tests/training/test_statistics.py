@@ -88,3 +88,14 @@ def test_data_have_their_own_sizes(heat):
     assert found.input_mean["u0"] == 2.0
     assert found.channel_mean == (4.0,)
     assert found.channel_scale[0] == pytest.approx(math.sqrt(17))
+
+
+def test_sensors_that_fill_up_shorter_samples_do_not_count(heat):
+    points = torch.tensor([[[0.0], [1.0], [2.0]]]).expand(2, -1, -1)
+    u0 = torch.tensor([[[2.0], [4.0], [6.0]], [[8.0], [0.0], [0.0]]])
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    axes = {"t": torch.tensor([1.0]), "x": torch.tensor([0.0])}
+    data = Dataset({"u0": FunctionSamples(points, u0, mask)}, axes, {"u": torch.ones(2, 1, 1)})
+    found = data_statistics(heat, data, statistics_of(heat))
+    assert found.input_mean["u0"] == 5.0
+    assert found.input_std["u0"] == pytest.approx(math.sqrt(20 / 3))
