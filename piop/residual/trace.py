@@ -18,6 +18,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 LossFunction = Callable[[list[Tensor], list[Tensor]], Any]
 Flat = Callable[[list[Tensor]], tuple[Tensor, ...]]
+VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
+"""Reshapes without a copy, which hold for the strides of the traced run alone."""
 
 
 def compile_step(
@@ -150,6 +152,9 @@ def trace(function: Flat, examples: list[Tensor]) -> Flat:
         The compiled function, to be called without gradients.
     """
     graph = make_fx(function)(examples)
+    for node in graph.graph.nodes:  # a compiler may lay out memory otherwise than the traced run
+        if node.target in VIEWS:
+            node.target = torch.ops.aten.reshape.default
     graph.graph.eliminate_dead_code()
     graph.recompile()
     return torch.compile(graph, fullgraph=True, dynamic=False)  # type: ignore[return-value]

@@ -341,3 +341,18 @@ def test_data_in_a_file_are_split_the_same_way_when_loaded_again(heat, tmp_path)
     found = Run.load(run.path).evaluate(write=False)
     assert found["relative_l2"] is None
     assert "are not there" in found["warnings"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error:the training step stays eager:RuntimeWarning")
+def test_a_step_with_penalised_initial_data_compiles(tmp_path) -> None:
+    sizes = {"blocks": 1, "width": 16, "heads": 2, "content": 2}
+    points = {"functions": 2, "queries": 8, "boundary": 6}
+    settings = {"constraints": "soft", **sizes, **points}
+    heat = Problem.from_file("heat")
+    compiled, eager = (
+        fit(heat, steps=1, compile=way, samples=0, settings=settings, out=tmp_path / f"{way}")
+        for way in (True, False)
+    )
+    found, expected = (run.metrics[0]["loss"] for run in (compiled, eager))
+    assert found == pytest.approx(expected, rel=1e-5)
