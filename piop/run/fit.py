@@ -37,13 +37,8 @@ from piop.training.metrics import Row
 from piop.training.objective import ResidualLoss
 from piop.training.phases import Draw
 from piop.training.profile import DRAW, Profile
-from piop.training.setup import (
-    build_model,
-    build_objective,
-    build_source,
-    require_choices,
-    require_work,
-)
+from piop.training.requirements import require_choices, require_work
+from piop.training.setup import build_model, build_objective, build_source
 from piop.training.statistics import Statistics, data_statistics, law_statistics
 from piop.training.trainer import Trainer
 

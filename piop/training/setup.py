@@ -23,7 +23,7 @@ from piop.training.constraints import (
     built_in_data,
     penalised_conditions,
 )
-from piop.training.distributed import Processes, require_device
+from piop.training.distributed import Processes
 from piop.training.lattice import BULK, Axes, highest_wave, lattices
 from piop.training.objective import ResidualLoss
 from piop.training.operator import Clock, Operator
@@ -31,7 +31,7 @@ from piop.training.phases import Draw
 from piop.training.sources import DataSource, LawSource, MixedSource
 from piop.training.statistics import Statistics
 from piop.training.weighting import Weightings
-from piop.training.weighting.choose import choose_weights, require_weights
+from piop.training.weighting.choose import choose_weights
 from piop.training.weighting.probes import DATA, EQUATIONS, Part, Term
 
 DTYPES = {
@@ -200,42 +200,6 @@ def terms_of(
     return found
 
 
-def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> None:
-    """Make sure that the adaptive weights and points that are asked for have something to do.
-
-    Raises:
-        UsageError: If not, or if the conditions cannot be met as asked.
-    """
-    require_weights(problem, config, parts_of(problem, config, data))
-    adaptive, curriculum = config.points.method == "residual_adaptive", config.sampling.horizon < 1
-    asked = f"horizon: {config.sampling.horizon:g}" if curriculum else "method: 'residual_adaptive'"
-    if (adaptive or curriculum) and not config.physics:
-        raise UsageError(f"{asked} places points of the equations, and there is no physics")
-    if curriculum and problem.time is None:
-        raise UsageError(f"{asked} is a part of the time axis, and this problem has none")
-    if adaptive and config.points.shared:
-        raise UsageError(
-            "method: 'residual_adaptive' chooses other points for each function, and shared: True "
-            "asks for the same ones; use --set shared=false or --set method=uniform"
-        )
-
-
-def parts_of(problem: Problem, config: TrainingConfig, data: bool) -> set[str]:
-    """Find the parts that the loss will have, before anything is built.
-
-    Raises:
-        UsageError: If the conditions cannot be met as asked.
-    """
-    found = {"data"} if data else set()
-    if config.physics:
-        conditions = conditions_of(problem, config)
-        gauged = problem.gauge or any(item.gauged for item in problem.auxiliaries)
-        found |= {"residual"}
-        found |= {"initial"} if conditions.initial else set()
-        found |= {"boundary"} if conditions.penalised_periodic or gauged else set()
-    return found
-
-
 def axes_unlike(problem: Problem, conditions: Conditions) -> tuple[str, ...]:
     """Find the axes in space along which places differ by more than their functions."""
     alike = homogeneous_axes(problem, conditions)
@@ -266,21 +230,6 @@ def build_source(
         return law
     seen = DataSource(problem, data, model.known, model.grids, config.points, like, seed, processes)
     return seen if law is None else MixedSource(law, seen)
-
-
-def require_work(config: TrainingConfig, data: bool, processes: Processes) -> None:
-    """Make sure that every process has functions, and a device, of its own.
-
-    Raises:
-        UsageError: If there are more processes than functions, trajectories or devices.
-    """
-    if processes.count == 1:
-        return
-    if config.physics:
-        processes.require(config.points.functions, "functions")
-    if data:
-        processes.require(config.points.data_functions, "data_functions")
-    require_device(config.machine.device)
 
 
 def example_of(config: TrainingConfig) -> Tensor:

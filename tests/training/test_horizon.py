@@ -10,7 +10,7 @@ from piop.training.config import (
     apply_settings,
 )
 from piop.training.horizon import horizon, within_horizon
-from piop.training.setup import require_choices
+from piop.training.requirements import require_choices
 
 CURRICULUM = SamplingConfig(horizon=0.2, horizon_until=0.6)
 
