@@ -28,6 +28,7 @@ def compile_step(
     inputs: Sequence[Tensor],
     *,
     compiled: bool = True,
+    graphs: bool = False,
 ) -> Step:
     """Prepare a training step.
 
@@ -37,6 +38,8 @@ def compile_step(
         params: Parameters, of which the gradients are wanted.
         inputs: Tensors of one batch; their shapes are compiled now.
         compiled: Whether to trace and compile; otherwise everything is eager.
+        graphs: Whether to record CUDA graphs of the compiled step. They read the parameters where
+            they lie, so those must be changed in place; inputs are copied, and so is what is given.
 
     Returns:
         A :class:`Step`.
@@ -44,7 +47,7 @@ def compile_step(
     Warns:
         RuntimeWarning: If tracing or compiling fails, upon which the step is eager.
     """
-    step = Step(loss_function, compiled=compiled)
+    step = Step(loss_function, compiled=compiled, graphs=graphs)
     if compiled:
         step.prepare(params, inputs)
     return step
@@ -57,14 +60,17 @@ class Step:
     Args:
         loss_function: As in :func:`compile_step`.
         compiled: Whether to trace and compile.
+        graphs: Whether to record CUDA graphs.
 
     Attributes:
         eager_because: Why compilation was given up; None while it was not.
     """
 
-    def __init__(self, loss_function: LossFunction, *, compiled: bool = True) -> None:
+    def __init__(
+        self, loss_function: LossFunction, *, compiled: bool = True, graphs: bool = False
+    ) -> None:
         self.loss_function = loss_function
-        self.compiled = compiled
+        self.compiled, self.graphs = compiled, graphs
         self.eager_because: str | None = None
         self._graphs: dict[Any, Flat] = {}
 
@@ -98,7 +104,7 @@ class Step:
         flat = [p.detach() for p in (*params, *inputs)]
         key = (len(params), *((t.shape, t.dtype, t.device) for t in flat))
         try:
-            graph = self._compiled(self._flat(len(params)), flat)
+            graph = self._compiled(self._flat(len(params)), flat, len(params))
         except (MemoryError, torch.OutOfMemoryError):
             raise  # eager needs no less
         except Exception as reason:  # whatever a compiler raises, eager still works
@@ -111,10 +117,11 @@ class Step:
         else:
             self._graphs[key] = graph
 
-    def _compiled(self, function: Flat, flat: list[Tensor]) -> Flat:
+    def _compiled(self, function: Flat, flat: list[Tensor], count: int) -> Flat:
         """Trace, compile and try; once more without the cache, which a killed compile damages."""
+        fixed = count if self.graphs else None
         try:
-            graph = trace(function, flat)
+            graph = trace(function, flat, fixed)
             with torch.no_grad():
                 graph(flat)
         except (MemoryError, torch.OutOfMemoryError):
@@ -123,7 +130,7 @@ class Step:
             from torch._inductor.utils import fresh_cache  # slow to import
 
             with fresh_cache(), torch.no_grad():
-                graph = trace(function, flat)
+                graph = trace(function, flat, fixed)
                 graph(flat)
         return graph
 
@@ -141,12 +148,14 @@ class Step:
         return run
 
 
-def trace(function: Flat, examples: list[Tensor]) -> Flat:
+def trace(function: Flat, examples: list[Tensor], fixed: int | None = None) -> Flat:
     """Trace a function of a flat list of tensors to plain operations and compile it.
 
     Args:
         function: Maps a list of tensors to a tuple of tensors; it may differentiate inside.
-        examples: Tensors of the shapes to come.
+        examples: Tensors of the shapes to come; the compiled function is called with these first.
+        fixed: Record CUDA graphs, in which so many of the first tensors stay where they are in
+            memory; None records none.
 
     Returns:
         The compiled function, to be called without gradients.
@@ -157,7 +166,28 @@ def trace(function: Flat, examples: list[Tensor]) -> Flat:
             node.target = torch.ops.aten.reshape.default
     graph.graph.eliminate_dead_code()
     graph.recompile()
-    return torch.compile(graph, fullgraph=True, dynamic=False)  # type: ignore[return-value]
+    if fixed is None:
+        return torch.compile(graph, fullgraph=True, dynamic=False)  # type: ignore[return-value]
+    for tensor in examples[:fixed]:  # else every step would copy all parameters
+        torch._dynamo.mark_static_address(tensor, guard=False)
+    recorded = torch.compile(graph, fullgraph=True, dynamic=False, mode="reduce-overhead")
+    return copied(recorded)  # type: ignore[arg-type]
+
+
+def copied(recorded: Flat) -> Flat:
+    """Let what a recorded CUDA graph gives outlive its next run, which writes to the same memory.
+
+    Args:
+        recorded: The compiled function.
+    """
+
+    def run(tensors: list[Tensor]) -> tuple[Tensor, ...]:
+        torch.compiler.cudagraph_mark_step_begin()
+        found = recorded(tensors)
+        # many copies in one kernel
+        return tuple(torch._foreach_mul(found, 1))  # pyright: ignore[reportPrivateImportUsage]
+
+    return run
 
 
 def module_loss(module: nn.Module) -> tuple[LossFunction, list[Tensor]]:

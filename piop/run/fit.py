@@ -19,7 +19,13 @@ from piop.problem.support import require_supported
 from piop.residual import choose_kernel, compile_residual
 from piop.run.data import describe_data, load_data, split_data
 from piop.run.folder import RunFolder, ensure_run, new_folder, write_json
-from piop.run.machine import choose_machine, precision_of, settle_machine, threads_of
+from piop.run.machine import (
+    choose_machine,
+    precision_of,
+    require_graphs,
+    settle_machine,
+    threads_of,
+)
 from piop.run.run import Run
 from piop.training.checkpoint import load_weights
 from piop.training.config import (
@@ -110,6 +116,7 @@ def fit(
         problem, TrainingConfig(budget, machine, physics=physics), backbone, settings
     )
     choose_kernel(config.machine.kernel, machine.device)  # before anything is written
+    require_graphs(config.machine)
     with joined() as processes:
         require_work(config, data is not None, processes)
         place = processes.lead(lambda: str(new_folder(out, problem.name, force).path))
@@ -265,7 +272,8 @@ def _train(
         loss = build_objective(problem, model, statistics, config, data=given, part=part)
         draw = build_source(problem, model, loss, statistics, config, trained, job.processes)
         clock = Profile(config.machine.device, on=profile)
-        gradients = make_gradients(loss, config.machine.compile, clock)
+        machine = config.machine
+        gradients = make_gradients(loss, machine.compile, clock, machine.cuda_graphs)
         draw = clock.timed(DRAW, draw)
         trainer = Trainer(
             loss, draw, gradients, config, folder.path, progress, clock, job.processes

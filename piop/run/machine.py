@@ -81,8 +81,33 @@ def settle_machine(config: TrainingConfig, device: str | None) -> TrainingConfig
         device = "cpu"
     chosen = choose_device(device or own)
     kernel = config.machine.kernel if chosen == "cuda" else "torch"
-    machine = replace(config.machine, device=chosen, kernel=kernel)  # type: ignore[arg-type]
+    graphs = config.machine.cuda_graphs and chosen == "cuda"
+    machine = replace(
+        config.machine,
+        device=chosen,  # type: ignore[arg-type]
+        kernel=kernel,
+        cuda_graphs=graphs,
+    )
     return replace(config, machine=machine)
+
+
+def require_graphs(machine: MachineConfig) -> None:
+    """Refuse CUDA graphs where there is nothing to record.
+
+    Raises:
+        UsageError: On a CPU, or without compilation.
+    """
+    if not machine.cuda_graphs:
+        return
+    if machine.device != "cuda":
+        raise UsageError(
+            "cuda_graphs: true replays the kernels of a CUDA device, and this run is on the CPU, "
+            "which launches none. Use --device cuda, or leave cuda_graphs false"
+        )
+    if not machine.compile:
+        raise UsageError(
+            "cuda_graphs: true records a compiled step, and this run is not compiled. Use --compile"
+        )
 
 
 @contextmanager

@@ -19,20 +19,24 @@ from piop.training.profile import BACKWARD, COMPILED, DRAW, LOSS, NETWORK, Profi
 from piop.training.weighting import Outcome
 
 
-def make_gradients(loss: ResidualLoss, compiled: bool, profile: Profile | None = None) -> Gradients:
+def make_gradients(
+    loss: ResidualLoss, compiled: bool, profile: Profile | None = None, graphs: bool = False
+) -> Gradients:
     """Make the function that computes the loss and adds its gradients to the parameters.
 
     Args:
         loss: The objective.
         compiled: Trace and compile on the first batch, for whose shapes it then holds.
         profile: Takes the time of network, loss and backward, or of the compiled step as a whole.
+        graphs: Record CUDA graphs of the compiled step.
 
     Returns:
         Batch → the parts of the loss and the statistics, detached.
     """
     profile = profile or Profile()
     if compiled:
-        return profile.timed(COMPILED, _in_pieces(CompiledGradients(loss), loss, COMPILED_ROWS))
+        step = CompiledGradients(loss, graphs)
+        return profile.timed(COMPILED, _in_pieces(step, loss, COMPILED_ROWS))
     return _in_pieces(eager_gradients(loss, profile), loss, EAGER_ROWS)
 
 
@@ -105,13 +109,14 @@ class CompiledGradients:
 
     Args:
         loss: The objective.
+        graphs: Record CUDA graphs.
 
     Attributes:
         step: The compiled step; None before the first batch.
     """
 
-    def __init__(self, loss: ResidualLoss) -> None:
-        self.loss = loss
+    def __init__(self, loss: ResidualLoss, graphs: bool = False) -> None:
+        self.loss, self.graphs = loss, graphs
         trained = {n: p for n, p in loss.named_parameters() if p.requires_grad}
         self.names, self.parameters = list(trained), list(trained.values())
         self.step: Step | None = None
@@ -129,7 +134,7 @@ class CompiledGradients:
                 self._parts, self._statistics = list(parts), list(statistics)
                 return (*parts.values(), *statistics.values())
 
-            self.step = compile_step(flat_loss, self.parameters, tensors)
+            self.step = compile_step(flat_loss, self.parameters, tensors, graphs=self.graphs)
         found, gradients = self.step(self.parameters, tensors)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             before = parameter.grad

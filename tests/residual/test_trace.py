@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from piop.residual import compile_residual
-from piop.residual.trace import compile_step, module_loss
+from piop.residual.trace import compile_step, module_loss, trace
 
 
 class Net(nn.Module):
@@ -105,6 +105,72 @@ def test_module_loss_takes_trainable_parameters_only(loss) -> None:
     assert len(params) == len(list(loss.parameters())) - 1
     doubled = [2 * p.detach() for p in params]
     assert not torch.allclose(function(doubled, _batch())[0], function(params, _batch())[0])
+
+
+class Recorder:
+    """In place of torch.compile: every run writes to the memory of the one before it."""
+
+    def __init__(self) -> None:
+        self.options: list[dict] = []
+        self.fixed: list[bool] = []
+        self.runs = 0
+
+    def __call__(self, graph, **options):
+        self.options.append(options)
+        memory: list[torch.Tensor] = []
+
+        def recorded(tensors):
+            if not memory:
+                self.fixed = [hasattr(t, "_dynamo_static_input_type") for t in tensors]
+                memory.extend(torch.empty_like(t) for t in graph(tensors))
+            for place, value in zip(memory, graph(tensors), strict=True):
+                place.copy_(value)
+            self.runs += 1
+            return tuple(memory)
+
+        return recorded
+
+
+def test_what_cuda_graphs_give_outlives_their_next_run(loss, monkeypatch) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr(torch, "compile", recorder)
+    function, params = module_loss(loss)
+    first, second = [_batch(), [t + 0.5 for t in _batch()]]
+    step = compile_step(function, params, first, graphs=True)
+    eager = compile_step(function, params, first, compiled=False)
+    found = [step(params, batch) for batch in (first, second)]
+    expected = [eager(params, batch) for batch in (first, second)]
+    torch.testing.assert_close(found, expected)
+    assert recorder.runs == 3  # once to try
+    assert recorder.options == [{"fullgraph": True, "dynamic": False, "mode": "reduce-overhead"}]
+
+
+def test_cuda_graphs_read_parameters_in_place_and_copy_the_batch(loss, monkeypatch) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr(torch, "compile", recorder)
+    function, params = module_loss(loss)
+    compile_step(function, params, _batch(), graphs=True)
+    assert recorder.fixed == [True] * len(params) + [False] * 2
+    compile_step(function, params, _batch())
+    assert recorder.fixed == [False] * (len(params) + 2)
+    assert "mode" not in recorder.options[1]
+
+
+def test_torch_knows_which_tensors_of_a_cuda_graph_stay_in_place() -> None:
+    seen: list[list[bool]] = []
+
+    def look(graph, _inputs):
+        places = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        marked = [n.meta["tensor_dict"].get("_dynamo_static_input_type") for n in places]
+        seen.append([mark is not None for mark in marked])
+        return graph
+
+    compile_with = torch.compile
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "compile", lambda f, **_: compile_with(f, backend=look))
+        tensors = [torch.ones(2), torch.ones(2)]
+        trace(lambda t: (t[0] * t[1],), tensors, fixed=1)(tensors)
+    assert seen == [[True, False]]
 
 
 NO_COMPILER = """

@@ -25,6 +25,8 @@ class MachineConfig:
         checkpoint: Seconds between checkpoints.
         kernel: What sums up the attention of streams: plain ``torch``, or the ``triton`` kernel,
             which needs a CUDA device and has not been timed on one.
+        cuda_graphs: Replay a compiled step as a CUDA graph, which spares launching its kernels one
+            by one; it needs a CUDA device and has not been run on one.
     """
 
     device: Literal["cpu", "cuda"] = "cpu"
@@ -34,6 +36,7 @@ class MachineConfig:
     seed: int = 0
     checkpoint: float = 30.0
     kernel: Literal["torch", "triton"] = "torch"
+    cuda_graphs: bool = False
 
 
 @dataclass(frozen=True)
