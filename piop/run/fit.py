@@ -39,7 +39,7 @@ from piop.training.config import (
 from piop.training.distributed import Processes, joined
 from piop.training.gradients import make_gradients, split_gradients
 from piop.training.memory import as_settings, explained, smaller_batch
-from piop.training.metrics import Row
+from piop.training.metrics import Row, read_metrics
 from piop.training.objective import ResidualLoss
 from piop.training.phases import Draw
 from piop.training.profile import DRAW, Profile
@@ -180,9 +180,9 @@ def resume(
     config = TrainingConfig.from_json(record["training"])
     config = settle_machine(config, config.machine.device)
     if steps is not None or time is not None:
-        config = replace(
-            config, budget=BudgetConfig(steps, None if time is None else parse_time(time))
-        )
+        budget = BudgetConfig(steps, None if time is None else parse_time(time))
+        _require_larger(budget, folder)
+        config = replace(config, budget=budget)
     config = change_settings(config, settings or {})
     described = record["data"]
     with joined() as processes:
@@ -194,6 +194,18 @@ def resume(
         statistics = Statistics.from_json(record["statistics"])
         job = Job(problem, config, statistics, found, described, processes)
         return _train(folder, job, progress, profile, samples)
+
+
+def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:
+    """Refuse a budget that the run has already gone beyond."""
+    if not (rows := read_metrics(folder.metrics)):
+        return
+    if budget.steps is not None and budget.steps < rows[-1]["step"]:
+        raise UsageError(f"steps: the run has taken {rows[-1]['step']:g} already; give more in all")
+    if budget.time is not None and budget.time < rows[-1]["seconds"]:
+        raise UsageError(
+            f"time: the run has trained for {rows[-1]['seconds']:g} s already; give more in all"
+        )
 
 
 def configure(

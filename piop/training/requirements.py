@@ -21,6 +21,8 @@ def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> Non
     asked = f"horizon: {config.sampling.horizon:g}" if curriculum else "method: 'residual_adaptive'"
     if (adaptive or curriculum) and not config.physics:
         raise UsageError(f"{asked} places points of the equations, and there is no physics")
+    if config.points.shared and not config.physics:
+        raise UsageError("shared: True is for points of the equations, and there is no physics")
     if curriculum and problem.time is None:
         raise UsageError(f"{asked} is a part of the time axis, and this problem has none")
     if adaptive and config.points.shared:

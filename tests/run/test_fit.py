@@ -211,6 +211,15 @@ def test_a_new_budget_trains_on(heat, tmp_path):
     assert Run.load(tmp_path / "r").config.budget.steps == 7
 
 
+@pytest.mark.parametrize("budget", [{"steps": 2}, {"time": 0.001}])
+def test_a_budget_that_is_spent_already_is_refused(heat, tmp_path, budget):
+    fit(heat, steps=3, out=tmp_path / "r", samples=0)
+    before = (tmp_path / "r" / "config.json").read_bytes()
+    with pytest.raises(UsageError, match="give more in all"):
+        resume(tmp_path / "r", **budget, samples=0)
+    assert (tmp_path / "r" / "config.json").read_bytes() == before
+
+
 def test_a_resume_with_a_changed_spec_is_refused(heat, tmp_path):
     fit(heat, steps=1, out=tmp_path / "r", samples=0)
     spec = tmp_path / "r" / "spec.yaml"

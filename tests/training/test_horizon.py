@@ -71,4 +71,7 @@ def test_what_has_nothing_to_do_is_refused(heat):
     alone = PointsConfig(method="residual_adaptive")
     with pytest.raises(UsageError, match="residual_adaptive' places points of the equations"):
         require_choices(heat, TrainingConfig(budget, points=alone, physics=False), data=True)
+    common = PointsConfig(shared=True)
+    with pytest.raises(UsageError, match="shared: True is for points of the equations"):
+        require_choices(heat, TrainingConfig(budget, points=common, physics=False), data=True)
     require_choices(heat, TrainingConfig(budget, points=alone, sampling=CURRICULUM), data=False)

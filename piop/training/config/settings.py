@@ -84,7 +84,7 @@ def change_settings(config: TrainingConfig, settings: Mapping[str, Any]) -> Trai
 
 def unknown_key(key: str, known: list[str]) -> str:
     """Say that a setting does not exist, with the nearest name or the list of all."""
-    near = difflib.get_close_matches(key, known, n=1)
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
     hint = f"did you mean {near[0]!r}?" if near else "one of " + ", ".join(sorted(known))
     return f"{key!r} is not a setting: {hint}"
 

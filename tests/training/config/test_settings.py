@@ -29,9 +29,10 @@ def test_an_unknown_key_names_the_nearest():
         apply_settings(START, {"lerning_rate": 1}, {})
 
 
-def test_an_unknown_key_far_from_all_lists_them():
+@pytest.mark.parametrize("key", ["zzz", "finish"])
+def test_an_unknown_key_far_from_all_lists_them(key):
     with pytest.raises(UsageError, match=r"one of attention_decay, .*width"):
-        apply_settings(START, {"zzz": 1}, {"width": 64})
+        apply_settings(START, {key: 1}, {"width": 64})
 
 
 @pytest.mark.parametrize("key", ["device", "seed", "threads"])
