@@ -16,7 +16,7 @@ import triton
 from torch import Tensor
 
 from piop.residual.attention import fused_kernels as kernels
-from piop.residual.attention.online import differentiate, empty_gradients, empty_totals
+from piop.residual.attention.online import complete, empty_gradients, empty_totals
 from piop.residual.attention.program import Operands, Program
 
 # pyright: reportCallIssue=false
@@ -116,17 +116,7 @@ def attend_backward(
     return out  # type: ignore[return-value]
 
 
-@attend.register_fake
-def _(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return empty_totals(query, value)
-
-
-@attend_backward.register_fake
-def _(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, ...]:
-    return empty_gradients(query, key, value)
-
-
-differentiate(attend, attend_backward)
+complete(attend, attend_backward)
 
 
 def _inputs(

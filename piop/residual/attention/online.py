@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from piop.residual.attention.program import Operands, Product, Program
+from piop.residual.rows import rows_times_matrix, tall
 
 BLOCK = {"cpu": 2**22, "cuda": 2**26}
 """Scores, all rows counted, that are held at once on a device: 16 and 256 MiB in float32."""
@@ -77,7 +78,7 @@ def attend_in_blocks(
         shift = _finite(higher)
         e = torch.exp(z[0] - shift[..., None])
         rows = torch.stack([e, *(e * w for w in _weighted_rows(z, weights, program)[1:])])
-        totals = totals * torch.exp(top - shift)[..., None] + _times(rows, _extended(v))
+        totals = totals * torch.exp(top - shift)[..., None] + rows_times_matrix(rows, _extended(v))
         top = higher
     return totals.contiguous(), _finite(top)
 
@@ -102,7 +103,7 @@ def attend_in_blocks_backward(
         z = _scores(query, k, bias)
         e = torch.exp(z[0] - shift[..., None])
         w = _weighted_rows(z, weights, program)
-        a = _times(grad, _extended(v).mT).unbind(0)
+        a = rows_times_matrix(grad, _extended(v).mT).unbind(0)
         first = a[0]
         for row, slope in zip(w[1:], a[1:], strict=True):
             first = torch.addcmul(first, row, slope)
@@ -110,21 +111,11 @@ def attend_in_blocks_backward(
         for product in program.slopes:
             slopes[product.target] = _added(slopes[product.target], product, a, z, weights)
         grad_scores = torch.stack([e * slope for slope in slopes])
-        grad_query = grad_query + _times(grad_scores, k)
-        grad_key.append(_tall(grad_scores).mT @ _tall(query))
+        grad_query = grad_query + rows_times_matrix(grad_scores, k)
+        grad_key.append(tall(grad_scores).mT @ tall(query))
         rows = torch.stack([e, *(e * row for row in w[1:])])
-        grad_value.append(_tall(rows).mT @ _tall(grad[..., :-1]))
+        grad_value.append(tall(rows).mT @ tall(grad[..., :-1]))
     return grad_query.contiguous(), torch.cat(grad_key, -2), torch.cat(grad_value, -2)
-
-
-@attend_in_blocks.register_fake
-def _(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return empty_totals(query, value)
-
-
-@attend_in_blocks_backward.register_fake
-def _(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, ...]:
-    return empty_gradients(query, key, value)
 
 
 def empty_totals(query: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -138,8 +129,21 @@ def empty_gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors)
 
 
-def differentiate(forward: Any, backward: Any) -> None:
-    """Tell reverse mode the gradient of an operation that takes five tensors and plain options."""
+def complete(forward: Any, backward: Any) -> None:
+    """Tell a trace the shapes, and reverse mode the gradient, of sums over the sensors.
+
+    Args:
+        forward: The operation, of five tensors and plain options.
+        backward: Its gradient, of that of the sums, the five tensors, the shift and the options.
+    """
+
+    def room(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+        return empty_totals(query, value)
+
+    def slopes(
+        grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any
+    ) -> tuple[Tensor, ...]:
+        return empty_gradients(query, key, value)
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.save_for_backward(*inputs[:5], output[1])
@@ -150,10 +154,12 @@ def differentiate(forward: Any, backward: Any) -> None:
         found = backward(grad, *ctx.saved_tensors, *ctx.options)
         return *found, *(None,) * (2 + len(ctx.options))
 
+    forward.register_fake(room)
+    backward.register_fake(slopes)
     forward.register_autograd(gradient, setup_context=remember)
 
 
-differentiate(attend_in_blocks, attend_in_blocks_backward)
+complete(attend_in_blocks, attend_in_blocks_backward)
 
 
 def _blocks(
@@ -166,7 +172,7 @@ def _blocks(
 
 
 def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> list[Tensor]:
-    z = list(_times(query, key.mT).unbind(0))
+    z = list(rows_times_matrix(query, key.mT).unbind(0))
     if bias is not None:
         z[0] = z[0] + bias
     return z
@@ -202,14 +208,3 @@ def _finite(top: Tensor) -> Tensor:
 
 def _extended(value: Tensor) -> Tensor:
     return torch.cat([value, torch.ones_like(value[..., :1])], -1)
-
-
-def _tall(rows: Tensor) -> Tensor:
-    """Set the rows ``[S, *batch, N, c]`` below each other: ``[*batch, S N, c]``."""
-    return rows.movedim(0, -3).flatten(-3, -2)
-
-
-def _times(rows: Tensor, matrix: Tensor) -> Tensor:
-    """Multiply ``[S, *batch, N, a]`` by ``[*batch, a, b]`` as one large product."""
-    count, n = rows.shape[0], rows.shape[-2]
-    return torch.matmul(_tall(rows), matrix).unflatten(-2, (count, n)).movedim(-3, 0)

@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from piop.residual.rows import rows_times_matrix
 from piop.residual.rules.kernels import bilinear, common, shifted
-from piop.residual.rules.scores import Scores, fitted, rows_times_matrix
+from piop.residual.rules.scores import Scores, fitted
 from piop.residual.rules.softmax import Softmax
 from piop.residual.rules.weighted import weighted_sum
 from piop.residual.streams import NoRuleError, Stream, rule

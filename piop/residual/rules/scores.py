@@ -12,6 +12,7 @@ from torch import Tensor
 
 from piop.residual.attention.online import online_totals
 from piop.residual.attention.program import Operands, Program
+from piop.residual.rows import rows_times_matrix
 from piop.residual.rules.kernels import shifted
 from piop.residual.streams import Stream
 
@@ -108,15 +109,6 @@ def _fits(scores: Scores, values: Tensor) -> bool:
         and not (mask is not None and mask.requires_grad)
         and not (weights is not None and weights.requires_grad)
     )
-
-
-def rows_times_matrix(rows: Tensor, matrix: Tensor) -> Tensor:
-    """Multiply ``[S, *batch, N, K]`` by ``[*batch, K, M]`` without copying the matrix S times."""
-    if matrix.ndim == 2:
-        return torch.matmul(rows, matrix)
-    count, n = rows.shape[0], rows.shape[-2]
-    tall = rows.movedim(0, -3).flatten(-3, -2)
-    return torch.matmul(tall, matrix).unflatten(-2, (count, n)).movedim(-3, 0)
 
 
 def fitted(a: Stream, shape: torch.Size) -> Tensor | None:

@@ -56,7 +56,7 @@ class _WeightedSum(torch.autograd.Function):
         rows = [e, *(e * exponent_row(row, groups, z, weights) for row, groups in factors)]
         stacked = torch.stack(rows, -3)
         sums = [row.sum(-1, keepdim=True) for row in rows]
-        totals = _tall(torch.matmul, stacked, values).unbind(-3)
+        totals = _product(stacked, values).unbind(-3)
         inverse = sums[0].reciprocal()
         y = [totals[0] * inverse]
         for r, groups in enumerate(layout.products[1:], start=1):
@@ -97,7 +97,7 @@ class _WeightedSum(torch.autograd.Function):
             at_values = torch.matmul(stacked.flatten(-3, -2).mT, tall.flatten(-3, -2))
         if not ctx.needs_input_grad[0]:
             return None, at_values, None, None
-        found = _tall(torch.matmul, tall, values.mT).unbind(-3)
+        found = _product(tall, values.mT).unbind(-3)
         z, e = data.movedim(0, -3).unbind(-3), stacked.unbind(-3)
         inner = [row + extra for row, extra in zip(found, at_sums, strict=True)]
         at_scores = [reduce(torch.add, (a * b for a, b in zip(e, inner, strict=True)))]
@@ -147,9 +147,9 @@ def _quotient(scores: Stream, totals: Tensor) -> Stream:
     return divide(numerator, normaliser)
 
 
-def _tall(product: Any, rows: Tensor, matrix: Tensor) -> Tensor:
+def _product(rows: Tensor, matrix: Tensor) -> Tensor:
     """Multiply ``[*, S, N, K]`` by ``[*, K, L]``."""
-    return product(rows.flatten(-3, -2), matrix).unflatten(-2, rows.shape[-3:-1])
+    return torch.matmul(rows.flatten(-3, -2), matrix).unflatten(-2, rows.shape[-3:-1])
 
 
 def _pairs(groups: Sequence[Group]) -> list[tuple[Group, int, int]]:
