@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from piop.errors import DataError
@@ -44,6 +45,7 @@ class InputSignature:
         waves: Largest wave number per axis that matters; 0 where unknown.
         bulk: Wave number below which nearly all of the input lies, at most ``waves``; 0 where it is
             not known to be below.
+        gridded: Whether its sensors lie on an even grid, the same for every function.
     """
 
     name: str
@@ -54,6 +56,7 @@ class InputSignature:
     smooth: bool = True
     waves: int = 0
     bulk: int = 0
+    gridded: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,24 +93,57 @@ class Signature:
         return tuple(entry for entry in self.inputs if not entry.of)
 
 
+Field = Literal["point", "grid", "march"]
+"""How a backbone answers, and so how its derivatives are taken.
+
+``point``
+    Answer j depends on query j alone, and smoothly: derivatives by streams.
+``grid``
+    All queries are answered together, on a tensor grid: derivatives along the axes of the grid.
+``march``
+    On a grid as well, the time in steps of its own: the residual of a step.
+"""
+
+Times = Literal["any", "end"]
+"""The times a backbone answers at: all, or the end of the time axis alone."""
+
+
 class Backbone(nn.Module, ABC):
     """A network from input functions and queries to dimensionless values.
 
-    It is evaluated on tensors and on streams of them, so ``forward`` keeps to operations that have
-    a stream rule, writes to no tensor in place and takes no decision on a value.
+    With a ``point`` field it is evaluated on tensors and on streams of them, so ``forward`` keeps
+    to operations that have a stream rule, writes to no tensor in place and takes no decision on a
+    value. Other fields are evaluated by :meth:`on_grid`.
 
     Args:
         signature: The problem's shapes and scales.
 
     Attributes:
-        field: ``"point"`` where answer j depends on query j alone, and smoothly.
+        field: How it answers.
+        times: The times it answers at.
+        scattered: Whether ``forward`` takes queries that are no grid.
     """
 
-    field: ClassVar[Literal["point", "grid"]] = "point"
+    field: Field = "point"
+    times: Times = "any"
+    scattered: bool = True
 
     def __init__(self, signature: Signature) -> None:
         super().__init__()
         self.signature = signature
+
+    @classmethod
+    def refusal(cls, signature: Signature, config: Any) -> str | None:
+        """Say why a network of this config cannot serve a problem; None where it can.
+
+        Args:
+            signature: The problem's shapes and scales.
+            config: Sizes and choices, as ``__init__`` takes them.
+
+        Returns:
+            A clause such as ``"input 'a' has jumps and scattered sensors"``.
+        """
+        return None
 
     @abstractmethod
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
@@ -116,7 +152,7 @@ class Backbone(nn.Module, ABC):
         Args:
             inputs: Sensors of each input: points ``[B, M, d]`` and values ``[B, M, c]`` in physical
                 units; a scalar has M = 1 and d = 0. Any number of sensors at any places.
-            queries: ``[B, N, D]`` in physical coordinates.
+            queries: ``[B, N, D]`` in physical coordinates, ``[1, N, D]`` if all functions share.
 
         Returns:
             ``[B, N, C]``, dimensionless, of order one.
@@ -124,6 +160,25 @@ class Backbone(nn.Module, ABC):
         Raises:
             DataError: If an input is missing or its shape does not fit the signature.
         """
+
+    def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
+        """Evaluate on the tensor grid of axes.
+
+        Args:
+            inputs: As in :meth:`forward`.
+            axes: Positions along each coordinate, time first, ``[n_1], …, [n_D]``; the right end of
+                periodic axes left out. For a ``march`` field the times are :meth:`march_times`.
+
+        Returns:
+            ``[B, n_1, …, n_D, C]``, dimensionless.
+        """
+        queries = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)[None]
+        values = self(inputs, queries)
+        return values.reshape(len(values), *(len(axis) for axis in axes), -1)
+
+    def march_times(self) -> tuple[float, ...]:
+        """Give the times of the steps of a ``march`` field, the first one among them."""
+        raise NotImplementedError(f"{type(self).__name__} does not march")
 
     def meets(self, sensors: Mapping[str, int]) -> int:
         """Count what each query meets, sensors or tokens: what it costs in memory.

@@ -3,47 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from piop.errors import UsageError
 from piop.models.base import Backbone, Signature
-from piop.models.deeponet import PAPER, DeepONet, DeepONetConfig
-from piop.models.modified_deeponet import GatedDeepONet, ModifiedDeepONet
-from piop.models.pit import PIT, PITConfig
-from piop.models.pit_paper import PaperPIT, PaperPITConfig
+from piop.models.preset import Preset, Presets
+from piop.models.presets import deeponet, pit
 
-
-@dataclass(frozen=True)
-class Preset:
-    """A network with its sizes.
-
-    Attributes:
-        build: Signature and config → backbone.
-        config: A frozen dataclass of whole numbers, with the preset's values.
-    """
-
-    build: Callable[[Signature, Any], Backbone]
-    config: Any
-
-
-BACKBONES: Mapping[str, Mapping[str, Preset]] = {
-    "pit": {
-        "default": Preset(PIT, PITConfig()),
-        "paper": Preset(PaperPIT, PaperPITConfig()),
-    },
-    "deeponet": {
-        "default": Preset(DeepONet, DeepONetConfig()),
-        "paper": Preset(DeepONet, PAPER),
-    },
-    "modified_deeponet": {
-        "default": Preset(ModifiedDeepONet, DeepONetConfig()),
-        "paper": Preset(ModifiedDeepONet, PAPER),
-        "separate": Preset(GatedDeepONet, PAPER),
-    },
+BACKBONES: Mapping[str, Presets] = {
+    "pit": pit.PRESETS,
+    "deeponet": deeponet.PRESETS,
+    "modified_deeponet": deeponet.MODIFIED,
 }
-"""Name → preset → network. A new backbone is one file and one line here."""
+"""Name → preset → network. A new backbone is one file, its presets, and one line here."""
 
 
 def build_backbone(
@@ -70,15 +44,40 @@ def build_backbone(
         32
     """
     chosen = find_preset(name, preset)
-    known = {
-        field.name: type(getattr(chosen.config, field.name)) for field in fields(chosen.config)
-    }
+    known = [field.name for field in fields(chosen.config)]
     for key, value in overrides.items():
         if key not in known:
             raise UsageError(unknown(f"setting of backbone {name!r}", key, known))
-        if type(value) is not int or value < 1:
-            raise UsageError(f"{key} = {value!r}: give a whole number of at least 1")
-    return chosen.build(signature, type(chosen.config)(**{**vars(chosen.config), **overrides}))
+        _require_value(key, value, getattr(chosen.config, key))
+    config = type(chosen.config)(**{**vars(chosen.config), **overrides})
+    reason = refusal(chosen, signature, config)
+    if reason:
+        raise UsageError(f"backbone {name!r} cannot serve this problem: {reason}")
+    return chosen.build(signature, config)
+
+
+def refusal(preset: Preset, signature: Signature, config: Any = None) -> str | None:
+    """Say why a preset cannot serve a problem; None where it can.
+
+    Args:
+        preset: The network.
+        signature: The problem's shapes and scales.
+        config: Its sizes and choices where they differ from the preset's.
+    """
+    return preset.build.refusal(signature, preset.config if config is None else config)
+
+
+def _require_value(key: str, value: Any, usual: Any) -> None:
+    """Refuse a value of another type than the preset's, or a number below its least."""
+    if type(usual) is int:
+        least = min(usual, 1)
+        if type(value) is not int or value < least:
+            raise UsageError(f"{key} = {value!r}: give a whole number of at least {least}")
+    elif type(value) is not type(usual):
+        raise UsageError(f"{key} = {value!r}: give a {KINDS.get(type(usual), 'value of its kind')}")
+
+
+KINDS = {bool: "truth value", float: "number", str: "word"}
 
 
 def find_preset(name: str, preset: str | None = None) -> Preset:
