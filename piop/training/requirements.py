@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from piop.errors import UsageError
+from piop.models.base import Signature
+from piop.models.preset import Preset
+from piop.models.registry import refusal
 from piop.problem import Problem
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, require_device
@@ -30,6 +35,26 @@ def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> Non
             "method: 'residual_adaptive' chooses other points for each function, and shared: True "
             "asks for the same ones; use --set shared=false or --set method=uniform"
         )
+
+
+def obstacle(
+    preset: Preset, signature: Signature, *, physics: bool, config: Any = None
+) -> str | None:
+    """Say why a network cannot be trained on a problem; None where it can.
+
+    Args:
+        preset: The network.
+        signature: The problem's shapes, as :func:`piop.training.setup.signature_of` tells them.
+        physics: Whether it is to learn from the equations.
+        config: The network's sizes and choices where they differ from the preset's.
+
+    Returns:
+        A clause such as ``"input 'a' has jumps and scattered sensors"``.
+    """
+    reason = refusal(preset, signature, config)
+    if reason is None and physics and signature.time is not None and preset.build.times == "end":
+        reason = "it answers at the end of the time axis alone, where the equations hold throughout"
+    return reason
 
 
 def require_work(config: TrainingConfig, data: bool, processes: Processes) -> None:

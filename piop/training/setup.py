@@ -61,8 +61,17 @@ class Model:
     grids: Mapping[str, Axes]
 
 
-def signature_of(problem: Problem, conditions: Conditions, statistics: Statistics) -> Signature:
-    """Tell a backbone the shapes and scales of a problem."""
+def signature_of(
+    problem: Problem, conditions: Conditions, statistics: Statistics | None = None
+) -> Signature:
+    """Tell a backbone the shapes and scales of a problem.
+
+    Args:
+        problem: The problem.
+        conditions: Which axes are built in as periodic.
+        statistics: Sizes of its inputs; without them the shapes alone are told, which is all that
+            a refusal asks for, and takes milliseconds.
+    """
     return Signature(
         coordinates=tuple(
             AxisSignature(c.name, c.low, c.high, c.name in conditions.periodic)
@@ -72,11 +81,12 @@ def signature_of(problem: Problem, conditions: Conditions, statistics: Statistic
             InputSignature(
                 item.name,
                 item.of,
-                mean=statistics.input_mean[item.name],
-                std=statistics.input_std[item.name],
+                mean=statistics.input_mean[item.name] if statistics else 0.0,
+                std=statistics.input_std[item.name] if statistics else 1.0,
                 smooth=item.smooth,
                 waves=highest_wave(problem, item),
                 bulk=highest_wave(problem, item, BULK),
+                gridded=item.place == "grid",
             )
             for item in problem.visible_inputs
         ),
