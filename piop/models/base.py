@@ -122,11 +122,17 @@ class Backbone(nn.Module, ABC):
         field: How it answers.
         times: The times it answers at.
         scattered: Whether ``forward`` takes queries that are no grid.
+        unordered: Whether the order of the sensors is immaterial.
+        periodic: Whether answers repeat exactly along periodic axes, queries and sensors being
+            shifted by a period; a network that reads coordinates raw sets it to False, where its
+            config decides in ``__init__``.
     """
 
     field: Field = "point"
     times: Times = "any"
     scattered: bool = True
+    unordered: bool = True
+    periodic: bool = True
 
     def __init__(self, signature: Signature) -> None:
         super().__init__()
@@ -189,6 +195,15 @@ class Backbone(nn.Module, ABC):
             sensors: M of each input.
         """
         return sum(sensors[entry.name] for entry in self.signature.functions)
+
+    def idle(self) -> Mapping[str, str]:
+        """Name the parameters that no answer follows, and say why; by default none.
+
+        Returns:
+            Pattern of names, as of :mod:`fnmatch` → reason. All other parameters must receive
+            gradient, and these must not.
+        """
+        return {}
 
     def check(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> None:
         """Refuse inputs that do not fit the signature; looks at shapes, never at values."""

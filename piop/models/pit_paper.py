@@ -77,6 +77,8 @@ class PaperPIT(Backbone):
         config: Sizes.
     """
 
+    periodic = False
+
     def __init__(self, signature: Signature, config: PaperPITConfig) -> None:
         super().__init__(signature)
         self.config = config
@@ -88,6 +90,17 @@ class PaperPIT(Backbone):
         )
         self.blocks = nn.ModuleList(PaperBlock(config) for _ in range(config.blocks))
         self.decoder = perceptron(width, width, 3, signature.channels)
+
+    def idle(self) -> Mapping[str, str]:
+        """Name what softmax takes out: see :meth:`Backbone.idle`."""
+        last = 2 * (self.config.projection - 1)
+        found = {f"blocks.*.key.{last}.bias": "adds the same to all scores of a query"}
+        if len(self.signature.inputs) < 2 and not self.signature.functions:
+            alone = "one token gets all attention whatever its key is"
+            found |= {"blocks.*.key.*": alone, "blocks.*.query.*": alone}
+        if not self.signature.inputs:
+            found["blocks.*.value.*"] = "there is no token"
+        return found
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from piop.models.base import AxisSignature, InputSignature, Signature
@@ -28,12 +28,15 @@ class Preset:
         signature: The shapes of the benchmark that its parameters are counted for.
         source: The column of a paper's table, or the published script, that it is; empty for
             presets of piop's own.
+        small: Fields of the config, and values with which the same network is cheap to test: of a
+            published one narrower layers, fewer blocks and harmonics, shorter marches.
     """
 
     build: type[Any]
     config: Any
     signature: Signature = BURGERS
     source: str = ""
+    small: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 Presets = Mapping[str, Preset]
