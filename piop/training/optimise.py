@@ -65,15 +65,19 @@ def build_optimiser(
     )
 
 
+ITERATIONS = 10
+"""Iterations of a step of L-BFGS."""
+
+
 def build_lbfgs(parameters: Iterable[nn.Parameter]) -> torch.optim.LBFGS:
-    """Build L-BFGS for the finish: 10 inner iterations per step, strong Wolfe line search.
+    """Build L-BFGS for the finish, with strong Wolfe line search.
 
     Source: Liu & Nocedal 1989 (doi:10.1007/BF01589116), from ``torch.optim``.
     """
     parameters = [p for p in parameters if p.requires_grad]
     return torch.optim.LBFGS(
         parameters,
-        max_iter=10,
+        max_iter=ITERATIONS,
         tolerance_grad=1e-12,
         tolerance_change=1e-15,
         history_size=50,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from piop.training.batch import Batch
 from piop.training.config import OptimiserConfig
 from piop.training.optimise import (
+    ITERATIONS,
     WeightAverage,
     build_lbfgs,
     build_optimiser,
@@ -22,7 +23,7 @@ from piop.training.weighting import Outcome, Weightings
 Gradients = Callable[[Batch], Outcome]
 Draw = Callable[[int, float], Batch]
 FROZEN_BATCHES = 8
-"""Batches that the L-BFGS finish sums over."""
+"""Batches that the L-BFGS finish sums over, where the budget has as many gradients left."""
 
 
 class Phase(ABC):
@@ -54,12 +55,13 @@ class Phase(ABC):
         """What the last gradients came with, also where the step after them failed."""
 
     @abstractmethod
-    def step(self, index: int, share: float) -> tuple[dict[str, Any], int]:
+    def step(self, index: int, share: float, left: int | None = None) -> tuple[dict[str, Any], int]:
         """Take one step.
 
         Args:
             index: Gradients computed so far in the run, which keys the batch.
             share: Share of the budget that is spent, in [0, 1).
+            left: Gradients left in the budget; None for a budget in time.
 
         Returns:
             What to note down, and how many gradients it took.
@@ -94,7 +96,7 @@ class Stochastic(Phase):
         self.optimiser = build_optimiser(self.parameters, config)
         self.average = WeightAverage(module, config.average)
 
-    def step(self, index: int, share: float) -> tuple[dict[str, Any], int]:
+    def step(self, index: int, share: float, left: int | None = None) -> tuple[dict[str, Any], int]:
         """Take one step at the scheduled step size."""
         rate = self.config.learning_rate * learning_rate_share(share, self.config)
         for group in self.optimiser.param_groups:
@@ -132,6 +134,7 @@ class QuasiNewton(Phase):
     Args:
         start: Step whose batch, with those after it, is frozen.
         share: Share of the budget that was spent then.
+        count: Batches to sum over.
     """
 
     def __init__(
@@ -143,16 +146,22 @@ class QuasiNewton(Phase):
         weightings: Weightings,
         start: int,
         share: float,
+        count: int = FROZEN_BATCHES,
     ) -> None:
         super().__init__(module, gradients, draw, config, weightings)
         self.optimiser = build_lbfgs(self.parameters)
         self.start, self.share = start, share
         # A batch may depend on the weights at its time: a resume draws the same ones from these.
         self.origin = {name: value.clone() for name, value in module.state_dict().items()}
-        self.frozen = [weightings.attach(draw(start + i, share)) for i in range(FROZEN_BATCHES)]
+        self.frozen = [weightings.attach(draw(start + i, share)) for i in range(count)]
 
-    def step(self, index: int, share: float) -> tuple[dict[str, Any], int]:
-        """Take ten iterations with their line searches."""
+    def step(self, index: int, share: float, left: int | None = None) -> tuple[dict[str, Any], int]:
+        """Take ten iterations with their line searches, fewer where the budget ends before."""
+        if left is not None:
+            rounds = max(1, left // len(self.frozen))
+            for group in self.optimiser.param_groups:
+                group["max_iter"] = min(ITERATIONS, max(1, rounds // 2))
+                group["max_eval"] = rounds
         parts: dict[str, Tensor] = {}
         first: dict[str, Tensor] = {}
         count = 0
@@ -186,6 +195,7 @@ class QuasiNewton(Phase):
             "optimiser": self.optimiser.state_dict(),
             "start": self.start,
             "share": self.share,
+            "count": len(self.frozen),
             "origin": self.origin,
         }
 

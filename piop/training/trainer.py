@@ -19,7 +19,7 @@ from piop.training.config import TrainingConfig
 from piop.training.distributed import Alone, LostProcessError, Processes, checksum
 from piop.training.metrics import MetricsFile, Row
 from piop.training.objective import ResidualLoss
-from piop.training.phases import Draw, Gradients, Phase, QuasiNewton, Stochastic
+from piop.training.phases import FROZEN_BATCHES, Draw, Gradients, Phase, QuasiNewton, Stochastic
 from piop.training.profile import CHECKPOINT, METRICS, OPTIMISER, Profile
 from piop.training.reduction import News, SharedGradients
 from piop.training.watch import NO_GRADIENTS, Watch, calmer_rate, not_finite
@@ -168,12 +168,13 @@ class Trainer:
         return MetricsFile(self.folder / "metrics.jsonl", self._metrics_size)
 
     def _advance(self) -> dict[str, Any]:
-        share, finish = self.share(), self.config.optimiser.lbfgs
+        share, finish, budget = self.share(), self.config.optimiser.lbfgs, self.config.budget.steps
+        left = None if budget is None else budget - self.step
         if share >= 1 - finish and isinstance(self.phase, Stochastic):
             self.operator.load_state_dict(self.phase.weights())
-            self._start_finish(self.step, share)
+            self._start_finish(self.step, share, min(FROZEN_BATCHES, max(1, (left or 16) // 2)))
         try:
-            row, gradients = self.phase.step(self.step, share)
+            row, gradients = self.phase.step(self.step, share, left)
         except torch.linalg.LinAlgError as error:  # pyright: ignore[reportPrivateImportUsage]
             # SOAP looked for the eigenbases of gradients that are NaN
             parts, statistics = self.phase.seen
@@ -184,7 +185,7 @@ class Trainer:
         self._since_note.append(self._latest)
         return row
 
-    def _start_finish(self, start: int, share: float) -> None:
+    def _start_finish(self, start: int, share: float, count: int) -> None:
         self.phase = QuasiNewton(
             self.operator,
             self.gradients,
@@ -193,6 +194,7 @@ class Trainer:
             self.weightings,
             start,
             share,
+            count,
         )
 
     def _is_noted(self) -> bool:
@@ -297,7 +299,8 @@ class Trainer:
             if state["finish"]:
                 phase = state["phase"]
                 self.operator.load_state_dict(phase["origin"])
-                self._start_finish(int(phase["start"]), float(phase["share"]))
+                count = int(phase.get("count", FROZEN_BATCHES))
+                self._start_finish(int(phase["start"]), float(phase["share"]), count)
             self.operator.load_state_dict(state["weights"])
             self.phase.load_state_dict(state["phase"])
         except (KeyError, RuntimeError, ValueError) as error:

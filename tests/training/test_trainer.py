@@ -117,6 +117,14 @@ def test_lbfgs_gets_its_share_and_lowers_the_loss(builder, heat, tmp_path):
     assert finish[-1]["loss"] < finish[0]["loss"]
 
 
+def test_lbfgs_keeps_to_a_small_budget(builder, heat, tmp_path):
+    trainer = trainer_of(builder, heat, tmp_path, steps=20, optimiser=OptimiserConfig(lbfgs=0.3))
+    trainer.run()
+    finish = [row for row in rows(tmp_path) if "learning_rate" not in row]
+    assert finish, "it has its share all the same"
+    assert trainer.step <= 20 + 3, "one batch of the finish, evaluated once more at most"
+
+
 def test_ctrl_c_saves_after_the_present_step(builder, heat, tmp_path):
     def press(row):
         if row["step"] == 4:
