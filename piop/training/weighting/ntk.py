@@ -11,7 +11,7 @@ from torch import Tensor
 from piop.training.batch import Batch
 from piop.training.weighting.balance import balanced
 from piop.training.weighting.base import Measure, Weighting
-from piop.training.weighting.probes import PROBE, Probes
+from piop.training.weighting.probes import Probes
 from piop.training.weighting.running import RunningMean
 
 
@@ -53,13 +53,9 @@ class NtkWeighting(Weighting):
         """Estimate the trace of each part, every so many steps."""
         if step % self.every:
             return
-        signs, silent = self.probes.signs(batch, step), self.probes.zeros(batch)
-        off = torch.zeros_like(self.traces.values)
-        found = []
-        for part in self.parts:
-            own = {PROBE + term.name for term in self.probes.terms if term.part == part}
-            along = {key: signs[key] if key in own else silent[key] for key in signs}
-            found.append(gradient({"parts": off, **along})[0])
+        off = {"parts": torch.zeros_like(self.traces.values)}
+        along = [self.probes.along(part, batch, step) for part in self.parts]
+        found = [gradient({**off, **signs})[0] for signs in along]
         new = torch.stack(found).to(self.like)
         self.traces.update(new, torch.ones_like(new, dtype=torch.bool))
 

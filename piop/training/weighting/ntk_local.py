@@ -74,21 +74,20 @@ class LocalNtkWeighting(Weighting):
         """Estimate the mean diagonal of each group, every so many steps."""
         if step % self.every:
             return
-        signs, silent = self.probes.signs(batch, step), self.probes.zeros(batch)
+        signs = self.probes.along("residual", batch, step)
         off = {"parts": self.like.new_zeros(1 + len(self.others))}
         key = PROBE + EQUATIONS
         assert batch.equations is not None  # noqa: S101 - local weights come with physics
         own = self.cells.of(batch.equations.queries)[..., None]
         found, points = [], self.like.new_zeros(self.cells.count)
         for number in range(self.cells.count):
-            within = {key: signs[key] * (own == number)}
-            square, statistics = gradient({**off, **silent, **within})
+            within = {**signs, key: signs[key] * (own == number)}
+            square, statistics = gradient({**off, **within})
             points = statistics["ntk_local/points"]
             # The probe divides by all points of the equations: here only those of the bin count.
             found.append(square.to(points) * points.sum() / points[number].clamp(min=1))
         for part in self.others:
-            named = {PROBE + term.name for term in self.probes.terms if term.part == part}
-            along = {name: signs[name] if name in named else silent[name] for name in signs}
+            along = self.probes.along(part, batch, step)
             found.append(gradient({**off, **along})[0].to(points))
         present = torch.cat([points > 0, torch.ones(len(self.others)).to(points) > 0])
         self.traces.update(torch.stack(found).to(self.like), present)

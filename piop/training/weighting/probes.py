@@ -83,6 +83,12 @@ class Probes:
             found[PROBE + term.name] = sign * term.samples**0.5
         return found
 
+    def along(self, part: str, batch: Batch, step: int) -> dict[str, Tensor]:
+        """Draw the signs of one part of the loss; those of all others are zero."""
+        own = {PROBE + term.name for term in self.terms if term.part == part}
+        signs, silent = self.signs(batch, step), self.zeros(batch)
+        return {key: signs[key] if key in own else silent[key] for key in signs}
+
     def _shape(self, term: Term, batch: Batch) -> tuple[int, int, int]:
         """``[B, N, E]`` with N the points of the term, from which its misfits may be fewer."""
         return len(self.part(term.samples)), queries_of(term.name, batch).shape[1], term.width
