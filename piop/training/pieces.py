@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
+from piop.training.accumulate import set_aside
 from piop.training.batch import Batch, Points
 from piop.training.phases import Gradients
 from piop.training.weighting import Outcome
@@ -51,16 +52,11 @@ class InPieces:
         count = piece_count(batch, self.streams, self.rows)
         if count == 1:
             return self.gradients(batch)
-        before = [p.grad for p in self.parameters]
-        for parameter in self.parameters:
-            parameter.grad = None
-        outcomes = [self.gradients(piece) for piece in split(batch, count)]
-        for parameter, old in zip(self.parameters, before, strict=True):
-            if parameter.grad is not None:
-                mean = parameter.grad / count
-                parameter.grad = mean if old is None else old + mean
-            else:
-                parameter.grad = old
+        with set_aside(self.parameters):
+            outcomes = [self.gradients(piece) for piece in split(batch, count)]
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad = parameter.grad / count
         parts, statistics = outcomes[0]
         return (
             {name: torch.stack([p[name] for p, _ in outcomes]).mean(0) for name in parts},

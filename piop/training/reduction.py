@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from piop.training.accumulate import set_aside
 from piop.training.batch import Batch
 from piop.training.distributed import Processes
 from piop.training.objective import Outcome
@@ -59,18 +60,16 @@ class SharedGradients:
 
     def __call__(self, batch: Batch) -> Outcome:
         """Compute the own part, then sum over the processes."""
-        before = [p.grad for p in self.parameters]
-        for parameter in self.parameters:
-            parameter.grad = None
-        parts, statistics = self.gradients(batch)
-        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-        news, first = self.tell(), self.processes.leads
-        row = [news.spent if first else 0.0, float(news.stop), float(news.save and first)]
-        told = own[0].new_tensor(row)
-        with self.profile.part(COLLECTIVE):
-            found = self.processes.add([*own, *parts.values(), *statistics.values(), told])
-        for parameter, earlier, gradient in zip(self.parameters, before, found, strict=False):
-            parameter.grad = gradient if earlier is None else earlier + gradient
+        with set_aside(self.parameters):
+            parts, statistics = self.gradients(batch)
+            own = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+            news, first = self.tell(), self.processes.leads
+            row = [news.spent if first else 0.0, float(news.stop), float(news.save and first)]
+            told = own[0].new_tensor(row)
+            with self.profile.part(COLLECTIVE):
+                found = self.processes.add([*own, *parts.values(), *statistics.values(), told])
+            for parameter, gradient in zip(self.parameters, found, strict=False):
+                parameter.grad = gradient
         rest = found[len(own) :]
         parts = dict(zip(parts, rest, strict=False))
         statistics = dict(zip(statistics, rest[len(parts) :], strict=False))
