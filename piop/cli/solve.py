@@ -108,9 +108,9 @@ def solve(
     from piop.training.distributed import joined
 
     seconds = None if time is None else parse_time(time)
-    with joined() as processes:
-        free = processes.lead(lambda: str(new_folder(None, problem.name, force=False).path))
-    out = options.pop("out") or Path(free)
+    if (out := options.pop("out")) is None:
+        with joined() as processes:
+            out = Path(processes.lead(lambda: str(new_folder(None, problem.name, False).path)))
     with stop_on_termination(out), progress(out, steps, seconds) as show:
         run = fit(
             problem,
