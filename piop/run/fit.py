@@ -37,13 +37,14 @@ from piop.training.config import (
     parse_time,
 )
 from piop.training.distributed import Processes, joined
+from piop.training.effect import require_effect
 from piop.training.gradients import make_gradients, split_gradients
 from piop.training.memory import as_settings, explained, smaller_batch
 from piop.training.metrics import Row, read_metrics
 from piop.training.objective import ResidualLoss
 from piop.training.phases import Draw
 from piop.training.profile import DRAW, Profile
-from piop.training.requirements import require_choices, require_work
+from piop.training.requirements import parts_of, require_choices, require_work
 from piop.training.setup import build_model, build_objective, build_source
 from piop.training.statistics import Statistics, data_statistics, law_statistics
 from piop.training.trainer import Trainer
@@ -130,6 +131,7 @@ def fit(
                 "derivatives are not taken below float32. Use float32, or tf32 on a GPU"
             )
         require_choices(problem, config, found is not None)
+        require_effect(config, settings or {}, parts_of(problem, config, found is not None))
         trained = None if found is None else split_data(found, seed)[0]
         statistics = law_statistics(problem, compile_residual(problem), seed)
         if trained is not None:
