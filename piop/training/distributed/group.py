@@ -1,17 +1,10 @@
-"""Several processes that work on one run: who does what, and what they tell each other.
-
-Processes are started by ``torchrun``. Each computes its part of the global batch, the sums travel
-in one message a step, and every process takes the same step; see docs/distributed.md.
-"""
+"""Several processes, which tell each other what they know by ``torch.distributed``."""
 
 from __future__ import annotations
 
 import json
-import os
 import time
-import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, final
@@ -19,12 +12,11 @@ from typing import Any, final
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore, Store
-from torch.distributed.rendezvous import rendezvous
+from torch.distributed.distributed_c10d import Store
 
 from piop import errors
-from piop.errors import PiopError, SpecError, UsageError
-from piop.training.launch import launched_together
+from piop.errors import PiopError, SpecError
+from piop.training.distributed.processes import LostProcessError, Processes
 
 PATIENCE = 600.0
 """Seconds to wait for the others: above the differences in compiling and in writing files. A
@@ -32,97 +24,6 @@ process that has died is noticed at once, since its connections close."""
 FOREVER = timedelta(days=30)
 GRACE = 20.0
 """Seconds to wait for the others once asked to stop; torchrun kills after 30."""
-
-
-class LostProcessError(PiopError):
-    """Another process has ended or cannot be reached."""
-
-
-class Processes(ABC):
-    """The processes of a run, seen from one of them.
-
-    Attributes:
-        rank: Number of this process, from 0.
-        count: How many there are.
-        bytes_sent: Bytes handed to :meth:`add` so far.
-    """
-
-    rank: int
-    count: int
-    bytes_sent: int = 0
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process writes files, prints and evaluates."""
-        return self.rank == 0
-
-    def part(self, total: int) -> range:
-        """Give the samples of this process out of ``total``, in order; the first ranks get more."""
-        each, more = divmod(total, self.count)
-        start = self.rank * each + min(self.rank, more)
-        return range(start, start + each + (self.rank < more))
-
-    def require(self, total: int, key: str) -> None:
-        """Make sure that every process has something to do.
-
-        Raises:
-            UsageError: If a batch has fewer samples than there are processes.
-        """
-        if total < self.count:
-            raise UsageError(
-                f"{key}: {total} for {self.count} processes; each needs at least one. Use "
-                f"--set {key}={self.count} or more, or fewer processes (--nproc-per-node {total})"
-            )
-
-    @abstractmethod
-    def add(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Sum each tensor over the processes, all in one message of the first one's dtype.
-
-        Raises:
-            LostProcessError: If a process has ended.
-        """
-
-    @abstractmethod
-    def lead(self, action: Callable[[], Any]) -> Any:
-        """Let the first process do something, and tell all the result, which JSON must hold.
-
-        Raises:
-            PiopError: On every process, if it fails.
-        """
-
-    @abstractmethod
-    def agree(self, value: int) -> bool:
-        """Whether all processes have the same number, in [0, 2⁶³)."""
-
-    @abstractmethod
-    def collect(self, content: bytes) -> Iterator[bytes]:
-        """Bring bytes of every process to the first, one after the other; the others get none."""
-
-    def hurry(self) -> None:  # noqa: B027 - one process waits for no one
-        """Note that the run was asked to stop, so that it must not wait for long any more."""
-
-
-@final
-class Alone(Processes):
-    """One process, which is all there is."""
-
-    rank, count = 0, 1
-
-    def add(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Give the tensors back."""
-        return list(tensors)
-
-    def lead(self, action: Callable[[], Any]) -> Any:
-        """Do it."""
-        return action()
-
-    def agree(self, value: int) -> bool:
-        """Agree with itself."""
-        return True
-
-    def collect(self, content: bytes) -> Iterator[bytes]:
-        """Give the bytes back."""
-        yield content
 
 
 @final
@@ -281,77 +182,3 @@ def _told() -> Iterator[None]:
         raise LostProcessError(
             f"another process of this run has ended or cannot be reached ({reason[:200]})"
         ) from error
-
-
-@contextmanager
-def joined() -> Iterator[Processes]:
-    """Join the other processes for the length of a block, if there are any.
-
-    A group that exists already is used and left as it is. Otherwise all but the first process wait
-    at the end of the block until the first has come there too.
-
-    Raises:
-        UsageError: If the others cannot be found.
-    """
-    if dist.is_available() and dist.is_initialized():
-        yield Group() if dist.get_world_size() > 1 else Alone()
-        return
-    _choose_cuda_device()
-    if not launched_together():
-        yield Alone()
-        return
-    place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-    try:
-        patience = timedelta(seconds=PATIENCE)
-        store, rank, count = next(iter(rendezvous("env://", timeout=patience)))
-        cuda = torch.cuda.is_available() and dist.is_nccl_available()
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if cuda else "gloo",
-            store=PrefixStore("group", store),
-            rank=rank,
-            world_size=count,
-            timeout=patience,
-        )
-    except (RuntimeError, ValueError) as error:
-        raise UsageError(
-            f"the other processes cannot be reached at {place} (from MASTER_ADDR and MASTER_PORT): "
-            f"{error}. Start all of them by torchrun, see docs/distributed.md"
-        ) from error
-    group = Group(PrefixStore("piop", store))
-    try:
-        yield group
-    except BaseException:
-        group.abandon()
-        raise
-    finally:
-        group.leave()
-
-
-def checksum(tensors: Iterable[Tensor]) -> int:
-    """Sum up tensors in a number that is different if a single bit is."""
-    found = 0
-    for tensor in tensors:
-        content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        found = zlib.crc32(content.numpy().data, found)
-    return found
-
-
-def require_device(device: str) -> None:
-    """Make sure that each process of a machine has a CUDA device of its own.
-
-    Raises:
-        UsageError: If there are fewer devices than processes.
-    """
-    here, devices = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
-    if device == "cuda" and here > devices:
-        raise UsageError(
-            f"device: {here} processes on this machine, but {devices} CUDA devices; use "
-            f"--nproc-per-node {devices}, or --device cpu"
-        )
-
-
-def _choose_cuda_device() -> None:
-    """Let ``cuda`` mean the device of this process's rank on its machine."""
-    local = os.environ.get("LOCAL_RANK", "")
-    if local.isdigit() and int(local) < torch.cuda.device_count():
-        torch.cuda.set_device(int(local))
