@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +14,13 @@ from piop.errors import TrainingError
 from piop.training.checkpoint import load_state, save_state, save_weights
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Alone, LostProcessError, Processes, checksum
+from piop.training.interrupt import on_interrupt
 from piop.training.metrics import MetricsFile, Row
 from piop.training.objective import ResidualLoss
 from piop.training.phases import FROZEN_BATCHES, Draw, Gradients, Phase, QuasiNewton, Stochastic
 from piop.training.profile import CHECKPOINT, METRICS, OPTIMISER, Profile
 from piop.training.reduction import News, SharedGradients
-from piop.training.watch import NO_GRADIENTS, Watch, calmer_rate, not_finite
+from piop.training.watch import NO_GRADIENTS, Watch, calmer_rate, calmer_settings, not_finite
 
 Taken = tuple[int, dict[str, Any], Mapping[str, Tensor]]
 """A step that was taken: its number, what it would note down, its statistics."""
@@ -115,7 +113,8 @@ class Trainer:
         metrics = self._open_metrics()
         clock = self._saved_clock = time.perf_counter()
         try:
-            with self._stop_on_interrupt():
+            # torchrun passes Ctrl-C on a second time
+            with on_interrupt(self._interrupt, twice=self.shared is not None):
                 while self.share() < 1 and not self._stops():
                     with self.profile.part(OPTIMISER):
                         row = self._advance()
@@ -238,11 +237,9 @@ class Trainer:
 
     def _failure(self, what: str, step: int, statistics: Mapping[str, Tensor]) -> TrainingError:
         """Say what went wrong when, what is kept, and what to try."""
-        rate = calmer_rate(self.config.optimiser)
-        remedy = f"Try --set learning_rate={rate:g}"
-        if self.config.machine.precision != "float64":
-            remedy += ", or --precision float64"
+        remedy = calmer_settings(self.config)
         if self.saved_at is not None:
+            rate = calmer_rate(self.config.optimiser)
             remedy = f"Go on from it: piop resume {self.folder} --set learning_rate={rate:g}"
         where = self.watch.culprit(statistics) if "residual" in what else ""
         return TrainingError(f"{what}{where} at step {step}; {self.kept()}. {remedy}")
@@ -310,21 +307,7 @@ class Trainer:
         self._metrics_size = int(state["metrics_size"])
         self.saved_at = self.step
 
-    @contextmanager
-    def _stop_on_interrupt(self) -> Iterator[None]:
-        """Let Ctrl-C end the loop after the present step; a second one ends at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def stop(_signal: int, _frame: object) -> None:
-            self.interrupted = True
-            self.processes.hurry()
-            if self.shared is None:  # torchrun passes Ctrl-C on a second time
-                signal.signal(signal.SIGINT, previous)
-
-        previous = signal.signal(signal.SIGINT, stop)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, previous)
+    def _interrupt(self) -> None:
+        """Note that the run was asked to stop."""
+        self.interrupted = True
+        self.processes.hurry()

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from piop.training.config import OptimiserConfig
+from piop.training.config import OptimiserConfig, TrainingConfig
 
 TERMS = ("residual", "initial", "boundary", "data")
 ABOVE_LOWEST, ABOVE_FIRST, IN_A_ROW = 1e6, 1e3, 5
@@ -121,3 +121,9 @@ def calmer_rate(config: OptimiserConfig) -> float:
     """
     usual, tried = USUAL_RATES[config.optimiser], config.learning_rate
     return usual if tried > 2 * usual else tried / 5
+
+
+def calmer_settings(config: TrainingConfig) -> str:
+    """Say what to try when there is nothing to go on from."""
+    remedy = f"Try --set learning_rate={calmer_rate(config.optimiser):g}"
+    return remedy + (", or --precision float64" * (config.machine.precision != "float64"))
