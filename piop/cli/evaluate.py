@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from piop.cli.console import common
-from piop.cli.results import show_results
+from piop.cli.results import show_discretisation, show_results
 
 
 @click.command()
@@ -18,15 +18,41 @@ from piop.cli.results import show_results
 @click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), help="Of the inputs; by default the run's."
 )
+@click.option(
+    "--sensors",
+    metavar="25%,50%,40",
+    help="Judge over these parts, or counts, of the sensors of each input function.",
+)
+@click.option(
+    "--grid",
+    "grids",
+    metavar="64,128,64x32",
+    help="Judge on grids of so many points per axis of space.",
+)
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="By default the run's own.")
 @common
-def evaluate(run: Path, samples: int, seed: int | None, device: str | None, as_json: bool) -> None:
+def evaluate(
+    run: Path,
+    samples: int,
+    seed: int | None,
+    sensors: str | None,
+    grids: str | None,
+    device: str | None,
+    as_json: bool,
+) -> None:
     """Judge RUN on held-out inputs.
 
-    Prints the errors, rewrites evaluation.json and the figures.
+    Prints the errors, rewrites evaluation.json and the figures. With --sensors or --grid it prints
+    the errors of each choice of sensors on each grid instead, and writes discretisation.json and a
+    figure: fewer sensors are a random part of those that there are, and the reference is solved on
+    each grid; a run that was trained on data alone is judged on grids within that of the data.
     """
     from piop.run import Run
 
     loaded = Run.load(run, device)
+    if sensors is not None or grids is not None:
+        found = loaded.discretisation(sensors, grids, samples, seed)
+        show_discretisation(loaded, found, as_json)
+        return
     loaded.evaluate(samples, seed)
     show_results(loaded, as_json)

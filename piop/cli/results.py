@@ -44,6 +44,42 @@ def show_results(run: Run, as_json: bool, profile: bool = False) -> None:
     say(f"Figures: {len(figures)} in {run.path / 'figures'}")
 
 
+def show_discretisation(run: Run, found: Mapping[str, Any], as_json: bool) -> None:
+    """Print errors over sensors and grids, and draw them into the run folder."""
+    if as_json:
+        print_json({"run": str(run.path), **found})
+    else:
+        print(resolution_table(found), flush=True)
+    from piop.report import draw_discretisation
+
+    say(f"Figure: {draw_discretisation(run, found)}")
+
+
+def resolution_table(found: Mapping[str, Any]) -> str:
+    """Format errors over sensors, a row each, and grids, a column each, for people.
+
+    Args:
+        found: What ``discretisation.json`` holds.
+    """
+    errors = {(c["sensors"], c["grid"]): c for c in found["relative_l2"]}
+    rows = [["sensors", *(f"grid {g}" for g in found["grids"])]]
+    for name, counts in found["sensors"].items():
+        numbers = ", ".join(f"{n} {k}" for n, k in counts.items())
+        cells = [errors[name, g] for g in found["grids"]]
+        shown = [f"{c['mean']:.4g} ± {c['std']:.2g}" for c in cells]
+        rows.append([f"{name} ({numbers})" if numbers else name, *shown])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [f"Relative L2 error on {found['samples']} held-out inputs"]
+    lines += [
+        "  " + "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    known = [e for e in found["reference_error_estimate"].values() if e is not None]
+    if known:
+        lines.append(f"The references themselves err by {max(known):.1e} at most")
+    return "\n".join(lines)
+
+
 def error_table(evaluation: Mapping[str, Any]) -> str:
     """Format an evaluation for people.
 

@@ -75,10 +75,15 @@ def draw_figures(
                 times, shown.errors, shown.baselines, shown.units, shown.time
             )
     folder.mkdir(parents=True, exist_ok=True)
-    return [_save(figure, folder / f"{name}.png") for name, figure in figures.items()]
+    return [save(figure, folder / f"{name}.png") for name, figure in figures.items()]
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure, whole or not at all; give its path.
+
+    Raises:
+        PiopError: The file cannot be written.
+    """
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=DPI)
     return path

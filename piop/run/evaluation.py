@@ -92,7 +92,7 @@ def hold_out_law(
     solution = solve_reference(problem, functions, times=times, shape=space)
     return HeldOut(
         functions,
-        observe(functions, problem, draws) | _seen_elsewhere(problem, functions, draws, sensors),
+        observe(functions, problem, draws) | seen_elsewhere(problem, functions, draws, sensors),
         queries,
         {name: value.double().cpu() for name, value in solution.values.items()},
         solution.error_estimate.cpu(),
@@ -100,13 +100,17 @@ def hold_out_law(
     )
 
 
-def _seen_elsewhere(
+def seen_elsewhere(
     problem: Problem,
     functions: Mapping[str, InputFunction],
     draws: Draws,
     sensors: Sensors | None,
 ) -> dict[str, FunctionSamples]:
-    """See inputs at other sensors than the spec's."""
+    """See inputs at other sensors than the spec's.
+
+    Raises:
+        UsageError: If sensors are asked for of what is no visible input, or cannot be placed so.
+    """
     items = {item.name: item for item in problem.visible_inputs}
     found = {}
     for name, (counts, place) in (sensors or {}).items():

@@ -22,7 +22,8 @@ FORMAT = 1
 """Version of the run folder's layout; a newer one than this cannot be read."""
 
 MEMBERS = ("spec.yaml", "config.json", "metrics.jsonl", "model.safetensors", "state",
-           "evaluation.json", "profile.json", "figures", "report.html")  # fmt: skip
+           "evaluation.json", "discretisation.json", "profile.json", "figures",
+           "report.html")  # fmt: skip
 
 BEGINNINGS = {"spec.yaml", "state", ".spec.yaml.tmp", ".config.json.tmp"}
 """All that a run has written when it is killed before it has a config: nothing to lose."""
@@ -62,6 +63,11 @@ class RunFolder:
     def evaluation(self) -> Path:
         """Accuracy on held-out inputs."""
         return self.path / "evaluation.json"
+
+    @property
+    def discretisation(self) -> Path:
+        """Accuracy over sensors and grids, if that was asked for."""
+        return self.path / "discretisation.json"
 
     @property
     def profile(self) -> Path:

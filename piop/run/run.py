@@ -15,6 +15,7 @@ from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.problem import Problem
 from piop.run import evaluation
 from piop.run.data import split_data
+from piop.run.discretisation import Grids, Sensors, study
 from piop.run.folder import RunFolder, ensure_run, versions, write_json
 from piop.run.inputs import Given, read_inputs
 from piop.run.machine import settle_machine
@@ -125,7 +126,7 @@ class Run:
         Raises:
             NotSupportedError: If no reference solver covers the problem.
         """
-        if self.data is not None and not self.config.physics:
+        if self._judged_by_data:
             return evaluation.hold_out_data(self.problem, self._data_held_out(samples))
         seed = self.config.machine.seed if seed is None else seed
         return evaluation.hold_out_law(self.problem, samples, seed, queries, sensors)
@@ -174,6 +175,57 @@ class Run:
         if write:
             write_json(RunFolder(self.path).evaluation, found)
         return found
+
+    def discretisation(
+        self,
+        sensors: Sensors | None = None,
+        grids: Grids | None = None,
+        samples: int = 64,
+        seed: int | None = None,
+        write: bool = True,
+    ) -> dict[str, Any]:
+        """Judge the operator over the resolution of what it sees and of what it is asked for.
+
+        Args:
+            sensors: Such as ``"25%,50%,100%"`` or ``["25%", 40]``: percentages of the sensors of
+                each input function, or counts. Fewer than there are is a random part of them, a
+                smaller one within a larger one; a count above them is placed as the spec says.
+                By default all.
+            grids: Such as ``"64,128"`` or ``[64, (64, 32)]``: points along each axis of space; the
+                reference is solved on each. Of data, only grids within their own. By default the
+                grid of an evaluation, or that of the data.
+            samples: How many held-out inputs, the same for all.
+            seed: Of the held-out inputs and of the sensors kept; by default the run's own.
+            write: Write ``discretisation.json``.
+
+        Returns:
+            What is written: ``relative_l2``, a list with ``sensors``, ``grid``, ``mean``, ``std``
+            and ``per_sample``; the numbers of ``sensors``; the ``reference_error_estimate`` of each
+            grid.
+
+        Raises:
+            UsageError: For sensors or grids that cannot be read, or that the data do not have.
+            NotSupportedError: If no reference solver covers the problem.
+
+        Example:
+            ``run.discretisation(sensors="25%,50%,100%", grids="64,128,256")``
+        """
+        if samples < 1:
+            raise UsageError(f"samples: {samples} is not above zero")
+        seed = self.config.machine.seed if seed is None else seed
+        source = self._data_held_out(samples) if self._judged_by_data else samples
+        remedy = "Judge by fewer samples, half as many to begin with, or on coarser grids"
+        with explained(lambda _: remedy, self.config.machine.device):
+            found = study(self.problem, self.model, source, seed, sensors, grids)
+        found |= {"seed": seed, "judged_by": "data" if self._judged_by_data else "law"}
+        if write:
+            write_json(RunFolder(self.path).discretisation, found)
+        return found
+
+    @property
+    def _judged_by_data(self) -> bool:
+        """Whether held-out inputs are split off the data, not drawn from the law."""
+        return self.data is not None and not self.config.physics
 
     def _circumstances(self, seed: int | None) -> dict[str, Any]:
         rows = self.metrics

@@ -8,7 +8,7 @@ import logging
 import numpy as np
 
 from piop.cli.console import prepare_streams, print_json
-from piop.cli.results import error_table, profile_table
+from piop.cli.results import error_table, profile_table, resolution_table
 
 EVALUATION = {
     "relative_l2": {"mean": 0.0421, "std": 0.013, "per_sample": [0.03, 0.05]},
@@ -81,3 +81,31 @@ def test_a_profile_is_a_table_of_parts():
         "The same uncompiled, 4.00 ms",
         "  network      1.500 ms   75.0 %",
     ]
+
+
+def test_errors_over_sensors_and_grids_stand_in_rows_and_columns():
+    cells = [
+        {"sensors": s, "grid": g, "mean": m, "std": 0.01}
+        for s, g, m in (
+            ("25%", "8", 0.5),
+            ("25%", "16", 0.4),
+            ("100%", "8", 0.03),
+            ("100%", "16", 0.02),
+        )
+    ]
+    found = {
+        "samples": 6,
+        "sensors": {"25%": {"u0": 4}, "100%": {"u0": 16}},
+        "grids": ["8", "16"],
+        "relative_l2": cells,
+        "reference_error_estimate": {"8": 1e-9, "16": 2e-9},
+    }
+    assert resolution_table(found).splitlines() == [
+        "Relative L2 error on 6 held-out inputs",
+        "  sensors       grid 8       grid 16",
+        "  25% (u0 4)    0.5 ± 0.01   0.4 ± 0.01",
+        "  100% (u0 16)  0.03 ± 0.01  0.02 ± 0.01",
+        "The references themselves err by 2.0e-09 at most",
+    ]
+    unknown = {**found, "reference_error_estimate": {"8": None, "16": None}}
+    assert "references" not in resolution_table(unknown)

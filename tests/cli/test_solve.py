@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 
+import pytest
+
 SMALL = ["--set", "functions=2", "--set", "queries=16", "--no-compile", "--device", "cpu"]
 
 
@@ -50,6 +52,42 @@ def test_evaluating_again_gives_the_same_numbers(piop, finished, tmp_path):
     _, out, _ = piop("evaluate", copy, "--samples", 3, "--seed", 9, "--json")
     assert len(json.loads(out)["relative_l2"]["per_sample"]) == 3
     assert json.loads(out)["relative_l2"]["mean"] != written["relative_l2"]["mean"]
+
+
+def test_errors_over_sensors_and_grids_are_told_written_and_drawn(piop, finished, tmp_path):
+    copy = shutil.copytree(finished, tmp_path / "r")
+    asked = ["--sensors", "25%,100%", "--grid", "8,16", "--samples", 3]
+    code, out, err = piop("evaluate", copy, *asked)
+    assert code == 0
+    first, header, *rows = out.splitlines()
+    assert first == "Relative L2 error on 3 held-out inputs"
+    assert header.split() == ["sensors", "grid", "8", "grid", "16"]
+    assert [row.split()[0] for row in rows[:2]] == ["25%", "100%"]
+    assert (copy / "figures" / "discretisation.png").stat().st_size > 0
+    assert "discretisation.png" in err
+    written = json.loads((copy / "discretisation.json").read_text())
+    code, out, _ = piop("evaluate", copy, *asked, "--json")
+    assert json.loads(out) == {"run": str(copy), **written}
+    before = (finished / "evaluation.json").read_bytes()
+    assert (copy / "evaluation.json").read_bytes() == before  # judging so changes no evaluation
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (["--sensors", "none"], "'none' is neither a percentage"),
+        (["--sensors", "0%,50%"], "'0%' is neither a percentage"),
+        (["--grid", "64x64"], "the axes of space are x"),
+        (["--grid", "many"], "'many' is no grid"),
+        (["--grid", ""], "'' is no grid"),
+    ],
+)
+def test_bad_sensors_and_grids_are_wrong_usage(piop, finished, tmp_path, asked, message):
+    copy = shutil.copytree(finished, tmp_path / "r")
+    code, out, err = piop("evaluate", copy, *asked)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not (copy / "discretisation.json").exists()
 
 
 def test_resuming_a_finished_run_changes_nothing(piop, finished, tmp_path):
