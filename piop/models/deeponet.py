@@ -46,8 +46,29 @@ does not state those of its comparison. Theirs reads 101 sensors; ours as many a
 """
 
 
+class BranchAndTrunk(Backbone):
+    """What all DeepONets read: inputs at fixed sensors, and the coordinates of a query.
+
+    Args:
+        signature: The problem's shapes and scales.
+        config: Sizes.
+    """
+
+    def __init__(self, signature: Signature, config: DeepONetConfig) -> None:
+        super().__init__(signature)
+        self.config = config
+        self.outputs = config.latent * signature.channels
+        self.hidden = [config.width] * (config.layers - 1)
+        self.sensors = FixedSensors(signature)
+        self.coordinates = TrunkCoordinates(signature.coordinates, config.frequencies)
+
+    def meets(self, sensors: Mapping[str, int]) -> int:
+        """Count one: the branch has read all sensors (see :meth:`Backbone.meets`)."""
+        return 1
+
+
 @final
-class DeepONet(Backbone):
+class DeepONet(BranchAndTrunk):
     """G[a](y) = Σ_k b_k(a) t_k(y) + b_0: unstacked, tanh, also after the trunk's last layer.
 
     Several inputs are read side by side by one branch, scalars as further sensors. Several channels
@@ -60,19 +81,10 @@ class DeepONet(Backbone):
     """
 
     def __init__(self, signature: Signature, config: DeepONetConfig) -> None:
-        super().__init__(signature)
-        self.config = config
-        outputs = config.latent * signature.channels
-        hidden = [config.width] * (config.layers - 1)
-        self.sensors = FixedSensors(signature)
-        self.coordinates = TrunkCoordinates(signature.coordinates, config.frequencies)
-        self.branch = layers_of([self.sensors.features, *hidden, outputs])
-        self.trunk = layers_of([self.coordinates.features, *hidden, outputs])
+        super().__init__(signature, config)
+        self.branch = layers_of([self.sensors.features, *self.hidden, self.outputs])
+        self.trunk = layers_of([self.coordinates.features, *self.hidden, self.outputs])
         self.bias = nn.Parameter(torch.zeros(signature.channels))
-
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count one: the branch has read all sensors (see :meth:`Backbone.meets`)."""
-        return 1
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.models.base import Backbone, Signature
-from piop.models.deeponet import DeepONetConfig, layers_of
-from piop.models.fixed import FixedSensors, TrunkCoordinates, glorot, paired
+from piop.models.base import Signature
+from piop.models.deeponet import BranchAndTrunk, DeepONetConfig, layers_of
+from piop.models.fixed import glorot, paired
 
 
 @final
-class ModifiedDeepONet(Backbone):
+class ModifiedDeepONet(BranchAndTrunk):
     """Branch and trunk that see each other through U = σ(W_u a), V = σ(W_y y) in every layer.
 
     After each hidden layer the branch goes on with (1 − B)⊙V + B⊙U and the trunk with
@@ -38,20 +38,11 @@ class ModifiedDeepONet(Backbone):
     """
 
     def __init__(self, signature: Signature, config: DeepONetConfig) -> None:
-        super().__init__(signature)
-        self.config = config
-        outputs = config.latent * signature.channels
-        hidden = [config.width] * (config.layers - 1)
-        self.sensors = FixedSensors(signature)
-        self.coordinates = TrunkCoordinates(signature.coordinates, config.frequencies)
+        super().__init__(signature, config)
         self.input_gate = glorot(self.sensors.features, config.width)
         self.query_gate = glorot(self.coordinates.features, config.width)
-        self.branch = layers_of([self.sensors.features, *hidden, outputs])
-        self.trunk = layers_of([self.coordinates.features, *hidden, outputs])
-
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count one: the branch has read all sensors (see :meth:`Backbone.meets`)."""
-        return 1
+        self.branch = layers_of([self.sensors.features, *self.hidden, self.outputs])
+        self.trunk = layers_of([self.coordinates.features, *self.hidden, self.outputs])
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
@@ -68,7 +59,7 @@ class ModifiedDeepONet(Backbone):
 
 
 @final
-class GatedDeepONet(Backbone):
+class GatedDeepONet(BranchAndTrunk):
     """A DeepONet whose branch and trunk are :class:`GatedPerceptron` each, so functions share it.
 
     Args:
@@ -77,17 +68,9 @@ class GatedDeepONet(Backbone):
     """
 
     def __init__(self, signature: Signature, config: DeepONetConfig) -> None:
-        super().__init__(signature)
-        self.config = config
-        outputs = config.latent * signature.channels
-        self.sensors = FixedSensors(signature)
-        self.coordinates = TrunkCoordinates(signature.coordinates, config.frequencies)
-        self.branch = GatedPerceptron(self.sensors.features, config, outputs)
-        self.trunk = GatedPerceptron(self.coordinates.features, config, outputs)
-
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count one: the branch has read all sensors (see :meth:`Backbone.meets`)."""
-        return 1
+        super().__init__(signature, config)
+        self.branch = GatedPerceptron(self.sensors.features, config, self.outputs)
+        self.trunk = GatedPerceptron(self.coordinates.features, config, self.outputs)
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
