@@ -16,6 +16,7 @@ BACKBONES: Mapping[str, Presets] = {
     "pit": pit.PRESETS,
     "deeponet": deeponet.PRESETS,
     "modified_deeponet": deeponet.MODIFIED,
+    "shift_deeponet": deeponet.SHIFT,
 }
 """Name → preset → network. A new backbone is one file, its presets, and one line here."""
 

@@ -18,6 +18,8 @@ NETWORKS = [
     ("modified_deeponet", "default"),
     ("modified_deeponet", "paper"),
     ("modified_deeponet", "separate"),
+    ("shift_deeponet", "default"),
+    ("shift_deeponet", "paper"),
 ]
 
 
