@@ -82,7 +82,7 @@ class PositionAttention(nn.Module):
         bound = math.sqrt(3 / heads)  # Glorot's, as Keras reads the shape (H, 1, 1)
         self.r = nn.Parameter(torch.empty(heads).uniform_(-bound, bound))
         self.value = nn.Linear(features, width, bias=False)
-        nn.init.kaiming_normal_(self.value.weight, nonlinearity="relu")
+        nn.init.kaiming_normal_(self.value.weight, nonlinearity="linear")
         self.query = nn.Linear(features, width, bias=False) if content else None
         self.key = nn.Linear(features, width, bias=False) if content else None
 

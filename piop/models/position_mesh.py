@@ -107,6 +107,7 @@ class MeshPositionAttention(Backbone):
 
     field = "grid"
     times = "end"
+    periodic = False  # coordinates are features as they stand
     drawn: Tensor
 
     def __init__(self, signature: Signature, config: MeshPositionConfig) -> None:
@@ -121,11 +122,11 @@ class MeshPositionAttention(Backbone):
         self.lifts, self.downs = nn.ModuleDict(), nn.ModuleDict()
         for entry in signature.functions:
             features = len(entry.of) + entry.channels + scalars
-            self.lifts[entry.name] = he_linear(features, config.width)
+            self.lifts[entry.name] = lecun_linear(features, config.width)
             self.downs[entry.name] = attention_of(config)
         residual = config.ends == "residual"
         if residual or not signature.functions:
-            self.lift = he_linear(len(self.space) + scalars, config.width)
+            self.lift = lecun_linear(len(self.space) + scalars, config.width)
             self.into = PositionModule(config) if residual else attention_of(config)
         self.processor = nn.ModuleList(
             PositionModule(config, config.content) for _ in range(config.blocks)
@@ -140,6 +141,10 @@ class MeshPositionAttention(Backbone):
         if signature.time is not None and len(signature.coordinates) == 1:
             return "its attention is between places, and the problem has no axis of space"
         return None
+
+    def meets(self, sensors: Mapping[str, int]) -> int:
+        """Count the latent points: see :meth:`Backbone.meets`."""
+        return math.prod(self.counts)
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
@@ -246,7 +251,7 @@ class PositionModule(nn.Module):
         super().__init__()
         self.attention = attention_of(config, content)
         self.perceptron = perceptron(config.width, config.width, config.width)
-        self.skip = he_linear(config.width, config.width)
+        self.skip = lecun_linear(config.width, config.width)
 
     def forward(self, state: Tensor, squares: Tensor, kept: Tensor | None) -> Tensor:
         """Update ``[B, M, width]``."""
@@ -261,12 +266,15 @@ def attention_of(config: MeshPositionConfig, content: bool = False) -> PositionA
 
 def perceptron(features: int, hidden: int, outputs: int) -> nn.Sequential:
     """Stack two linear layers with a GELU between them."""
-    return nn.Sequential(he_linear(features, hidden), nn.GELU(), he_linear(hidden, outputs))
+    return nn.Sequential(lecun_linear(features, hidden), nn.GELU(), lecun_linear(hidden, outputs))
 
 
-def he_linear(features: int, outputs: int) -> nn.Linear:
-    """Make a layer as the authors' code does: He's normal weights, no bias at the start."""
+def lecun_linear(features: int, outputs: int) -> nn.Linear:
+    """Make a layer as the authors' code at the paper's time: LeCun's normal weights, zero bias.
+
+    (Since 2024-07-08 it takes He's, √2 wider: an answer before training then grows to some 80.)
+    """
     layer = nn.Linear(features, outputs)
-    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    nn.init.kaiming_normal_(layer.weight, nonlinearity="linear")
     nn.init.zeros_(layer.bias)
     return layer

@@ -23,7 +23,9 @@ EXACT = 1e-12  # float64: reordered sums alone
 def network(request):
     def build(case: str) -> Backbone:
         torch.manual_seed(0)
-        return build_backbone(request.param[0], SIGNATURES[case], request.param[1]).double()
+        name, preset = request.param
+        small = BACKBONES[name][preset].small
+        return build_backbone(name, SIGNATURES[case], preset, **small).double()
 
     return build
 

@@ -25,7 +25,13 @@ def test_overrides_change_the_network():
 @pytest.mark.parametrize(
     ("name", "preset", "overrides", "message"),
     [
-        ("pitt", None, {}, f"one of {', '.join(sorted(BACKBONES))}. Did you mean 'pit'?"),
+        (
+            "pitt",
+            None,
+            {},
+            "one of deeponet, modified_deeponet, pit, position_attention, shift_deeponet. "
+            "Did you mean 'pit'?",
+        ),
         ("pit", "papr", {}, "one of default, paper. Did you mean 'paper'?"),
         ("pit", None, {"widht": 3}, "Did you mean 'width'?"),
         ("pit", "paper", {"heads": 3}, "'heads' is not a setting of backbone 'pit'"),
