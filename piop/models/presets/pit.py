@@ -8,5 +8,10 @@ from piop.models.preset import Preset, Presets
 
 PRESETS: Presets = {
     "default": Preset(PIT, PITConfig()),
-    "paper": Preset(PaperPIT, PaperPITConfig(), source="Dos Santos et al. 2023, Burgers"),
+    "paper": Preset(
+        PaperPIT,
+        PaperPITConfig(),
+        source="Dos Santos et al. 2023, Burgers",
+        small={"width": 24, "blocks": 2},
+    ),
 }

@@ -1,0 +1,115 @@
+"""Problems' shapes of every kind, and which preset is tested on which."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from piop.models.base import AxisSignature, Backbone, InputSignature, Signature
+from piop.models.preset import Preset, Presets
+from piop.models.registry import refusal
+
+TIME = AxisSignature("t", 0.0, 2.475)
+RING = AxisSignature("x", 0.0, 2 * math.pi, periodic=True)
+UNIT = AxisSignature("y", -1.0, 1.0, periodic=True)
+WALLED = AxisSignature("z", 0.0, 2.0)
+
+SIGNATURES: Mapping[str, Signature] = {
+    "evolution": Signature(
+        (TIME, RING), (InputSignature("u0", ("x",), mean=0.1, std=0.6),), 1, 0, ("x",)
+    ),
+    "plane": Signature((TIME, RING, UNIT), (InputSignature("u0", ("x", "y")),), 2, 0, ("x", "y")),
+    "place matters": Signature((TIME, RING), (InputSignature("u0", ("x",)),), 1, 0),
+    "walls": Signature((TIME, WALLED), (InputSignature("u0", ("z",)),), 1, 0),
+    "steady": Signature(
+        (RING, WALLED), (InputSignature("a", ("x", "z"), smooth=False),), 1, None, ("x",)
+    ),
+    "steady on a grid": Signature(
+        (RING, WALLED), (InputSignature("a", ("x", "z"), smooth=False, gridded=True),), 1
+    ),
+    "evolution on a grid": Signature(
+        (TIME, RING), (InputSignature("u0", ("x",), channels=2, gridded=True),), 2, 0, ("x",)
+    ),
+    "steady and homogeneous": Signature((RING,), (InputSignature("f", ("x",)),), 1, None, ("x",)),
+    "several": Signature(
+        (TIME, RING),
+        (
+            InputSignature("nu", (), mean=0.05, std=0.02),
+            InputSignature("u0", ("x",), channels=2),
+            InputSignature("f", ("t", "x")),
+            InputSignature("k", ("x",), smooth=False),
+        ),
+        3,
+        0,
+        ("x",),
+    ),
+    "scalar alone": Signature((TIME, RING), (InputSignature("nu", ()),), 1, 0, ("x",)),
+    "none": Signature((TIME, RING), (), 1, 0, ("x",)),
+}
+"""Periodic and walled axes, with and without time; smooth, rough, several, gridded and no inputs.
+
+They hold what the problems that piop serves differ in; a network may refuse any of them."""
+
+OWN = "own"
+"""Name of the case of a preset's own signature."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A preset on the shapes of a problem.
+
+    Attributes:
+        name: Name of the shapes.
+        preset: The network; its ``small`` values are taken.
+        signature: The shapes.
+        leading: Whether the preset is the first of its class, which is tested on all shapes.
+    """
+
+    name: str
+    preset: Preset
+    signature: Signature
+    leading: bool = True
+
+    @property
+    def config(self) -> Any:
+        """The preset's config with its ``small`` values in place."""
+        return replace(self.preset.config, **self.preset.small)
+
+    def build(self, seed: int = 0) -> Backbone:
+        """Make the network in float64, as it predicts, with weights of a seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.preset.build(self.signature, self.config).double().eval()
+
+
+def cases_of(presets: Presets) -> dict[str, Case]:
+    """Choose on what to test presets.
+
+    The first preset of each class is tested on all of ``SIGNATURES`` that it does not refuse, and
+    every preset on its own signature. A preset under a second name is tested once.
+
+    Args:
+        presets: Name → preset.
+
+    Returns:
+        Name of preset and shapes → case.
+    """
+    found: dict[str, Case] = {}
+    classes: set[type[Any]] = set()
+    seen: set[int] = set()
+    for name, preset in presets.items():
+        if id(preset) in seen:
+            continue
+        leading = preset.build not in classes
+        seen.add(id(preset))
+        classes.add(preset.build)
+        found[f"{name}-{OWN}"] = Case(OWN, preset, preset.signature, leading)
+        for shapes, signature in SIGNATURES.items() if leading else ():
+            case = Case(shapes, preset, signature)
+            if signature != preset.signature and not refusal(preset, signature, case.config):
+                found[f"{name}-{shapes}"] = case
+    return found

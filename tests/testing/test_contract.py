@@ -1,0 +1,105 @@
+"""The contract holds for a sound network, and each of its claims fails for one that breaks it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from piop.models.preset import Preset
+from piop.testing import SIGNATURES, BackboneContract, Case
+from piop.testing.cases import cases_of
+
+from .faulty import Fault, Pooled
+
+FAULTS = {
+    "refuses": "test_it_serves_its_own_problem_and_says_why_it_refuses_others",
+    "dtype": "test_answers_have_every_channel_for_any_b_m_n",
+    "order": "test_order_of_sensors_does_not_matter",
+    "batch": "test_functions_of_a_batch_do_not_meet",
+    "shared": "test_shared_queries_are_those_of_every_function",
+    "queries": "test_queries_do_not_meet",
+    "grid": "test_a_grid_is_answered_as_its_points_are",
+    "rule": "test_streams_agree_with_reverse_mode",
+    "period": "test_periodic_axes_are_periodic",
+    "blind": "test_every_input_matters",
+    "mask": "test_masked_sensors_are_as_good_as_absent",
+    "few": "test_any_number_of_sensors_will_do",
+    "dead": "test_every_parameter_learns",
+    "idle": "test_every_parameter_learns",
+    "state": "test_saved_and_loaded_it_answers_the_same",
+    "noise": "test_the_same_again_is_the_same",
+    "complex": "test_onnx_has_all_its_operations",
+    "compiled": "test_traced_it_answers_the_same",
+    "meets": "test_what_a_query_meets_is_at_most_what_is_there",
+    "check": "test_inputs_that_do_not_fit_are_refused",
+}
+
+
+class TestSound(BackboneContract):
+    presets: ClassVar = {"pooled": Preset(Pooled, Fault())}
+
+
+@pytest.mark.parametrize(("kind", "test"), FAULTS.items(), ids=FAULTS)
+def test_a_fault_fails_the_test_that_is_there_for_it(kind, test):
+    preset = Preset(Pooled, Fault(kind))
+    with pytest.raises((AssertionError, RuntimeError, RuntimeWarning, KeyError)):
+        getattr(BackboneContract(), test)(Case("own", preset, preset.signature))
+
+
+def test_every_claim_has_a_fault_or_a_test_here():
+    claims = {name for name in dir(BackboneContract) if name.startswith("test_")}
+    assert claims - set(FAULTS.values()) == {
+        "test_its_config_is_a_frozen_dataclass",
+        "test_compiled_it_answers_and_learns_the_same",  # slow; as the traced one
+        "test_it_marches_through_its_time",
+    }
+
+
+def test_a_config_that_can_change_fails():
+    @dataclass
+    class Loose:
+        kind: str = "none"
+
+    case = Case("own", Preset(Pooled, Loose()), SIGNATURES["evolution"])
+    with pytest.raises(AssertionError, match="Loose is not frozen"):
+        BackboneContract().test_its_config_is_a_frozen_dataclass(case)
+
+
+@pytest.mark.parametrize("times", [(0.0, 1.0, 0.5, 2.475), (0.0, 1.0), (-1.0, 2.475)])
+def test_steps_that_leave_their_time_fail(times):
+    class Marching(Pooled):
+        field = "march"
+
+        def march_times(self):
+            return times
+
+    case = Case("own", Preset(Marching, Fault()), SIGNATURES["evolution"])
+    with pytest.raises(AssertionError):
+        BackboneContract().test_it_marches_through_its_time(case)
+
+
+def test_the_first_of_a_class_runs_on_all_shapes_and_the_others_on_their_own():
+    first = Preset(Pooled, Fault())
+    presets = {"a": first, "again": first, "b": Preset(Pooled, Fault(), source="a paper")}
+    found = cases_of(presets)
+    assert [name for name in found if name.startswith("b-")] == ["b-own"]
+    assert {name for name in found if name.startswith("a-")} == {
+        "a-own",
+        *(f"a-{shapes}" for shapes in SIGNATURES),
+    }
+    assert not [name for name in found if name.startswith("again")]
+
+
+def test_a_case_takes_the_small_values_of_its_preset():
+    preset = Preset(Pooled, Fault(), small={"kind": "dead"})
+    assert Case("own", preset, preset.signature).config == Fault("dead")
+
+
+def test_the_suite_is_imported_without_pytest():
+    code = "import sys, piop.testing; print('pytest' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout.strip() == "False", run.stderr
