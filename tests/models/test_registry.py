@@ -29,8 +29,7 @@ def test_overrides_change_the_network():
             "pitt",
             None,
             {},
-            "one of deeponet, modified_deeponet, pit, position_attention, shift_deeponet. "
-            "Did you mean 'pit'?",
+            f"one of {', '.join(sorted(BACKBONES))}. Did you mean 'pit'?",
         ),
         ("pit", "papr", {}, "one of default, paper. Did you mean 'paper'?"),
         ("pit", None, {"widht": 3}, "Did you mean 'width'?"),
