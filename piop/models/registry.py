@@ -10,7 +10,7 @@ from typing import Any
 from piop.errors import UsageError
 from piop.models.base import Backbone, Signature
 from piop.models.preset import Preset, Presets
-from piop.models.presets import deeponet, ipot, pit, position_attention
+from piop.models.presets import deeponet, fno, ipot, pit, position_attention
 
 BACKBONES: Mapping[str, Presets] = {
     "pit": pit.PRESETS,
@@ -19,6 +19,7 @@ BACKBONES: Mapping[str, Presets] = {
     "deeponet": deeponet.PRESETS,
     "modified_deeponet": deeponet.MODIFIED,
     "shift_deeponet": deeponet.SHIFT,
+    "fno": fno.PRESETS,
 }
 """Name → preset → network. A new backbone is one file, its presets, and one line here."""
 

@@ -24,6 +24,7 @@ CASES = [
     ),
     pytest.param("modified_deeponet", "separate", SMALL, id="separate gates"),
     pytest.param("shift_deeponet", "default", SMALL, id="shift_deeponet", marks=pytest.mark.slow),
+    pytest.param("fno", "default", {"width": 8, "modes": 3, "blocks": 2}, id="fno"),
 ]
 
 

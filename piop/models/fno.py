@@ -1,0 +1,220 @@
+"""Fourier neural operators: convolutions with few harmonics, and perceptrons at every point.
+
+Z. Li et al., *Fourier Neural Operator for Parametric Partial Differential Equations*, ICLR 2021,
+arXiv:2010.08895; the form with GELU and channel perceptrons is that of the package
+``neuraloperator`` (github.com/neuraloperator/neuraloperator, 2.0.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from piop.fields import FunctionSamples
+from piop.models.base import Backbone, Signature, Times
+from piop.models.encoding import angles
+from piop.models.fno_layers import FNOConfig, FourierBlock, Perceptron, Scale, keep_variance
+from piop.models.grid_inputs import GridInputs
+from piop.models.interpolation import even_ticks, weights_between
+from piop.models.pit import absolute_axes
+from piop.models.spectral import Ticks, Transform
+
+MODES = {0: 12, 1: 12, 2: 6, 3: 4}
+"""Wave numbers kept along each axis by default, by the number of dimensions of space."""
+
+AT_ONCE = 2**22
+"""Values between grid and queries that are held at once: bounds memory."""
+
+
+class FourierOperator(Backbone):
+    """Lifting, Fourier layers, projection, on the tensor grid of some of the coordinates.
+
+    With padding the layers are integrals over the domain, so the same weights answer on any grid
+    that resolves the hidden functions; a coarser one is answered by interpolation from a grid that
+    does. On that grid scattered queries are answered too, round periods by harmonics, elsewhere by
+    cubics: exact for what the grid resolves, but no cheaper than the grid.
+
+    Args:
+        signature: The problem's shapes and scales.
+        config: Sizes and choices.
+    """
+
+    field = "grid"
+    scattered = False
+
+    def __init__(self, signature: Signature, config: FNOConfig) -> None:
+        super().__init__(signature)
+        self.config = config
+        self.columns = self.grid_columns(signature)
+        self.axes = tuple(signature.coordinates[i] for i in self.columns)
+        space = len(signature.coordinates) - (signature.time is not None)
+        waves = config.modes or MODES[min(space, 3)]
+        self.waves = tuple(
+            config.time_modes if i == signature.time else waves for i in self.columns
+        )
+        closed = config.form == "outer"
+        self.modes = (*(2 * m for m in self.waves[:-1]), self.waves[-1] + closed)
+        self.known = self.columns if config.raw else absolute_axes(signature)
+        self.inputs = GridInputs(signature, self.columns)
+        width, features = config.width, self.inputs.features + self._coordinate_features()
+        hidden = [2 * width] if closed else []
+        self.lifting = Perceptron([features, *hidden, width], config.activation)
+        self.blocks = nn.ModuleList(
+            FourierBlock(self.modes, config, last=i + 1 == config.blocks)
+            for i in range(config.blocks)
+        )
+        ends = [width, config.projection, signature.channels]
+        self.projection = Perceptron(ends, config.activation)
+        self.periodic = not config.raw
+        if not config.raw:
+            self.apply(keep_variance)
+        if config.unused_norms:
+            self.norms = nn.ModuleList(Scale(width) for _ in range(config.blocks))
+
+    @classmethod
+    def grid_columns(cls, signature: Signature) -> tuple[int, ...]:
+        """Coordinates that the grid has: all."""
+        return tuple(range(len(signature.coordinates)))
+
+    @classmethod
+    def refusal(cls, signature: Signature, config: FNOConfig) -> str | None:
+        """Say which input cannot be laid on a grid: see :meth:`Backbone.refusal`."""
+        return GridInputs.refusal(signature, cls.grid_columns(signature))
+
+    def meets(self, sensors: Mapping[str, int]) -> int:
+        """Count one: inputs are read once for the whole grid (see :meth:`Backbone.meets`)."""
+        return 1
+
+    def idle(self) -> Mapping[str, str]:
+        """Name what is kept for a count alone: see :meth:`Backbone.idle`."""
+        unused = "published code allocates batch norms and never applies them"
+        return {"norms.*": unused} if self.config.unused_norms else {}
+
+    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+        """Interpolate from the network's own grid: see :meth:`Backbone.forward`."""
+        self.check(inputs, queries)
+        counts = [self.resolution(i) for i in range(len(self.axes))]
+        ticks = [even_ticks(a, n, queries) for a, n in zip(self.axes, counts, strict=True)]
+        values = self.evaluate(inputs, ticks)
+        size = max(1, AT_ONCE // (values[:, 0].numel() or 1))
+        pieces = [self._between(values, piece) for piece in queries.split(size, 1)]
+        return torch.cat(pieces, 1)
+
+    def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
+        """Evaluate on a tensor grid: see :meth:`Backbone.on_grid`.
+
+        Times are taken to run evenly from the first to the last, ends included, and periodic axes
+        to be divided evenly.
+        """
+        self.check(inputs, torch.stack([axis[0] for axis in axes]))
+        given = [axes[i] for i in self.columns]
+        laid = [
+            tick if self._resolves(i, len(tick)) else even_ticks(axis, self.resolution(i), tick)
+            for i, (axis, tick) in enumerate(zip(self.axes, given, strict=True))
+        ]
+        values = self.evaluate(inputs, laid)
+        for i, (wanted, tick) in enumerate(zip(given, laid, strict=True)):
+            if wanted is not tick:
+                weights = weights_between(wanted, self.axes[i], len(tick))
+                values = (weights @ values.movedim(i + 1, -2)).movedim(-2, i + 1)
+        return values
+
+    def evaluate(self, inputs: Mapping[str, FunctionSamples], ticks: Sequence[Tensor]) -> Tensor:
+        """Apply the layers on a grid that resolves them.
+
+        Args:
+            inputs: As in :meth:`forward`.
+            ticks: Positions along the network's axes, ``[n_1], …, [n_D]``.
+
+        Returns:
+            ``[B, n_1, …, n_D, C]``.
+        """
+        known = self.inputs(inputs, ticks)
+        places = self._coordinates(ticks).expand(len(known), *[-1] * (len(ticks) + 1))
+        state = self.lifting(torch.cat([known, places], -1))
+        transform = Transform(
+            [self._ticks(i, tick) for i, tick in enumerate(ticks)], self.modes, state
+        )
+        for block in self.blocks:
+            state = block(state, transform)
+        return self.projection(state)
+
+    def resolution(self, axis: int) -> int:
+        """Points of the network's own grid along one of its axes: two for each that is kept."""
+        count = max(4 * self.waves[axis], 16)
+        return count if self.axes[axis].periodic else count + 1
+
+    def _resolves(self, axis: int, count: int) -> bool:
+        """Whether the layers are evaluated on a grid of so many points, not interpolated to it."""
+        if self.axes[axis].periodic:
+            return self.config.padding == 0 or count > 2 * self.waves[axis]
+        return self.config.padding == 0 or count >= self.resolution(axis)
+
+    def _ticks(self, axis: int, positions: Tensor) -> Ticks:
+        place = self.axes[axis]
+        if place.periodic or self.config.padding == 0:
+            return Ticks.round(len(positions), positions.device)
+        return Ticks.padded(positions, place.low, place.high, self.config.padding)
+
+    def _coordinate_features(self) -> int:
+        if self.config.raw:
+            return len(self.columns)
+        known = [self.signature.coordinates[i] for i in self.known if i in self.columns]
+        return sum(2 if axis.periodic else 1 for axis in known)
+
+    def _coordinates(self, ticks: Sequence[Tensor]) -> Tensor:
+        """What each point knows of its place: ``[1, n_1, …, n_D, features]``."""
+        grid = [len(tick) for tick in ticks]
+        columns = []
+        for i, (axis, tick) in enumerate(zip(self.axes, ticks, strict=True)):
+            share = (tick - axis.low) / (axis.high - axis.low)
+            if self.columns[i] not in self.known:
+                continue
+            if self.config.raw:
+                parts = [share]
+            elif axis.periodic:
+                turn = angles(tick[:, None], [axis])[:, 0]
+                parts = [turn.cos(), turn.sin()]
+            else:
+                parts = [2 * share - 1]
+            shape = [1] * len(ticks)
+            shape[i] = -1
+            columns += [part.reshape(shape).expand(grid) for part in parts]
+        return torch.stack(columns, -1)[None] if columns else ticks[0].new_zeros(1, *grid, 0)
+
+    def _between(self, values: Tensor, queries: Tensor) -> Tensor:
+        """Interpolate ``values [B, n_1, …, n_D, C]`` at ``queries [B, N, D]``."""
+        batch = max(len(values), len(queries))
+        state = values.expand(batch, *values.shape[1:])[:, None]
+        for i, (column, axis) in enumerate(zip(self.columns, self.axes, strict=True)):
+            weights = weights_between(queries[..., column], axis, values.shape[1 + i])
+            rows = weights[..., None, :] @ state.flatten(3)  # the first axis is common to queries
+            state = rows.squeeze(2).unflatten(-1, values.shape[2 + i :])
+        return state
+
+
+@final
+class FNO(FourierOperator):
+    """On the grid of all coordinates, the time among them: any time is answered."""
+
+
+@final
+class FinalFNO(FourierOperator):
+    """On the grid of space: from the inputs to the state at the end of the time axis."""
+
+    times: Times = "end"
+
+    @classmethod
+    def grid_columns(cls, signature: Signature) -> tuple[int, ...]:
+        """Coordinates that the grid has: those of space."""
+        return tuple(i for i in range(len(signature.coordinates)) if i != signature.time)
+
+    def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
+        """Evaluate on a grid of space; each time that is asked for gets the end's values."""
+        values = super().on_grid(inputs, axes)
+        if self.signature.time is None:
+            return values
+        return values[:, None].expand(-1, len(axes[self.signature.time]), *values.shape[1:])
