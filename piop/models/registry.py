@@ -10,12 +10,13 @@ from typing import Any
 from piop.errors import UsageError
 from piop.models.base import Backbone, Signature
 from piop.models.preset import Preset, Presets
-from piop.models.presets import deeponet, fno, ipot, pit, position_attention
+from piop.models.presets import deeponet, fno, ipot, oformer, pit, position_attention
 
 BACKBONES: Mapping[str, Presets] = {
     "pit": pit.PRESETS,
     "position_attention": position_attention.PRESETS,
     "ipot": ipot.PRESETS,
+    "oformer": oformer.PRESETS,
     "deeponet": deeponet.PRESETS,
     "modified_deeponet": deeponet.MODIFIED,
     "shift_deeponet": deeponet.SHIFT,

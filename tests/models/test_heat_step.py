@@ -16,6 +16,7 @@ SIGNATURE = Signature(
     homogeneous=("x",),
 )
 SMALL = {"width": 32, "latent": 16, "layers": 2, "frequencies": 3}
+OFORMER = {"width": 32, "blocks": 1, "rounds": 1, "heads": 2, "harmonics": 4, "content": 4}
 
 CASES = [
     pytest.param("deeponet", "default", SMALL, id="deeponet"),
@@ -25,6 +26,7 @@ CASES = [
     pytest.param("modified_deeponet", "separate", SMALL, id="separate gates"),
     pytest.param("shift_deeponet", "default", SMALL, id="shift_deeponet", marks=pytest.mark.slow),
     pytest.param("fno", "default", {"width": 8, "modes": 3, "blocks": 2}, id="fno"),
+    pytest.param("oformer", "default", OFORMER, id="oformer", marks=pytest.mark.slow),
 ]
 
 

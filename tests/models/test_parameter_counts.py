@@ -57,6 +57,19 @@ COUNTS = [
     ("fno", "paper_burgers", 549_569),
     # Li et al. 2021, table 1
     ("fno", "paper_navier_stokes_3d", 6_558_537),
+    # Li, Meidani & Barati Farimani 2023, tables 5 to 10, and what their scripts build
+    ("oformer", "paper_burgers", 660_719),
+    ("oformer", "code_burgers", 660_719),
+    ("oformer", "paper_darcy", 2_204_577),
+    ("oformer", "code_darcy", 2_556_321),
+    ("oformer", "paper_navier_stokes", 2_074_049),
+    ("oformer", "code_navier_stokes", 1_851_361),
+    ("oformer", "paper_electrostatics", 170_627),
+    ("oformer", "code_electrostatics", 170_627),
+    ("oformer", "paper_magnetostatics", 381_891),
+    ("oformer", "code_magnetostatics", 316_643),
+    ("oformer", "paper_airfoil", 1_469_316),
+    ("oformer", "code_airfoil", 1_370_116),
 ]
 
 

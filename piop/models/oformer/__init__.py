@@ -1,0 +1,6 @@
+"""OFormer: tokens of the input attend among themselves, queries read them, points go on alone.
+
+Z. Li, K. Meidani, A. Barati Farimani, *Transformer for Partial Differential Equations' Operator
+Learning*, Transactions on Machine Learning Research (2023), arXiv:2205.13671. What the text leaves
+open is from the authors' code (github.com/BaratiLab/OFormer, revision f1111b3).
+"""
