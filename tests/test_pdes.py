@@ -1,13 +1,15 @@
 """What every shipped problem owes: residual and reference, derived apart, agree on solutions."""
 
+import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from piop.problem import Problem
 from piop.reference import solve_reference
-from piop.residual import compile_residual
+from piop.residual import Grid, GridResidual, compile_residual
 from piop.sampling import Draws, collocation, sample_inputs
 
 SPECS = sorted((Path(__file__).parents[1] / "pdes").glob("*.yaml"))
@@ -77,3 +79,36 @@ def test_reference_put_through_the_compiled_residual_vanishes(path):
     wrong = residual(lambda q: field(q, bend=0.1), queries, known).values
     assert residual.fallback is None
     assert (right.square().mean((0, 1)) < 1e-12 * wrong.square().mean((0, 1))).all()
+
+
+RESOLVED = {"burgers": (1024,), "navier_stokes": (64, 64)}
+"""Points per axis at which a solution has no waves left out, where not 128 or 32."""
+BY_COST = [
+    pytest.param(path, marks=[pytest.mark.slow] if path.stem in RESOLVED else [], id=path.stem)
+    for path in SPECS
+]
+
+
+@pytest.mark.parametrize("path", BY_COST)
+@pytest.mark.parametrize(("steps", "order"), [(False, 4), (True, 2)], ids=["times", "steps"])
+def test_reference_on_a_grid_vanishes_with_the_order_of_the_scheme(path, steps, order):
+    problem = Problem.from_file(path)
+    functions = sample_inputs(problem, Draws(7, 0, torch.arange(2)))
+    shape = RESOLVED.get(path.stem, {1: (128,), 2: (32, 32)}[len(problem.space)])
+    time = problem.time
+    assert time is not None
+    times = time.low + time.length * torch.linspace(0.1, 0.12, 9, dtype=torch.float64)
+    solution = solve_reference(problem, functions, times=times, shape=shape, tolerance=1e-9)
+    values = torch.stack([solution.values[name] for name in problem.channels], -1)
+    space = [
+        a.low + a.length * torch.arange(n, dtype=torch.float64) / n
+        for a, n in zip(problem.space, shape, strict=True)
+    ]
+    sizes = []
+    for stride in (2, 1):
+        residual = GridResidual(problem, Grid((times[::stride], *space), steps=steps))
+        field = SimpleNamespace(on_grid=lambda axes, s=stride: values[:, ::s])
+        known = residual.evaluate_inputs(functions, residual.places)
+        found = residual(field, residual.places, known).values[..., 0]
+        sizes.append(found.square().mean().sqrt().item())
+    assert order - 0.2 < math.log2(sizes[0] / sizes[1]) < order + 0.7

@@ -1,8 +1,20 @@
-"""Residuals of symbolic equations over a field, by collapsed Taylor streams."""
+"""Residuals of symbolic equations over a field: by collapsed Taylor streams, or on a grid."""
 
 from piop.residual.attention import choose_kernel
 from piop.residual.compile import Residual, ResidualValues, compile_residual
+from piop.residual.grid_field import GridResidual
 from piop.residual.lift import Lift
 from piop.residual.streams import Stream
+from piop.residual.tensor_grid import Grid, GridLift
 
-__all__ = ["Lift", "Residual", "ResidualValues", "Stream", "choose_kernel", "compile_residual"]
+__all__ = [
+    "Grid",
+    "GridLift",
+    "GridResidual",
+    "Lift",
+    "Residual",
+    "ResidualValues",
+    "Stream",
+    "choose_kernel",
+    "compile_residual",
+]

@@ -15,19 +15,20 @@ from typing import Any, final
 
 import sympy
 import torch
-from sympy import Expr, Function
+from sympy import Expr
 from torch import Tensor
 
 import piop.residual.rules  # noqa: F401  fills the table of rules
 from piop.fields import InputFunction
 from piop.lowering import compile_expressions
 from piop.problem.partitions import Index
-from piop.problem.plan import StreamPlan, derivative_index, plan_streams, split_coefficient
+from piop.problem.plan import StreamPlan, plan_streams, split_coefficient
 from piop.residual.attention import Kernel
 from piop.residual.inputs import InputTerm, evaluate_terms, input_terms, term_atoms
 from piop.residual.lift import Lift
 from piop.residual.reverse import nested_derivatives
 from piop.residual.streams import Layout, NoRuleError, Stream
+from piop.residual.unknowns import unknown_atoms, unknown_place
 
 Field = Callable[[Any], Any]
 
@@ -246,20 +247,11 @@ class Residual:
 
 
 def _place(atom: Expr, plan: StreamPlan) -> tuple[int, Index]:
-    name = (atom.expr if isinstance(atom, sympy.Derivative) else atom).func.__name__
-    return plan.channels.index(name), derivative_index(atom, plan.coordinates)
+    return unknown_place(atom, plan.coordinates, plan.channels)
 
 
 def _wanted(expressions: Sequence[Expr], plan: StreamPlan) -> tuple[Expr, ...]:
-    """List the unknowns and derivatives of unknowns in expressions."""
-    unknowns = {Function(n, real=True)(*plan.coordinates) for n in plan.channels}
-    found: dict[Expr, None] = {}
-    for expression in expressions:
-        derivatives = {d for d in expression.atoms(sympy.Derivative) if d.expr in unknowns}
-        bare = expression.xreplace({d: sympy.Dummy() for d in derivatives})
-        found |= dict.fromkeys(sorted(derivatives, key=str))
-        found |= dict.fromkeys(sorted(bare.atoms(Function) & unknowns, key=str))
-    return tuple(found)
+    return unknown_atoms(expressions, plan.coordinates, plan.channels)
 
 
 def _seeds(plan: StreamPlan) -> tuple[list[list[float]], list[list[list[float]]]]:

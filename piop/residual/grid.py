@@ -7,20 +7,20 @@ https://doi.org/10.1137/1.9780898719598; odd derivatives drop the Nyquist mode (
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import sympy
 import torch
-from sympy import Derivative, Expr, Function
+from sympy import Expr
 from torch import Tensor
 
 from piop.errors import NotSupportedError
 from piop.fields import InputFunction
 from piop.lowering import compile_expressions
-from piop.problem.partitions import Index
 from piop.problem.plan import derivative_index
-from piop.residual.inputs import input_terms, term_atoms
+from piop.residual.inputs import evaluate_terms_on_grid, input_terms, term_atoms
+from piop.residual.unknowns import unknown_atoms
 
 
 def grid_residual(
@@ -64,12 +64,12 @@ def grid_residual(
         environment[symbols[position]] = axis.reshape(shape)
     terms = input_terms(problem.residuals, symbols, problem.channels)
     atoms = term_atoms(terms, problem.inputs, symbols)
-    for (name, order), atom in zip(terms, atoms, strict=True):
-        environment[atom] = _on_grid((functions or {})[name], name, order, problem, axes)
-    for atom in _unknowns(problem.residuals, symbols, problem.channels):
+    found = evaluate_terms_on_grid(terms, functions or {}, axes, problem.inputs, symbols)
+    environment |= zip(atoms, found, strict=True)
+    for atom in unknown_atoms(problem.residuals, symbols, problem.channels):
         environment[atom] = _spectral(atom, problem, values, time_derivatives or {})
-    found = compile_expressions(problem.residuals, tuple(environment))(tuple(environment.values()))
-    return {i: v.expand(first.shape) for i, v in enumerate(found)}
+    totals = compile_expressions(problem.residuals, tuple(environment))(tuple(environment.values()))
+    return {i: v.expand(first.shape) for i, v in enumerate(totals)}
 
 
 def _axes(problem: Any, values: Tensor, times: Tensor | None) -> list[Tensor]:
@@ -85,28 +85,6 @@ def _axes(problem: Any, values: Tensor, times: Tensor | None) -> list[Tensor]:
         steps = torch.arange(n, dtype=values.dtype, device=values.device) / n
         axes.append(coordinate.low + (coordinate.high - coordinate.low) * steps)
     return axes
-
-
-def _on_grid(
-    function: InputFunction, name: str, order: Index, problem: Any, axes: Sequence[Tensor]
-) -> Tensor:
-    """Evaluate an input on the axes it depends on, and broadcast along the others."""
-    of = next((i.of for i in problem.inputs if i.name == name), ())
-    places = [[c.name for c in problem.coordinates].index(n) for n in of]
-    found = function.on_grid([axes[p] for p in places], order)
-    shape = [found.shape[0]] + [1] * len(axes)
-    for position, place in enumerate(places):
-        shape[1 + place] = found.shape[1 + position]
-    in_order = sorted(range(len(places)), key=places.__getitem__)
-    return found.permute(0, *(1 + i for i in in_order)).reshape(shape).to(axes[0])
-
-
-def _unknowns(
-    residuals: Sequence[Expr], symbols: tuple[Any, ...], channels: Sequence[str]
-) -> list[Expr]:
-    functions = {Function(n, real=True)(*symbols) for n in channels}
-    derivatives = {d for r in residuals for d in r.atoms(Derivative) if d.expr in functions}
-    return [*functions, *derivatives]
 
 
 def _spectral(

@@ -73,6 +73,38 @@ def evaluate_terms(
     return tuple(out)
 
 
+def evaluate_terms_on_grid(
+    terms: Sequence[InputTerm],
+    functions: Mapping[str, InputFunction],
+    axes: Sequence[Tensor],
+    inputs: Sequence[Any],
+    coordinates: Sequence[Symbol],
+) -> tuple[Tensor, ...]:
+    """Evaluate terms on the tensor grid of ``axes`` ``[n_1], …, [n_D]``, without gradient.
+
+    Returns:
+        ``[B, n_1, …, n_D]`` for each, with 1 in place of n along the coordinates that the input
+        does not depend on.
+
+    Raises:
+        KeyError: If a function is missing.
+    """
+    out = []
+    with torch.no_grad():
+        for name, order in terms:
+            if name not in functions:
+                raise KeyError(f"no input function {name!r}; there are {sorted(functions)}")
+            places = _axes(name, inputs, coordinates)
+            found = functions[name].on_grid([axes[p] for p in places], order)
+            shape = [found.shape[0]] + [1] * len(axes)
+            for position, place in enumerate(places):
+                shape[1 + place] = found.shape[1 + position]
+            in_order = sorted(range(len(places)), key=places.__getitem__)
+            found = found.permute(0, *(1 + i for i in in_order)).reshape(shape)
+            out.append(found.to(axes[0]))
+    return tuple(out)
+
+
 def _axes(name: str, inputs: Sequence[Any], coordinates: Sequence[Symbol]) -> list[int]:
     """Find the columns of a query that an input depends on; a parameter depends on none."""
     of = next((i.of for i in inputs if i.name == name), ())
