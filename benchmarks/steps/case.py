@@ -20,7 +20,7 @@ from piop.residual.trace import compile_step
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.batch import Batch, Points, flatten
 from piop.training.constraints import built_in_data
-from piop.training.operator import Clock, Operator, field_of
+from piop.training.operator import Clock, Operator, OperatorField
 from piop.training.pieces import COMPILED_ROWS, EAGER_ROWS, piece_count, split
 from piop.training.setup import signature_of
 from piop.training.statistics import law_statistics
@@ -127,7 +127,7 @@ def build_case(
     def physics(evaluate: Callable[..., Any]) -> Callable[[list[Tensor], Batch], Tensor]:
         def loss(values: list[Tensor], batch: Batch) -> Tensor:
             at: Points = batch.equations  # type: ignore[assignment]
-            field = field_of(network(values), batch.inputs, lift, at.lift)  # type: ignore[arg-type]
+            field = OperatorField(network(values), batch.inputs, lift, at.lift)  # type: ignore[arg-type]
             found = evaluate(field, at.queries, at.input_values).values
             return ((found / scales) ** 2).mean()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -47,3 +47,12 @@ class Dataset:
         values = {name: value[index] for name, value in self.values.items()}
         estimate = chosen(self.error_estimate)
         return Dataset(inputs, self.axes, values, chosen(self.points), estimate, self.attributes)
+
+    def at_last(self, name: str) -> Dataset:
+        """Keep the last position along an axis alone; the values are on a grid."""
+        place = list(self.axes).index(name)
+        axes = {**self.axes, name: self.axes[name][-1:]}
+        values = {
+            n: v.narrow(1 + place, len(self.axes[name]) - 1, 1) for n, v in self.values.items()
+        }
+        return replace(self, axes=axes, values=values)

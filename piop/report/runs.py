@@ -17,10 +17,10 @@ from piop.metrics import relative_l2_by_time
 from piop.report.figures import Shown, draw_figures
 from piop.residual import compile_residual
 from piop.run import predict_held_out
-from piop.run.evaluation import errors_of
+from piop.run.evaluation import ends_only, errors_of
 from piop.run.prediction import save_grid
 from piop.training.lattice import on_lattices
-from piop.training.operator import field_of
+from piop.training.operator import OperatorField
 
 if TYPE_CHECKING:
     from piop.run import HeldOut, Run
@@ -44,7 +44,8 @@ def draw_run(run: Run, seed: int | None = None) -> list[Path]:
         PiopError: A file cannot be written.
     """
     try:
-        finer = save_grid(run.problem, FINE) if len(run.problem.space) == 1 else None
+        line, end = len(run.problem.space) == 1, ends_only(run.model)
+        finer = save_grid(run.problem, FINE, end) if line else None
         held_out = run.held_out(SAMPLES, seed, finer)
     except (NotSupportedError, SolverError):
         held_out = None
@@ -72,11 +73,30 @@ def collect(run: Run, held_out: HeldOut) -> Shown:
     )
     if problem.time is None:
         return shown
+    if ends_only(run.model):
+        return _at_the_end(shown, problem.time.name)
     still = {name: value[:, :1].expand_as(value) for name, value in truth.items()}
     return replace(
         shown,
         errors=_by_time(prediction, truth).numpy(),
         baselines={"stays at u0": _by_time(still, truth).mean(0).numpy()},
+    )
+
+
+def _at_the_end(shown: Shown, time: str) -> Shown:
+    """Show the one time there is as a steady solution is shown."""
+    place = list(shown.axes).index(time) + 1
+
+    def still(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: value.take(-1, place) for name, value in values.items()}
+
+    return replace(
+        shown,
+        axes={name: ticks for name, ticks in shown.axes.items() if name != time},
+        time=None,
+        reference=still(shown.reference),
+        prediction=still(shown.prediction),
+        residuals=still(shown.residuals),
     )
 
 
@@ -88,8 +108,13 @@ def _by_time(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> T
 
 @torch.no_grad()
 def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
-    """Evaluate every equation on the grid ``[rows, *axes]``; none for inputs known by data only."""
+    """Evaluate every equation on the grid ``[rows, *axes]``.
+
+    None for inputs known by data only, nor for operators whose residual lives on a grid of its own.
+    """
     if not held_out.functions and run.problem.inputs:
+        return {}
+    if run.model.operator.gridded:
         return {}
     model, residual = run.model, compile_residual(run.problem)
     like = model.operator.scale
@@ -102,7 +127,7 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     for points in held_out.queries.tensor().split(POINTS, dim=1):
         queries = points.to(like).expand(len(rows), -1, -1)
         known = None if lift is None else lift(functions, queries)
-        field = field_of(model.operator, seen, lift, known)
+        field = OperatorField(model.operator, seen, lift, known)
         values = residual.evaluate_inputs(functions, queries)
         parts.append(residual(field, queries, values).values.double().cpu())
     found = torch.cat(parts, 1).reshape(len(rows), *held_out.queries.shape, -1)

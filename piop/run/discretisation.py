@@ -22,6 +22,7 @@ from piop.problem import Input, Problem
 from piop.run.evaluation import (
     GRID_LIMITS,
     HeldOut,
+    ends_only,
     errors_of,
     held_out_draws,
     hold_out_data,
@@ -83,7 +84,7 @@ def study(
     cells: list[dict[str, Any]] = []
     estimates: dict[str, float | None] = {}
     counts: dict[str, dict[str, int]] = {}
-    for held_out in _each_grid(problem, source, seed, wanted):
+    for held_out in _each_grid(problem, source, seed, wanted, ends_only(model)):
         label = _label(problem, held_out)
         estimate = held_out.error_estimate
         estimates[label] = None if estimate is None else float(estimate.max())
@@ -103,16 +104,20 @@ def study(
 
 
 def _each_grid(
-    problem: Problem, source: Dataset | int, seed: int, grids: Sequence[Grid] | None
+    problem: Problem,
+    source: Dataset | int,
+    seed: int,
+    grids: Sequence[Grid] | None,
+    end: bool,
 ) -> Iterable[HeldOut]:
     """Give the same inputs with their solutions on one grid after another."""
     if isinstance(source, int):
-        usual = save_grid(problem, GRID_LIMITS[len(problem.space)])
+        usual = save_grid(problem, GRID_LIMITS[len(problem.space)], end)
         for grid in grids or [None]:
             queries = usual if grid is None else lay_grid(problem, usual, grid)
             yield hold_out_law(problem, source, seed, queries)
         return
-    held_out = hold_out_data(problem, source)
+    held_out = hold_out_data(problem, source, end)
     yield from [_thinned(problem, held_out, grid) for grid in grids or [None]]  # refused at once
 
 

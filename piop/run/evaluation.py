@@ -22,12 +22,13 @@ from piop.metrics import (
 )
 from piop.problem import Problem
 from piop.reference import solve_reference
-from piop.residual import compile_residual
+from piop.residual import GridResidual
 from piop.run.prediction import predict_values, save_grid
 from piop.sampling import Draws, collocation, observe, place_sensors, sample_inputs
+from piop.training.config import TrainingConfig
 from piop.training.lattice import on_lattices
-from piop.training.operator import field_of
-from piop.training.setup import Model
+from piop.training.operator import OperatorField
+from piop.training.setup import Model, residual_of_model
 
 GRID_LIMITS = {1: (21, 128), 2: (6, 32), 3: (6, 16)}
 """Times and points per space axis of the evaluation, at most, by the number of space axes."""
@@ -68,6 +69,7 @@ def hold_out_law(
     seed: int,
     queries: Queries | None = None,
     sensors: Sensors | None = None,
+    end: bool = False,
 ) -> HeldOut:
     """Draw held-out inputs from the law and solve for their references.
 
@@ -77,6 +79,7 @@ def hold_out_law(
         seed: Of the run they are held out from.
         queries: Grid of the references; by default the thinned ``save`` grid.
         sensors: Input → (count or counts per axis, place), where not as in the spec.
+        end: Judge at the last time alone, for operators that know no other.
 
     Raises:
         UsageError: If sensors are asked for of what is no visible input, or cannot be placed so.
@@ -85,7 +88,7 @@ def hold_out_law(
     """
     draws = held_out_draws(seed, samples)
     functions = sample_inputs(problem, draws)
-    queries = queries or save_grid(problem, GRID_LIMITS[len(problem.space)])
+    queries = queries or save_grid(problem, GRID_LIMITS[len(problem.space)], end)
     axes = queries.axes or {}
     space = tuple(len(axes[c.name]) for c in problem.space)
     times = None if problem.time is None else axes[problem.time.name]
@@ -126,8 +129,16 @@ def seen_elsewhere(
     return found
 
 
-def hold_out_data(problem: Problem, data: Dataset) -> HeldOut:
-    """Take held-out trajectories of a data set."""
+def hold_out_data(problem: Problem, data: Dataset, end: bool = False) -> HeldOut:
+    """Take held-out trajectories of a data set.
+
+    Args:
+        problem: The problem.
+        data: The trajectories.
+        end: Keep the last time alone, for operators that know no other.
+    """
+    if end and data.points is None and problem.time is not None:
+        data = data.at_last(problem.time.name)
     queries = (
         Queries(points=data.points)
         if data.points is not None
@@ -141,7 +152,7 @@ def hold_out_data(problem: Problem, data: Dataset) -> HeldOut:
 def predict_held_out(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Tensor]:
     """Predict the held-out solutions from the sensors: channel → ``[B, *queries.shape]``."""
     queries = held_out.queries
-    values = predict_values(problem, model, held_out.inputs, queries.tensor().double())
+    values = predict_values(problem, model, held_out.inputs, queries)
     shape = (-1, *queries.shape)
     return {name: values[..., c].reshape(shape) for c, name in enumerate(problem.channels)}
 
@@ -151,9 +162,20 @@ def errors_of(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> 
     return torch.stack([relative_l2(prediction[name], truth[name]) for name in truth]).mean(0)
 
 
-def baseline_errors(problem: Problem, truth: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Errors ``[B]`` of the trivial answers, the mean over the channels of the truth."""
-    marches = problem.time is not None and next(iter(truth.values())).ndim > 2
+def baseline_errors(
+    problem: Problem, truth: Mapping[str, Tensor], axes: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Errors ``[B]`` of the trivial answers, the mean over the channels of the truth.
+
+    Args:
+        problem: The problem.
+        truth: Channel → ``[B, *grid]``.
+        axes: Positions along each coordinate: without the initial time there is no staying at it.
+    """
+    time = problem.time
+    marches = time is not None and next(iter(truth.values())).ndim > 2
+    if axes is not None and time is not None:
+        marches = bool((axes[time.name][0] - time.low).abs() <= 1e-6 * time.length)
     found: dict[str, list[Tensor]] = {}
     for value in truth.values():
         start = value[:, 0] if marches else None
@@ -178,21 +200,40 @@ def over_time(
 
 
 @torch.no_grad()
-def mean_residual(problem: Problem, model: Model, seed: int) -> dict[str, float]:
-    """Root mean square of each equation's residual at random points of held-out inputs."""
-    residual = compile_residual(problem)
+def mean_residual(
+    problem: Problem, model: Model, config: TrainingConfig, seed: int
+) -> dict[str, float]:
+    """Root mean square of each equation's residual for held-out inputs.
+
+    At random points, or on the grid of an operator that answers on one; nothing for one that
+    answers at the end of the time alone, or on scattered points together.
+    """
+    if model.operator.gridded and (model.home is None or ends_only(model)):
+        return {}
+    try:
+        residual = residual_of_model(problem, model, config)
+    except UsageError:  # the grid of the data it was trained on holds no differences
+        return {}
     draws = held_out_draws(seed, RESIDUAL_SAMPLES)
     like = model.operator.scale
     draws = Draws(draws.seed, 0, draws.index, like.device)
     functions = sample_inputs(problem, draws, like.dtype)
-    queries = collocation(problem, draws, RESIDUAL_POINTS).to(like)
+    if isinstance(residual, GridResidual):
+        queries = residual.places
+    else:
+        queries = collocation(problem, draws, RESIDUAL_POINTS).to(like)
     lift = None if model.known is None else residual.compile_lift(model.known.expressions)
     rows = None if lift is None else lift(functions, queries)
     seen = on_lattices(model.grids, functions, observe(functions, problem, draws, like.dtype))
-    field = field_of(model.operator, seen, lift, rows)
+    field = OperatorField(model.operator, seen, lift, rows)
     found = residual(field, queries, residual.evaluate_inputs(functions, queries))
     sizes = found.values.square().mean((0, 1)).sqrt().tolist()
     return {f"equation {e + 1}": size for e, size in enumerate(sizes)}
+
+
+def ends_only(model: Model) -> bool:
+    """Tell whether an operator answers at the end of the time axis alone."""
+    return getattr(model.operator.backbone, "times", "any") == "end"
 
 
 def report(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
@@ -204,7 +245,7 @@ def report(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
     prediction = predict_held_out(problem, model, held_out)
     judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
     errors = errors_of(prediction, judged)
-    trivial = baseline_errors(problem, judged)
+    trivial = baseline_errors(problem, judged, held_out.queries.axes)
     summary = summarise(errors)
     warnings = [
         f"the operator ({summary}) does not beat the trivial answer {name!r} "

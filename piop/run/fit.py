@@ -37,15 +37,28 @@ from piop.training.config import (
     parse_time,
 )
 from piop.training.distributed import Processes, joined
-from piop.training.effect import require_effect
+from piop.training.effect import POINTS_ALONE, require_effect
 from piop.training.gradients import make_gradients, split_gradients
+from piop.training.home import data_counts
+from piop.training.lattice import gridded_inputs
 from piop.training.memory import as_settings, explained, smaller_batch
 from piop.training.metrics import Row, read_metrics
 from piop.training.objective import ResidualLoss
 from piop.training.phases import Draw
 from piop.training.profile import DRAW, Profile
-from piop.training.requirements import parts_of, require_choices, require_work
-from piop.training.setup import build_model, build_objective, build_source
+from piop.training.requirements import (
+    parts_of,
+    require_backbone,
+    require_choices,
+    require_work,
+)
+from piop.training.setup import (
+    build_model,
+    build_objective,
+    build_source,
+    field_kind,
+    preset_of,
+)
 from piop.training.statistics import Statistics, data_statistics, law_statistics
 from piop.training.trainer import Trainer
 
@@ -131,11 +144,15 @@ def fit(
                 "derivatives are not taken below float32. Use float32, or tf32 on a GPU"
             )
         require_choices(problem, config, found is not None)
-        require_effect(config, settings or {}, parts_of(problem, config, found is not None))
+        parts = parts_of(problem, config, found is not None)
+        require_effect(config, settings or {}, parts, field_kind(config))
         trained = None if found is None else split_data(found, seed)[0]
         statistics = law_statistics(problem, compile_residual(problem), seed)
         if trained is not None:
             statistics = data_statistics(problem, trained, statistics)
+        statistics = _with_grids(problem, config, statistics, found)
+        scattered = found is not None and found.points is not None
+        require_backbone(problem, config, statistics, scattered)
         initial = None if init_from is None else _weights_of(init_from)
         described = None
         if data is not None and found is not None:
@@ -143,6 +160,18 @@ def fit(
         job = Job(problem, config, statistics, found, described, processes)
         processes.lead(lambda: folder.begin(problem, config, statistics, described))
         return _train(folder, job, progress, profile, samples, initial)
+
+
+def _with_grids(
+    problem: Problem, config: TrainingConfig, statistics: Statistics, data: Dataset | None
+) -> Statistics:
+    """Note which inputs are seen on even grids, and the grid of the data that are learnt from."""
+    grid: tuple[int, ...] = ()
+    if data is not None and data.points is None:
+        end = preset_of(config).build.times == "end"
+        grid = data_counts(problem, data, config.points, end)
+    gridded = gridded_inputs(problem, config.physics, data)
+    return replace(statistics, gridded=gridded, grid=grid)
 
 
 def resume(
@@ -227,6 +256,10 @@ def configure(
     if config.backbone != usual:  # the spec's sizes are those of its own network
         theirs = vars(find_preset(usual, _text(own.pop("preset", None))).config)
         own = {key: value for key, value in own.items() if key not in theirs}
+    if (
+        preset_of(config, {**own, **(settings or {})}).build.field != "point"
+    ):  # and its points, which are drawn
+        own = {key: value for key, value in own.items() if key not in POINTS_ALONE}
     chosen = {**habits(problem), **own, **(settings or {})}
     keys = vars(find_preset(config.backbone, _text(chosen.get("preset"))).config)
     return apply_settings(config, chosen, keys)

@@ -17,6 +17,7 @@ from piop.fields import FunctionSamples
 from piop.models import Backbone
 from piop.problem import Problem
 from piop.run.inputs import to_numbers
+from piop.run.together import part_of, predict_together
 from piop.training.lattice import on_lattices
 from piop.training.setup import Model
 from piop.training.sources import seen_functions
@@ -34,7 +35,7 @@ SENSORS_AT_ONCE = 2**20
 
 @torch.no_grad()
 def predict_values(
-    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Tensor
+    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Queries | Tensor
 ) -> Tensor:
     """Evaluate the operator, with its lift from the sensors.
 
@@ -42,11 +43,24 @@ def predict_values(
         problem: The problem.
         model: The operator and its lift.
         inputs: Sensors of B functions; empty for a problem without inputs.
-        queries: ``[B or 1, N, D]``.
+        queries: Where; a tensor ``[B or 1, N, D]`` holds points.
 
     Returns:
-        ``[B, N, C]`` float64 on the CPU.
+        ``[B, N, C]`` float64 on the CPU; of a grid the last coordinate is the fastest.
+
+    Raises:
+        UsageError: If the operator does not answer there.
     """
+    where = Queries(points=queries) if isinstance(queries, Tensor) else queries
+    if model.operator.gridded:
+        return predict_together(problem, model, inputs, where)
+    return _predict_points(problem, model, inputs, where.tensor().double())
+
+
+def _predict_points(
+    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Tensor
+) -> Tensor:
+    """Evaluate an operator that answers point by point, a few points at a time."""
     batch = max([len(s.values) for s in inputs.values()] + [len(queries)])
     count = queries.shape[1]
     found = torch.empty(batch, count, len(problem.channels), dtype=torch.float64)
@@ -55,7 +69,7 @@ def predict_values(
     together = max(1, min(batch, SENSORS_AT_ONCE // sensors, many // max(1, count)))
     for start in range(0, batch, together):
         part = slice(start, min(start + together, batch))
-        seen = {name: _part(s, part, model.operator.scale) for name, s in inputs.items()}
+        seen = {name: part_of(s, part, model.operator.scale) for name, s in inputs.items()}
         functions = seen_functions(problem, model.known, model.grids, seen)
         seen = on_lattices(model.grids, functions, seen)
         own = queries[part] if len(queries) > 1 else queries
@@ -76,16 +90,12 @@ def _queries_together(model: Model, inputs: Mapping[str, FunctionSamples]) -> in
     return min(QUERIES_AT_ONCE, max(FEWEST_QUERIES, PAIRS_AT_ONCE // max(1, met)))
 
 
-def _part(samples: FunctionSamples, part: slice, like: Tensor) -> FunctionSamples:
-    mask = None if samples.mask is None else samples.mask[part]
-    return FunctionSamples(samples.points[part], samples.values[part], mask).to(like)
-
-
-def read_at(problem: Problem, at: Any) -> Queries:
+def read_at(problem: Problem, at: Any, end: bool = False) -> Queries:
     """Bring the places to predict at into one form.
 
     Args:
         problem: The problem.
+        end: Whether the last time alone is meant where no times are given.
         at: Coordinate name → positions, for a grid (one number for one position); an array of
             points ``[N, D]`` or ``[B, N, D]``; :class:`Queries`; or None for ``save``.
 
@@ -94,7 +104,7 @@ def read_at(problem: Problem, at: Any) -> Queries:
         DataError: For points outside the domain, or of the wrong shape.
     """
     if at is None:
-        return save_grid(problem)
+        return save_grid(problem, end=end)
     if isinstance(at, Queries):
         return at
     names = [c.name for c in problem.coordinates]
@@ -119,10 +129,17 @@ def read_at(problem: Problem, at: Any) -> Queries:
     return Queries(points=points)
 
 
-def save_grid(problem: Problem, limits: tuple[int, int] | None = None) -> Queries:
+def save_grid(
+    problem: Problem, limits: tuple[int, int] | None = None, end: bool = False
+) -> Queries:
     """Lay the spec's ``save`` grid, or one with at most so many times and points per space axis.
 
     Times include both ends; periodic axes leave the right end out.
+
+    Args:
+        problem: The problem.
+        limits: Times, and points per space axis, at most.
+        end: Take the last time alone, for operators that know no other.
     """
     counts = list(problem.save)
     if limits is not None:
@@ -133,7 +150,7 @@ def save_grid(problem: Problem, limits: tuple[int, int] | None = None) -> Querie
         ends = torch.linspace(
             coordinate.low, coordinate.high, count + coordinate.periodic, dtype=torch.float64
         )
-        axes[coordinate.name] = ends[:count]
+        axes[coordinate.name] = ends[-1:] if end and coordinate is problem.time else ends[:count]
     return Queries(axes=axes)
 
 

@@ -103,11 +103,11 @@ class Run:
         Raises:
             DataError: If inputs or places do not fit.
         """
-        queries = read_at(self.problem, at)
+        queries = read_at(self.problem, at, evaluation.ends_only(self.model))
         seen = read_inputs(self.problem, inputs or {})
         remedy = "Predict fewer samples or points at a time, half as many to begin with"
         with explained(lambda _: remedy, self.config.machine.device):
-            values = predict_values(self.problem, self.model, seen, queries.tensor().double())
+            values = predict_values(self.problem, self.model, seen, queries)
         attributes = {"run": str(self.path), "piop": versions()["piop"], "hash": self.problem.hash}
         return as_dataset(self.problem, queries, values, attributes)
 
@@ -126,10 +126,11 @@ class Run:
         Raises:
             NotSupportedError: If no reference solver covers the problem.
         """
+        end = evaluation.ends_only(self.model)
         if self._judged_by_data:
-            return evaluation.hold_out_data(self.problem, self._data_held_out(samples))
+            return evaluation.hold_out_data(self.problem, self._data_held_out(samples), end)
         seed = self.config.machine.seed if seed is None else seed
-        return evaluation.hold_out_law(self.problem, samples, seed, queries, sensors)
+        return evaluation.hold_out_law(self.problem, samples, seed, queries, sensors, end)
 
     def evaluate(
         self,
@@ -231,7 +232,7 @@ class Run:
         rows = self.metrics
         last = rows[-1] if rows else {"step": 0, "seconds": 0.0}
         seed = self.config.machine.seed if seed is None else seed
-        residual = evaluation.mean_residual(self.problem, self.model, seed)
+        residual = evaluation.mean_residual(self.problem, self.model, self.config, seed)
         return {
             "residual": residual,
             "steps": int(last["step"]),

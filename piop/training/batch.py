@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from piop.fields import FunctionSamples
+from piop.training.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Observations:
         targets: ``[B, N, C]``, NaN where a channel was not measured.
         size: Mean square of each trajectory and channel ``[B, C]``, squared units.
         known: Number of targets that are not NaN ``[]``, in the whole batch of all processes.
+        layout: For a network that answers on grids, where it is evaluated; the queries are then a
+            grid, the last coordinate fastest.
     """
 
     inputs: dict[str, FunctionSamples]
@@ -55,6 +58,7 @@ class Observations:
     targets: Tensor
     size: Tensor
     known: Tensor
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from piop.lowering import compile_expressions
 from piop.problem import Coordinate, Problem
 from piop.problem.conditions import Conditions, space_order
 from piop.problem.plan import plan_expressions
-from piop.residual import Residual
+from piop.residual import GridLift, GridResidual, Residual
 from piop.residual.inputs import evaluate_terms, input_terms, term_atoms
 from piop.sampling import Draws, boundary_points, initial_points
 
@@ -34,6 +34,7 @@ class KnownField:
 
     def __init__(self, problem: Problem, expressions: Sequence[sp.Expr]) -> None:
         self.expressions = tuple(sp.sympify(e) for e in expressions)
+        self._problem = problem
         self._inputs = problem.inputs
         self._symbols = tuple(c.symbol for c in problem.coordinates)
         self._terms = input_terms(self.expressions, self._symbols)
@@ -49,6 +50,16 @@ class KnownField:
         found = self._values([*queries.unbind(-1), *terms])
         places = torch.broadcast_shapes(queries.shape[:-1], *(v.shape for v in found))
         return torch.stack([v.to(queries).expand(places) for v in found], -1)
+
+    @torch.no_grad()
+    def on_grid(self, functions: Mapping[str, InputFunction], axes: Sequence[Tensor]) -> Tensor:
+        """Evaluate on the tensor grid of ``axes``.
+
+        Returns:
+            ``[B, n_1, …, n_D, K]``, with 1 in place of n along the axes on which nothing depends.
+        """
+        lift = GridLift(self._problem, self.expressions, axes)
+        return lift(functions, axes[0])[0]
 
 
 def built_in_data(
@@ -84,7 +95,7 @@ class PenalisedCondition(ABC):
     """
 
     part: ClassVar[str]
-    residual: Residual
+    residual: Residual | GridResidual
     units: list[float]
 
     @abstractmethod

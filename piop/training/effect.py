@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from piop.errors import UsageError
+from piop.models.base import Field
 from piop.training.config import TrainingConfig
 
 
@@ -16,10 +17,12 @@ class Circumstances:
     Attributes:
         config: The run's choices.
         parts: The parts that the loss will have.
+        field: How the network answers: at points, on a grid, or marching.
     """
 
     config: TrainingConfig
     parts: Collection[str]
+    field: Field = "point"
 
     @property
     def weighting(self) -> str:
@@ -94,13 +97,44 @@ RULES: dict[str, Rule] = {
 """Setting → when it does something, and what it belongs to."""
 
 
-def require_effect(config: TrainingConfig, keys: Collection[str], parts: Collection[str]) -> None:
+POINTS_ALONE = (
+    "queries",
+    "method",
+    "shared",
+    "boundary",
+    "horizon",
+    "horizon_until",
+    "candidates",
+    "power",
+    "floor",
+    "data_queries",
+)
+"""Settings of points that are drawn, for which a network that answers on grids has no use."""
+
+GRIDS: Rule = (lambda c: c.field != "point", "backbones that answer on a grid")
+RULES |= {
+    "grid": GRIDS,
+    "times": (lambda c: c.field == "grid", "backbones that answer on a grid at any time"),
+    "time_order": (
+        lambda c: c.field == "grid" and c.config.physics,
+        "training backbones that answer on a grid on the equations",
+    ),
+}
+
+
+def require_effect(
+    config: TrainingConfig,
+    keys: Collection[str],
+    parts: Collection[str],
+    field: Field = "point",
+) -> None:
     """Make sure that settings that were asked for do something.
 
     Args:
         config: The run's choices.
         keys: The settings that were given.
         parts: The parts that the loss will have.
+        field: How the network answers.
 
     Raises:
         UsageError: For the first that does nothing, with what it belongs to.
@@ -110,7 +144,12 @@ def require_effect(config: TrainingConfig, keys: Collection[str], parts: Collect
         >>> config = TrainingConfig(BudgetConfig(steps=10))
         >>> require_effect(config, ["precondition"], {"residual"})  # of SOAP, the default
     """
-    circumstances = Circumstances(config, parts)
+    circumstances = Circumstances(config, parts, field)
     for key in keys:
+        if key in POINTS_ALONE and field != "point":
+            raise UsageError(
+                f"{key}: does nothing here; it places points, and backbone {config.backbone!r} "
+                f"answers on a grid, whose size is set by grid and times"
+            )
         if key in RULES and not RULES[key][0](circumstances):
             raise UsageError(f"{key}: does nothing here; it belongs to {RULES[key][1]}")

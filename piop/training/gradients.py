@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from piop.residual import GridResidual
 from piop.residual.trace import Step, compile_step
 from piop.training.batch import Batch, flatten
 from piop.training.objective import ResidualLoss
@@ -41,8 +42,8 @@ def make_gradients(
 
 
 def _in_pieces(gradients: Gradients, loss: ResidualLoss, rows: int) -> Gradients:
-    if loss.residual is None:
-        return gradients
+    if loss.residual is None or isinstance(loss.residual, GridResidual):
+        return gradients  # a grid is answered for all functions together
     trained = [p for p in loss.parameters() if p.requires_grad]
     return InPieces(gradients, trained, loss.residual.plan.count, rows)
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from piop.datasets import Dataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Input, Problem
 from piop.sampling.designs import grid_axis
@@ -33,6 +34,9 @@ MOST_WAVES = {1: 24, 2: 8, 3: 4}
 """Largest wave number of those harmonics, by the number of coordinates: they cost time."""
 POINTS_PER_WAVE = {1: 4, 2: 3, 3: 3}
 FEWEST_POINTS = {1: 16, 2: 12, 3: 8}
+
+UNEVEN = 1e-5
+"""Share of an axis by which sensors may miss an even grid, as after storing float32."""
 
 Axes = tuple[Tensor, ...]
 
@@ -103,3 +107,58 @@ def on_lattices(
         points = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
         found[name] = FunctionSamples(points.expand(len(values), -1, -1), values)
     return found
+
+
+def gridded_inputs(
+    problem: Problem, physics: bool = True, data: Dataset | None = None
+) -> tuple[str, ...]:
+    """Find the visible inputs whose sensors lie on even grids, the same for every function.
+
+    Args:
+        problem: The problem.
+        physics: Whether functions of the law are seen: where its lattices are, else where the spec
+            places sensors.
+        data: A data set that is seen as well, or alone.
+    """
+    laid = lattices(problem) if physics else {}
+    found = []
+    for item in problem.visible_inputs:
+        even = item.place == "grid" or not physics
+        if data is not None:
+            even = even and is_even_grid(data.inputs[item.name])
+        if item.of and (item.name in laid or even):
+            found.append(item.name)
+    return tuple(found)
+
+
+def is_even_grid(samples: FunctionSamples) -> bool:
+    """Tell whether sensors fill a grid with equal steps along each axis, the same for all samples.
+
+    Example:
+        >>> line = torch.linspace(0, 1, 5).reshape(1, 5, 1)
+        >>> is_even_grid(FunctionSamples(line, line)), is_even_grid(FunctionSamples(line**2, line))
+        (True, False)
+    """
+    points = samples.points.double()
+    if samples.mask is not None and not bool(samples.mask.all()):
+        return False
+    spread = (points.amax((0, 1)) - points.amin((0, 1))).clamp(min=1e-300)
+    if bool(((points - points[:1]).abs() > UNEVEN * spread).any()):
+        return False
+    first, lines = points[0], []
+    for column, size in zip(first.T, spread, strict=True):
+        ordered = column.sort().values
+        new = torch.cat([ordered.new_ones(1, dtype=torch.bool), ordered.diff() > UNEVEN * size])
+        ticks = ordered[new]
+        steps = ticks.diff()
+        if len(steps) and bool(((steps - steps.mean()).abs() > UNEVEN * size).any()):
+            return False
+        lines.append(len(ticks))
+    places = torch.stack(
+        [
+            ((column - column.min()) / size * (n - 1)).round().long()
+            for column, size, n in zip(first.T, spread, lines, strict=True)
+        ],
+        -1,
+    )
+    return math.prod(lines) == len(first) == len(places.unique(dim=0))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from piop.problem import Problem
 from piop.problem.describe import equation_texts
-from piop.residual import Lift, Residual, ResidualValues
+from piop.residual import GridLift, GridResidual, Lift, Residual, ResidualValues
 from piop.training.batch import Batch, Observations, Points
 from piop.training.config import LossConfig
 from piop.training.constraints import KnownField, PenalisedCondition
-from piop.training.operator import Operator, field_of
+from piop.training.operator import Operator, OperatorField
 from piop.training.weighting import Outcome, Weightings, front_weight, relative_weight
 from piop.training.weighting.probes import EQUATIONS, probe, probe_data
 
@@ -63,7 +62,7 @@ class ResidualLoss(nn.Module):
         self,
         problem: Problem,
         operator: Operator,
-        residual: Residual | None,
+        residual: Residual | GridResidual | None,
         conditions: Mapping[str, PenalisedCondition],
         known: KnownField | None,
         scales: Sequence[float],
@@ -75,10 +74,11 @@ class ResidualLoss(nn.Module):
         self.operator = operator
         self.residual = residual
         self.conditions = dict(conditions)
-        self.lifts: dict[str, Lift] = {}
+        self.lifts: dict[str, Lift | GridLift] = {}
         if known is not None:
             terms = {EQUATIONS: residual} if residual is not None else {}
-            terms |= {name: condition.residual for name, condition in conditions.items()}
+            if not isinstance(residual, GridResidual):  # whose terms share the values on one grid
+                terms |= {name: condition.residual for name, condition in conditions.items()}
             self.lifts = {n: r.compile_lift(known.expressions) for n, r in terms.items()}
         self.config, self.rounds_data = config, rounds_data
         self.weightings = weightings or Weightings()
@@ -99,8 +99,9 @@ class ResidualLoss(nn.Module):
         parts: dict[str, Tensor] = {}
         statistics: dict[str, Tensor] = {}
         total: Tensor | float = 0.0
+        whole = self._whole_field(batch)
         if batch.equations is not None:
-            found = self.misfits(batch, batch.equations)
+            found = self.misfits(batch, batch.equations, whole)
             squares = found.squares
             queries = batch.equations.queries.expand(len(squares), -1, -1)
             statistics = self.weightings.observe(squares, queries)
@@ -112,9 +113,8 @@ class ResidualLoss(nn.Module):
         weight = self._function_weight(batch)
         for name, points in batch.conditions.items():
             condition = self.conditions[name]
-            values = condition.residual(
-                self._field(batch, name, points), points.queries, points.input_values
-            ).values
+            field = whole or self._field(batch, name, points)
+            values = condition.residual(field, points.queries, points.input_values).values
             misfits = condition.misfits(values)
             part = ((misfits**2).sum(-1) * weight).mean() * batch.share
             parts[condition.part] = (
@@ -130,12 +130,17 @@ class ResidualLoss(nn.Module):
             total = total + value * fixed * self.weightings.of_part(batch.weights, name)
         return {"loss": total, **parts}, statistics  # type: ignore[dict-item]
 
-    def misfits(self, batch: Batch, points: Points) -> Misfits:
-        """Evaluate the equations at points, for the functions of a batch."""
+    def misfits(self, batch: Batch, points: Points, whole: OperatorField | None = None) -> Misfits:
+        """Evaluate the equations for the functions of a batch.
+
+        Args:
+            batch: The functions.
+            points: Where.
+            whole: The field on the grid of all terms, where there is one.
+        """
         assert self.residual is not None  # noqa: S101 - batches have equations only with physics
-        found = self.residual(
-            self._field(batch, EQUATIONS, points), points.queries, points.input_values
-        )
+        field = whole or self._field(batch, EQUATIONS, points)
+        found = self.residual(field, points.queries, points.input_values)
         weight = self._function_weight(batch)
         weight = weight * front_weight(self._slopes_of(found), self.config.front)
         return Misfits(found.values / self.scales, weight)
@@ -154,8 +159,14 @@ class ResidualLoss(nn.Module):
             if key in found.derivatives
         ]
 
-    def _field(self, batch: Batch, term: str, points: Points) -> Any:
-        return field_of(self.operator, batch.inputs, self.lifts.get(term), points.lift)
+    def _whole_field(self, batch: Batch) -> OperatorField | None:
+        """Give the field whose values on one grid are shared by all terms."""
+        if batch.equations is None or not isinstance(self.residual, GridResidual):
+            return None
+        return self._field(batch, EQUATIONS, batch.equations)
+
+    def _field(self, batch: Batch, term: str, points: Points) -> OperatorField:
+        return OperatorField(self.operator, batch.inputs, self.lifts.get(term), points.lift)
 
     def _data(self, seen: Observations) -> tuple[Tensor, Tensor]:
         """Errors relative to each trajectory's own size ``[B, N, C]``, and how many are known."""
@@ -164,7 +175,10 @@ class ResidualLoss(nn.Module):
             device, torch.bfloat16, enabled=self.rounds_data, cache_enabled=False
         )
         with rounded:
-            values = self.operator(seen.inputs, seen.queries, seen.lift)
+            if seen.layout is not None:
+                values = self.operator.laid(seen.inputs, seen.layout, seen.lift)
+            else:
+                values = self.operator(seen.inputs, seen.queries, seen.lift)
         known = seen.targets.isfinite()
         error = torch.where(known, values - seen.targets, 0.0) / self.operator.scale
         weight = relative_weight(seen.size / self.operator.scale**2)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.residual import Lift
+from piop.residual import GridLift, Lift
+from piop.training.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,58 @@ class Operator(nn.Module):
             values = values * self._growth(queries)
         return values + (self.mean if lift is None else lift)
 
+    @property
+    def gridded(self) -> bool:
+        """Whether the network answers on grids, and not point by point."""
+        return getattr(self.backbone, "field", "point") != "point"
+
+    def on_grid(
+        self,
+        inputs: Mapping[str, FunctionSamples],
+        axes: Sequence[Tensor],
+        lift: Tensor | None = None,
+    ) -> Tensor:
+        """Evaluate on the tensor grid of axes.
+
+        Args:
+            inputs: What is seen of the input functions.
+            axes: Positions along each coordinate ``[n_1], …, [n_D]``.
+            lift: Values of the lift, ``[B, n_1, …, n_D, C]`` or what broadcasts to that; by default
+                ``mean``.
+
+        Returns:
+            ``[B, n_1, …, n_D, C]`` in the units of the channels.
+        """
+        return self.increment(inputs, axes) + (self.mean if lift is None else lift)
+
+    def laid(
+        self,
+        inputs: Mapping[str, FunctionSamples],
+        layout: Layout,
+        lift: Tensor | None = None,
+    ) -> Tensor:
+        """Evaluate on one grid for the places of another.
+
+        Only what is added to the lift is interpolated, so that the lift holds exactly.
+
+        Args:
+            inputs: What is seen of the input functions.
+            layout: Where to evaluate, and what takes the values to the places wanted.
+            lift: Values of the lift ``[B, N, C]`` at those places, the last coordinate fastest.
+
+        Returns:
+            ``[B, N, C]`` in the units of the channels.
+        """
+        values = layout.spread(self.increment(inputs, layout.axes)).flatten(1, -2)
+        return values + (self.mean if lift is None else lift)
+
+    def increment(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
+        """Evaluate what is added to the lift ``[B, n_1, …, n_D, C]``."""
+        values = self.backbone.on_grid(inputs, axes) * self.scale  # type: ignore[operator]
+        if any(self.orders):
+            values = values * self._growth(axes[0].reshape(1, -1, *[1] * len(axes)))
+        return values
+
     def _growth(self, queries: Tensor) -> Any:
         """τ^k for each channel, one where k = 0: ``[B, N, C]``."""
         assert self.clock is not None  # noqa: S101 - only evolution problems have a lift
@@ -94,26 +147,38 @@ class Operator(nn.Module):
         return growth + (tau * tau) * self.powers[2] if 2 in self.orders else growth
 
 
-def field_of(
-    operator: Operator,
-    inputs: Mapping[str, FunctionSamples],
-    lift: Lift | None = None,
-    rows: Tensor | None = None,
-) -> Callable[[Any], Any]:
-    """Fix the inputs and the lift, leaving the function of the queries that a residual needs.
+@final
+class OperatorField:
+    """An operator with inputs and lift fixed: the function of the queries that a residual needs.
 
     Args:
         operator: The operator.
         inputs: What is seen of the input functions.
         lift: What is built in, compiled for that residual; None for nothing.
-        rows: Its streams ``[S, B, N, C]`` at the queries to come.
-
-    Returns:
-        Stream of queries ``[B, N, D]`` → stream of values ``[B, N, C]``.
+        rows: Its streams ``[S, B, N, C]`` at the queries to come, or its values on the grid.
     """
 
-    def field(queries: Any) -> Any:
-        known = None if lift is None or rows is None else lift.attach(rows, queries)
-        return operator(inputs, queries, known)
+    def __init__(
+        self,
+        operator: Operator,
+        inputs: Mapping[str, FunctionSamples],
+        lift: Lift | GridLift | None = None,
+        rows: Tensor | None = None,
+    ) -> None:
+        self.operator, self.inputs, self.lift, self.rows = operator, inputs, lift, rows
+        self._values: Tensor | None = None
 
-    return field
+    def __call__(self, queries: Any) -> Any:
+        """Evaluate at queries ``[B, N, D]``, a stream or a tensor."""
+        return self.operator(self.inputs, queries, self._known(queries))
+
+    def on_grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """Evaluate on a grid, once: several residuals ask for the same one."""
+        if self._values is None:
+            self._values = self.operator.on_grid(self.inputs, axes, self._known(axes))
+        return self._values
+
+    def _known(self, places: Any) -> Any:
+        if self.lift is None or self.rows is None:
+            return None
+        return self.lift.attach(self.rows, places)

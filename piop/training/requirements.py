@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from piop.errors import UsageError
-from piop.models.base import Signature
+from piop.models.base import Backbone, Signature
 from piop.models.preset import Preset
-from piop.models.registry import refusal
+from piop.models.registry import BACKBONES, find_preset, refusal
 from piop.problem import Problem
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, require_device
-from piop.training.setup import conditions_of
+from piop.training.home import grid_counts
+from piop.training.setup import conditions_of, signature_of
+from piop.training.statistics import Statistics
 from piop.training.weighting.choose import require_weights
 
 
@@ -37,8 +40,87 @@ def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> Non
         )
 
 
+def require_backbone(
+    problem: Problem, config: TrainingConfig, statistics: Statistics | None, scattered: bool
+) -> None:
+    """Make sure that the chosen network can learn what it is given.
+
+    Args:
+        problem: The problem.
+        config: The run's choices.
+        statistics: Sizes under the law or of the data; None asks for the law alone.
+        scattered: Whether there are data that lie on no grid.
+
+    Raises:
+        UsageError: If it cannot, with the reason and the names of those that can.
+    """
+    settings = dict(config.backbone_settings)
+    preset = find_preset(config.backbone, settings.pop("preset", None))
+    kind = preset.build.field
+    signature = signature_of(problem, conditions_of(problem, config), statistics)
+    own = replace(preset.config, **settings)
+    given = {"physics": config.physics, "scattered": scattered}
+    if reason := obstacle(preset, signature, config=own, **given):
+        able = able_backbones(problem, config, statistics, scattered)
+        others = f"these can: {', '.join(able)}" if able else "no backbone can"
+        raise UsageError(
+            f"backbone {config.backbone!r} cannot be trained on {problem.name}: {reason}; {others}"
+        )
+    if kind == "grid" and config.physics:
+        _require_differences(problem, config)
+    if kind != "point" and config.physics and config.machine.precision == "tf32":
+        raise UsageError(
+            f"precision: tf32 rounds the differences along the grid of backbone "
+            f"{config.backbone!r}, whose error grows with their order; use float32"
+        )
+
+
+def able_backbones(
+    problem: Problem, config: TrainingConfig, statistics: Statistics | None, scattered: bool
+) -> list[str]:
+    """Name the backbones that can learn what a run is given, and the preset where not the usual.
+
+    Args:
+        problem: The problem.
+        config: The run's choices, but for the network.
+        statistics: Sizes under the law or of the data; None asks for the law alone.
+        scattered: Whether there are data that lie on no grid.
+    """
+    found = []
+    for name, presets in BACKBONES.items():
+        for key in sorted(presets, key=lambda key: key != "default"):
+            other = replace(config, backbone=name, backbone_settings={"preset": key})
+            try:
+                signature = signature_of(problem, conditions_of(problem, other), statistics)
+            except UsageError:
+                continue
+            given = {"physics": config.physics, "scattered": scattered}
+            if obstacle(presets[key], signature, **given) is None:
+                found.append(name if key == "default" else f"{name} (--set preset={key})")
+                break
+    return found
+
+
+def _require_differences(problem: Problem, config: TrainingConfig) -> None:
+    """Make sure that a grid has times enough for its differences."""
+    if problem.time is None:
+        return
+    times, order = grid_counts(problem, config.points)[0], config.points.time_order
+    least = max(problem.time_order.values(), default=1) + order
+    if times < least:
+        raise UsageError(
+            f"times: {times} are too few for differences of order {order}; give {least} or more, "
+            f"or a lower time_order"
+        )
+
+
 def obstacle(
-    preset: Preset, signature: Signature, *, physics: bool, config: Any = None
+    preset: Preset,
+    signature: Signature,
+    *,
+    physics: bool,
+    scattered: bool = False,
+    config: Any = None,
 ) -> str | None:
     """Say why a network cannot be trained on a problem; None where it can.
 
@@ -46,15 +128,35 @@ def obstacle(
         preset: The network.
         signature: The problem's shapes, as :func:`piop.training.setup.signature_of` tells them.
         physics: Whether it is to learn from the equations.
+        scattered: Whether there are data that lie on no grid.
         config: The network's sizes and choices where they differ from the preset's.
 
     Returns:
         A clause such as ``"input 'a' has jumps and scattered sensors"``.
     """
-    reason = refusal(preset, signature, config)
-    if reason is None and physics and signature.time is not None and preset.build.times == "end":
-        reason = "it answers at the end of the time axis alone, where the equations hold throughout"
+    reason, build = refusal(preset, signature, config), preset.build
+    if reason is None and physics:
+        reason = _beyond_equations(build, signature)
+    if reason is None and scattered and build.field != "point" and not build.scattered:
+        reason = "it answers on grids alone, and the data are scattered"
     return reason
+
+
+def _beyond_equations(build: type[Backbone], signature: Signature) -> str | None:
+    """Say why the equations cannot be asked of an answer of this kind."""
+    if signature.time is not None and build.times == "end":
+        return "it answers at the end of the time axis alone, where the equations hold throughout"
+    walls = [
+        axis.name
+        for i, axis in enumerate(signature.coordinates)
+        if i != signature.time and not axis.periodic
+    ]
+    if build.field != "point" and walls:
+        return (
+            f"it answers on a grid, along which the equations differentiate by spectra, and axis "
+            f"{walls[0]!r} is not periodic"
+        )
+    return None
 
 
 def require_work(config: TrainingConfig, data: bool, processes: Processes) -> None:

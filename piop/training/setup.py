@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sympy as sp
 import torch
@@ -12,10 +13,20 @@ from torch import Tensor
 
 from piop.datasets import Dataset
 from piop.errors import UsageError
-from piop.models import AxisSignature, InputSignature, Signature, build_backbone
+from piop.models import (
+    AxisSignature,
+    Backbone,
+    InputSignature,
+    Signature,
+    build_backbone,
+    find_preset,
+)
+from piop.models.base import Field
+from piop.models.preset import Preset
 from piop.problem import Problem
 from piop.problem.conditions import Conditions, decide_conditions
-from piop.residual import Residual, choose_kernel, compile_residual
+from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
+from piop.residual.attention import Kernel
 from piop.training.config import TrainingConfig
 from piop.training.constraints import (
     KnownField,
@@ -24,12 +35,15 @@ from piop.training.constraints import (
     penalised_conditions,
 )
 from piop.training.distributed import Processes
-from piop.training.lattice import BULK, Axes, highest_wave, lattices
+from piop.training.grid_conditions import conditions_on_grid, penalised_on_grid
+from piop.training.home import home_ticks, learning_grid
+from piop.training.lattice import BULK, Axes, gridded_inputs, highest_wave, lattices
 from piop.training.objective import ResidualLoss
 from piop.training.operator import Clock, Operator
 from piop.training.phases import Draw
 from piop.training.sources import DataSource, LawSource, MixedSource
 from piop.training.statistics import Statistics
+from piop.training.trajectories import TrajectorySource
 from piop.training.weighting import Weightings
 from piop.training.weighting.choose import choose_weights
 from piop.training.weighting.probes import DATA, EQUATIONS, Part, Term
@@ -53,12 +67,15 @@ class Model:
         known: What is built in; None for nothing.
         grids: Input → the even grid on which the operator sees it; without physics none, since the
             inputs of data need not follow the law.
+        home: Positions along each coordinate of the grid on which a network that answers on grids
+            learns; None for others, and for one that learns from scattered data.
     """
 
     operator: Operator
     conditions: Conditions
     known: KnownField | None
     grids: Mapping[str, Axes]
+    home: Axes | None = None
 
 
 def signature_of(
@@ -72,6 +89,9 @@ def signature_of(
         statistics: Sizes of its inputs; without them the shapes alone are told, which is all that
             a refusal asks for, and takes milliseconds.
     """
+    gridded = None if statistics is None else statistics.gridded
+    if gridded is None:
+        gridded = gridded_inputs(problem)
     return Signature(
         coordinates=tuple(
             AxisSignature(c.name, c.low, c.high, c.name in conditions.periodic)
@@ -86,7 +106,7 @@ def signature_of(
                 smooth=item.smooth,
                 waves=highest_wave(problem, item),
                 bulk=highest_wave(problem, item, BULK),
-                gridded=item.place == "grid",
+                gridded=item.name in gridded,
             )
             for item in problem.visible_inputs
         ),
@@ -119,9 +139,35 @@ def conditions_of(problem: Problem, config: TrainingConfig) -> Conditions:
         UsageError: If they cannot be met as asked.
     """
     try:
-        return decide_conditions(problem, config.loss.constraints)
+        conditions = decide_conditions(problem, config.loss.constraints)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if field_kind(config) == "point":
+        return conditions
+    slopes = [n for n, k in zip(problem.channels, conditions.lift, strict=True) if k == 2]
+    if slopes and config.loss.constraints == "hard":
+        raise UsageError(
+            f"constraints: hard is not possible for the slope of {slopes[0]} at the start: "
+            f"backbone {config.backbone!r} answers on a grid, whose differences in time do not "
+            f"feel a slope that is built in; use constraints: auto or soft"
+        )
+    return conditions_on_grid(problem, conditions)
+
+
+def preset_of(config: TrainingConfig, settings: Mapping[str, Any] | None = None) -> Preset:
+    """Find the network that a config chooses.
+
+    Args:
+        config: The run's choices.
+        settings: Those that are yet to be applied, of which the preset is one.
+    """
+    chosen = (settings or {}).get("preset", config.backbone_settings.get("preset"))
+    return find_preset(config.backbone, None if chosen is None else str(chosen))
+
+
+def field_kind(config: TrainingConfig) -> Field:
+    """Tell how the chosen network answers: at points, on a grid, or marching."""
+    return preset_of(config).build.field
 
 
 def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig) -> Model:
@@ -144,8 +190,37 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     mean, scale = statistics.channel_mean, statistics.channel_scale
     operator = Operator(backbone, conditions.lift, clock, mean, scale)
     operator.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
+    known = built_in_data(problem, conditions, mean)
     grids = lattices(problem) if config.physics else {}
-    return Model(operator, conditions, built_in_data(problem, conditions, mean), grids)
+    home = None
+    if backbone.field != "point" and (config.physics or statistics.grid):
+        counts = () if config.physics else statistics.grid
+        home = home_ticks(problem, backbone, config.points, counts)
+    return Model(operator, conditions, known, grids, home)
+
+
+def residual_of_model(
+    problem: Problem, model: Model, config: TrainingConfig, kernel: Kernel | None = None
+) -> Residual | GridResidual:
+    """Compile the equations as the field of a model needs them.
+
+    Args:
+        problem: The problem.
+        model: The operator, and the grid it learns on.
+        config: The run's choices.
+        kernel: What sums up attention of streams.
+
+    Raises:
+        UsageError: If its grid is too small for its differences.
+    """
+    backbone = model.operator.backbone
+    if not isinstance(backbone, Backbone) or model.home is None:
+        return compile_residual(problem, kernel=kernel)
+    try:
+        grid = learning_grid(problem, backbone, config.points, model.home)
+        return GridResidual(problem, grid, like=model.operator.scale)
+    except ValueError as error:
+        raise UsageError(f"the grid of backbone {config.backbone!r}: {error}") from error
 
 
 def build_objective(
@@ -170,13 +245,17 @@ def build_objective(
     Raises:
         UsageError: If the adaptive weights that are asked for have nothing to do.
     """
-    residual: Residual | None = None
-    penalised = {}
+    residual: Residual | GridResidual | None = None
+    penalised: dict[str, PenalisedCondition] = {}
     if config.physics:
         kernel = choose_kernel(config.machine.kernel, config.machine.device)
-        residual = compile_residual(problem, kernel=kernel)
+        residual = residual_of_model(problem, model, config, kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
-        penalised = penalised_conditions(problem, model.conditions, sizes)
+        if isinstance(residual, GridResidual):
+            grid, like = residual.grid, model.operator.scale
+            penalised = penalised_on_grid(problem, model.conditions, sizes, grid, like)
+        else:
+            penalised = penalised_conditions(problem, model.conditions, sizes)
     terms = terms_of(problem, penalised, config, data)
     unlike = axes_unlike(problem, model.conditions)
     loss = ResidualLoss(
@@ -238,7 +317,22 @@ def build_source(
         if law is None:
             raise UsageError("without physics there must be data: give --data FILE")
         return law
-    seen = DataSource(problem, data, model.known, model.grids, config.points, like, seed, processes)
+    known, grids = model.known, model.grids
+    if model.operator.gridded:
+        seen = TrajectorySource(
+            problem,
+            data,
+            model.operator.backbone,  # type: ignore[arg-type]
+            model.home,
+            known,
+            grids,
+            config.points,
+            like,
+            seed,
+            processes,
+        )
+    else:
+        seen = DataSource(problem, data, known, grids, config.points, like, seed, processes)
     return seen if law is None else MixedSource(law, seen)
 
 

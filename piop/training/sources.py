@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from piop.datasets import Dataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
-from piop.residual import Residual
+from piop.residual import GridResidual, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, reconstruct, sample_inputs
 from piop.sampling.adaptive import choose_by_density, residual_density
 from piop.training.batch import Batch, Observations, Points
@@ -23,6 +23,9 @@ from piop.training.lattice import Axes, on_lattices
 from piop.training.objective import ResidualLoss
 from piop.training.statistics import FunctionSize, Statistics
 from piop.training.weighting.probes import EQUATIONS
+
+SIZE_POINTS = 256
+"""Points at which a function is measured where those of the equations are a grid."""
 
 
 class LawSource:
@@ -51,7 +54,9 @@ class LawSource:
         if loss.residual is None:
             raise ValueError("the law gives points for the equations, and this loss has none")
         self.problem, self.loss, self.residual = problem, loss, loss.residual
-        self.size = FunctionSize(problem, loss.residual, statistics)
+        self.fixed = isinstance(loss.residual, GridResidual)
+        points = compile_residual(problem) if isinstance(loss.residual, GridResidual) else None
+        self.size = FunctionSize(problem, points or loss.residual, statistics)  # type: ignore[arg-type]
         self.grids, self.config, self.like = grids, config.points, like
         self.sampling, self.seed = config.sampling, config.machine.seed
         self.adaptive = self.config.method == "residual_adaptive"
@@ -84,15 +89,23 @@ class LawSource:
         seen = observe(functions, self.problem, draws, self.like.dtype)
         batch = Batch(
             inputs=on_lattices(self.grids, functions, seen),
-            size=self.size(functions, equations.queries),
+            size=self.size(functions, self._size_points(draws, equations.queries)),
             equations=equations,
             conditions=conditions,
             share=len(self.part) / self.config.functions,
         )
         return self._chosen(batch, equations, draws) if self.adaptive else batch
 
+    def _size_points(self, draws: Draws, queries: Tensor) -> Tensor:
+        """Choose the points at which the functions are measured."""
+        if not self.fixed:
+            return queries
+        return collocation(self.problem, draws, SIZE_POINTS).to(self.like)
+
     def _place(self, draws: Draws) -> Tensor:
-        """Place collocation points, or the candidates for them."""
+        """Place collocation points, or the candidates for them; a grid stays where it is."""
+        if isinstance(self.residual, GridResidual):
+            return self.residual.places
         if self.adaptive:
             count = self.config.queries * self.sampling.candidates
             return collocation(self.problem, draws, count)
@@ -108,7 +121,7 @@ class LawSource:
     def _points(
         self,
         term: str,
-        residual: Residual,
+        residual: Residual | GridResidual,
         functions: Mapping[str, InputFunction],
         queries: Tensor,
     ) -> Points:
@@ -169,7 +182,7 @@ class DataSource:
         if self.known is not None:
             taken = {name: self.functions[name].take(chosen) for name in self.known.names}
             rows = self.known(taken, queries)
-        inputs = {name: _take(s, chosen) for name, s in self.inputs.items()}
+        inputs = {name: take_samples(s, chosen) for name, s in self.inputs.items()}
         targets = self.values[chosen[:, None], at]
         seen = Observations(inputs, queries, rows, targets, self.size[chosen], known)
         return Batch(observations=seen)
@@ -183,7 +196,7 @@ class MixedSource:
         data: Where the data's part comes from.
     """
 
-    def __init__(self, law: LawSource, data: DataSource) -> None:
+    def __init__(self, law: LawSource, data: Callable[[int, float], Batch]) -> None:
         self.law, self.data = law, data
 
     def __call__(self, step: int, share: float) -> Batch:
@@ -219,6 +232,7 @@ def _flat(problem: Problem, data: Dataset) -> tuple[Tensor, Tensor]:
     return points, torch.stack([c.double() for c in columns], -1)
 
 
-def _take(samples: FunctionSamples, index: Tensor) -> FunctionSamples:
+def take_samples(samples: FunctionSamples, index: Tensor) -> FunctionSamples:
+    """Keep the samples of some functions."""
     mask = None if samples.mask is None else samples.mask[index]
     return FunctionSamples(samples.points[index], samples.values[index], mask)

@@ -32,6 +32,9 @@ class Statistics:
         channel_mean: Mean of the initial data of each channel, its units; 0 without.
         channel_scale: Typical size of each channel, its units.
         equation_scale: Typical size of each equation's residual, its units.
+        gridded: Inputs whose sensors lie on even grids, the same for every function.
+        grid: Points along each coordinate of the data, as far as they are learnt from; empty where
+            they are scattered, or there are none.
     """
 
     input_mean: dict[str, float]
@@ -39,6 +42,8 @@ class Statistics:
     channel_mean: tuple[float, ...]
     channel_scale: tuple[float, ...]
     equation_scale: tuple[float, ...]
+    gridded: tuple[str, ...] | None = None
+    grid: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Give the statistics as plain dicts, lists and numbers."""

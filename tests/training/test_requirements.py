@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
+from piop.errors import UsageError
 from piop.models.base import Backbone, Signature
 from piop.models.preset import Preset
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
-from piop.training.requirements import obstacle
+from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
+from piop.training.requirements import able_backbones, obstacle, require_backbone
 from piop.training.setup import signature_of
+
+from .conftest import HEAT
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,77 @@ def test_an_obstacle_is_the_refusal_or_what_the_equations_ask_beyond_it(
     assert found == reason or (reason and found and found.startswith(reason))
 
 
-@pytest.mark.parametrize(("spec", "gridded"), [("heat", False), ("heat2d", True)])
-def test_a_signature_without_statistics_tells_the_shapes(spec, gridded):
+@pytest.mark.parametrize("spec", ["heat", "heat2d"])
+def test_a_signature_without_statistics_tells_the_shapes(spec):
     problem = Problem.from_file(spec)
     (entry,) = signature_of(problem, decide_conditions(problem)).inputs
-    assert (entry.mean, entry.std, entry.gridded) == (0.0, 1.0, gridded)
+    assert (entry.mean, entry.std, entry.gridded) == (0.0, 1.0, True)
     assert entry.waves >= 3
+
+
+@pytest.mark.parametrize("place", ["grid", "uniform"])
+def test_inputs_with_jumps_are_gridded_where_their_sensors_are(place):
+    law = "law: piecewise_constant, cells: 4, low: 0, high: 1"
+    text = HEAT.replace("place: grid", f"place: {place}").replace(
+        "law: fourier_series, terms: 2, amplitude: [-1, 1], wavenumber: [1, 1]", law
+    )
+    problem = Problem.from_yaml(text)
+    (entry,) = signature_of(problem, decide_conditions(problem)).inputs
+    assert entry.gridded == (place == "grid")
+
+
+class Gridded(Backbone):
+    """Answers on grids alone."""
+
+    field, scattered = "grid", False
+
+    def forward(self, inputs, queries):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("constraints", "physics", "scattered", "reason"),
+    [
+        ("auto", True, False, None),
+        ("soft", True, False, "axis 'x' is not periodic"),
+        ("soft", False, False, None),
+        ("auto", False, True, "on grids alone, and the data are scattered"),
+    ],
+)
+def test_grids_need_periods_for_equations_and_data_on_grids(
+    constraints, physics, scattered, reason
+):
+    preset = Preset(Gridded, Sizes())
+    found = obstacle(preset, shapes(constraints), physics=physics, scattered=scattered)
+    assert found == reason or (reason and found and found.endswith(reason))
+
+
+def test_those_that_can_are_named_with_their_preset(monkeypatch):
+    table = {
+        "walled": {"default": Preset(Picky, Sizes()), "open": Preset(Gridded, Sizes())},
+        "gridded": {"default": Preset(Gridded, Sizes())},
+        "ended": {"default": Preset(Picky, Sizes(walls=True))},
+    }
+    monkeypatch.setattr("piop.training.requirements.BACKBONES", table)
+    monkeypatch.setattr("piop.models.registry.BACKBONES", table)
+    config = TrainingConfig(BudgetConfig(steps=1), backbone="ended")
+    problem = Problem.from_file("heat")
+    assert able_backbones(problem, config, None, False) == [
+        "walled (--set preset=open)",
+        "gridded",
+    ]
+    with pytest.raises(UsageError, match=r"'ended' cannot .* these can: walled .*, gridded"):
+        require_backbone(problem, config, None, False)
+    with pytest.raises(UsageError, match="no backbone can"):
+        require_backbone(problem, replace(config), None, True)
+
+
+def test_rounded_products_take_no_differences_on_a_grid(monkeypatch):
+    table = {"gridded": {"default": Preset(Gridded, Sizes())}}
+    monkeypatch.setattr("piop.models.registry.BACKBONES", table)
+    machine = MachineConfig(device="cuda", precision="tf32")
+    config = TrainingConfig(BudgetConfig(steps=1), machine, backbone="gridded")
+    with pytest.raises(UsageError, match="tf32 rounds the differences"):
+        require_backbone(Problem.from_file("heat"), config, None, False)
+    data = replace(config, physics=False)
+    require_backbone(Problem.from_file("heat"), data, None, False)

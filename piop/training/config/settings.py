@@ -14,7 +14,7 @@ from piop.training.config.values import convert
 OWN_ARGUMENTS = {"device", "precision", "compile", "threads", "seed"}
 POSITIVE = {"functions", "queries", "boundary", "data_functions", "data_queries", "bins",
             "space_bins", "weight_every", "candidates", "learning_rate",
-            "precondition"}  # fmt: skip
+            "precondition", "time_order"}  # fmt: skip
 CHANGEABLE = {"functions", "queries", "boundary", "data_functions", "data_queries",
               "learning_rate", "clip", "checkpoint"}  # fmt: skip
 """What a resume may change: neither the network nor the meaning of what is saved depends on it."""

@@ -1,0 +1,153 @@
+"""Evaluate an operator that answers all queries together: on a grid, and from there elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from piop.datasets import Queries
+from piop.errors import DataError, UsageError
+from piop.fields import FunctionSamples
+from piop.models import Backbone
+from piop.problem import Problem
+from piop.training.lattice import is_even_grid, on_lattices
+from piop.training.layout import lay, weights_between
+from piop.training.setup import Model
+from piop.training.sources import seen_functions
+
+PLACES_AT_ONCE = 2**16
+"""Places of a grid, of all functions, that are answered together, unless one function has more."""
+VALUES_AT_ONCE = 2**24
+"""Products of a query and a place of the grid that are held at once to interpolate."""
+
+
+def predict_together(
+    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Queries
+) -> Tensor:
+    """Evaluate the operator, a few functions at a time and never a part of the queries.
+
+    A tensor grid is answered as such where it is even and no coarser than the grid of training;
+    else the operator answers there, and its values are interpolated, as they are for points. A
+    network that was trained on scattered data is given the points themselves.
+
+    Args:
+        problem: The problem.
+        model: The operator and its lift.
+        inputs: Sensors of B functions.
+        queries: Where.
+
+    Returns:
+        ``[B, N, C]`` float64 on the CPU.
+
+    Raises:
+        UsageError: If it answers at the end of the time alone, and other times are asked for.
+        DataError: If it takes an input with jumps by a grid of sensors, and they lie on none.
+    """
+    backbone = model.operator.backbone
+    assert isinstance(backbone, Backbone)  # noqa: S101 - others answer point by point
+    _require_times(problem, backbone, queries)
+    _require_even(model, backbone, inputs)
+    points = None if queries.points is None else queries.points.double()
+    batch = max([len(s.values) for s in inputs.values()] + [1 if points is None else len(points)])
+    each = math.prod(queries.shape if model.home is None else map(len, model.home))
+    together = max(1, min(batch, PLACES_AT_ONCE // each))
+    found = []
+    for start in range(0, batch, together):
+        part = slice(start, min(start + together, batch))
+        seen = {name: part_of(s, part, model.operator.scale) for name, s in inputs.items()}
+        if points is None:
+            axes = [axis.double() for axis in (queries.axes or {}).values()]
+            values = _on_axes(problem, model, backbone, seen, axes)
+        else:
+            own = points[part] if len(points) > 1 else points
+            values = _at_points(problem, model, backbone, seen, own)
+        found.append(values.double().cpu())
+    return torch.cat([v.expand(batch, -1, -1) if len(found) == 1 else v for v in found])
+
+
+def _on_axes(
+    problem: Problem,
+    model: Model,
+    backbone: Backbone,
+    given: Mapping[str, FunctionSamples],
+    axes: list[Tensor],
+) -> Tensor:
+    """Answer on a tensor grid ``[B, N, C]``."""
+    like = model.operator.scale
+    functions = seen_functions(problem, model.known, model.grids, given)
+    seen = on_lattices(model.grids, functions, given)
+    layout = lay(backbone, model.home or axes, axes).to(like)
+    lift = None
+    if model.known is not None:
+        rows = model.known.on_grid(functions, [axis.to(like) for axis in axes])
+        lift = rows.expand(len(rows), *map(len, axes), -1).flatten(1, -2)
+    return model.operator.laid(seen, layout, lift)
+
+
+def _at_points(
+    problem: Problem,
+    model: Model,
+    backbone: Backbone,
+    given: Mapping[str, FunctionSamples],
+    points: Tensor,
+) -> Tensor:
+    """Answer at ``points [B or 1, N, D]``."""
+    like = model.operator.scale
+    functions = seen_functions(problem, model.known, model.grids, given)
+    seen = on_lattices(model.grids, functions, given)
+    at = points.to(like)
+    lift = None if model.known is None else model.known(functions, at)
+    if model.home is None:
+        return model.operator(seen, at, lift)
+    home = [axis.to(like) for axis in model.home]
+    values = model.operator.increment(seen, home)
+    size = max(1, VALUES_AT_ONCE // values[..., 0].numel())
+    pieces = [_between(values, model, backbone, p) for p in points.split(size, 1)]
+    return torch.cat(pieces, 1) + (model.operator.mean if lift is None else lift)
+
+
+def _between(values: Tensor, model: Model, backbone: Backbone, points: Tensor) -> Tensor:
+    """Interpolate ``values [B, n_1, …, n_D, C]`` at ``points [B or 1, N, D]``: ``[B, N, C]``."""
+    state = values[:, None]
+    for i, (ticks, axis) in enumerate(
+        zip(model.home or (), backbone.signature.coordinates, strict=True)
+    ):
+        weights = weights_between(ticks, points[..., i], axis).to(values)[..., None, :]
+        state = torch.matmul(weights, state.flatten(3)).squeeze(2)
+        state = state.unflatten(-1, values.shape[2 + i :])
+    return state
+
+
+def _require_times(problem: Problem, backbone: Backbone, queries: Queries) -> None:
+    time = problem.time
+    if time is None or backbone.times != "end":
+        return
+    if queries.points is not None:
+        times = queries.points[..., 0].flatten()
+    else:
+        times = (queries.axes or {})[time.name]
+    other = times[(times - time.high).abs() > 1e-6 * time.length]
+    if len(other):
+        raise UsageError(
+            f"at: {time.name} = {other[0].item():g}: this operator answers at the end of the time "
+            f"axis alone; ask for {time.name} = {time.high:g}"
+        )
+
+
+def _require_even(model: Model, backbone: Backbone, inputs: Mapping[str, FunctionSamples]) -> None:
+    for entry in backbone.signature.functions:
+        rough = entry.gridded and not entry.smooth and entry.name not in model.grids
+        if rough and not is_even_grid(inputs[entry.name]):
+            raise DataError(
+                f"input {entry.name!r}: this operator was trained on sensors on an even grid, and "
+                f"reads jumps off no others; give values on a grid"
+            )
+
+
+def part_of(samples: FunctionSamples, part: slice, like: Tensor) -> FunctionSamples:
+    """Take some functions, in the device and precision of a tensor."""
+    mask = None if samples.mask is None else samples.mask[part]
+    return FunctionSamples(samples.points[part], samples.values[part], mask).to(like)

@@ -1,0 +1,145 @@
+"""The grid on which a network that answers on grids learns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from piop.datasets import Dataset
+from piop.errors import UsageError
+from piop.models import Backbone
+from piop.problem import Coordinate, Problem
+from piop.residual import Grid
+from piop.sampling.designs import grid_axis
+from piop.training.config import PointsConfig
+from piop.training.layout import is_even
+
+MOST_POINTS = {1: 128, 2: 32, 3: 16}
+"""Points per space axis, at most, by the number of space axes, unless a config says otherwise."""
+TIMES = {1: 33, 2: 17, 3: 9}
+"""Times, by the same."""
+
+
+def home_ticks(
+    problem: Problem, backbone: Backbone, config: PointsConfig, data: Sequence[int] = ()
+) -> tuple[Tensor, ...]:
+    """Lay the grid that a network learns on.
+
+    Args:
+        problem: The problem.
+        backbone: The network; a march has its own times, and some know the end alone.
+        config: Points and times.
+        data: Points along each coordinate of the data, where these alone are learnt from.
+
+    Returns:
+        Positions along each coordinate, float64.
+    """
+    counts = tuple(data) or grid_counts(problem, config)
+    ticks = []
+    for coordinate, count in zip(problem.coordinates, counts, strict=True):
+        if coordinate is not problem.time:
+            low, high = coordinate.low, coordinate.high
+            ticks.append(grid_axis(low, high, max(count, 1), coordinate.periodic))
+        elif backbone.field == "march":
+            ticks.append(torch.tensor(backbone.march_times(), dtype=torch.float64))
+        elif backbone.times == "end":
+            ticks.append(torch.tensor([coordinate.high], dtype=torch.float64))
+        else:
+            ticks.append(grid_axis(coordinate.low, coordinate.high, max(count, 2), False))
+    return tuple(ticks)
+
+
+def learning_grid(
+    problem: Problem, backbone: Backbone, config: PointsConfig, ticks: Sequence[Tensor]
+) -> Grid:
+    """Say how equations are asked on a grid: at its times, or for the steps of a march."""
+    time = None if problem.time is None else 0
+    return Grid(tuple(ticks), time, backbone.field == "march", config.time_order)
+
+
+def grid_counts(problem: Problem, config: PointsConfig) -> tuple[int, ...]:
+    """Count the points along each coordinate: what the config says, else ``save`` with a limit."""
+    dimension = len(problem.space)
+    counts = []
+    for coordinate, saved in zip(problem.coordinates, problem.save, strict=True):
+        if coordinate is problem.time:
+            counts.append(config.times or TIMES[dimension])
+        else:
+            counts.append(config.grid or min(saved, MOST_POINTS[dimension]))
+    return tuple(counts)
+
+
+def data_indices(
+    problem: Problem, data: Dataset, config: PointsConfig, end: bool
+) -> tuple[Tensor, ...]:
+    """Choose which positions along each axis of a data set to learn from.
+
+    Times are thinned to those nearest to as many even ones as the grid has; of space all are taken
+    unless the config says how many, and then the smallest even subset with at least as many.
+
+    Args:
+        problem: The problem.
+        data: On a grid.
+        config: Points and times.
+        end: Whether the end of the time alone is of use.
+
+    Returns:
+        Indices along each coordinate.
+
+    Raises:
+        UsageError: If the end is needed and the data stop before.
+    """
+    found = []
+    for coordinate in problem.coordinates:
+        ticks = data.axes[coordinate.name].double()
+        if coordinate is not problem.time:
+            found.append(_thinned(len(ticks), config.grid, coordinate.periodic))
+        elif end:
+            found.append(_last(ticks, coordinate))
+        else:
+            most = config.times or TIMES[len(problem.space)]
+            even = torch.linspace(float(ticks[0]), float(ticks[-1]), most, dtype=torch.float64)
+            nearest = (ticks - even[:, None]).abs().argmin(1).unique()
+            found.append(torch.arange(len(ticks)) if len(ticks) <= most else nearest)
+    return tuple(found)
+
+
+def data_counts(
+    problem: Problem, data: Dataset, config: PointsConfig, end: bool
+) -> tuple[int, ...]:
+    """Count the points along each axis of the grid to learn a data set on.
+
+    They are those of the data where these divide an axis evenly, so that nothing is interpolated.
+
+    Raises:
+        UsageError: If the end is needed and the data stop before.
+    """
+    usual = grid_counts(problem, config)
+    chosen = data_indices(problem, data, config, end)
+    found = []
+    for coordinate, index, count in zip(problem.coordinates, chosen, usual, strict=True):
+        ticks = data.axes[coordinate.name].double()[index]
+        single = end and coordinate is problem.time
+        even = single or is_even(ticks, coordinate)
+        found.append(len(ticks) if even else max(len(ticks), count))
+    return tuple(found)
+
+
+def _thinned(count: int, most: int, periodic: bool) -> Tensor:
+    cells = count if periodic else count - 1
+    wanted = most if periodic else most - 1
+    strides = [s for s in range(1, cells + 1) if cells % s == 0 and cells // s >= wanted]
+    return torch.arange(0, count, max(strides) if most and strides else 1)
+
+
+def _last(ticks: Tensor, time: Coordinate) -> Tensor:
+    last = int(ticks.argmax())
+    if abs(float(ticks[last]) - time.high) > 1e-6 * time.length:
+        raise UsageError(
+            f"the data end at {time.name} = {float(ticks[last]):g}, and this backbone answers at "
+            f"the end of the time axis, {time.name} = {time.high:g}, alone; shorten the time of "
+            f"the spec to that of the data, or take a backbone that answers at any time"
+        )
+    return torch.tensor([last])
