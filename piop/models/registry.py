@@ -1,14 +1,19 @@
-"""The one table of backbones by name, and how a name becomes a network."""
+"""The one table of backbones by name, and how a name becomes a network.
+
+Those of other packages (:mod:`piop.models.plugins`) are looked up beside it.
+"""
 
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
 from piop.errors import UsageError
 from piop.models.base import Backbone, Signature
+from piop.models.plugins import announced, load_presets, owner
 from piop.models.preset import Preset, Presets
 from piop.models.presets import deeponet, fno, ipot, oformer, pit, position_attention
 
@@ -31,7 +36,7 @@ def build_backbone(
     """Build a backbone by name.
 
     Args:
-        name: A key of ``BACKBONES``.
+        name: A key of ``BACKBONES``, or the name of an entry point of ``piop.backbones``.
         signature: The problem's shapes and scales.
         preset: One of the backbone's presets; ``"default"`` if None.
         **overrides: Fields of its config to change.
@@ -87,12 +92,53 @@ KINDS = {bool: "truth value", float: "number", str: "word"}
 
 def find_preset(name: str, preset: str | None = None) -> Preset:
     """Look a preset up, or raise UsageError naming what there is."""
-    if name not in BACKBONES:
-        raise UsageError(unknown("backbone", name, BACKBONES))
+    presets = find_presets(name)
     chosen = preset or "default"
-    if chosen not in BACKBONES[name]:
-        raise UsageError(unknown(f"preset of backbone {name!r}", chosen, BACKBONES[name]))
-    return BACKBONES[name][chosen]
+    if chosen not in presets:
+        raise UsageError(unknown(f"preset of backbone {name!r}", chosen, presets))
+    return presets[chosen]
+
+
+def find_presets(name: str) -> Presets:
+    """Look a backbone up, piop's own first.
+
+    Raises:
+        UsageError: If there is none of that name, or the package that announces it is broken.
+
+    Warns:
+        RuntimeWarning: If another package announces a backbone of piop's own name.
+    """
+    others = announced()
+    if name in BACKBONES:
+        for point in others.get(name, ()):
+            warnings.warn(taken(name, owner(point)), RuntimeWarning, stacklevel=3)
+        return BACKBONES[name]
+    if name not in others:
+        raise UsageError(unknown("backbone", name, [*BACKBONES, *others]))
+    return load_presets(name, others[name])
+
+
+def all_backbones() -> tuple[dict[str, Presets], list[str]]:
+    """Load every backbone, and say of which packages some could not be.
+
+    Returns:
+        Name → presets, piop's own first; and what is wrong with those left out.
+    """
+    found, faults = dict(BACKBONES), []
+    for name, points in sorted(announced().items()):
+        if name in BACKBONES:
+            faults += [taken(name, owner(point)) for point in points]
+            continue
+        try:
+            found[name] = load_presets(name, points)
+        except UsageError as error:
+            faults.append(str(error))
+    return found, faults
+
+
+def taken(name: str, who: str) -> str:
+    """Say that another package's backbone is left out, since piop has one of its name."""
+    return f"backbone {name!r} of {who} is left out: piop has one of that name; rename theirs"
 
 
 def unknown(what: str, got: str, allowed: Iterable[str]) -> str:
