@@ -59,6 +59,18 @@ START: Mapping[str, Callable[[Tensor], Tensor]] = {
 """Their inverses: what to start from for a given λ."""
 
 
+def first_sharpness(heads: int, sharpness: str) -> Tensor:
+    """Draw r as the authors' code does: Glorot's bound, as Keras reads the shape (H, 1, 1).
+
+    Under the plain tangent half of these draws are negative, λ = 0, and a layer whose heads all
+    are sees no places: there they are taken positive, and short of π/2.
+    """
+    bound = math.sqrt(3 / heads)
+    if sharpness == "tangent":
+        return torch.empty(heads).uniform_(0.0, min(bound, 1.4))
+    return torch.empty(heads).uniform_(-bound, bound)
+
+
 class PositionAttention(nn.Module):
     """Softmax(−λD) U W, for several λ side by side (eq. 5, 9, 10 and 22), and its `self` variant.
 
@@ -79,8 +91,7 @@ class PositionAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.map = heads, SHARPNESS[sharpness]
-        bound = math.sqrt(3 / heads)  # Glorot's, as Keras reads the shape (H, 1, 1)
-        self.r = nn.Parameter(torch.empty(heads).uniform_(-bound, bound))
+        self.r = nn.Parameter(first_sharpness(heads, sharpness))
         self.value = nn.Linear(features, width, bias=False)
         nn.init.kaiming_normal_(self.value.weight, nonlinearity="linear")
         self.query = nn.Linear(features, width, bias=False) if content else None
