@@ -69,7 +69,19 @@ class PositionAttentionConfig:
 
 @final
 class PositionAttentionField(Backbone):
-    """Sensors → latent mesh → processor → any query, by position-attention alone.
+    """Sensors → latent mesh → processor → any query, by position-attention.
+
+    Where it leaves the paper, and why:
+
+    - Distances are chords and all kernels smooth, so that answers have the derivatives physics asks
+      for; a hard quantile mask is had by a smooth window (``window``), off by default.
+    - Position enters by differences alone along homogeneous axes: one function teaches all its
+      shifts. First moments make up for kernels that are all even (:class:`Reading`).
+    - Kernels of a query widen and move with its time, and in later readings with what it has read:
+      diffusion and transport are then a matter of one reading. Scores of the contents themselves
+      (``content``, eq. 12) are off.
+    - Smooth functions are read off their harmonic fit on the latent mesh (:class:`Encoder`).
+    - Views times functions of the time go straight to the answer (:class:`Transport`), as in PIT.
 
     Args:
         signature: The problem's shapes and scales.

@@ -27,6 +27,20 @@ CASES = [
     pytest.param("shift_deeponet", "default", SMALL, id="shift_deeponet", marks=pytest.mark.slow),
     pytest.param("fno", "default", {"width": 8, "modes": 3, "blocks": 2}, id="fno"),
     pytest.param("oformer", "default", OFORMER, id="oformer", marks=pytest.mark.slow),
+    pytest.param(
+        "position_attention",
+        "default",
+        {"width": 12, "heads": 3, "blocks": 1, "reads": 1},
+        id="position_attention",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        "position_attention",
+        "code_darcy",
+        {"width": 16, "blocks": 2, "latent": (16,), "local": (1.0, 1.0)},
+        id="position_attention, published",
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
