@@ -21,11 +21,13 @@ class Points:
         queries: ``[B, N, D]``, or ``[1, N, D]`` where all functions share them.
         input_values: Values and derivatives of the inputs that the equations need, ``[B, N]`` each.
         lift: Streams of the lift there; None where nothing is built in.
+        weight: What each counts, of mean one, ``[1, N]``; None where all count the same.
     """
 
     queries: Tensor
     input_values: tuple[Tensor, ...] = ()
     lift: Tensor | None = None
+    weight: Tensor | None = None
 
     def take(self, chosen: Tensor) -> Points:
         """Keep some points of each function, by their numbers ``[B, N']``."""
@@ -34,7 +36,10 @@ class Points:
         lift = self.lift
         if lift is not None:
             lift = torch.take_along_dim(lift, chosen[None, ..., None], 2)
-        return Points(queries, values, lift)
+        weight = self.weight
+        if weight is not None:
+            weight = torch.take_along_dim(weight, chosen, 1)
+        return Points(queries, values, lift, weight)
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,6 @@ POINTS_ALONE = (
     "method",
     "shared",
     "boundary",
-    "horizon",
-    "horizon_until",
     "candidates",
     "power",
     "floor",
@@ -114,6 +112,10 @@ POINTS_ALONE = (
 GRIDS: Rule = (lambda c: c.field != "point", "backbones that answer on a grid")
 RULES |= {
     "grid": GRIDS,
+    "horizon": (
+        lambda c: c.field != "grid",
+        "backbones that answer at points, or march: a grid has all of its times at once",
+    ),
     "times": (lambda c: c.field == "grid", "backbones that answer on a grid at any time"),
     "time_order": (
         lambda c: c.field == "grid" and c.config.physics,

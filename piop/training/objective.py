@@ -143,6 +143,7 @@ class ResidualLoss(nn.Module):
         found = self.residual(field, points.queries, points.input_values)
         weight = self._function_weight(batch)
         weight = weight * front_weight(self._slopes_of(found), self.config.front)
+        weight = weight if points.weight is None else weight * points.weight
         return Misfits(found.values / self.scales, weight)
 
     def _function_weight(self, batch: Batch) -> Tensor | float:

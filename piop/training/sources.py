@@ -18,7 +18,7 @@ from piop.training.batch import Batch, Observations, Points
 from piop.training.config import PointsConfig, TrainingConfig
 from piop.training.constraints import KnownField
 from piop.training.distributed import Alone, Processes
-from piop.training.horizon import horizon, within_horizon
+from piop.training.horizon import horizon, steps_within, within_horizon
 from piop.training.lattice import Axes, on_lattices
 from piop.training.objective import ResidualLoss
 from piop.training.statistics import FunctionSize, Statistics
@@ -79,12 +79,16 @@ class LawSource:
         if self.config.shared:  # the points of sample 0, on every process
             places = replace(draws, index=torch.zeros(1, dtype=torch.int64))
         part = horizon(share, self.sampling)
-        queries = within_horizon(self.problem, self._place(places), part)
+        queries = self._place(places)
+        if not self.fixed:
+            queries = within_horizon(self.problem, queries, part)
         equations = self._points(EQUATIONS, self.residual, functions, queries)
+        equations = replace(equations, weight=self._reached(part))
         conditions = {}
         for name, condition in self.loss.conditions.items():
             queries = condition.place(places, self.config.boundary)
-            queries = within_horizon(self.problem, queries, part)
+            if not self.fixed:
+                queries = within_horizon(self.problem, queries, part)
             conditions[name] = self._points(name, condition.residual, functions, queries)
         seen = observe(functions, self.problem, draws, self.like.dtype)
         batch = Batch(
@@ -110,6 +114,16 @@ class LawSource:
             count = self.config.queries * self.sampling.candidates
             return collocation(self.problem, draws, count)
         return collocation(self.problem, draws, self.config.queries, self.config.method)
+
+    def _reached(self, part: float) -> Tensor | None:
+        """Weigh the places of a march, ``[1, N]``: both ends of the steps within the horizon."""
+        if not isinstance(self.residual, GridResidual) or self.sampling.horizon == 1:
+            return None
+        grid = self.residual.grid
+        assert grid.time is not None  # noqa: S101 - only problems in time have a curriculum
+        steps = steps_within(grid.shape[grid.time] - 1, part).to(self.like)
+        each = self.residual.places.shape[1] // (2 * len(steps))
+        return steps.repeat(2).repeat_interleave(each)[None]
 
     def _chosen(self, batch: Batch, candidates: Points, draws: Draws) -> Batch:
         """Keep the candidates that are chosen by the residual as the loss counts it."""

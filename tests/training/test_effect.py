@@ -51,6 +51,14 @@ def test_settings_that_do_something_pass(settings, parts):
     require_effect(apply_settings(START, settings, {}), settings, parts)
 
 
+def test_a_horizon_is_for_points_and_for_marches_and_not_for_grids():
+    config = apply_settings(START, {"horizon": 0.5}, {})
+    for field in ("point", "march"):
+        require_effect(config, ["horizon"], PHYSICS, field)
+    with pytest.raises(UsageError, match=r"horizon: does nothing here.* all of its times at once"):
+        require_effect(config, ["horizon"], PHYSICS, "grid")
+
+
 def test_without_physics_points_of_the_equations_do_nothing():
     config = TrainingConfig(BudgetConfig(steps=10), physics=False)
     for key in ("functions", "queries", "method", "front", "relative", "residual_weight"):

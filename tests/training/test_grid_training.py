@@ -18,6 +18,7 @@ from piop.training.config import (
     LossConfig,
     MachineConfig,
     PointsConfig,
+    SamplingConfig,
     TrainingConfig,
 )
 from piop.training.home import data_counts, data_indices
@@ -37,12 +38,15 @@ def networks(monkeypatch):
         monkeypatch.setitem(BACKBONES, name, presets)
 
 
-def build(problem, backbone="some_grid", data=None, physics=True, points=POINTS, **loss):
+def build(
+    problem, backbone="some_grid", data=None, physics=True, points=POINTS, sampling=None, **loss
+):
     config = TrainingConfig(
         BudgetConfig(steps=4),
         MachineConfig(precision="float64"),
         points,
         loss=LossConfig(**loss),
+        sampling=sampling or SamplingConfig(),
         backbone=backbone,
         physics=physics,
     )
@@ -137,6 +141,19 @@ def test_steps_of_a_march_are_seen_from_both_ends(heat):
     batch = built.draw(0, 0.0)
     times = batch.equations.queries[0, ::8, 0]
     assert times.tolist() == [1 + n / 8 for n in (*range(8), *range(1, 9))]
+
+
+@pytest.mark.parametrize(("share", "steps"), [(0.0, 4), (0.25, 6), (0.26, 7), (0.5, 8), (0.9, 8)])
+def test_a_horizon_cuts_a_march_to_its_first_steps(heat, share, steps):
+    """The loss is the mean over the steps within it, whose number grows with the share spent."""
+    built = build(heat, "some_march", sampling=SamplingConfig(horizon=0.5, horizon_until=0.5))
+    batch, whole = built.draw(0, share), build(heat, "some_march").draw(0, share)
+    assert torch.equal(batch.equations.queries, whole.equations.queries), "the grid stays"
+    squares = built.loss.misfits(whole, whole.equations).squares.unflatten(1, (2, 8, 8))
+    expected = squares[:, :, :steps].mean()
+    found = built.loss(batch)[0]["residual"]
+    assert (found - expected).abs() < 1e-12 * expected
+    assert (squares.mean() - expected).abs() > 1e-6 * expected or steps == 8
 
 
 @pytest.mark.parametrize("backbone", ["some_grid", "some_march"])
