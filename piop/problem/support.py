@@ -11,25 +11,48 @@ from piop.errors import NotSupportedError
 from piop.problem.problem import Problem
 from piop.spec.laws import History
 
+Purpose = Literal["solve", "reference", "data"]
 
-def require_supported(problem: Problem, for_: Literal["solve", "reference"] = "solve") -> None:
+
+def require_supported(problem: Problem, for_: Purpose = "solve") -> None:
     """Refuse what cannot be run yet.
 
     Args:
         problem: Any problem that passed its checks.
-        for_: ``solve`` (train and evaluate) or ``reference`` (the classical solution alone).
+        for_: ``solve`` (train on the equations and evaluate), ``reference`` (the classical solution
+            alone) or ``data`` (train on given solutions alone, which asks for neither residual nor
+            reference).
 
     Raises:
-        NotSupportedError: ``not supported yet: … because …``, with every reason.
+        NotSupportedError: ``not supported yet: … because …``, with every reason, and whether data
+            alone would do.
     """
-    reasons = [*_reasons(problem)] + ([*_learning(problem)] if for_ == "solve" else [])
-    if reasons:
-        raise NotSupportedError(f"{problem.name}: not supported yet: " + "; ".join(reasons))
+    reasons = list(_always(problem))
+    if for_ != "data":
+        reasons += _solving(problem)
+    if for_ != "reference":
+        reasons += _inverting(problem)
+    if for_ == "solve":
+        reasons += _differentiating(problem)
+    if not reasons:
+        return
+    text = f"{problem.name}: not supported yet: " + "; ".join(reasons)
+    if for_ == "solve" and not [*_always(problem), *_inverting(problem)]:
+        text += (
+            ". It can be trained on solutions alone: --data FILE --no-physics (in Python data=..., "
+            "physics=False)"
+        )
+    raise NotSupportedError(text)
 
 
-def _reasons(problem: Problem) -> Iterator[str]:
+def _always(problem: Problem) -> Iterator[str]:
     if problem.spec.domain is not None:
         yield "domain, because shapes are not meshed yet"
+    if any(isinstance(i.law, History) for i in problem.inputs):
+        yield "the law history, because operators from the past of a solution are not trained yet"
+
+
+def _solving(problem: Problem) -> Iterator[str]:
     if problem.time is None:
         yield "a steady problem, because there is no elliptic solver yet"
     walls = [c.name for c in problem.space if not c.periodic]
@@ -40,15 +63,16 @@ def _reasons(problem: Problem) -> Iterator[str]:
         yield f"{names} without a time derivative, because such systems are not marched yet"
     if max(problem.time_order.values(), default=0) > 2:
         yield "an order in time above two, because no solver marches it yet"
-    if any(isinstance(i.law, History) for i in problem.inputs):
-        yield "the law history, because operators from the past of a solution are not trained yet"
 
 
-def _learning(problem: Problem) -> Iterator[str]:
+def _inverting(problem: Problem) -> Iterator[str]:
     if problem.infer:
         yield f"infer ({', '.join(problem.infer)}), because parameters are not trained yet"
     if problem.learn is not None:
         yield "learn, because inverse operators are not trained yet"
+
+
+def _differentiating(problem: Problem) -> Iterator[str]:
     rough = [i.name for i in problem.inputs if not i.smooth and _is_differentiated(problem, i.name)]
     if rough:
         yield (

@@ -16,7 +16,7 @@ from piop.models import find_preset
 from piop.problem import Problem
 from piop.problem.classify import classify
 from piop.problem.support import require_supported
-from piop.residual import choose_kernel, compile_residual
+from piop.residual import choose_kernel
 from piop.run.data import describe_data, load_data, split_data
 from piop.run.folder import RunFolder, ensure_run, new_folder, write_json
 from piop.run.machine import (
@@ -59,7 +59,7 @@ from piop.training.setup import (
     field_kind,
     preset_of,
 )
-from piop.training.statistics import Statistics, data_statistics, law_statistics
+from piop.training.statistics import Statistics, find_statistics
 from piop.training.trainer import Trainer
 
 Progress = Callable[[Row], None]
@@ -123,7 +123,7 @@ def fit(
     Example:
         ``run = piop.Problem.from_file("burgers").fit(time="5m")``
     """
-    require_supported(problem)
+    require_supported(problem, "solve" if physics else "data")
     budget = BudgetConfig(steps, None if time is None else parse_time(time))
     machine = choose_machine(budget, device, precision, compile, threads, seed)
     config = configure(
@@ -147,9 +147,7 @@ def fit(
         parts = parts_of(problem, config, found is not None)
         require_effect(config, settings or {}, parts, field_kind(config))
         trained = None if found is None else split_data(found, seed)[0]
-        statistics = law_statistics(problem, compile_residual(problem), seed)
-        if trained is not None:
-            statistics = data_statistics(problem, trained, statistics)
+        statistics = find_statistics(problem, trained, seed, physics=physics)
         statistics = _with_grids(problem, config, statistics, found)
         scattered = found is not None and found.points is not None
         require_backbone(problem, config, statistics, scattered)

@@ -13,6 +13,7 @@ import xarray as xr
 from piop.datasets import Dataset, Queries, read_dataset
 from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.problem import Problem
+from piop.problem.support import require_supported
 from piop.run import evaluation
 from piop.run.data import split_data
 from piop.run.discretisation import Grids, Sensors, study
@@ -232,9 +233,8 @@ class Run:
         rows = self.metrics
         last = rows[-1] if rows else {"step": 0, "seconds": 0.0}
         seed = self.config.machine.seed if seed is None else seed
-        residual = evaluation.mean_residual(self.problem, self.model, self.config, seed)
         return {
-            "residual": residual,
+            "residual": self._residual(seed),
             "steps": int(last["step"]),
             "seconds": last["seconds"],
             "first_step_seconds": round(self.first_step, 3),
@@ -246,6 +246,14 @@ class Run:
             "seed": seed,
             "interrupted": self.interrupted,
         }
+
+    def _residual(self, seed: int) -> dict[str, float]:
+        """Size of each equation's residual; none where the equations cannot be evaluated yet."""
+        try:
+            require_supported(self.problem)
+        except NotSupportedError:
+            return {}
+        return evaluation.mean_residual(self.problem, self.model, self.config, seed)
 
     def _data_held_out(self, samples: int) -> Dataset:
         assert self.data is not None  # noqa: S101 - asked for only with data

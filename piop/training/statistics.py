@@ -14,7 +14,7 @@ from piop.datasets import Dataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
 from piop.problem.plan import derivative_index
-from piop.residual import Lift, Residual
+from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.constraints import KnownField
 
@@ -53,6 +53,30 @@ class Statistics:
     def from_json(cls, data: Mapping[str, Any]) -> Statistics:
         """Build the statistics that :meth:`to_json` wrote."""
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})  # type: ignore[arg-type]
+
+
+def find_statistics(
+    problem: Problem, data: Dataset | None, seed: int, *, physics: bool = True
+) -> Statistics:
+    """Measure the statistics of a run.
+
+    Data take the place of the law as far as they go; where they have every channel and nothing is
+    learned from the equations, the law is not asked at all, for it may be one that cannot be
+    differentiated.
+
+    Args:
+        problem: The problem.
+        data: What is trained on; None for the law alone.
+        seed: Of the functions of the law.
+        physics: Whether the equations are learned from.
+    """
+    if data is None:
+        return law_statistics(problem, compile_residual(problem), seed)
+    count = len(problem.channels)
+    plain = Statistics({}, {}, (0.0,) * count, (1.0,) * count, (1.0,) * len(problem.residuals))
+    if physics or any(name not in data.values for name in problem.channels):
+        plain = law_statistics(problem, compile_residual(problem), seed)
+    return data_statistics(problem, data, plain)
 
 
 def law_statistics(problem: Problem, residual: Residual, seed: int) -> Statistics:

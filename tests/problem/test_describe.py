@@ -77,10 +77,10 @@ def test_every_problem_is_described_as_text_and_json(name):
     found = json.loads(json.dumps(describe.to_json(problem)))
     text = describe.to_text(problem)
     assert found["hash"] == problem.hash
-    assert found["supported"] is True
-    assert found["solver"]["name"].startswith("Fourier")
+    solver = "Fourier pseudo-spectral, ETDRK4" if found["supported"] is True else "none yet"
+    assert found["solver"]["name"] == solver
     assert "streams" in found["streams"]
-    assert found["conditions"]
+    assert found["conditions"] or not (problem.initial or problem.periodic)
     for equation in found["equations"]:
         assert equation in text
     assert found["class"] in text
@@ -144,3 +144,27 @@ def test_a_steady_problem_is_not_supported_yet():
 def test_learning_alone_does_not_stop_the_reference():
     words = {"parameters": {"k": 1}, "equations": ["dt(u) = k*dxx(u)"], "infer": ["k"]}
     require_supported(Problem(**PLAIN | words), "reference")
+
+
+def test_data_alone_ask_for_neither_solver_nor_derivatives():
+    words = {k: v for k, v in PLAIN.items() if k not in ("time", "initial")}
+    cells = {"of": ["x"], "law": "piecewise_constant", "cells": 4, "low": 1, "high": 2}
+    wall = {"x": {"dirichlet": {"u": 0}}}
+    rough = {"inputs": {"f": cells}, "equations": ["-div(f*grad(u)) = 1"], "boundary": wall}
+    problem = Problem(**words | rough)
+    require_supported(problem, "data")
+    with pytest.raises(NotSupportedError, match=r"steady.*boundaries.*rough") as caught:
+        require_supported(problem)
+    assert str(caught.value).endswith("--no-physics (in Python data=..., physics=False)")
+    with pytest.raises(NotSupportedError) as caught:
+        require_supported(problem, "reference")
+    assert "rough" not in str(caught.value)
+
+
+def test_what_no_data_would_help_is_not_told_to_be_trained_on_data():
+    inverse = Problem(**PLAIN | {"parameters": {"k": 1}, "equations": ["dt(u) = k*dxx(u)"],
+                                 "infer": ["k"]})  # fmt: skip
+    for purpose in ("solve", "data"):
+        with pytest.raises(NotSupportedError, match="infer") as caught:
+            require_supported(inverse, purpose)
+        assert "--data" not in str(caught.value)

@@ -1,6 +1,7 @@
 """Errors over sensors and grids, of runs judged by the law and of runs judged by data."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -67,9 +68,9 @@ def test_more_sensors_than_the_specs_are_placed_as_the_spec_says(trained):
     assert errors(found)["32", "16"] == asked["relative_l2"]["mean"]
 
 
-def test_the_file_holds_what_is_returned(trained):
-    found = trained.discretisation("50%", samples=2)
-    assert json.loads((trained.path / "discretisation.json").read_text()) == found
+def test_the_file_holds_what_is_returned(trained, tmp_path):
+    found = replace(trained, path=tmp_path).discretisation("50%", samples=2)
+    assert json.loads((tmp_path / "discretisation.json").read_text()) == found
     assert len(found["relative_l2"][0]["per_sample"]) == found["samples"] == 2
     assert found["reference_error_estimate"]["16"] < 1e-6
 

@@ -10,6 +10,7 @@ from piop.errors import DataError, NotSupportedError, UsageError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.run import Run, fit, resume
+from piop.run.data import split_data
 
 
 def strip(run):
@@ -365,3 +366,58 @@ def test_a_step_with_penalised_initial_data_compiles(tmp_path) -> None:
     )
     found, expected = (run.metrics[0]["loss"] for run in (compiled, eager))
     assert found == pytest.approx(expected, rel=1e-5)
+
+
+DARCY = """
+piop: 1
+name: small_darcy
+space: {x: [0, 1], y: [0, 1]}
+unknowns: [u]
+inputs:
+  g: {of: [x, y], law: gaussian_random_field, tau: 5, alpha: 3, hidden: true}
+  a: {of: [x, y], expression: "where(g > 0, 9, 1)", smooth: false}
+equations: ["-div(a*grad(u)) = 1"]
+boundary: {x: {dirichlet: {u: 0}}, y: {dirichlet: {u: 0}}}
+sensors: {a: {count: [4, 4], place: grid}}
+save: {x: 4, y: 4}
+"""
+
+
+@pytest.fixture(scope="module")
+def blocks():
+    """Not Darcy's law but something to learn: the first k sensors are high, u a bump k high."""
+    axis = torch.linspace(0.1, 0.9, 4).double()
+    mesh = torch.stack(torch.meshgrid(axis, axis, indexing="ij"), -1).reshape(1, 16, 2)
+    high = torch.arange(40) % 16 + 1
+    a = 1.0 + 8.0 * (torch.arange(16) < high[:, None]).double()[..., None]
+    bump = torch.sin(torch.pi * axis)[:, None] * torch.sin(torch.pi * axis)
+    u = high[:, None, None] * bump
+    inputs = {"a": FunctionSamples(mesh.expand(40, -1, -1), a)}
+    return Dataset(inputs, {"x": axis, "y": axis}, {"u": u})
+
+
+def test_a_steady_problem_with_walls_and_jumps_is_trained_on_data_alone(tmp_path, blocks):
+    problem = Problem.from_yaml(DARCY)
+    run = fit(
+        problem, steps=60, data=blocks, physics=False, out=tmp_path / "r", device="cpu",
+        settings={"width": 16, "blocks": 1, "heads": 2, "data_functions": 8},
+    )  # fmt: skip
+    found = json.loads((run.path / "evaluation.json").read_text())
+    assert found["relative_l2"]["mean"] < 0.5 * found["baselines"]["zero"]
+    assert found["residual"] == {}  # the equations cannot be evaluated yet
+    assert found["per_time"] is None
+    statistics = json.loads((run.path / "config.json").read_text())["statistics"]
+    trained = split_data(blocks, 0)[0]
+    assert statistics["input_mean"]["a"] == pytest.approx(float(trained.inputs["a"].values.mean()))
+    assert statistics["channel_mean"] == pytest.approx([float(trained.values["u"].mean())])
+    again = Run.load(run.path).predict({"a": blocks.inputs["a"]}, {"x": [0.5], "y": [0.5]})
+    assert again["u"].shape == (40, 1, 1)
+
+
+def test_the_equations_of_that_problem_are_refused_with_the_reason(tmp_path, blocks):
+    for data in (None, blocks):
+        with pytest.raises(
+            NotSupportedError, match=r"rough coefficient a, because .* --no-physics"
+        ):
+            fit(Problem.from_yaml(DARCY), steps=1, data=data, out=tmp_path / "r")
+    assert not (tmp_path / "r").exists()
