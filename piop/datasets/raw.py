@@ -35,7 +35,7 @@ class RawFile:
 
     Attributes:
         path: Where it was read from, for messages.
-        format: ``netcdf``, ``npz`` or ``csv``.
+        format: ``netcdf``, ``npz``, ``csv``, or the name of a published layout.
         variables: Arrays by name; for CSV, one column each.
         attributes: Global attributes.
     """
@@ -54,7 +54,7 @@ class RawFile:
 
 
 def read_raw(path: str | Path) -> RawFile:
-    """Read NetCDF (3 or 4), npz or CSV, whatever the file is called.
+    """Read NetCDF (3 or 4), npz, CSV or a published layout, whatever the file is called.
 
     Raises:
         DataError: The file is missing, a folder, empty, unreadable or of another format.
@@ -116,6 +116,13 @@ def _read_netcdf(path: Path) -> RawFile:
         return RawFile(str(path), "netcdf", variables, dict(data.attrs))
 
 
+def _read_zip(path: Path) -> RawFile:
+    """Read npz, or a published layout that torch wrote: both are zip archives."""
+    from piop.datasets.published import is_torch_archive, read_published  # which imports this file
+
+    return read_published(path) if is_torch_archive(path) else _read_npz(path)
+
+
 def _read_npz(path: Path) -> RawFile:
     with np.load(path, allow_pickle=False) as data:
         variables = {}
@@ -136,5 +143,5 @@ def _read_csv(path: Path) -> RawFile:
 _FORMATS: tuple[tuple[bytes, str, Callable[[Path], RawFile]], ...] = (
     (b"\x89HDF\r\n\x1a\n", "netcdf", _read_netcdf),
     (b"CDF", "netcdf", _read_netcdf),
-    (b"PK\x03\x04", "npz", _read_npz),
+    (b"PK\x03\x04", "a zip archive", _read_zip),
 )

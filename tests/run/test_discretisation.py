@@ -56,7 +56,7 @@ def test_too_few_sensors_cost_what_they_hide_and_enough_cost_nothing(trained):
 
 
 def test_each_grid_has_the_same_inputs_and_a_reference_of_its_own(trained):
-    small, large = (held for held in module._each_grid(trained.problem, 3, 0, [(8,), (32,)]))
+    small, large = (held for held in module._each_grid(trained.problem, 3, 0, [(8,), (32,)], False))
     assert large.truth["u"].shape == (3, 5, 32)
     assert torch.allclose(small.truth["u"], large.truth["u"][..., ::4], atol=1e-10)
     assert torch.equal(small.inputs["u0"].values, large.inputs["u0"].values)
