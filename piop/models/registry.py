@@ -15,13 +15,14 @@ from piop.errors import UsageError
 from piop.models.base import Backbone, Signature
 from piop.models.plugins import announced, load_presets, owner
 from piop.models.preset import Preset, Presets
-from piop.models.presets import deeponet, fno, ipot, oformer, pit, position_attention
+from piop.models.presets import deeponet, fno, galerkin, ipot, oformer, pit, position_attention
 
 BACKBONES: Mapping[str, Presets] = {
     "pit": pit.PRESETS,
     "position_attention": position_attention.PRESETS,
-    "ipot": ipot.PRESETS,
     "oformer": oformer.PRESETS,
+    "ipot": ipot.PRESETS,
+    "galerkin": galerkin.PRESETS,
     "deeponet": deeponet.PRESETS,
     "modified_deeponet": deeponet.MODIFIED,
     "shift_deeponet": deeponet.SHIFT,

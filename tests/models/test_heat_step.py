@@ -41,6 +41,13 @@ CASES = [
         id="position_attention, published",
         marks=pytest.mark.slow,
     ),
+    pytest.param(
+        "galerkin",
+        "default",
+        {"width": 16, "blocks": 1, "modes": 4},
+        id="galerkin",
+        marks=pytest.mark.slow,
+    ),
 ]
 
 

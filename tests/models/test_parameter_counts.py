@@ -70,6 +70,14 @@ COUNTS = [
     ("oformer", "code_magnetostatics", 316_643),
     ("oformer", "paper_airfoil", 1_469_316),
     ("oformer", "code_airfoil", 1_370_116),
+    # Cao 2021, published code (revision f9e7d6a); the paper rounds them in table 5
+    ("galerkin", "paper_burgers", 530_305),
+    ("galerkin", "paper_darcy", 2_220_829),
+    ("galerkin", "paper_darcy_inverse", 2_383_873),
+    ("galerkin", "code_burgers", 530_305),
+    ("galerkin", "code_darcy", 2_220_829),
+    ("galerkin", "code_darcy_inverse", 2_383_873),
+    ("galerkin", "code_navier_stokes", 862_049),
 ]
 
 
