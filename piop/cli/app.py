@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from piop import __version__
+from piop.cli.backbones import backbones
 from piop.cli.check import check
 from piop.cli.data import data
 from piop.cli.evaluate import evaluate
@@ -49,7 +50,7 @@ def cli() -> None:
     """  # noqa: D301 - click keeps the lines after a backspace character as they are
 
 
-for _command in (new, check, solve, resume, evaluate, predict, data):
+for _command in (new, check, solve, resume, evaluate, predict, data, backbones):
     cli.add_command(_command)
 
 

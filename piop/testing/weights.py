@@ -56,7 +56,7 @@ class WeightClaims(Suite):
             answer(model, inputs, places_for(model))
         assert not found, f"not in ONNX: {', '.join(sorted(found))}"
 
-    @slow_for(lambda case: not case.leading)
+    @slow_for(lambda case: not case.leading or bool(case.preset.source))
     @only_for(of_its_own)
     def test_traced_it_answers_the_same(self, case: Case) -> None:
         """``torch.compile`` traces it (Dynamo, AOTAutograd), and what it traced is the network."""

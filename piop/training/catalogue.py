@@ -1,0 +1,112 @@
+"""What backbones there are: their presets, sizes, answers, and the problems that each can learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from piop.errors import NotSupportedError, UsageError
+from piop.models.base import Field, Signature, Times
+from piop.models.preset import Preset
+from piop.models.registry import all_backbones
+from piop.problem import Problem
+from piop.problem.builtin import builtin_names
+from piop.problem.support import require_supported
+from piop.training.config import BudgetConfig, TrainingConfig
+from piop.training.requirements import obstacle
+from piop.training.setup import conditions_of, signature_of
+
+Obstacles = Mapping[str, str | None]
+"""Name of a problem → why it cannot be served; None where it can."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A preset of a backbone.
+
+    Attributes:
+        backbone: Name of the backbone.
+        preset: Name of the preset.
+        network: Name of its class.
+        parameters: How many, at the preset's own signature.
+        field: How it answers.
+        times: The times it answers at.
+        source: The published column or script that it is; empty for piop's own.
+        physics: What it can learn from the equations.
+        data: What it can learn from data on a grid.
+    """
+
+    backbone: str
+    preset: str
+    network: str
+    parameters: int
+    field: Field
+    times: Times
+    source: str
+    physics: Obstacles
+    data: Obstacles
+
+
+def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str]]:
+    """List every preset of every backbone, those of other packages too.
+
+    Args:
+        specs: Names or files of the problems to try; by default all that come with piop.
+
+    Returns:
+        The presets in the order of the table, and what is wrong with backbones that are left out.
+    """
+    problems = [Problem.from_file(name) for name in (builtin_names() if specs is None else specs)]
+    found, faults = all_backbones()
+    shapes: dict[Field, list[Signature | str]] = {}
+    entries = []
+    for backbone, presets in found.items():
+        for name, preset in presets.items():
+            kind = preset.build.field
+            if kind not in shapes:
+                shapes[kind] = [_shapes(problem, backbone, name) for problem in problems]
+            asked = list(zip([p.name for p in problems], shapes[kind], strict=True))
+            entries.append(
+                Entry(
+                    backbone,
+                    name,
+                    preset.build.__name__,
+                    parameters(preset),
+                    kind,
+                    preset.build.times,
+                    preset.source,
+                    {spec: _obstacle(preset, s, physics=True) for spec, s in asked},
+                    {spec: _obstacle(preset, s, physics=False) for spec, s in asked},
+                )
+            )
+    return entries, faults
+
+
+def parameters(preset: Preset) -> int:
+    """Count the parameters of a preset at its own signature."""
+    with torch.random.fork_rng(devices=[]):
+        return sum(p.numel() for p in preset.build(preset.signature, preset.config).parameters())
+
+
+def _shapes(problem: Problem, backbone: str, preset: str) -> Signature | str:
+    """Tell the shapes of a problem to networks that answer as this one, or why it has no run.
+
+    Conditions, and so shapes, depend on how a network answers and on nothing else of it.
+    """
+    config = TrainingConfig(
+        BudgetConfig(steps=1), backbone=backbone, backbone_settings={"preset": preset}
+    )
+    constraints = problem.solve.get("constraints", config.loss.constraints)
+    config = replace(config, loss=replace(config.loss, constraints=constraints))
+    try:
+        require_supported(problem)
+        return signature_of(problem, conditions_of(problem, config))
+    except (NotSupportedError, UsageError) as error:
+        return str(error)
+
+
+def _obstacle(preset: Preset, shapes: Signature | str, *, physics: bool) -> str | None:
+    """Say why a preset cannot learn a problem of these shapes."""
+    return shapes if isinstance(shapes, str) else obstacle(preset, shapes, physics=physics)

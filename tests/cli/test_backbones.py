@@ -1,0 +1,94 @@
+"""`backbones`: one row for each preset, the reasons below, and all of it as one JSON object."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from piop.cli import backbones as module
+from piop.cli.backbones import nested, plain_table, reason_lines, table_rows
+from piop.training import catalogue
+from piop.training.catalogue import Entry
+
+SERVED = {"burgers": None, "heat": None}
+ENTRIES = [
+    Entry("pit", "default", "PIT", 94_146, "point", "any", "", SERVED, SERVED),
+    Entry("fno", "paper_x", "FNO", 5, "grid", "end", "a", {"burgers": "no", "heat": "no"}, SERVED),
+    Entry("fno", "code_x", "FNO", 5, "grid", "end", "a", {"burgers": "no", "heat": "no"}, SERVED),
+    Entry("fno", "march", "March", 7, "march", "any", "", SERVED, {"burgers": None, "heat": "why"}),
+]
+
+
+@pytest.fixture
+def listed(monkeypatch):
+    monkeypatch.setattr(catalogue, "catalogue", lambda: (ENTRIES, ["'z' of a 1.0 is broken"]))
+
+
+def test_equal_columns_of_paper_and_code_share_a_row():
+    assert table_rows(ENTRIES) == [
+        ("pit", "default", "94,146", "at points", "any", "2 of 2", "2 of 2", ""),
+        ("fno", "paper_x, code_x", "5", "on a grid", "the end", "0 of 2", "2 of 2", "a"),
+        ("fno", "march", "7", "in steps", "any", "2 of 2", "1 of 2", ""),
+    ]
+
+
+def test_columns_are_aligned_and_numbers_to_the_right():
+    lines = plain_table(table_rows(ENTRIES)).splitlines()
+    words = ("answers", "at points", "on a grid", "in steps")
+    starts = {line.index(word) for line, word in zip(lines, words, strict=True)}
+    assert len(starts) == 1
+    assert len({re.search(r"(parameters|94,146|5|7)  ", line).end() for line in lines}) == 1
+
+
+def test_reasons_are_told_once_for_all_presets_they_hold_for():
+    assert reason_lines(ENTRIES) == [
+        "",
+        "Not from physics, any problem: no",
+        "  fno: paper_x, code_x",
+        "",
+        "Not from data, heat: why",
+        "  fno: march",
+    ]
+
+
+def test_the_plain_list_ends_with_the_reasons_and_tells_of_broken_packages(piop, listed):
+    code, out, err = piop("backbones")
+    assert code == 0
+    assert out.startswith("backbone  preset")
+    assert "Not from data, heat: why" in out
+    assert err == "piop: 'z' of a 1.0 is broken\n"
+
+
+def test_a_terminal_gets_every_row_too(piop, listed, monkeypatch):
+    monkeypatch.setattr(module, "is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", "140")
+    code, out, _ = piop("backbones")
+    assert code == 0
+    for row in table_rows(ENTRIES):
+        assert all(cell in out for cell in row)
+
+
+def test_json_nests_backbone_preset_and_the_rest(piop, listed):
+    code, out, _ = piop("backbones", "--json")
+    body = json.loads(out)
+    assert code == 0
+    assert body["faults"] == ["'z' of a 1.0 is broken"]
+    assert list(body["backbones"]) == ["pit", "fno"]
+    assert body["backbones"]["pit"]["default"] == {
+        "network": "PIT",
+        "parameters": 94_146,
+        "field": "point",
+        "times": "any",
+        "source": "",
+        "physics": SERVED,
+        "data": SERVED,
+    }
+    assert nested(ENTRIES)["fno"]["march"]["data"]["heat"] == "why"
+
+
+def test_the_real_table_is_listed(piop):
+    code, out, err = piop("backbones")
+    assert (code, err) == (0, "")
+    assert re.search(r"^pit +default +94,146  at points  any +10 of 10  10 of 10$", out, re.M)
