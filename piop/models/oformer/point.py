@@ -17,8 +17,8 @@ from piop.models.oformer.functions import OFormerConfig
 class OFormer(Backbone):
     """The default OFormer.
 
-    Time is a coordinate of the queries. Where it leaves the paper, and why (``docs/backbones.md``
-    has what that did):
+    Time is a coordinate of the queries. Where it leaves the paper, and why (measured results are in
+    ``docs/backbones.md``):
 
     - Position is relative along homogeneous axes, and all frequencies of periodic axes are integer,
       of the rotary embedding too: exactly periodic, and one function teaches all its shifts.
