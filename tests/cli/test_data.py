@@ -42,7 +42,11 @@ def test_a_sample_does_not_depend_on_how_many_there_are(piop, tmp_path, monkeypa
 
 def test_training_on_reference_data_alone(piop, tmp_path):
     piop("data", "heat", "-n", 4, "--output", tmp_path / "d.nc")
-    arguments = ("--steps", 2, "--data", tmp_path / "d.nc", "--no-physics", "--json", *SMALL)
+    small = [
+        text.replace("functions", "data_functions").replace("queries", "data_queries")
+        for text in SMALL
+    ]
+    arguments = ("--steps", 2, "--data", tmp_path / "d.nc", "--no-physics", "--json", *small)
     code, out, _ = piop("solve", "heat", "--out", tmp_path / "r", *arguments)
     found = json.loads(out)  # one object and nothing else
     assert code == 0
