@@ -114,7 +114,7 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     """
     if not held_out.functions and run.problem.inputs:
         return {}
-    if run.model.operator.gridded:
+    if run.model.operator.gridded or ends_only(run.model):
         return {}
     model, residual = run.model, compile_residual(run.problem)
     like = model.operator.scale

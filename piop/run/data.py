@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ from piop.datasets.checks import check_finite
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
+from piop.training.config import TrainingConfig
+from piop.training.home import data_at_end, data_counts
+from piop.training.lattice import gridded_inputs
+from piop.training.setup import preset_of
+from piop.training.statistics import Statistics
 
 HELD_OUT_SHARE = 0.1
 LARGEST = 1e150
@@ -73,3 +79,24 @@ def split_data(data: Dataset, seed: int) -> tuple[Dataset, Dataset]:
     order = torch.randperm(len(data), generator=generator)
     count = max(1, round(HELD_OUT_SHARE * len(data)))
     return data.take(order[count:].sort().values), data.take(order[:count].sort().values)
+
+
+def data_of_use(problem: Problem, config: TrainingConfig, data: Dataset | None) -> Dataset | None:
+    """Keep of the data what the network can answer: all, or the end of the time alone.
+
+    Raises:
+        UsageError: If there is nothing to keep.
+    """
+    if data is None or preset_of(config).build.times != "end":
+        return data
+    return data_at_end(problem, data)
+
+
+def note_grids(
+    problem: Problem, config: TrainingConfig, statistics: Statistics, data: Dataset | None
+) -> Statistics:
+    """Note which inputs are seen on even grids, and the grid of the data that are learnt from."""
+    grid: tuple[int, ...] = ()
+    if data is not None and data.points is None:
+        grid = data_counts(problem, data, config.points)
+    return replace(statistics, gridded=gridded_inputs(problem, config.physics, data), grid=grid)

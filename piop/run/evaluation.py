@@ -208,7 +208,7 @@ def mean_residual(
     At random points, or on the grid of an operator that answers on one; nothing for one that
     answers at the end of the time alone, or on scattered points together.
     """
-    if model.operator.gridded and (model.home is None or ends_only(model)):
+    if ends_only(model) or (model.operator.gridded and model.home is None):
         return {}
     try:
         residual = residual_of_model(problem, model, config)

@@ -12,12 +12,11 @@ import torch
 
 from piop.datasets import Dataset
 from piop.errors import UsageError
-from piop.models import find_preset
 from piop.problem import Problem
-from piop.problem.classify import classify
 from piop.problem.support import require_supported
 from piop.residual import choose_kernel
-from piop.run.data import describe_data, load_data, split_data
+from piop.run.choices import configure
+from piop.run.data import data_of_use, describe_data, load_data, note_grids, split_data
 from piop.run.folder import RunFolder, ensure_run, new_folder, write_json
 from piop.run.machine import (
     choose_machine,
@@ -30,17 +29,13 @@ from piop.run.run import Run
 from piop.training.checkpoint import load_weights
 from piop.training.config import (
     BudgetConfig,
-    LossConfig,
     TrainingConfig,
-    apply_settings,
     change_settings,
     parse_time,
 )
 from piop.training.distributed import Processes, joined
-from piop.training.effect import POINTS_ALONE, require_effect
+from piop.training.effect import require_effect
 from piop.training.gradients import make_gradients, split_gradients
-from piop.training.home import data_counts
-from piop.training.lattice import gridded_inputs
 from piop.training.memory import as_settings, explained, smaller_batch
 from piop.training.metrics import Row, read_metrics
 from piop.training.objective import ResidualLoss
@@ -57,7 +52,6 @@ from piop.training.setup import (
     build_objective,
     build_source,
     field_kind,
-    preset_of,
 )
 from piop.training.statistics import Statistics, find_statistics
 from piop.training.trainer import Trainer
@@ -135,7 +129,8 @@ def fit(
         require_work(config, data is not None, processes)
         place = processes.lead(lambda: str(new_folder(out, problem.name, force).path))
         folder = RunFolder(Path(place))
-        found = load_data(problem, data)
+        given = load_data(problem, data)
+        found = data_of_use(problem, config, given)
         if not physics and found is None:
             raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
         if precision == "bf16" and found is None:
@@ -148,28 +143,16 @@ def fit(
         require_effect(config, settings or {}, parts, field_kind(config))
         trained = None if found is None else split_data(found, seed)[0]
         statistics = find_statistics(problem, trained, seed, physics=physics)
-        statistics = _with_grids(problem, config, statistics, found)
+        statistics = note_grids(problem, config, statistics, found)
         scattered = found is not None and found.points is not None
         require_backbone(problem, config, statistics, scattered)
         initial = None if init_from is None else _weights_of(init_from)
         described = None
-        if data is not None and found is not None:
-            described = describe_data(data, found)
+        if data is not None and given is not None:
+            described = describe_data(data, given)
         job = Job(problem, config, statistics, found, described, processes)
         processes.lead(lambda: folder.begin(problem, config, statistics, described))
         return _train(folder, job, progress, profile, samples, initial)
-
-
-def _with_grids(
-    problem: Problem, config: TrainingConfig, statistics: Statistics, data: Dataset | None
-) -> Statistics:
-    """Note which inputs are seen on even grids, and the grid of the data that are learnt from."""
-    grid: tuple[int, ...] = ()
-    if data is not None and data.points is None:
-        end = preset_of(config).build.times == "end"
-        grid = data_counts(problem, data, config.points, end)
-    gridded = gridded_inputs(problem, config.physics, data)
-    return replace(statistics, gridded=gridded, grid=grid)
 
 
 def resume(
@@ -219,7 +202,7 @@ def resume(
         if config != TrainingConfig.from_json(record["training"]):
             changed = {**record, "training": config.to_json()}
             processes.lead(lambda: folder.rewrite_config(changed))
-        found = _data_again(problem, described, data)
+        found = data_of_use(problem, config, _data_again(problem, described, data))
         statistics = Statistics.from_json(record["statistics"])
         job = Job(problem, config, statistics, found, described, processes)
         return _train(folder, job, progress, profile, samples)
@@ -235,46 +218,6 @@ def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:
         raise UsageError(
             f"time: the run has trained for {rows[-1]['seconds']:g} s already; give more in all"
         )
-
-
-def configure(
-    problem: Problem,
-    config: TrainingConfig,
-    backbone: str | None,
-    settings: Mapping[str, Any] | None,
-) -> TrainingConfig:
-    """Apply the spec's ``solve:`` block, then the settings given.
-
-    Raises:
-        UsageError: For an unknown key or a value that is not allowed.
-    """
-    own = dict(problem.solve)
-    usual = str(own.pop("backbone", config.backbone))
-    config = replace(config, backbone=backbone or usual)
-    if config.backbone != usual:  # the spec's sizes are those of its own network
-        theirs = vars(find_preset(usual, _text(own.pop("preset", None))).config)
-        own = {key: value for key, value in own.items() if key not in theirs}
-    if (
-        preset_of(config, {**own, **(settings or {})}).build.field != "point"
-    ):  # and its points, which are drawn
-        own = {key: value for key, value in own.items() if key not in POINTS_ALONE}
-    chosen = {**habits(problem), **own, **(settings or {})}
-    keys = vars(find_preset(config.backbone, _text(chosen.get("preset"))).config)
-    return apply_settings(config, chosen, keys)
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def habits(problem: Problem) -> dict[str, Any]:
-    """Settings that go with a kind of problem, where neither spec nor user says otherwise.
-
-    Linear equations have no fronts to damp; more dimensions want more points per function.
-    """
-    queries = {1: 128, 2: 192, 3: 256}[len(problem.space)]
-    front = 0.0 if classify(problem).linear else LossConfig().front
-    return {"queries": queries, "front": front}
 
 
 @dataclass(frozen=True)
@@ -368,9 +311,11 @@ def write_profile(folder: RunFolder, trainer: Trainer, loss: ResidualLoss, draw:
 
 def _remedy(trainer: Trainer, config: TrainingConfig, data: bool, error: Exception) -> str:
     """Say how a step gets smaller and how the run goes on."""
-    lower = smaller_batch(error, config, data)
+    gridded = trainer.operator.gridded
+    lower = smaller_batch(error, config, data, gridded)
     if not lower:
-        return f"A step is as small as it gets, but for the network; {trainer.kept()}"
+        but = "the network and its grid (grid, times)" if gridded else "the network"
+        return f"A step is as small as it gets, but for {but}; {trainer.kept()}"
     names = ", ".join(f"{name}={getattr(config.points, name)}" for name in lower)
     again = "begin again" if trainer.saved_at is None else f"{trainer.kept()}; go on"
     return (

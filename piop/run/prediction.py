@@ -52,9 +52,27 @@ def predict_values(
         UsageError: If the operator does not answer there.
     """
     where = Queries(points=queries) if isinstance(queries, Tensor) else queries
+    if getattr(model.operator.backbone, "times", "any") == "end":
+        _require_end(problem, where)
     if model.operator.gridded:
         return predict_together(problem, model, inputs, where)
     return _predict_points(problem, model, inputs, where.tensor().double())
+
+
+def _require_end(problem: Problem, queries: Queries) -> None:
+    time = problem.time
+    if time is None:
+        return
+    if queries.points is not None:
+        times = queries.points[..., 0].flatten()
+    else:
+        times = (queries.axes or {})[time.name]
+    other = times[(times - time.high).abs() > 1e-6 * time.length]
+    if len(other):
+        raise UsageError(
+            f"at: {time.name} = {other[0].item():g}: this operator answers at the end of the time "
+            f"axis alone; ask for {time.name} = {time.high:g}"
+        )
 
 
 def _predict_points(

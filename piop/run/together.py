@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from piop.datasets import Queries
-from piop.errors import DataError, UsageError
+from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.models import Backbone
 from piop.problem import Problem
@@ -43,12 +43,10 @@ def predict_together(
         ``[B, N, C]`` float64 on the CPU.
 
     Raises:
-        UsageError: If it answers at the end of the time alone, and other times are asked for.
         DataError: If it takes an input with jumps by a grid of sensors, and they lie on none.
     """
     backbone = model.operator.backbone
     assert isinstance(backbone, Backbone)  # noqa: S101 - others answer point by point
-    _require_times(problem, backbone, queries)
     _require_even(model, backbone, inputs)
     points = None if queries.points is None else queries.points.double()
     batch = max([len(s.values) for s in inputs.values()] + [1 if points is None else len(points)])
@@ -119,22 +117,6 @@ def _between(values: Tensor, model: Model, backbone: Backbone, points: Tensor) -
         state = torch.matmul(weights, state.flatten(3)).squeeze(2)
         state = state.unflatten(-1, values.shape[2 + i :])
     return state
-
-
-def _require_times(problem: Problem, backbone: Backbone, queries: Queries) -> None:
-    time = problem.time
-    if time is None or backbone.times != "end":
-        return
-    if queries.points is not None:
-        times = queries.points[..., 0].flatten()
-    else:
-        times = (queries.axes or {})[time.name]
-    other = times[(times - time.high).abs() > 1e-6 * time.length]
-    if len(other):
-        raise UsageError(
-            f"at: {time.name} = {other[0].item():g}: this operator answers at the end of the time "
-            f"axis alone; ask for {time.name} = {time.high:g}"
-        )
 
 
 def _require_even(model: Model, backbone: Backbone, inputs: Mapping[str, FunctionSamples]) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from piop.datasets import Dataset
 from piop.errors import UsageError
 from piop.models import Backbone
-from piop.problem import Coordinate, Problem
+from piop.problem import Problem
 from piop.residual import Grid
 from piop.sampling.designs import grid_axis
 from piop.training.config import PointsConfig
@@ -71,9 +71,7 @@ def grid_counts(problem: Problem, config: PointsConfig) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def data_indices(
-    problem: Problem, data: Dataset, config: PointsConfig, end: bool
-) -> tuple[Tensor, ...]:
+def data_indices(problem: Problem, data: Dataset, config: PointsConfig) -> tuple[Tensor, ...]:
     """Choose which positions along each axis of a data set to learn from.
 
     Times are thinned to those nearest to as many even ones as the grid has; of space all are taken
@@ -83,21 +81,15 @@ def data_indices(
         problem: The problem.
         data: On a grid.
         config: Points and times.
-        end: Whether the end of the time alone is of use.
 
     Returns:
         Indices along each coordinate.
-
-    Raises:
-        UsageError: If the end is needed and the data stop before.
     """
     found = []
     for coordinate in problem.coordinates:
         ticks = data.axes[coordinate.name].double()
         if coordinate is not problem.time:
             found.append(_thinned(len(ticks), config.grid, coordinate.periodic))
-        elif end:
-            found.append(_last(ticks, coordinate))
         else:
             most = config.times or TIMES[len(problem.space)]
             even = torch.linspace(float(ticks[0]), float(ticks[-1]), most, dtype=torch.float64)
@@ -106,23 +98,17 @@ def data_indices(
     return tuple(found)
 
 
-def data_counts(
-    problem: Problem, data: Dataset, config: PointsConfig, end: bool
-) -> tuple[int, ...]:
+def data_counts(problem: Problem, data: Dataset, config: PointsConfig) -> tuple[int, ...]:
     """Count the points along each axis of the grid to learn a data set on.
 
     They are those of the data where these divide an axis evenly, so that nothing is interpolated.
-
-    Raises:
-        UsageError: If the end is needed and the data stop before.
     """
     usual = grid_counts(problem, config)
-    chosen = data_indices(problem, data, config, end)
+    chosen = data_indices(problem, data, config)
     found = []
     for coordinate, index, count in zip(problem.coordinates, chosen, usual, strict=True):
         ticks = data.axes[coordinate.name].double()[index]
-        single = end and coordinate is problem.time
-        even = single or is_even(ticks, coordinate)
+        even = is_even(ticks, coordinate)
         found.append(len(ticks) if even else max(len(ticks), count))
     return tuple(found)
 
@@ -134,12 +120,24 @@ def _thinned(count: int, most: int, periodic: bool) -> Tensor:
     return torch.arange(0, count, max(strides) if most and strides else 1)
 
 
-def _last(ticks: Tensor, time: Coordinate) -> Tensor:
-    last = int(ticks.argmax())
-    if abs(float(ticks[last]) - time.high) > 1e-6 * time.length:
+def data_at_end(problem: Problem, data: Dataset) -> Dataset:
+    """Keep what a data set says of the end of the time axis, for networks that answer there alone.
+
+    Raises:
+        UsageError: If it says nothing, or, where it is scattered, something of other times.
+    """
+    time = problem.time
+    if time is None:
+        return data
+    ticks = data.axes[time.name] if data.points is None else data.points[..., 0].flatten()
+    away = (ticks.double() - time.high).abs() > 1e-6 * time.length
+    wrong = away if data.points is not None else away[-1:]
+    if bool(wrong.any()):
+        at = float(ticks[-1] if data.points is None else ticks[away][0])
+        said = "are scattered over other times, such as" if data.points is not None else "end at"
         raise UsageError(
-            f"the data end at {time.name} = {float(ticks[last]):g}, and this backbone answers at "
-            f"the end of the time axis, {time.name} = {time.high:g}, alone; shorten the time of "
-            f"the spec to that of the data, or take a backbone that answers at any time"
+            f"the data {said} {time.name} = {at:g}, and this backbone answers at the end of the "
+            f"time axis, {time.name} = {time.high:g}, alone; shorten the time of the spec to that "
+            f"of the data, or take a backbone that answers at any time"
         )
-    return torch.tensor([last])
+    return data if data.points is not None else data.at_last(time.name)

@@ -49,7 +49,9 @@ def explained(remedy: Callable[[Exception], str], device: str) -> Iterator[None]
         raise OutOfMemory(f"out of memory{_sizes(error, device)}. {remedy(error)}") from error
 
 
-def smaller_batch(error: BaseException, config: TrainingConfig, data: bool) -> dict[str, int]:
+def smaller_batch(
+    error: BaseException, config: TrainingConfig, data: bool, gridded: bool = False
+) -> dict[str, int]:
     """Find settings with which a step should fit.
 
     The memory of a step grows linearly with functions times points. At the failure u bytes were in
@@ -60,6 +62,7 @@ def smaller_batch(error: BaseException, config: TrainingConfig, data: bool) -> d
         error: The failed allocation.
         config: What was tried.
         data: Whether a step looks at data.
+        gridded: Whether the network answers on a grid, which a resume leaves as it is.
 
     Returns:
         Setting → lower value; nothing where a step cannot be made smaller.
@@ -69,7 +72,7 @@ def smaller_batch(error: BaseException, config: TrainingConfig, data: bool) -> d
     found: dict[str, int] = {}
     pairs = [("functions", "queries")] if config.physics else []
     pairs += [("data_functions", "data_queries")] if data else []
-    for pair in pairs:
+    for pair in [pair[:1] for pair in pairs] if gridded else pairs:
         left = share
         for name in pair:  # functions first, and points for what those cannot give
             now = getattr(config.points, name)

@@ -6,21 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import sympy as sp
 import torch
-from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.datasets import Dataset
 from piop.errors import UsageError
-from piop.models import (
-    AxisSignature,
-    Backbone,
-    InputSignature,
-    Signature,
-    build_backbone,
-    find_preset,
-)
+from piop.models import Backbone, build_backbone, find_preset
 from piop.models.base import Field
 from piop.models.preset import Preset
 from piop.problem import Problem
@@ -37,10 +28,11 @@ from piop.training.constraints import (
 from piop.training.distributed import Processes
 from piop.training.grid_conditions import conditions_on_grid, penalised_on_grid
 from piop.training.home import home_ticks, learning_grid
-from piop.training.lattice import BULK, Axes, gridded_inputs, highest_wave, lattices
+from piop.training.lattice import Axes, lattices
 from piop.training.objective import ResidualLoss
 from piop.training.operator import Clock, Operator
 from piop.training.phases import Draw
+from piop.training.signature import homogeneous_axes, signature_of
 from piop.training.sources import DataSource, LawSource, MixedSource
 from piop.training.statistics import Statistics
 from piop.training.trajectories import TrajectorySource
@@ -76,60 +68,6 @@ class Model:
     known: KnownField | None
     grids: Mapping[str, Axes]
     home: Axes | None = None
-
-
-def signature_of(
-    problem: Problem, conditions: Conditions, statistics: Statistics | None = None
-) -> Signature:
-    """Tell a backbone the shapes and scales of a problem.
-
-    Args:
-        problem: The problem.
-        conditions: Which axes are built in as periodic.
-        statistics: Sizes of its inputs; without them the shapes alone are told, which is all that
-            a refusal asks for, and takes milliseconds.
-    """
-    gridded = None if statistics is None else statistics.gridded
-    if gridded is None:
-        gridded = gridded_inputs(problem)
-    return Signature(
-        coordinates=tuple(
-            AxisSignature(c.name, c.low, c.high, c.name in conditions.periodic)
-            for c in problem.coordinates
-        ),
-        inputs=tuple(
-            InputSignature(
-                item.name,
-                item.of,
-                mean=statistics.input_mean[item.name] if statistics else 0.0,
-                std=statistics.input_std[item.name] if statistics else 1.0,
-                smooth=item.smooth,
-                waves=highest_wave(problem, item),
-                bulk=highest_wave(problem, item, BULK),
-                gridded=item.name in gridded,
-            )
-            for item in problem.visible_inputs
-        ),
-        channels=len(problem.channels),
-        time=None if problem.time is None else 0,
-        homogeneous=homogeneous_axes(problem, conditions),
-    )
-
-
-def homogeneous_axes(problem: Problem, conditions: Conditions) -> tuple[str, ...]:
-    """Find the periodic axes along which shifted inputs give the shifted solution.
-
-    They are those whose coordinate no equation and no initial datum names by itself.
-    """
-    named: set[sp.Basic] = set()
-    data = [e for entries in problem.initial.values() for e in entries]
-    stated = [i.expression for i in problem.inputs if i.expression is not None]
-    for expression in [*problem.residuals, *data, *stated]:
-        atoms = expression.atoms(sp.Derivative) | expression.atoms(AppliedUndef)
-        named |= expression.xreplace({atom: sp.Dummy() for atom in atoms}).free_symbols
-    return tuple(
-        c.name for c in problem.space if c.name in conditions.periodic and c.symbol not in named
-    )
 
 
 def conditions_of(problem: Problem, config: TrainingConfig) -> Conditions:

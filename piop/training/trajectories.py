@@ -70,7 +70,7 @@ class TrajectorySource:
             self.points = data.points.to(like)
         else:
             assert home is not None  # noqa: S101 - only scattered data go without
-            chosen = data_indices(problem, data, config, backbone.times == "end")
+            chosen = data_indices(problem, data, config)
             axes = []
             for i, (coordinate, index) in enumerate(zip(problem.coordinates, chosen, strict=True)):
                 values = values.index_select(i + 1, index)

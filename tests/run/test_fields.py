@@ -151,11 +151,12 @@ def test_a_resumed_run_gives_the_same_bits(heat, data, tmp_path, backbone, given
     assert all(torch.equal(mine[name], other[name]) for name in mine)
 
 
-def test_an_operator_of_the_end_learns_from_data_and_says_so(heat, data, tmp_path):
+@pytest.mark.parametrize("backbone", ["some_end", "points_end"])
+def test_an_operator_of_the_end_learns_from_data_and_says_so(heat, data, tmp_path, backbone):
     run = fit(
         heat,
         steps=200,
-        backbone="some_end",
+        backbone=backbone,
         data=data,
         physics=False,
         out=tmp_path / "r",
@@ -173,6 +174,7 @@ def test_an_operator_of_the_end_learns_from_data_and_says_so(heat, data, tmp_pat
         run.predict(given, {"t": [1.5, 2.0], "x": x})
     with pytest.raises(UsageError, match=r"t = 1: .* ask for t = 2"):
         run.predict(given, torch.tensor([[1.0, 0.3]]))
+    assert strip(resume(run.path, samples=0)) == strip(run)
 
 
 @pytest.mark.slow

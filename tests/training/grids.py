@@ -67,6 +67,25 @@ class AtTheEnd(OnGridAlone):
     times = "end"
 
 
+class PointsAtTheEnd(Backbone):
+    """An MLP of place and of the mean of the input, point by point, at the end alone."""
+
+    times = "end"
+
+    def __init__(self, signature, config):
+        super().__init__(signature)
+        self.config = config
+        inner = OnGridAlone(signature, config)
+        self.fit, self.layers = inner.fit, inner.layers
+
+    def forward(self, inputs, queries):
+        fit = self.fit(inputs[self.signature.functions[0].name])
+        values = self.fit.basis(queries[..., 1:]) @ fit
+        first = self.signature.coordinates[1]
+        angle = (queries[..., 1:2] * (2 * torch.pi / (first.high - first.low))).expand(values.shape)
+        return self.layers(torch.cat([values, values * 0, angle.cos(), angle.sin()], -1))
+
+
 class Marching(OnGridAlone):
     """The same at its own times, each step a residual block of the last."""
 
@@ -101,4 +120,5 @@ NETWORKS = {
     "some_grid": {"default": Preset(OnGridAlone, Sizes())},
     "some_march": {"default": Preset(Marching, Sizes())},
     "some_end": {"default": Preset(AtTheEnd, Sizes())},
+    "points_end": {"default": Preset(PointsAtTheEnd, Sizes())},
 }

@@ -21,7 +21,7 @@ from piop.training.config import (
     SamplingConfig,
     TrainingConfig,
 )
-from piop.training.home import data_counts, data_indices
+from piop.training.home import data_at_end, data_counts, data_indices
 from piop.training.lattice import gridded_inputs
 from piop.training.setup import build_model, build_objective, build_source, conditions_of
 from piop.training.statistics import data_statistics, law_statistics
@@ -54,8 +54,7 @@ def build(
     if data is not None:
         statistics = data_statistics(problem, data, statistics)
         if data.points is None:
-            end = BACKBONES[backbone]["default"].build.times == "end"
-            statistics = replace(statistics, grid=data_counts(problem, data, points, end))
+            statistics = replace(statistics, grid=data_counts(problem, data, points))
     model = build_model(problem, statistics, config)
     objective = build_objective(problem, model, statistics, config, data=data is not None)
     draw = build_source(problem, model, objective, statistics, config, data)
@@ -304,28 +303,40 @@ def test_trajectories_are_chosen_as_points_of_them_are(heat):
     assert torch.equal(again.targets, batch.targets)
 
 
-def test_the_end_alone_learns_from_the_last_time(heat):
-    data = data_of(heat, torch.linspace(1, 2, 9).double(), ring(8))
-    built = build(heat, "some_end", data=data, physics=False)
+@pytest.mark.parametrize("backbone", ["some_end", "points_end"])
+def test_the_end_alone_learns_from_the_last_time(heat, backbone):
+    data = data_at_end(heat, data_of(heat, torch.linspace(1, 2, 9).double(), ring(8)))
+    built = build(heat, backbone, data=data, physics=False)
     seen = built.draw(0, 0.0).observations
     assert seen.queries[..., 0].unique().tolist() == [2.0]
-    assert seen.targets.shape == (2, 8, 1)
-    assert seen.layout.matrices == (None, None)
+    assert seen.targets.abs().max() < decay(1, torch.tensor(1.9)) * 4
+    if backbone == "some_end":
+        assert seen.targets.shape == (2, 8, 1)
+        assert seen.layout.matrices == (None, None)
+    assert data_statistics(heat, data, built.statistics).channel_scale == (
+        float(data.values["u"].square().mean().sqrt()),
+    )
 
 
 def test_data_that_stop_before_the_end_are_refused_by_what_knows_the_end_alone(heat):
     data = data_of(heat, torch.linspace(1, 1.9, 9).double(), ring(8))
-    with pytest.raises(UsageError, match=r"end at t = 1.9, .* t = 2, alone"):
-        build(heat, "some_end", data=data, physics=False)
+    with pytest.raises(UsageError, match=r"data end at t = 1.9, .* t = 2, alone"):
+        data_at_end(heat, data)
+    points = torch.tensor([[[2.0, 0.1], [1.3, 0.2]]], dtype=torch.float64)
+    scattered = Dataset(data.inputs, {}, {"u": torch.zeros(1, 2)}, points)
+    with pytest.raises(UsageError, match=r"scattered over other times, such as t = 1.3"):
+        data_at_end(heat, scattered)
+    kept = replace(scattered, points=points[:, :1])
+    assert data_at_end(heat, kept) is kept
 
 
 def test_many_times_are_thinned_to_those_nearest_to_even_ones(heat):
     data = data_of(heat, torch.linspace(1, 2, 101).double(), ring(24))
-    rows = data_indices(heat, data, PointsConfig(times=5, grid=7), end=False)
+    rows = data_indices(heat, data, PointsConfig(times=5, grid=7))
     assert rows[0].tolist() == [0, 25, 50, 75, 100]
     assert rows[1].tolist() == list(range(0, 24, 3)), "eight, the fewest even ones that are enough"
-    assert len(data_indices(heat, data, PointsConfig(), end=False)[0]) == 33
-    assert len(data_indices(heat, data, PointsConfig(), end=False)[1]) == 24
+    assert len(data_indices(heat, data, PointsConfig())[0]) == 33
+    assert len(data_indices(heat, data, PointsConfig())[1]) == 24
 
 
 def test_inputs_are_gridded_where_lattices_or_sensors_are(heat):

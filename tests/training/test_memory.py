@@ -71,6 +71,16 @@ def test_points_shrink_where_functions_cannot(at_hand):
     assert smaller_batch(CPU, config(functions=1, queries=1), data=False) == {}
 
 
+def test_a_grid_stays_and_its_functions_become_fewer(at_hand):
+    at_hand(1, 0)
+    some = config(functions=2, queries=100)
+    assert smaller_batch(CPU, some, data=True, gridded=True) == {
+        "functions": 1,
+        "data_functions": 3,
+    }
+    assert smaller_batch(CPU, config(functions=1), data=False, gridded=True) == {}
+
+
 def test_data_shrink_along_or_alone(at_hand):
     at_hand(10, 100)
     both = smaller_batch(CPU, config(functions=8, data_functions=16), data=True)

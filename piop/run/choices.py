@@ -1,0 +1,54 @@
+"""From what a spec, a kind of problem and a user choose to the config of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from piop.models import find_preset
+from piop.problem import Problem
+from piop.problem.classify import classify
+from piop.training.config import LossConfig, TrainingConfig, apply_settings
+from piop.training.effect import POINTS_ALONE
+from piop.training.setup import preset_of
+
+
+def configure(
+    problem: Problem,
+    config: TrainingConfig,
+    backbone: str | None,
+    settings: Mapping[str, Any] | None,
+) -> TrainingConfig:
+    """Apply the spec's ``solve:`` block, then the settings given.
+
+    Raises:
+        UsageError: For an unknown key or a value that is not allowed.
+    """
+    own = dict(problem.solve)
+    usual = str(own.pop("backbone", config.backbone))
+    config = replace(config, backbone=backbone or usual)
+    if config.backbone != usual:  # the spec's sizes are those of its own network
+        theirs = vars(find_preset(usual, _text(own.pop("preset", None))).config)
+        own = {key: value for key, value in own.items() if key not in theirs}
+    if (
+        preset_of(config, {**own, **(settings or {})}).build.field != "point"
+    ):  # and its points, which are drawn
+        own = {key: value for key, value in own.items() if key not in POINTS_ALONE}
+    chosen = {**habits(problem), **own, **(settings or {})}
+    keys = vars(find_preset(config.backbone, _text(chosen.get("preset"))).config)
+    return apply_settings(config, chosen, keys)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def habits(problem: Problem) -> dict[str, Any]:
+    """Settings that go with a kind of problem, where neither spec nor user says otherwise.
+
+    Linear equations have no fronts to damp; more dimensions want more points per function.
+    """
+    queries = {1: 128, 2: 192, 3: 256}[len(problem.space)]
+    front = 0.0 if classify(problem).linear else LossConfig().front
+    return {"queries": queries, "front": front}

@@ -1,0 +1,66 @@
+"""What a backbone is told of a problem: shapes and scales."""
+
+from __future__ import annotations
+
+import sympy as sp
+from sympy.core.function import AppliedUndef
+
+from piop.models import AxisSignature, InputSignature, Signature
+from piop.problem import Problem
+from piop.problem.conditions import Conditions
+from piop.training.lattice import BULK, gridded_inputs, highest_wave
+from piop.training.statistics import Statistics
+
+
+def signature_of(
+    problem: Problem, conditions: Conditions, statistics: Statistics | None = None
+) -> Signature:
+    """Tell a backbone the shapes and scales of a problem.
+
+    Args:
+        problem: The problem.
+        conditions: Which axes are built in as periodic.
+        statistics: Sizes of its inputs; without them the shapes alone are told, which is all that
+            a refusal asks for, and takes milliseconds.
+    """
+    gridded = None if statistics is None else statistics.gridded
+    if gridded is None:
+        gridded = gridded_inputs(problem)
+    return Signature(
+        coordinates=tuple(
+            AxisSignature(c.name, c.low, c.high, c.name in conditions.periodic)
+            for c in problem.coordinates
+        ),
+        inputs=tuple(
+            InputSignature(
+                item.name,
+                item.of,
+                mean=statistics.input_mean[item.name] if statistics else 0.0,
+                std=statistics.input_std[item.name] if statistics else 1.0,
+                smooth=item.smooth,
+                waves=highest_wave(problem, item),
+                bulk=highest_wave(problem, item, BULK),
+                gridded=item.name in gridded,
+            )
+            for item in problem.visible_inputs
+        ),
+        channels=len(problem.channels),
+        time=None if problem.time is None else 0,
+        homogeneous=homogeneous_axes(problem, conditions),
+    )
+
+
+def homogeneous_axes(problem: Problem, conditions: Conditions) -> tuple[str, ...]:
+    """Find the periodic axes along which shifted inputs give the shifted solution.
+
+    They are those whose coordinate no equation and no initial datum names by itself.
+    """
+    named: set[sp.Basic] = set()
+    data = [e for entries in problem.initial.values() for e in entries]
+    stated = [i.expression for i in problem.inputs if i.expression is not None]
+    for expression in [*problem.residuals, *data, *stated]:
+        atoms = expression.atoms(sp.Derivative) | expression.atoms(AppliedUndef)
+        named |= expression.xreplace({atom: sp.Dummy() for atom in atoms}).free_symbols
+    return tuple(
+        c.name for c in problem.space if c.name in conditions.periodic and c.symbol not in named
+    )
