@@ -60,14 +60,20 @@ def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str
     """
     problems = [Problem.from_file(name) for name in (builtin_names() if specs is None else specs)]
     found, faults = all_backbones()
-    shapes: dict[Field, list[Signature | str]] = {}
+    shapes: dict[tuple[Field, bool], dict[str, Signature | str]] = {}
     entries = []
     for backbone, presets in found.items():
         for name, preset in presets.items():
-            kind = preset.build.field
-            if kind not in shapes:
-                shapes[kind] = [_shapes(problem, backbone, name) for problem in problems]
-            asked = list(zip([p.name for p in problems], shapes[kind], strict=True))
+            kind, served = preset.build.field, {}
+            for physics in (True, False):
+                if (kind, physics) not in shapes:
+                    shapes[kind, physics] = {
+                        p.name: _shapes(p, backbone, name, physics) for p in problems
+                    }
+                served[physics] = {
+                    spec: _obstacle(preset, told, physics)
+                    for spec, told in shapes[kind, physics].items()
+                }
             entries.append(
                 Entry(
                     backbone,
@@ -77,8 +83,8 @@ def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str
                     kind,
                     preset.build.times,
                     preset.source,
-                    {spec: _obstacle(preset, s, physics=True) for spec, s in asked},
-                    {spec: _obstacle(preset, s, physics=False) for spec, s in asked},
+                    served[True],
+                    served[False],
                 )
             )
     return entries, faults
@@ -90,23 +96,26 @@ def parameters(preset: Preset) -> int:
         return sum(p.numel() for p in preset.build(preset.signature, preset.config).parameters())
 
 
-def _shapes(problem: Problem, backbone: str, preset: str) -> Signature | str:
+def _shapes(problem: Problem, backbone: str, preset: str, physics: bool) -> Signature | str:
     """Tell the shapes of a problem to networks that answer as this one, or why it has no run.
 
     Conditions, and so shapes, depend on how a network answers and on nothing else of it.
     """
     config = TrainingConfig(
-        BudgetConfig(steps=1), backbone=backbone, backbone_settings={"preset": preset}
+        BudgetConfig(steps=1),
+        backbone=backbone,
+        backbone_settings={"preset": preset},
+        physics=physics,
     )
     constraints = problem.solve.get("constraints", config.loss.constraints)
     config = replace(config, loss=replace(config.loss, constraints=constraints))
     try:
-        require_supported(problem)
+        require_supported(problem, "solve" if physics else "data")
         return signature_of(problem, conditions_of(problem, config))
     except (NotSupportedError, UsageError) as error:
         return str(error)
 
 
-def _obstacle(preset: Preset, shapes: Signature | str, *, physics: bool) -> str | None:
+def _obstacle(preset: Preset, shapes: Signature | str, physics: bool) -> str | None:
     """Say why a preset cannot learn a problem of these shapes."""
     return shapes if isinstance(shapes, str) else obstacle(preset, shapes, physics=physics)

@@ -91,4 +91,5 @@ def test_json_nests_backbone_preset_and_the_rest(piop, listed):
 def test_the_real_table_is_listed(piop):
     code, out, err = piop("backbones")
     assert (code, err) == (0, "")
-    assert re.search(r"^pit +default +94,146  at points  any +10 of 10  10 of 10$", out, re.M)
+    assert re.search(r"^pit +default +94,146  at points  any +10 of 11  11 of 11$", out, re.M)
+    assert "Not from physics, darcy: darcy: not supported yet: a steady problem" in out

@@ -84,13 +84,13 @@ def test_it_agrees_with_what_a_run_asks_before_it_starts(only):
     assert {entry.physics["heat"] is None for entry in entries} == {True, False}
 
 
-def test_a_problem_that_piop_cannot_run_yet_is_served_by_none(only, tmp_path):
+def test_a_problem_without_a_solver_is_learned_from_data_alone(only, tmp_path):
     only({"deeponet": {"default": find_preset("deeponet")}})
     path = tmp_path / "still.yaml"
     path.write_text(STEADY)
     (entry,), _ = catalogue([str(path)])
-    assert "not supported yet" in entry.physics["still"]
-    assert entry.data == entry.physics
+    assert "there is no elliptic solver yet" in entry.physics["still"]
+    assert entry.data == {"still": None}
 
 
 def test_every_preset_of_the_table_is_listed_once(monkeypatch):
