@@ -42,7 +42,7 @@ def fourier_differences(count: int, length: float, order: int) -> Tensor:
     waves = torch.arange(1, (count + 1) // 2, dtype=torch.float64)
     # Re((ik)^m e^{ikx}) is k^m times the m-th of cos, -sin, -cos, sin
     shifted = torch.cos(turns[..., None] * waves + (order % 4) * (math.pi / 2))
-    total = 2 * (shifted * waves**order).sum(-1)
+    total = 2 * (shifted * waves**order).sum(-1) + float(order == 0)
     if count % 2 == 0 and order % 2 == 0:
         nyquist = (count / 2) ** order * (-1) ** (order // 2)
         total = total + nyquist * torch.cos(turns * (count / 2))

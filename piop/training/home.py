@@ -16,7 +16,7 @@ from piop.sampling.designs import grid_axis
 from piop.training.config import PointsConfig
 from piop.training.layout import is_even
 
-MOST_POINTS = {1: 128, 2: 32, 3: 16}
+MOST_POINTS = {1: 256, 2: 32, 3: 16}
 """Points per space axis, at most, by the number of space axes, unless a config says otherwise."""
 TIMES = {1: 33, 2: 17, 3: 9}
 """Times, by the same."""

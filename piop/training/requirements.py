@@ -8,7 +8,7 @@ from typing import Any
 from piop.errors import UsageError
 from piop.models.base import Backbone, Signature
 from piop.models.preset import Preset
-from piop.models.registry import BACKBONES, find_preset, refusal
+from piop.models.registry import all_backbones, find_preset, refusal
 from piop.problem import Problem
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, require_device
@@ -87,7 +87,7 @@ def able_backbones(
         scattered: Whether there are data that lie on no grid.
     """
     found = []
-    for name, presets in BACKBONES.items():
+    for name, presets in all_backbones()[0].items():
         for key in sorted(presets, key=lambda key: key != "default"):
             other = replace(config, backbone=name, backbone_settings={"preset": key})
             try:

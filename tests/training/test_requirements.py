@@ -111,7 +111,6 @@ def test_those_that_can_are_named_with_their_preset(monkeypatch):
         "gridded": {"default": Preset(Gridded, Sizes())},
         "ended": {"default": Preset(Picky, Sizes(walls=True))},
     }
-    monkeypatch.setattr("piop.training.requirements.BACKBONES", table)
     monkeypatch.setattr("piop.models.registry.BACKBONES", table)
     config = TrainingConfig(BudgetConfig(steps=1), backbone="ended")
     problem = Problem.from_file("heat")

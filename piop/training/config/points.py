@@ -22,7 +22,7 @@ class PointsConfig:
         data_functions: Trajectories of the data set per step, when there is one.
         data_queries: Points per trajectory of the data set.
         grid: Points per space axis of the grid on which a network that answers on grids learns;
-            0 for the spec's ``save``, at most 128, 32, 16 in one, two, three dimensions. Of data it
+            0 for the spec's ``save``, at most 256, 32, 16 in one, two, three dimensions. Of data it
             takes as many, or all for 0.
         times: Times of that grid, both ends among them; 0 for 33, 17, 9. A march has its own.
         time_order: Order of the finite differences in time on that grid.
