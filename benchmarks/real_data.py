@@ -34,7 +34,7 @@ from record import RESULTS, environment, record
 from piop.errors import UsageError
 
 RATES = (1e-3, 3e-3, 8e-3)
-TRIAL_SHARE, TRIAL_SEED, TRIAL_EPOCHS = 0.2, 100, 4
+TRIAL_SHARE, TRIAL_SEED, TRIAL_EPOCHS = 0.2, 100, 2
 DIGITS = 6
 """Of the errors that are kept."""
 
