@@ -18,7 +18,7 @@ from piop.models.base import Backbone, Signature, Times
 from piop.models.encoding import angles
 from piop.models.fno_layers import FNOConfig, FourierBlock, Perceptron, Scale, keep_variance
 from piop.models.grid_inputs import GridInputs
-from piop.models.interpolation import even_ticks, weights_between
+from piop.models.interpolation import even_ticks, values_between, weights_between
 from piop.models.pit import absolute_axes
 from piop.models.spectral import Ticks, Transform
 
@@ -100,8 +100,9 @@ class FourierOperator(Backbone):
         ticks = [even_ticks(a, n, queries) for a, n in zip(self.axes, counts, strict=True)]
         values = self.evaluate(inputs, ticks)
         size = max(1, AT_ONCE // (values[:, 0].numel() or 1))
-        pieces = [self._between(values, piece) for piece in queries.split(size, 1)]
-        return torch.cat(pieces, 1)
+        places = torch.stack([queries[..., i] for i in self.columns], -1)
+        pieces = places.split(size, 1)
+        return torch.cat([values_between(values, ticks, self.axes, p) for p in pieces], 1)
 
     def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
         """Evaluate on a tensor grid: see :meth:`Backbone.on_grid`.
@@ -118,7 +119,7 @@ class FourierOperator(Backbone):
         values = self.evaluate(inputs, laid)
         for i, (wanted, tick) in enumerate(zip(given, laid, strict=True)):
             if wanted is not tick:
-                weights = weights_between(wanted, self.axes[i], len(tick))
+                weights = weights_between(tick, wanted, self.axes[i]).to(values)
                 values = (weights @ values.movedim(i + 1, -2)).movedim(-2, i + 1)
         return values
 
@@ -149,9 +150,7 @@ class FourierOperator(Backbone):
 
     def _resolves(self, axis: int, count: int) -> bool:
         """Whether the layers are evaluated on a grid of so many points, not interpolated to it."""
-        if self.axes[axis].periodic:
-            return self.config.padding == 0 or count > 2 * self.waves[axis]
-        return self.config.padding == 0 or count >= self.resolution(axis)
+        return self.config.padding == 0 or count > 2 * self.waves[axis]
 
     def _ticks(self, axis: int, positions: Tensor) -> Ticks:
         place = self.axes[axis]
@@ -184,16 +183,6 @@ class FourierOperator(Backbone):
             shape[i] = -1
             columns += [part.reshape(shape).expand(grid) for part in parts]
         return torch.stack(columns, -1)[None] if columns else ticks[0].new_zeros(1, *grid, 0)
-
-    def _between(self, values: Tensor, queries: Tensor) -> Tensor:
-        """Interpolate ``values [B, n_1, …, n_D, C]`` at ``queries [B, N, D]``."""
-        batch = max(len(values), len(queries))
-        state = values.expand(batch, *values.shape[1:])[:, None]
-        for i, (column, axis) in enumerate(zip(self.columns, self.axes, strict=True)):
-            weights = weights_between(queries[..., column], axis, values.shape[1 + i])
-            rows = weights[..., None, :] @ state.flatten(3)  # the first axis is common to queries
-            state = rows.squeeze(2).unflatten(-1, values.shape[2 + i :])
-        return state
 
 
 @final

@@ -12,9 +12,10 @@ from piop.datasets import Queries
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.models import Backbone
+from piop.models.interpolation import values_between
 from piop.problem import Problem
 from piop.training.lattice import is_even_grid, on_lattices
-from piop.training.layout import lay, weights_between
+from piop.training.layout import lay
 from piop.training.setup import Model
 from piop.training.sources import seen_functions
 
@@ -103,20 +104,11 @@ def _at_points(
     home = [axis.to(like) for axis in model.home]
     values = model.operator.increment(seen, home)
     size = max(1, VALUES_AT_ONCE // values[..., 0].numel())
-    pieces = [_between(values, model, backbone, p) for p in points.split(size, 1)]
+    axes = backbone.signature.coordinates
+    pieces = [values_between(values, model.home, axes, p) for p in points.split(size, 1)]
     return torch.cat(pieces, 1) + (model.operator.mean if lift is None else lift)
 
 
-def _between(values: Tensor, model: Model, backbone: Backbone, points: Tensor) -> Tensor:
-    """Interpolate ``values [B, n_1, …, n_D, C]`` at ``points [B or 1, N, D]``: ``[B, N, C]``."""
-    state = values[:, None]
-    for i, (ticks, axis) in enumerate(
-        zip(model.home or (), backbone.signature.coordinates, strict=True)
-    ):
-        weights = weights_between(ticks, points[..., i], axis).to(values)[..., None, :]
-        state = torch.matmul(weights, state.flatten(3)).squeeze(2)
-        state = state.unflatten(-1, values.shape[2 + i :])
-    return state
 
 
 def _require_even(model: Model, backbone: Backbone, inputs: Mapping[str, FunctionSamples]) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from piop.models import AxisSignature, Backbone
+from piop.models.interpolation import weights_between
 from piop.problem import Coordinate
 
 EVEN = 1e-6
@@ -82,48 +83,3 @@ def is_even(ticks: Tensor, axis: AxisSignature | Coordinate) -> bool:
     steps = torch.arange(len(ticks), dtype=torch.float64, device=ticks.device)
     even = axis.low + (axis.high - axis.low) / cells * steps
     return bool(((ticks.double() - even).abs() <= _slack(axis)).all())
-
-
-def weights_between(ticks: Tensor, at: Tensor, axis: AxisSignature) -> Tensor:
-    """Weigh the values at ticks for those at other places.
-
-    Args:
-        ticks: ``[n]`` float64, increasing; even where the axis is periodic.
-        at: Places ``[…]``, units of the axis.
-        axis: The axis.
-
-    Returns:
-        ``[…, n]`` float64.
-    """
-    at = at.double()
-    if axis.periodic:
-        return _harmonic(at, len(ticks), axis)
-    return _cubic(ticks.double().to(at.device), at)
-
-
-def _harmonic(at: Tensor, count: int, axis: AxisSignature) -> Tensor:
-    """Trigonometric interpolation: (1 + 2 Σ cos k(x - x_j))/n, half the wave n/2 of an even n."""
-    turns = (at - axis.low) * (2 * torch.pi / (axis.high - axis.low))
-    waves = torch.arange(1, (count + 1) // 2, dtype=torch.float64, device=at.device)
-    steps = torch.arange(count, dtype=torch.float64, device=at.device)
-    here, there = turns[..., None] * waves, steps[:, None] * (waves * (2 * torch.pi / count))
-    total = 1 + 2 * (here.cos() @ there.cos().mT + here.sin() @ there.sin().mT)
-    if count % 2 == 0:
-        total = total + torch.cos(turns * (count / 2))[..., None] * (1 - 2 * (steps % 2))
-    return total / count
-
-
-def _cubic(ticks: Tensor, at: Tensor) -> Tensor:
-    """Lagrange's cubic through the four nearest ticks, or through all where they are fewer."""
-    size = min(4, len(ticks))
-    below = torch.searchsorted(ticks, at.contiguous(), right=True) - 1
-    first = (below - (size // 2 - 1)).clamp(0, len(ticks) - size)
-    index = first[..., None] + torch.arange(size, device=at.device)
-    nodes = ticks[index]
-    weights = []
-    for i in range(size):
-        others = [j for j in range(size) if j != i]
-        shares = [(at - nodes[..., j]) / (nodes[..., i] - nodes[..., j]) for j in others]
-        weights.append(torch.stack(shares).prod(0) if shares else torch.ones_like(at))
-    blank = torch.zeros(*at.shape, len(ticks), dtype=torch.float64, device=at.device)
-    return blank.scatter(-1, index, torch.stack(weights, -1))

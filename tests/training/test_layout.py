@@ -1,13 +1,11 @@
 """Where grids are evaluated, and what reaches other places from there."""
 
-import math
 from types import SimpleNamespace
 
-import pytest
 import torch
 
 from piop.models import AxisSignature, Signature
-from piop.training.layout import is_even, lay, weights_between
+from piop.training.layout import is_even, lay
 
 TIME = AxisSignature("t", 1.0, 3.0)
 RING = AxisSignature("x", -1.0, 1.0, periodic=True)
@@ -16,32 +14,6 @@ RING = AxisSignature("x", -1.0, 1.0, periodic=True)
 def even(axis, count):
     end = axis.high - (axis.high - axis.low) / count * axis.periodic
     return torch.linspace(axis.low, end, count, dtype=torch.float64)
-
-
-@pytest.mark.parametrize("count", [9, 10])
-def test_harmonics_below_half_the_points_are_read_anywhere_without_error(count):
-    def wave(x):
-        return 0.3 + torch.cos(4 * math.pi * x + 1) - torch.sin(math.pi * x)
-
-    at = torch.tensor([[-1.0, 0.123], [0.99, 2.5]], dtype=torch.float64)
-    found = weights_between(even(RING, count), at, RING) @ wave(even(RING, count))
-    torch.testing.assert_close(found, wave(at), rtol=0, atol=1e-13)
-
-
-def test_the_wave_of_every_other_point_is_read_as_a_cosine():
-    sawtooth = 1.0 - 2.0 * (torch.arange(8) % 2).double()
-    at = torch.tensor([-0.9, 0.3], dtype=torch.float64)
-    found = weights_between(even(RING, 8), at, RING) @ sawtooth
-    torch.testing.assert_close(found, torch.cos(4 * math.pi * (at + 1)), rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("count", [2, 3, 4, 9])
-def test_cubics_are_read_without_error_as_far_as_there_are_points(count):
-    ticks = even(TIME, count) if count != 9 else 1 + 2 * torch.linspace(0, 1, 9).double() ** 1.3
-    degree = min(3, count - 1)
-    at = torch.tensor([1.0, 1.01, 1.7, 2.95, 3.0], dtype=torch.float64)
-    found = weights_between(ticks, at, TIME) @ ticks**degree
-    torch.testing.assert_close(found, at**degree, rtol=1e-13, atol=0)
 
 
 def test_evenness_is_of_the_whole_axis():
