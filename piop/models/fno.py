@@ -14,22 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.models.base import Backbone, Signature, Times
+from piop.models.base import Signature, Times
 from piop.models.encoding import angles
 from piop.models.fno_layers import FNOConfig, FourierBlock, Perceptron, Scale, keep_variance
+from piop.models.grid_backbone import GridBackbone
 from piop.models.grid_inputs import GridInputs
-from piop.models.interpolation import even_ticks, values_between, weights_between
 from piop.models.pit import absolute_axes
 from piop.models.spectral import Ticks, Transform
 
 MODES = {0: 12, 1: 12, 2: 6, 3: 4}
 """Wave numbers kept along each axis by default, by the number of dimensions of space."""
 
-AT_ONCE = 2**22
-"""Values between grid and queries that are held at once: bounds memory."""
 
-
-class FourierOperator(Backbone):
+class FourierOperator(GridBackbone):
     """Lifting, Fourier layers, projection, on the tensor grid of some of the coordinates.
 
     With padding the layers are integrals over the domain, so the same weights answer on any grid
@@ -42,14 +39,9 @@ class FourierOperator(Backbone):
         config: Sizes and choices.
     """
 
-    field = "grid"
-    scattered = False
-
     def __init__(self, signature: Signature, config: FNOConfig) -> None:
-        super().__init__(signature)
+        super().__init__(signature, self.grid_columns(signature))
         self.config = config
-        self.columns = self.grid_columns(signature)
-        self.axes = tuple(signature.coordinates[i] for i in self.columns)
         space = len(signature.coordinates) - (signature.time is not None)
         waves = config.modes or MODES[min(space, 3)]
         self.waves = tuple(
@@ -58,7 +50,6 @@ class FourierOperator(Backbone):
         closed = config.form == "outer"
         self.modes = (*(2 * m for m in self.waves[:-1]), self.waves[-1] + closed)
         self.known = self.columns if config.raw else absolute_axes(signature)
-        self.inputs = GridInputs(signature, self.columns)
         width, features = config.width, self.inputs.features + self._coordinate_features()
         hidden = [2 * width] if closed else []
         self.lifting = Perceptron([features, *hidden, width], config.activation)
@@ -84,55 +75,13 @@ class FourierOperator(Backbone):
         """Say which input cannot be laid on a grid: see :meth:`Backbone.refusal`."""
         return GridInputs.refusal(signature, cls.grid_columns(signature))
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count one: inputs are read once for the whole grid (see :meth:`Backbone.meets`)."""
-        return 1
-
     def idle(self) -> Mapping[str, str]:
         """Name what is kept for a count alone: see :meth:`Backbone.idle`."""
         unused = "published code allocates batch norms and never applies them"
         return {"norms.*": unused} if self.config.unused_norms else {}
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
-        """Interpolate from the network's own grid: see :meth:`Backbone.forward`."""
-        self.check(inputs, queries)
-        counts = [self.resolution(i) for i in range(len(self.axes))]
-        ticks = [even_ticks(a, n, queries) for a, n in zip(self.axes, counts, strict=True)]
-        values = self.evaluate(inputs, ticks)
-        size = max(1, AT_ONCE // (values[:, 0].numel() or 1))
-        places = torch.stack([queries[..., i] for i in self.columns], -1)
-        pieces = places.split(size, 1)
-        return torch.cat([values_between(values, ticks, self.axes, p) for p in pieces], 1)
-
-    def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
-        """Evaluate on a tensor grid: see :meth:`Backbone.on_grid`.
-
-        Times are taken to run evenly from the first to the last, ends included, and periodic axes
-        to be divided evenly.
-        """
-        self.check(inputs, torch.stack([axis[0] for axis in axes]))
-        given = [axes[i] for i in self.columns]
-        laid = [
-            tick if self._resolves(i, len(tick)) else even_ticks(axis, self.resolution(i), tick)
-            for i, (axis, tick) in enumerate(zip(self.axes, given, strict=True))
-        ]
-        values = self.evaluate(inputs, laid)
-        for i, (wanted, tick) in enumerate(zip(given, laid, strict=True)):
-            if wanted is not tick:
-                weights = weights_between(tick, wanted, self.axes[i]).to(values)
-                values = (weights @ values.movedim(i + 1, -2)).movedim(-2, i + 1)
-        return values
-
     def evaluate(self, inputs: Mapping[str, FunctionSamples], ticks: Sequence[Tensor]) -> Tensor:
-        """Apply the layers on a grid that resolves them.
-
-        Args:
-            inputs: As in :meth:`forward`.
-            ticks: Positions along the network's axes, ``[n_1], …, [n_D]``.
-
-        Returns:
-            ``[B, n_1, …, n_D, C]``.
-        """
+        """Apply the layers: see :meth:`GridBackbone.evaluate`."""
         known = self.inputs(inputs, ticks)
         places = self._coordinates(ticks).expand(len(known), *[-1] * (len(ticks) + 1))
         state = self.lifting(torch.cat([known, places], -1))
@@ -148,7 +97,7 @@ class FourierOperator(Backbone):
         count = max(4 * self.waves[axis], 16)
         return count if self.axes[axis].periodic else count + 1
 
-    def _resolves(self, axis: int, count: int) -> bool:
+    def resolves(self, axis: int, count: int) -> bool:
         """Whether the layers are evaluated on a grid of so many points, not interpolated to it."""
         return self.config.padding == 0 or count > 2 * self.waves[axis]
 
@@ -200,10 +149,3 @@ class FinalFNO(FourierOperator):
     def grid_columns(cls, signature: Signature) -> tuple[int, ...]:
         """Coordinates that the grid has: those of space."""
         return tuple(i for i in range(len(signature.coordinates)) if i != signature.time)
-
-    def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
-        """Evaluate on a grid of space; each time that is asked for gets the end's values."""
-        values = super().on_grid(inputs, axes)
-        if self.signature.time is None:
-            return values
-        return values[:, None].expand(-1, len(axes[self.signature.time]), *values.shape[1:])

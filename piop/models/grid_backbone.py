@@ -11,7 +11,7 @@ from torch import Tensor
 from piop.fields import FunctionSamples
 from piop.models.base import Backbone, Signature
 from piop.models.grid_inputs import GridInputs
-from piop.models.interpolation import even_ticks, weights_between
+from piop.models.interpolation import even_ticks, values_between, weights_between
 
 AT_ONCE = 2**22
 """Values between grid and queries that are held at once: bounds memory."""
@@ -68,9 +68,12 @@ class GridBackbone(Backbone, ABC):
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Interpolate from the network's own grid: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
-        values = self.evaluate(inputs, [self.own(i, queries) for i in range(len(self.axes))])
+        ticks = [self.own(i, queries) for i in range(len(self.axes))]
+        values = self.evaluate(inputs, ticks)
         size = max(1, AT_ONCE // (values[:, 0].numel() or 1))
-        return torch.cat([self._between(values, piece) for piece in queries.split(size, 1)], 1)
+        places = torch.stack([queries[..., i] for i in self.columns], -1)
+        pieces = places.split(size, 1)
+        return torch.cat([values_between(values, ticks, self.axes, p) for p in pieces], 1)
 
     def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
         """Evaluate on a tensor grid: see :meth:`Backbone.on_grid`.
@@ -87,7 +90,7 @@ class GridBackbone(Backbone, ABC):
         values = self.evaluate(inputs, laid)
         for i, (wanted, tick) in enumerate(zip(given, laid, strict=True)):
             if wanted is not tick:
-                weights = weights_between(wanted, self.axes[i], len(tick))
+                weights = weights_between(tick, wanted, self.axes[i]).to(values)
                 values = (weights @ values.movedim(i + 1, -2)).movedim(-2, i + 1)
         time = self.signature.time
         if time is None or time in self.columns:
@@ -97,14 +100,3 @@ class GridBackbone(Backbone, ABC):
     def own(self, axis: int, like: Tensor) -> Tensor:
         """Positions of the network's own grid along one of its axes."""
         return even_ticks(self.axes[axis], self.resolution(axis), like)
-
-    def _between(self, values: Tensor, queries: Tensor) -> Tensor:
-        """Interpolate ``values [B, n_1, …, n_D, C]`` at ``queries [B, N, D]``."""
-        batch = max(len(values), len(queries))
-        state = values.expand(batch, *values.shape[1:])[:, None]
-        for i, (column, axis) in enumerate(zip(self.columns, self.axes, strict=True)):
-            weights = weights_between(queries[..., column], axis, values.shape[1 + i])
-            rows = state.flatten(3) if i + 1 < len(self.axes) else state
-            rows = weights[..., None, :] @ rows  # the first axis is common to all queries
-            state = rows.squeeze(2).unflatten(-1, values.shape[2 + i :])
-        return state

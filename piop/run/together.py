@@ -109,8 +109,6 @@ def _at_points(
     return torch.cat(pieces, 1) + (model.operator.mean if lift is None else lift)
 
 
-
-
 def _require_even(model: Model, backbone: Backbone, inputs: Mapping[str, FunctionSamples]) -> None:
     for entry in backbone.signature.functions:
         rough = entry.gridded and not entry.smooth and entry.name not in model.grids
