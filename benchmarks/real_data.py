@@ -148,6 +148,7 @@ def run(options: argparse.Namespace) -> int:
         result["refused"].pop(key, None)
         rates = result["rates"].setdefault(key, {})
         rate = choose_rate(name, loaded[problem], recipe, rates)
+        write(options.out, result)
         found = run_cell(name, loaded[problem], recipe, rate, seed)
         result["cells"].append({"problem": problem, **found})
         write(options.out, result)
