@@ -54,6 +54,9 @@ SIGNATURES: Mapping[str, Signature] = {
 
 They hold what the problems that piop serves differ in; a network may refuse any of them."""
 
+FEW = ("evolution", "steady", "several")
+"""Those that a published network is tested on: it serves the shapes of its paper first."""
+
 OWN = "own"
 """Name of the case of a preset's own signature."""
 
@@ -66,7 +69,7 @@ class Case:
         name: Name of the shapes.
         preset: The network; its ``small`` values are taken.
         signature: The shapes.
-        leading: Whether the preset is the first of its class, which is tested on all shapes.
+        leading: Whether the preset is the first of its class, which is tested on other shapes too.
     """
 
     name: str
@@ -89,8 +92,9 @@ class Case:
 def cases_of(presets: Presets) -> dict[str, Case]:
     """Choose on what to test presets.
 
-    The first preset of each class is tested on all of ``SIGNATURES`` that it does not refuse, and
-    every preset on its own signature. A preset under a second name is tested once.
+    Every preset is tested on its own signature. The first of each class is tested besides on all of
+    ``SIGNATURES`` that it does not refuse, where it has a ``source`` on those named in ``FEW``. A
+    preset under a second name is tested once.
 
     Args:
         presets: Name → preset.
@@ -108,7 +112,8 @@ def cases_of(presets: Presets) -> dict[str, Case]:
         seen.add(id(preset))
         classes.add(preset.build)
         found[f"{name}-{OWN}"] = Case(OWN, preset, preset.signature, leading)
-        for shapes, signature in SIGNATURES.items() if leading else ():
+        for shapes in (FEW if preset.source else SIGNATURES) if leading else ():
+            signature = SIGNATURES[shapes]
             case = Case(shapes, preset, signature)
             if signature != preset.signature and not refusal(preset, signature, case.config):
                 found[f"{name}-{shapes}"] = case

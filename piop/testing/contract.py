@@ -11,10 +11,11 @@ from piop.testing.weights import WeightClaims
 class BackboneContract(InterfaceClaims, SensorClaims, QueryClaims, WeightClaims):
     """Tests that a backbone inherits by stating its presets.
 
-    The first preset of each class runs on all shapes of ``piop.testing.SIGNATURES`` that it does
-    not refuse, the others on their own signature alone; all with the values of ``Preset.small``, in
-    float64, as they predict. What a network does not promise it states by its attributes:
-    ``field``, ``times``, ``scattered``, ``unordered``, ``periodic`` and :meth:`Backbone.idle`.
+    Every preset runs on its own signature; the first of each class also on the shapes of
+    ``piop.testing.SIGNATURES`` that it does not refuse, on three of them where it has a ``source``.
+    All run with the values of ``Preset.small``, in float64, as they predict. What a network does
+    not promise it states by its attributes: ``field``, ``times``, ``scattered``, ``unordered``,
+    ``periodic`` and :meth:`Backbone.idle`.
 
     Attributes:
         presets: Name → preset, as an entry point of ``piop.backbones`` gives them.

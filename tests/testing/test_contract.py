@@ -11,7 +11,7 @@ import pytest
 
 from piop.models.preset import Preset
 from piop.testing import SIGNATURES, BackboneContract, Case
-from piop.testing.cases import cases_of
+from piop.testing.cases import FEW, cases_of
 
 from .faulty import Fault, Pooled
 
@@ -92,6 +92,12 @@ def test_the_first_of_a_class_runs_on_all_shapes_and_the_others_on_their_own():
         *(f"a-{shapes}" for shapes in SIGNATURES),
     }
     assert not [name for name in found if name.startswith("again")]
+
+
+def test_a_published_network_runs_on_a_few_shapes_besides_its_own():
+    found = cases_of({"p": Preset(Pooled, Fault(), source="a paper")})
+    assert set(found) == {"p-own", *(f"p-{shapes}" for shapes in FEW)}
+    assert set(FEW) < set(SIGNATURES)
 
 
 def test_a_case_takes_the_small_values_of_its_preset():

@@ -50,7 +50,7 @@ def column(name: str, build: type[Any], config: Any, signature: Signature) -> di
 
 PRESETS: Presets = {
     "default": Preset(IPOT, IPOTConfig()),
-    "march": Preset(MarchingIPOT, MarchingIPOTConfig(), small={"steps": 4}),
+    "march": Preset(MarchingIPOT, MarchingIPOTConfig(), small={"steps": 2}),
     # Keys of the text's 8 heads: 64 together, the code's own rule (latent channels / heads).
     **column(
         "burgers",
