@@ -1,14 +1,16 @@
 """Where a network that answers on a grid is evaluated, and how its values reach other places.
 
-Its *home* is the grid it was trained on. It is never asked on a coarser one: along an axis on which
-fewer, or uneven, positions are wanted it answers at home, and its values are interpolated, by
-harmonics along periodic axes and by cubics along others. A march always answers at its own times.
+Its *home* is the grid it was trained on. It is never asked on a coarser one: where fewer even
+positions are wanted along an axis it answers on a refinement of these, and where they are uneven it
+answers at home, and its values are interpolated, by harmonics along periodic axes and by cubics
+along others. A march always answers at its own times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import torch
 from torch import Tensor
@@ -59,12 +61,23 @@ def lay(backbone: Backbone, home: Sequence[Tensor], wanted: Sequence[Tensor]) ->
     for i, (own, ticks) in enumerate(zip(home, wanted, strict=True)):
         axis = backbone.signature.coordinates[i]
         fixed = i == backbone.signature.time and _keeps_times(backbone)
-        direct = not fixed and len(ticks) >= len(own) and is_even(ticks, axis)
-        laid = ticks if direct else own
+        even = not fixed and is_even(ticks, axis)
+        laid = _refined(ticks, len(own), axis) if even else own
         same = len(laid) == len(ticks) and bool(((laid - ticks).abs() <= _slack(axis)).all())
         axes.append(laid)
         matrices.append(None if same else weights_between(laid, ticks, axis))
     return Layout(tuple(axes), tuple(matrices))
+
+
+def _refined(ticks: Tensor, least: int, axis: AxisSignature) -> Tensor:
+    """Divide the cells of an even axis until it has so many points; the ticks stay among them."""
+    closed = 0 if axis.periodic else 1
+    factor = ceil((least - closed) / (len(ticks) - closed))
+    if factor <= 1:
+        return ticks
+    cells = factor * (len(ticks) - closed)
+    steps = torch.arange(cells + closed, dtype=torch.float64, device=ticks.device)
+    return axis.low + (axis.high - axis.low) / cells * steps
 
 
 def _keeps_times(backbone: Backbone) -> bool:

@@ -178,6 +178,7 @@ def test_an_operator_of_the_end_learns_from_data_and_says_so(heat, data, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("error:the training step stays eager")
 @pytest.mark.parametrize("backbone", FIELDS)
 def test_a_compiled_step_takes_the_path_of_an_eager_one(heat, data, tmp_path, backbone):
     runs = [

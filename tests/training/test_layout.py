@@ -29,15 +29,19 @@ def network(field="grid", times="any"):
     return SimpleNamespace(signature=Signature((TIME, RING), time=0), field=field, times=times)
 
 
-def test_a_finer_even_axis_is_asked_as_it_is_and_a_coarser_one_is_read_off_home():
+def test_a_finer_even_axis_is_asked_as_it_is_a_coarser_one_refined_an_uneven_one_read_off_home():
     home = (even(TIME, 9), even(RING, 8))
     finer = lay(network(), home, (even(TIME, 17), even(RING, 16)))
     assert [len(axis) for axis in finer.axes] == [17, 16]
     assert finer.matrices == (None, None)
-    mixed = lay(network(), home, (even(TIME, 5), even(RING, 16)))
-    assert [len(axis) for axis in mixed.axes] == [9, 16]
-    assert mixed.matrices[0].shape == (5, 9)
+    mixed = lay(network(), home, (even(TIME, 4), even(RING, 16)))
+    assert [len(axis) for axis in mixed.axes] == [10, 16], "three cells, each divided by three"
+    assert mixed.matrices[0].shape == (4, 10)
     assert mixed.matrices[1] is None
+    few = lay(network(), home, (even(TIME, 9), even(RING, 3)))
+    assert len(few.axes[1]) == 9
+    values = torch.randn(1, 9, 9, 1).double()
+    torch.testing.assert_close(few.spread(values), values[:, :, ::3], rtol=0, atol=1e-12)
     chosen = lay(network(), home, (torch.tensor([1.5]).double(), even(RING, 8)[2:4]))
     assert [len(axis) for axis in chosen.axes] == [9, 8]
     values = torch.randn(2, 9, 8, 3).double()
