@@ -16,7 +16,7 @@ from piop.fields import FunctionSamples
 from piop.models.base import Backbone, Signature
 from piop.models.ipot_lattice import IPOTConfig, Lattice
 from piop.models.ipot_maps import Decoder, Encoder, Processor
-from piop.models.latent_march import LatentMarch
+from piop.models.march import Marching, no_march
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class IPOT(Backbone):
 
 
 @final
-class MarchingIPOT(LatentMarch):
+class MarchingIPOT(Marching):
     """The default IPOT stepping through time (eq. 9): one pass of the processor is one step.
 
     Args:
@@ -121,21 +121,27 @@ class MarchingIPOT(LatentMarch):
     """
 
     def __init__(self, signature: Signature, config: MarchingIPOTConfig) -> None:
-        super().__init__(signature, config.steps)
+        super().__init__(signature)
         self.config = config
-        self.points = InducingPoints(signature, self.places, config)
+        self.points = InducingPoints(signature, range(1, len(signature.coordinates)), config)
 
-    def encode(self, inputs: Mapping[str, FunctionSamples]) -> Tensor:
-        """Give the inducing points at the start: see :meth:`LatentMarch.encode`."""
-        return self.points.encode(inputs)
+    @classmethod
+    def refusal(cls, signature: Signature, config: MarchingIPOTConfig) -> str | None:
+        """See :meth:`Backbone.refusal`."""
+        return no_march(signature)
 
-    def step(self, latents: Tensor) -> Tensor:
-        """Take one step: see :meth:`LatentMarch.step`."""
-        return self.points.process(latents)
+    def begin(self, inputs: Mapping[str, FunctionSamples], places: Tensor) -> tuple[Tensor, Tensor]:
+        """See :meth:`Marching.begin`; decoding is told the places, without the time."""
+        self.check(inputs, places)
+        return self.points.encode(inputs), places[..., 1:]
 
-    def decode(self, latents: Tensor, places: Tensor) -> Tensor:
-        """Answer at places: see :meth:`LatentMarch.decode`."""
-        return self.points.decode(latents, places)
+    def advance(self, state: Tensor, known: Tensor) -> Tensor:
+        """See :meth:`Marching.advance`."""
+        return self.points.process(state)
+
+    def decode(self, state: Tensor, known: Tensor) -> Tensor:
+        """See :meth:`Marching.decode`."""
+        return self.points.decode(state, known)
 
     def meets(self, sensors: Mapping[str, int]) -> int:
         """Count the inducing points: see :meth:`Backbone.meets`."""

@@ -17,7 +17,7 @@ from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models.base import Backbone, InputSignature, Signature, standardised
 from piop.models.inducing import BLOCKED, Attention, Context, FourierFeatures, GatedFeedForward
-from piop.models.latent_march import LatentMarch
+from piop.models.march import Marching, no_march
 
 ENCODER_EXPANSION = 4
 """Hidden over outer width of the encoder's feed-forward: the code's, whatever its setting says."""
@@ -235,7 +235,7 @@ class PaperIPOT(Backbone):
 
 
 @final
-class PaperMarchingIPOT(LatentMarch):
+class PaperMarchingIPOT(Marching):
     """The paper's IPOT for trajectories: the latents step, the decoder is asked at x (eq. 9).
 
     Args:
@@ -244,21 +244,27 @@ class PaperMarchingIPOT(LatentMarch):
     """
 
     def __init__(self, signature: Signature, config: PaperMarchConfig) -> None:
-        super().__init__(signature, config.steps)
+        super().__init__(signature)
         self.config = config
-        self.latents = PaperLatents(signature, self.places, config)
+        self.latents = PaperLatents(signature, range(1, len(signature.coordinates)), config)
 
-    def encode(self, inputs: Mapping[str, FunctionSamples]) -> Tensor:
-        """Give the latents of the start: see :meth:`LatentMarch.encode`."""
-        return self.latents.encode(inputs)
+    @classmethod
+    def refusal(cls, signature: Signature, config: PaperMarchConfig) -> str | None:
+        """See :meth:`Backbone.refusal`."""
+        return no_march(signature)
 
-    def step(self, latents: Tensor) -> Tensor:
-        """Take one step: see :meth:`LatentMarch.step`."""
-        return self.latents.process(latents)
+    def begin(self, inputs: Mapping[str, FunctionSamples], places: Tensor) -> tuple[Tensor, Tensor]:
+        """See :meth:`Marching.begin`; decoding is told the places, without the time."""
+        self.check(inputs, places)
+        return self.latents.encode(inputs), places[..., 1:]
 
-    def decode(self, latents: Tensor, places: Tensor) -> Tensor:
-        """Answer at places: see :meth:`LatentMarch.decode`."""
-        return self.latents.decode(latents, places)
+    def advance(self, state: Tensor, known: Tensor) -> Tensor:
+        """See :meth:`Marching.advance`."""
+        return self.latents.process(state)
+
+    def decode(self, state: Tensor, known: Tensor) -> Tensor:
+        """See :meth:`Marching.decode`."""
+        return self.latents.decode(state, known)
 
     def meets(self, sensors: Mapping[str, int]) -> int:
         """Count the inducing points: see :meth:`Backbone.meets`."""

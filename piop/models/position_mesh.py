@@ -67,8 +67,8 @@ class MeshPositionConfig:
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise UsageError(f"{name} = {getattr(self, name)!r}: one of {', '.join(allowed)}")
-        if not all(0 < q <= 1 for q in self.local):
-            raise UsageError(f"local = {self.local!r}: quantiles lie in (0, 1]")
+        if len(self.local) != 2 or not all(0 < q <= 1 for q in self.local):
+            raise UsageError(f"local = {self.local!r}: give two quantiles in (0, 1]")
         if self.width % self.heads:
             raise UsageError(f"width = {self.width}: give a multiple of heads = {self.heads}")
 

@@ -84,11 +84,14 @@ def _require_value(key: str, value: Any, usual: Any) -> None:
         least = min(usual, 1)
         if type(value) is not int or value < least:
             raise UsageError(f"{key} = {value!r}: give a whole number of at least {least}")
+    elif type(usual) is tuple and type(value) is tuple and value:
+        for part in value:
+            _require_value(key, part, usual[0])
     elif type(value) is not type(usual):
         raise UsageError(f"{key} = {value!r}: give a {KINDS.get(type(usual), 'value of its kind')}")
 
 
-KINDS = {bool: "truth value", float: "number", str: "word"}
+KINDS = {bool: "truth value", float: "number", str: "word", tuple: "tuple of numbers"}
 
 
 def find_preset(name: str, preset: str | None = None) -> Preset:

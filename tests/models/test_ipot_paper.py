@@ -177,11 +177,16 @@ def test_a_march_composes_steps_of_one_processor():
 def test_steps_of_a_march_do_not_know_the_time():
     """Marching on from the latents of step 2 is marching to step 4."""
     model = march()
-    start = model.encode(samples_for(SIGNATURES["evolution"]))
-    middle = model.step(model.step(start))
-    assert torch.equal(
-        model.step(model.step(middle)), model.step(model.step(model.step(model.step(start))))
-    )
+    places = torch.tensor([[[0.0, 0.3], [0.0, 4.0]]]).double()
+    state, known = model.begin(samples_for(SIGNATURES["evolution"]), places)
+    states = [state]
+    for _ in range(4):
+        states.append(model.advance(states[-1], known))
+    assert torch.equal(model.advance(model.advance(states[2], known), known), states[4])
+    times = torch.tensor(model.march_times(), dtype=torch.float64)
+    grid = model.on_grid(samples_for(SIGNATURES["evolution"]), [times, places[0, :, 1]])
+    for n, state in enumerate(states):
+        assert torch.equal(model.decode(state, known), grid[:, n])
 
 
 def test_between_steps_a_march_is_linear_in_time():
@@ -203,8 +208,8 @@ def test_between_steps_a_march_is_linear_in_time():
 
 def test_a_march_refuses_other_times_and_problems_without():
     model, inputs = march(), samples_for(SIGNATURES["evolution"])
-    with pytest.raises(DataError, match=r"3 times for 4 steps; give the 5 of march_times\(\)"):
-        model.on_grid(inputs, [torch.zeros(3).double(), torch.zeros(2).double()])
+    with pytest.raises(DataError, match=r"the march has 5: give the first of march_times\(\)"):
+        model.on_grid(inputs, [torch.zeros(6).double(), torch.zeros(2).double()])
     with pytest.raises(DataError, match="1 columns; give one each for t, x"):
         model.on_grid(inputs, [torch.zeros(5).double()])
     refusal = PaperMarchingIPOT.refusal

@@ -133,7 +133,8 @@ def test_the_time_of_a_query_is_not_heard():
         ({"placement": "poling"}, "placement = 'poling': one of pooling, sampling, farthest"),
         ({"sharpness": "tan"}, "sharpness = 'tan': one of square, tangent, sine_tangent"),
         ({"ends": "none"}, "ends = 'none': one of plain, block, residual"),
-        ({"local": (0.0, 1.0)}, r"local = (0.0, 1.0): quantiles lie in (0, 1]"),
+        ({"local": (0.0, 1.0)}, "local = (0.0, 1.0): give two quantiles in (0, 1]"),
+        ({"local": (0.5,)}, "local = (0.5,): give two quantiles in (0, 1]"),
         ({"heads": 5}, "width = 6: give a multiple of heads = 5"),
     ],
 )

@@ -39,6 +39,18 @@ def test_overrides_change_the_network():
         ("pit", None, {"blocks": True}, "blocks = True: give a whole number of at least 1"),
         ("pit", None, {"harmonics": 2}, "harmonics = 2"),
         ("pit", "paper", {"encoding": 7}, "encoding = 7"),
+        (
+            "position_attention",
+            "paper_darcy",
+            {"latent": 16},
+            "latent = 16: give a tuple of numbers",
+        ),
+        (
+            "position_attention",
+            "paper_darcy",
+            {"latent": (8, 0)},
+            "latent = 0: give a whole number",
+        ),
     ],
 )
 def test_unknown_names_and_bad_values_are_refused(name, preset, overrides, message):

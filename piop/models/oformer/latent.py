@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.models.base import Signature
+from piop.models.march import Marching, no_march
 from piop.models.oformer.attention import FeedForward
 from piop.models.oformer.cross import QueryEncoder, Readout
 from piop.models.oformer.functions import OFormerConfig
-from piop.models.oformer.march import Marching, no_march
 
 
 @final
@@ -40,11 +40,6 @@ class OFormerMarch(Marching):
     def refusal(cls, signature: Signature, config: OFormerConfig) -> str | None:
         """See :meth:`Backbone.refusal`."""
         return no_march(signature)
-
-    @property
-    def steps(self) -> int:
-        """See :attr:`Marching.steps`."""
-        return self.config.steps
 
     def meets(self, sensors: Mapping[str, int]) -> int:
         """Count one: tokens are summed before points read them (see :meth:`Backbone.meets`)."""

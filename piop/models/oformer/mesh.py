@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.models.base import Signature
+from piop.models.march import Marching, no_march
 from piop.models.oformer.attention import Gate
-from piop.models.oformer.march import Marching, no_march
 from piop.models.oformer.nodes import Nodes
 from piop.models.oformer.published import Published, PublishedConfig, dense, space_of
 from piop.models.oformer.rotary import ladder, unit
@@ -154,11 +154,6 @@ class AirfoilOFormer(MeshOFormer, Marching):
     def refusal(cls, signature: Signature, config: PublishedConfig) -> str | None:
         """See :meth:`Backbone.refusal`."""
         return no_march(signature) or super().refusal(signature, config)
-
-    @property
-    def steps(self) -> int:
-        """See :attr:`Marching.steps`."""
-        return self.config.steps
 
     def tokens(self, nodes: Nodes) -> Tensor:
         """See :meth:`Published.tokens`."""

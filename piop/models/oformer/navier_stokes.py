@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.models.base import Signature
-from piop.models.oformer.march import Marching, no_march
+from piop.models.march import Marching, no_march
 from piop.models.oformer.nodes import Nodes
 from piop.models.oformer.published import Published, PublishedConfig, dense, space_of
 from piop.models.oformer.rotary import unit
@@ -45,11 +45,6 @@ class NavierStokesOFormer(Published, Marching):
     def refusal(cls, signature: Signature, config: PublishedConfig) -> str | None:
         """See :meth:`Backbone.refusal`."""
         return no_march(signature) or super().refusal(signature, config)
-
-    @property
-    def steps(self) -> int:
-        """See :attr:`Marching.steps`."""
-        return self.config.steps
 
     def tokens(self, nodes: Nodes) -> Tensor:
         """See :meth:`Published.tokens`."""

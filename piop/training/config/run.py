@@ -65,4 +65,9 @@ class TrainingConfig:
             name: section(**{f.name: stored[f.name] for f in fields(section) if f.name in stored})
             for name, section in SECTIONS.items()
         }
-        return cls(**{**data, **parts, "budget": BudgetConfig(**data["budget"])})
+        backbone = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in data["backbone_settings"].items()
+        }
+        parts |= {"budget": BudgetConfig(**data["budget"]), "backbone_settings": backbone}
+        return cls(**{**data, **parts})

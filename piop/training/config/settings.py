@@ -52,8 +52,7 @@ def apply_settings(
         elif key == "preset":
             backbone[key] = convert(key, value, str)
         elif key in backbone_keys:
-            kind = type(backbone_keys[key]) if backbone_keys[key] is not None else Any
-            backbone[key] = convert(key, value, kind)
+            backbone[key] = convert(key, value, _kind(backbone_keys[key]))
         else:
             raise UsageError(unknown_key(key, [*known, "preset", *backbone_keys]))
     sections = {name: replace(getattr(config, name), **changes[name]) for name in SECTIONS}
@@ -87,6 +86,13 @@ def unknown_key(key: str, known: list[str]) -> str:
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
     hint = f"did you mean {near[0]!r}?" if near else "one of " + ", ".join(sorted(known))
     return f"{key!r} is not a setting: {hint}"
+
+
+def _kind(usual: Any) -> Any:
+    """Type of a backbone's setting, by its preset's value."""
+    if isinstance(usual, tuple):
+        return tuple[type(usual[0]), ...]
+    return Any if usual is None else type(usual)
 
 
 def _in_range(key: str, value: Any) -> Any:

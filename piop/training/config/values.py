@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from types import GenericAlias
 from typing import Any, Literal, get_args
 
 from piop.errors import UsageError
@@ -27,9 +29,18 @@ def convert(key: str, value: Any, annotation: Any) -> Any:
         return found
     if annotation in (int, float):
         return _number(key, value, annotation)
+    if isinstance(annotation, GenericAlias):
+        return _numbers(key, value, get_args(annotation)[0])
     if annotation is str and not isinstance(value, str):
         raise UsageError(f"{key}: {value!r} is not text")
     return value
+
+
+def _numbers(key: str, value: Any, kind: type) -> tuple[Any, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, Sequence) or not parts:
+        raise UsageError(f"{key}: {value!r} is not a list of numbers, such as 16,16")
+    return tuple(_number(key, part, kind) for part in parts)
 
 
 def _number(key: str, value: Any, kind: type) -> Any:

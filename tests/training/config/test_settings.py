@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from piop.errors import UsageError
@@ -16,6 +18,20 @@ def test_text_settings_take_the_type_of_their_key():
     assert config.points.functions == 8
     assert config.loss.relative is False
     assert config.backbone_settings == {"width": 32}
+
+
+@pytest.mark.parametrize("given", ["16, 8", [16, 8], (16, 8)])
+def test_lists_of_numbers_are_tuples_and_stay_so_in_a_file(given):
+    config = apply_settings(START, {"latent": given}, {"latent": (32,)})
+    assert config.backbone_settings == {"latent": (16, 8)}
+    written = json.loads(json.dumps(config.to_json()))
+    assert TrainingConfig.from_json(written).backbone_settings == {"latent": (16, 8)}
+
+
+@pytest.mark.parametrize("given", ["16,x", "16,,8", "", 16, [], [1.5]])
+def test_what_is_no_list_of_whole_numbers_is_refused(given):
+    with pytest.raises(UsageError, match=r"latent: .* not a (list of numbers|whole number)"):
+        apply_settings(START, {"latent": given}, {"latent": (32,)})
 
 
 def test_untouched_settings_keep_their_values():

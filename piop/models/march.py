@@ -1,4 +1,4 @@
-"""Time in steps of a latent state: z ← z + N(z) at every point by itself, read each step."""
+"""Time in steps of a latent state that is read at each step."""
 
 from __future__ import annotations
 
@@ -11,35 +11,41 @@ from torch import Tensor
 
 from piop.errors import DataError
 from piop.fields import FunctionSamples
-from piop.models.base import Backbone, Signature
+from piop.models.base import Backbone, Field, Signature
 
 
 class Marching(Backbone):
     """Steps a latent state from the start of the time axis to its end.
 
-    The inputs are encoded once, at the start; a step is a perceptron of one point's state, the same
-    at all points and times. On a grid the first n of :meth:`march_times` may be asked for, which
-    rolls n − 1 steps: training lengthens its rollouts that way.
+    z_0 = begin(inputs), z_{n+1} = advance(z_n), and the answer at t_n is decode(z_n): Li, Meidani &
+    Barati Farimani 2023, eq. 15, where each point has a state of its own, and Lee & Oh 2024, eq. 9,
+    where inducing points hold it. The start is answered too. On a grid the first n of
+    :meth:`march_times` may be asked for, which rolls n − 1 steps.
+
+    Attributes:
+        config: Its sizes; ``steps`` among them, K even steps over the time axis.
     """
 
-    field = "march"
+    field: Field = "march"
+    config: Any
 
     @property
-    @abstractmethod
     def steps(self) -> int:
         """K, steps over the time axis."""
+        return self.config.steps
 
     @abstractmethod
     def begin(self, inputs: Mapping[str, FunctionSamples], places: Tensor) -> tuple[Tensor, Any]:
-        """Encode the inputs at ``places [B or 1, N, D]``, whose time is the start.
+        """Encode the inputs to answer at ``places [B or 1, N, D]``, whose time is the start.
 
         Returns:
-            The state ``[B, N, latent]``, and what steps and readout know of the places.
+            The state ``[B or 1, N or points, latent]``, and what steps and readout know of the
+            places.
         """
 
     @abstractmethod
     def advance(self, state: Tensor, known: Any) -> Tensor:
-        """Take a step: ``[B, N, latent]``."""
+        """Take a step: the next state."""
 
     @abstractmethod
     def decode(self, state: Tensor, known: Any) -> Tensor:
