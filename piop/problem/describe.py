@@ -12,6 +12,7 @@ from piop.problem.conditions import decide_conditions
 from piop.problem.parts import Input
 from piop.problem.plan import plan_streams
 from piop.problem.problem import Problem
+from piop.problem.solver import METHODS, choose_method
 from piop.problem.support import require_supported
 from piop.spec.laws import NAMES
 
@@ -141,10 +142,8 @@ def _solver(problem: Problem) -> dict[str, str]:
         require_supported(problem, "reference")
     except NotSupportedError as error:
         return {"name": "none yet", "why": str(error)}
-    return {
-        "name": "Fourier pseudo-spectral, ETDRK4",
-        "why": "an evolution with every space axis periodic",
-    }
+    method = METHODS[choose_method(problem)]
+    return {"name": method.name, "why": method.why}
 
 
 def _streams(problem: Problem) -> str:

@@ -9,6 +9,7 @@ from sympy import Derivative
 
 from piop.errors import NotSupportedError
 from piop.problem.problem import Problem
+from piop.problem.solver import choose_method
 from piop.spec.laws import History
 
 Purpose = Literal["solve", "reference", "data"]
@@ -53,16 +54,10 @@ def _always(problem: Problem) -> Iterator[str]:
 
 
 def _solving(problem: Problem) -> Iterator[str]:
-    if problem.time is None:
-        yield "a steady problem, because there is no elliptic solver yet"
-    walls = [c.name for c in problem.space if not c.periodic]
-    if walls:
-        yield f"boundaries along {', '.join(walls)}, because only periodic axes are solved yet"
-    if problem.time is not None and 0 in problem.time_order.values():
-        names = ", ".join(n for n, order in problem.time_order.items() if order == 0)
-        yield f"{names} without a time derivative, because such systems are not marched yet"
-    if max(problem.time_order.values(), default=0) > 2:
-        yield "an order in time above two, because no solver marches it yet"
+    try:
+        choose_method(problem)
+    except NotSupportedError as error:
+        yield str(error).removeprefix(f"{problem.name}: ")
 
 
 def _inverting(problem: Problem) -> Iterator[str]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from piop.errors import SolverError
+from piop.fields import InputFunction
 from piop.reference.discretise import Discretisation
 from piop.reference.evolve import Level, Marcher, Trajectory
 from piop.reference.fourier import Grid, embed, evaluate_on, power, tail
 from piop.reference.ladder import (
     SAFETY,
     Judgement,
-    Limits,
     Look,
     after_failure,
     judge,
@@ -24,6 +24,7 @@ from piop.reference.ladder import (
     resolved,
     round_up,
 )
+from piop.reference.request import Request
 from piop.reference.solution import Solution
 from piop.reference.stabilise import longest_step
 from piop.reference.symbols import nonlinear_auxiliaries
@@ -33,28 +34,31 @@ _START = (64, 32, 16)  # points along an axis on the first rung, by space dimens
 _FLOOR = 1e-9  # an unknown smaller than this times the largest one is measured against that
 
 
+def solve_periodic(
+    problem: Any, functions: Mapping[str, InputFunction], request: Request
+) -> Solution:
+    """Solve an evolution with every axis periodic.
+
+    Fourier pseudo-spectral in space and ETDRK4 in time (Cox and Matthews 2002,
+    doi:10.1006/jcph.2002.6995; Kassam and Trefethen 2005, doi:10.1137/S1064827502410633).
+    """
+    discretisation = Discretisation(problem, functions, request.device)
+    return Climb(discretisation, request).run()
+
+
 @final
 class Climb:
     """Solve a batch, refining each trajectory by itself; those on one rung run together.
 
     Args:
         discretisation: The problem, split and compiled, with its inputs.
-        times: Save times, ascending.
-        shape: Points per space axis of the output.
-        tolerance: Largest error estimate accepted.
-        limits: Where to stop refining.
+        request: What is asked.
     """
 
-    def __init__(
-        self,
-        discretisation: Discretisation,
-        times: list[float],
-        shape: tuple[int, ...],
-        tolerance: float,
-        limits: Limits,
-    ) -> None:
+    def __init__(self, discretisation: Discretisation, request: Request) -> None:
+        times, shape = request.times, request.shape
         self.d, self.times, self.shape = discretisation, times, shape
-        self.tolerance, self.limits = tolerance, limits
+        self.tolerance, self.limits = request.tolerance, request.limits
         self.start = float(discretisation.problem.time.low)
         self.span = times[-1] - self.start
         batch, rank = discretisation.sources.batch, len(shape)

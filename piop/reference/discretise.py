@@ -8,7 +8,6 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from piop.errors import NotSupportedError
 from piop.fields import InputFunction
 from piop.problem.split import split_linear
 from piop.reference.etdrk import ETDRK4, Pairs
@@ -38,7 +37,6 @@ class Discretisation:
     def __init__(
         self, problem: Any, functions: Mapping[str, InputFunction], device: torch.device
     ) -> None:
-        require_periodic(problem)
         self.problem = problem
         self.split = split_linear(problem)
         self.main = compile_products(problem, self.split, self.split.right)
@@ -112,19 +110,3 @@ class Discretisation:
                         out[r, p] = out[r, p] + a * b if (r, p) in out else a * b
             folded[name] = out
         return ETDRK4(folded, n, products, h)
-
-
-def require_periodic(problem: Any) -> None:
-    """Refuse what this solver does not cover, saying what."""
-    if problem.time is None:
-        raise NotSupportedError(f"{problem.name}: steady problems have no reference solver yet")
-    for c in problem.space:
-        if not c.periodic:
-            raise NotSupportedError(
-                f"{problem.name}: the reference solver needs every space axis periodic; "
-                f"'{c.name}' is not"
-            )
-    if not 1 <= len(problem.space) <= 3:
-        raise NotSupportedError(
-            f"{problem.name}: the reference solver covers one to three space axes"
-        )

@@ -11,6 +11,8 @@ from torch import Tensor
 class Solution:
     """Solutions of a batch of problem instances on a grid, with error estimates.
 
+    A steady problem has no times, and T is left out of all shapes.
+
     Attributes:
         times: Save times ``[T]`` (units of the time coordinate).
         axes: Coordinates along each space axis; right ends of periodic axes excluded.

@@ -1,8 +1,8 @@
-"""Solve a periodic evolution problem to a stated tolerance."""
+"""Solve a problem to a stated tolerance by the method of its class."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,10 +11,18 @@ from torch import Tensor
 
 from piop.errors import DataError
 from piop.fields import InputFunction
-from piop.reference.climb import Climb
-from piop.reference.discretise import Discretisation
+from piop.problem.solver import choose_method
+from piop.reference.climb import solve_periodic
 from piop.reference.ladder import Limits
+from piop.reference.request import Request
 from piop.reference.solution import Solution
+
+Solver = Callable[[Any, Mapping[str, InputFunction], Request], Solution]
+
+SOLVERS: Mapping[str, Solver] = {
+    "fourier": solve_periodic,
+}
+"""The solver of each of ``piop.problem.solver.METHODS``."""
 
 
 def solve_reference(
@@ -27,17 +35,18 @@ def solve_reference(
     device: torch.device | str | None = None,
     limits: Limits | None = None,
 ) -> Solution:
-    """Solve a batch of instances of a periodic evolution problem in float64.
+    """Solve a batch of instances of a problem in float64.
 
-    Fourier pseudo-spectral in space and ETDRK4 in time (Cox and Matthews 2002,
-    doi:10.1006/jcph.2002.6995; Kassam and Trefethen 2005, doi:10.1137/S1064827502410633).
-    Resolution and step are raised, per trajectory, until an error estimate meets the tolerance.
+    The method follows from the equations, the domain and the conditions: see
+    ``piop.problem.solver.METHODS``. Resolution is raised, per instance, until an error estimate
+    meets the tolerance.
 
     Args:
-        problem: A ``Problem`` with a time coordinate, periodic along 1 to 3 space axes.
+        problem: A ``Problem``.
         functions: Input functions by name, each of batch B (or 1); hidden ones that others are
             expressed in are not needed.
-        times: Save times, ascending, inside the problem's interval; default ``problem.save``.
+        times: Save times, ascending, inside the problem's interval; default ``problem.save``. A
+            steady problem has none.
         shape: Points per space axis of the output, above or below the solver's; default
             ``problem.save``.
         tolerance: Largest error estimate accepted (relative, see ``Solution.error_estimate``).
@@ -45,29 +54,37 @@ def solve_reference(
         limits: Where to stop refining.
 
     Returns:
-        The solution. Trajectories that met the limits first are marked and described in ``notes``.
+        The solution. Instances that met the limits first are marked and described in ``notes``.
 
     Raises:
-        NotSupportedError: A problem this solver does not cover, saying why.
+        NotSupportedError: A problem that no solver covers, with the reason of each.
         DataError: Inputs missing or of different batch sizes, or times out of range.
-        SolverError: NaN at every level, or an auxiliary equation without a solution.
+        SolverError: Nothing finite at any level, or an equation without a solution.
     """
-    device = torch.device(device or "cpu")
-    discretisation = Discretisation(problem, functions, device)
-    moments = _times(problem, times)
-    shape = tuple(shape) if shape is not None else tuple(problem.save[1:])
+    solver = SOLVERS[choose_method(problem)]
+    moments = () if problem.time is None else _times(problem, times)
+    if problem.time is None and times is not None:
+        raise DataError(f"{problem.name} is steady; it has no times")
+    shape = (
+        tuple(shape)
+        if shape is not None
+        else tuple(problem.save[len(problem.save) - len(problem.space) :])
+    )
     if len(shape) != len(problem.space):
         raise DataError(
             f"shape {shape} must give one size for each of {len(problem.space)} space axes"
         )
+    device = torch.device(device or "cpu")
     with torch.no_grad():
-        return Climb(discretisation, moments, shape, tolerance, limits or Limits()).run()
+        return solver(
+            problem, functions, Request(moments, shape, tolerance, device, limits or Limits())
+        )
 
 
-def _times(problem: Any, times: Sequence[float] | Tensor | None) -> list[float]:
+def _times(problem: Any, times: Sequence[float] | Tensor | None) -> tuple[float, ...]:
     low, high = float(problem.time.low), float(problem.time.high)
     if times is None:
-        return torch.linspace(low, high, problem.save[0], dtype=torch.float64).tolist()
+        return tuple(torch.linspace(low, high, problem.save[0], dtype=torch.float64).tolist())
     moments = [float(t) for t in times]
     slack = 1e-9 * (high - low)
     ascending = all(a < b for a, b in pairwise(moments))
@@ -75,4 +92,4 @@ def _times(problem: Any, times: Sequence[float] | Tensor | None) -> list[float]:
         raise DataError(
             f"times must ascend inside [{low}, {high}]; got {moments[:3]} … {moments[-1:]}"
         )
-    return [max(low, t) for t in moments]
+    return tuple(max(low, t) for t in moments)

@@ -91,7 +91,7 @@ def test_a_description_tells_the_laws_definitions_and_limits():
     assert "matern {smoothness 4.5, length 0.2, variance 1}" in text
     assert "force = 0.1*" in describe.to_text(Problem.from_file("navier_stokes"))
     wall = Problem(**PLAIN | {"boundary": {"x": {"dirichlet": {"u": 0}}}})
-    assert "not supported yet: boundaries along x" in describe.to_text(wall)
+    assert "because (Fourier pseudo-spectral, ETDRK4) boundaries along x" in describe.to_text(wall)
     assert describe.to_json(wall)["solver"]["name"] == "none yet"
     assert describe.to_json(wall)["boundary"] == {
         "x.min": "dirichlet u 0",
