@@ -13,7 +13,7 @@ from piop.problem import Problem
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, require_device
 from piop.training.home import grid_counts
-from piop.training.setup import conditions_of, signature_of
+from piop.training.setup import conditions_of, field_kind, signature_of
 from piop.training.statistics import Statistics
 from piop.training.weighting.choose import require_weights
 
@@ -27,7 +27,8 @@ def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> Non
     require_weights(problem, config, parts_of(problem, config, data))
     adaptive, curriculum = config.points.method == "residual_adaptive", config.sampling.horizon < 1
     asked = f"horizon: {config.sampling.horizon:g}" if curriculum else "method: 'residual_adaptive'"
-    if (adaptive or curriculum) and not config.physics:
+    marches = curriculum and field_kind(config) == "march"
+    if (adaptive or curriculum) and not (config.physics or marches):
         raise UsageError(f"{asked} places points of the equations, and there is no physics")
     if config.points.shared and not config.physics:
         raise UsageError("shared: True is for points of the equations, and there is no physics")

@@ -264,9 +264,8 @@ def build_source(
             model.home,
             known,
             grids,
-            config.points,
+            config,
             like,
-            seed,
             processes,
         )
     else:

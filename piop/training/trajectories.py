@@ -13,10 +13,11 @@ from piop.models import Backbone
 from piop.problem import Problem
 from piop.sampling import Draws
 from piop.training.batch import Batch, Observations
-from piop.training.config import PointsConfig
+from piop.training.config import TrainingConfig
 from piop.training.constraints import KnownField
 from piop.training.distributed import Alone, Processes
 from piop.training.home import data_indices
+from piop.training.horizon import horizon, steps_within
 from piop.training.lattice import Axes, on_lattices
 from piop.training.layout import Layout, lay
 from piop.training.sources import seen_functions, take_samples
@@ -36,9 +37,8 @@ class TrajectorySource:
         home: Positions along each coordinate of its own grid; None for scattered data alone.
         known: What is built in; None for nothing.
         grids: Where the operator sees inputs, in place of sensors.
-        config: How many trajectories, and which of their points.
+        config: How many trajectories, which of their points, and the curriculum of a march.
         like: A tensor of the device and precision of the batches.
-        seed: Of everything drawn.
         processes: Those that share a batch; this one draws its part.
     """
 
@@ -50,13 +50,15 @@ class TrajectorySource:
         home: Axes | None,
         known: KnownField | None,
         grids: Mapping[str, Axes],
-        config: PointsConfig,
+        config: TrainingConfig,
         like: Tensor,
-        seed: int,
         processes: Processes | None = None,
     ) -> None:
-        self.known, self.config = known, config
-        self.like, self.seed, self.count = like, seed, len(data)
+        self.known, self.config, self.like = known, config.points, like
+        self.seed, self.count = config.machine.seed, len(data)
+        marches = backbone.field == "march" and config.sampling.horizon < 1
+        self.march = backbone.march_times() if marches else None
+        self.sampling = config.sampling
         seen = {name: s.to(like) for name, s in data.inputs.items()}
         self.functions = seen_functions(problem, known, grids, seen)
         self.inputs = on_lattices(grids, self.functions, seen)
@@ -70,7 +72,7 @@ class TrajectorySource:
             self.points = data.points.to(like)
         else:
             assert home is not None  # noqa: S101 - only scattered data go without
-            chosen = data_indices(problem, data, config)
+            chosen = data_indices(problem, data, config.points)
             axes = []
             for i, (coordinate, index) in enumerate(zip(problem.coordinates, chosen, strict=True)):
                 values = values.index_select(i + 1, index)
@@ -83,29 +85,44 @@ class TrajectorySource:
         self.shape = values.shape[1:]
         self.values = values.flatten(1, -2).to(like)
         self.size = self.values.square().nanmean(1)
-        part = (processes or Alone()).part(config.data_functions)
+        part = (processes or Alone()).part(config.points.data_functions)
         self.part = slice(part.start, part.stop)
 
     @torch.no_grad()
     def __call__(self, step: int, share: float) -> Batch:
-        """Draw the batch of a step, without equations; the share changes nothing."""
+        """Draw the batch of a step, without equations.
+
+        Args:
+            step: Which step.
+            share: Share of the budget that is spent, in [0, 1): how far a march is asked for.
+        """
         index = torch.arange(self.config.data_functions)
         draws = Draws(self.seed, step + 1, index, self.like.device)
         chosen = draws.integers("data/trajectory", 0, self.count - 1)
-        known = self.values[chosen].isfinite().sum()
-        chosen = chosen[self.part]
+        targets = self._reached(self.values[chosen], share)
+        known = targets.isfinite().sum()
+        chosen, targets = chosen[self.part], targets[self.part]
         queries = self.points[chosen] if len(self.points) > 1 else self.points
         inputs = {name: take_samples(s, chosen) for name, s in self.inputs.items()}
         seen = Observations(
             inputs,
             queries,
             self._lift(chosen, queries),
-            self.values[chosen],
+            targets,
             self.size[chosen],
             known,
             self.layout,
         )
         return Batch(observations=seen)
+
+    def _reached(self, targets: Tensor, share: float) -> Tensor:
+        """Leave out, as not measured, what lies beyond the steps in use; the first time stays."""
+        if self.march is None:
+            return targets
+        steps = steps_within(len(self.march) - 1, horizon(share, self.sampling))
+        times = self.points[..., 0]
+        end = max(self.march[int(steps.count_nonzero())], float(times.min()))
+        return targets.masked_fill((times > end + 1e-6 * abs(end))[..., None], torch.nan)
 
     def _lift(self, chosen: Tensor, queries: Tensor) -> Tensor | None:
         """Values of the lift ``[B, N, C]``; None where nothing is built in."""

@@ -303,6 +303,29 @@ def test_trajectories_are_chosen_as_points_of_them_are(heat):
     assert torch.equal(again.targets, batch.targets)
 
 
+@pytest.mark.parametrize(
+    ("share", "last"), [(0.0, 1.5), (0.25, 1.75), (0.26, 1.875), (0.5, 2.0), (0.9, 2.0)]
+)
+def test_a_horizon_cuts_the_data_of_a_march_to_its_first_steps(heat, share, last):
+    """Errors count at the times that the steps in use reach, all alike."""
+    data = data_of(heat, torch.linspace(1, 2, 17).double(), ring(8))
+    curriculum = SamplingConfig(horizon=0.5, horizon_until=0.5)
+    built = build(heat, "some_march", data=data, physics=False, sampling=curriculum)
+    cut = built.draw(0, share)
+    whole = build(heat, "some_march", data=data, physics=False).draw(0, share)
+    seen = cut.observations
+    kept = seen.targets.isfinite()[..., 0]
+    assert torch.equal(kept, (seen.queries[..., 0] <= last + 1e-9).expand(2, -1))
+    assert torch.equal(seen.targets[kept], whole.observations.targets[kept])
+    assert seen.known == kept.sum()
+    errors, _ = built.loss._data(whole.observations)
+    found = built.loss(cut)[0]["data"]
+    assert (found - errors[kept].square().mean()).abs() < 1e-12 * found
+    late = data_of(heat, torch.linspace(1.8, 2, 3).double(), ring(8))
+    built = build(heat, "some_march", data=late, physics=False, sampling=curriculum)
+    assert built.draw(0, 0.0).observations.known == 2 * 8, "the first time there is"
+
+
 @pytest.mark.parametrize("backbone", ["some_end", "points_end"])
 def test_the_end_alone_learns_from_the_last_time(heat, backbone):
     data = data_at_end(heat, data_of(heat, torch.linspace(1, 2, 9).double(), ring(8)))
