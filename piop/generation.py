@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,10 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from piop.datasets import DatasetWriter
-from piop.datasets.layout import ESTIMATE
+from piop.datasets.layout import ACCEPTED, AXIS, ESTIMATE, POINTS, STEP, file_attributes
+from piop.datasets.shards import Shards
 from piop.errors import UsageError
+from piop.problem.solver import METHODS, choose_method
 from piop.reference import solve_reference
 from piop.sampling import Draws, sample_inputs
 from piop.training.distributed import joined
@@ -27,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 SMALLEST = 1e-12  # tolerance: float64 and its rounding leave little below it
 BATCH = 16  # trajectories that one process solves and holds in memory at once
-ACCEPTED = "accepted"
 
 
 def generate(
@@ -40,29 +41,32 @@ def generate(
     device: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Draw inputs, solve, and write NetCDF that appears under its name once it is whole.
+    """Draw inputs, solve, and write a file that appears under its name once it is whole.
 
     Sample i depends on seed and i, not on how many there are. Inputs stand on the grid of the
-    solution, hidden ones among them. Several processes started by ``torchrun`` solve a batch each;
-    the first writes them in order, so the file is the same.
+    solution, hidden ones among them. Each batch is kept in the folder ``NAME.parts`` as soon as it
+    is solved: the same call goes on where an earlier one ended, however it ended. Several processes
+    started by ``torchrun`` solve a batch each; the first writes them, so the file is the same.
 
     Args:
         problem: What to draw and solve.
         count: Samples.
-        path: The file.
+        path: The file; a name that ends in ``.zarr`` is a folder in Zarr's format, any other one
+            NetCDF.
         seed: Of the inputs.
         tolerance: Relative L2 error that each solution should stay below.
         device: Where to solve; the CPU by default.
         progress: Told the number of samples done after each batch.
 
     Returns:
-        ``path``, ``samples``, ``seed``, ``tolerance``, ``error_estimate`` (mean, max) and
-        ``above_tolerance``, the number of samples that may miss the tolerance.
+        ``path``, ``samples``, ``seed``, ``tolerance``, ``error_estimate`` (mean, max),
+        ``above_tolerance``, the number of samples that may miss the tolerance, and ``resumed``,
+        the number of samples that an earlier call had made.
 
     Raises:
         NotSupportedError: No reference solver covers the problem; says why.
         SolverError: A solution is not finite.
-        UsageError: A count, seed or tolerance that makes no sense.
+        UsageError: A count, seed or tolerance that makes no sense; parts of another data set.
         DataError: The file cannot be written.
         LostProcessError: Another process has ended.
     """
@@ -70,30 +74,72 @@ def generate(
         raise UsageError(f"n = {count}: at least one sample is needed")
     if not SMALLEST <= tolerance < 1:
         raise UsageError(f"tolerance = {tolerance}: must be at least {SMALLEST:g} and below 1")
-    attributes = {"seed": seed, "tolerance": tolerance, "reference": "piop.reference"}
-    with joined() as processes:
-        with ExitStack() as stack:
-            writer: DatasetWriter | None = None
+    method = METHODS[choose_method(problem)].name
+    attributes = {"seed": seed, "tolerance": tolerance, "reference": method}
+    parts = [range(low, min(count, low + BATCH)) for low in range(0, count, BATCH)]
+    with joined() as processes, ExitStack() as stack:
 
-            def begin() -> None:
-                nonlocal writer
-                opened = DatasetWriter.open(path, problem, count, **attributes)
-                writer = stack.enter_context(opened)
+        def begin() -> list[bool]:
+            nonlocal shards
+            DatasetWriter.require(path)
+            manifest = _manifest(problem, attributes, device)
+            shards = stack.enter_context(Shards.open(path, manifest))
+            return [shards.has(part) for part in parts]
 
-            processes.lead(begin)
-            summary = Summary()
-            for start in range(0, count, BATCH * processes.count):
-                own = range(start, count)[BATCH * processes.rank :][:BATCH]
-                solved = _solve(problem, own, seed, tolerance, device) if own else {}
-                for content in processes.collect(save_tensors(solved)):
-                    batch = load_tensors(content)
-                    if writer is not None and batch:
-                        _write(writer, problem, batch, first=not summary.done)
-                        summary.add(batch)
-                        if progress:
-                            progress(summary.done)
-        kept = {"path": str(path), "samples": count, "seed": seed, "tolerance": tolerance}
-        return processes.lead(lambda: {**kept, **summary.report(tolerance)})
+        def finish() -> dict[str, Any]:
+            assert shards is not None  # noqa: S101 - the first process has them
+            return _assemble(problem, count, path, attributes, shards, parts)
+
+        shards: Shards | None = None
+        there = processes.lead(begin)
+        resumed = done = sum(len(p) for p, has in zip(parts, there, strict=True) if has)
+        if resumed:
+            logger.info("%d of %d samples were made before", resumed, count)
+        missing = [p for p, has in zip(parts, there, strict=True) if not has]
+        for first in range(0, len(missing), processes.count):
+            group = missing[first : first + processes.count]
+            own = group[processes.rank] if processes.rank < len(group) else None
+            solved = {} if own is None else _solve(problem, own, seed, tolerance, device)
+            for rank, content in enumerate(processes.collect(save_tensors(solved))):
+                if rank >= len(group):
+                    continue  # it had nothing to solve, but waits until it is heard
+                part = group[rank]
+                assert shards is not None  # noqa: S101 - the others collect nothing
+                shards.write(part, content)
+                done += len(part)
+                if progress:
+                    progress(done)
+        found = processes.lead(finish)
+    return {"path": str(path), "samples": count, "resumed": resumed, **found}
+
+
+def _manifest(problem: Problem, attributes: dict[str, Any], device: str | None) -> dict[str, Any]:
+    """All that decides what a part holds."""
+    said = file_attributes(problem, **attributes)
+    kept = {k: v for k, v in said.items() if k not in ("title", "piop_spec", "reference")}
+    return {**kept, "device": device or "cpu", "batch": BATCH}
+
+
+def _assemble(
+    problem: Problem,
+    count: int,
+    path: str | Path,
+    attributes: dict[str, Any],
+    shards: Shards,
+    parts: Sequence[range],
+) -> dict[str, Any]:
+    """Write the file from its parts, one after the other; remove them and sum up."""
+    summary = Summary()
+    with DatasetWriter.open(path, problem, count, workspace=shards.folder, **attributes) as writer:
+        for part in parts:
+            batch = load_tensors(shards.read(part))
+            _write(writer, problem, batch, first=not summary.done)
+            summary.add(batch)
+    shards.remove()
+    return {
+        **{k: attributes[k] for k in ("seed", "tolerance")},
+        **summary.report(attributes["tolerance"]),
+    }
 
 
 class Summary:
@@ -113,7 +159,7 @@ class Summary:
         """Take the next batch into account."""
         self.estimates.append(batch[ESTIMATE])
         self.done += len(batch[ESTIMATE])
-        self.missed += int((~batch[ACCEPTED]).sum())
+        self.missed += int((batch[ACCEPTED] == 0).sum())
 
     def report(self, tolerance: float) -> dict[str, Any]:
         """Give mean and largest error, and warn of what missed the tolerance."""
@@ -136,7 +182,9 @@ def _solve(
     on_axes = {i.name: functions[i.name].on_grid([axes[c] for c in i.of]) for i in problem.inputs}
     solved = {f"axis/{name}": positions for name, positions in axes.items()}
     solved |= {name: solution.values[name] for name in problem.channels} | on_axes
-    solved |= {ESTIMATE: solution.error_estimate, ACCEPTED: solution.accepted}
+    points = solution.modes.to(torch.int32)
+    solved |= {ESTIMATE: solution.error_estimate, ACCEPTED: solution.accepted.to(torch.int8)}
+    solved |= {POINTS: points, STEP: solution.step}
     return {name: tensor.cpu().contiguous() for name, tensor in solved.items()}
 
 
@@ -156,4 +204,6 @@ def _write(writer: DatasetWriter, problem: Problem, batch: dict[str, Tensor], fi
         writer.append(name, names, batch[name])
     for item in problem.inputs:
         writer.append(item.name, item.of, batch[item.name])
-    writer.append(ESTIMATE, (), batch[ESTIMATE])
+    for name in (ESTIMATE, ACCEPTED, STEP):
+        writer.append(name, (), batch[name])
+    writer.append(POINTS, (AXIS,), batch[POINTS])

@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from piop.cli.console import common, print_json, say
-from piop.errors import NotSupportedError, UsageError
+from piop.errors import UsageError
 
 
 @click.command()
 @click.argument("spec", required=False)
 @click.option("-n", "count", type=click.IntRange(min=1), help="Samples to make.")
-@click.option("--output", type=click.Path(path_type=Path), help="The NetCDF file to write.")
+@click.option("--output", type=click.Path(path_type=Path), help="F.nc or F.zarr.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 @click.option("--tolerance", type=float, default=1e-6, show_default=True, help="Relative L2 error.")
 @click.option("--inspect", type=click.Path(path_type=Path), help="Say what a file holds instead.")
@@ -31,8 +31,9 @@ def data(
 ) -> None:
     """Make a data set of reference solutions.
 
-    Inputs are drawn from the laws of SPEC. The file appears under its name once it is whole. Sample
-    i depends on the seed and on i alone.
+    Inputs are drawn from the laws of SPEC. The file appears under its name once it is whole; until
+    then what is made is kept in OUTPUT.parts, and the same command goes on from there. Sample i
+    depends on the seed and on i alone.
     """
     if inspect is not None:
         _inspect(inspect, as_json)
@@ -42,9 +43,6 @@ def data(
         if value is None:
             raise UsageError(f"{name} is missing. Example: piop data burgers -n 100 --output F.nc")
     assert spec is not None and count is not None and output is not None  # noqa: S101
-    if output.suffix == ".zarr":
-        reason = "zarr is not a dependency of piop; write NetCDF: --output F.nc"
-        raise NotSupportedError(f"{output}: zarr is not supported yet: {reason}")
     _make(spec, count, output, seed, tolerance, as_json)
 
 
@@ -58,12 +56,18 @@ def _make(spec: str, count: int, output: Path, seed: int, tolerance: float, as_j
     def progress(done: int) -> None:
         say(f"{done} of {count} samples  {time.monotonic() - start:.0f} s")
 
-    result = generate(problem, count, output, seed=seed, tolerance=tolerance, progress=progress)
+    try:
+        result = generate(problem, count, output, seed=seed, tolerance=tolerance, progress=progress)
+    except KeyboardInterrupt:
+        say(f"What is solved is kept in {output}.parts: the same command goes on from there")
+        raise
     result["seconds"] = round(time.monotonic() - start, 3)
     if as_json:
         print_json(result)
         return
     error = result["error_estimate"]
+    if result["resumed"]:
+        print(f"Went on from {result['resumed']} samples made before")
     print(f"Wrote {output}: {count} samples, seed {seed}, {result['seconds']:.1f} s")
     print(f"Relative L2 error estimate: mean {error['mean']:.2e}, largest {error['max']:.2e}")
 

@@ -7,7 +7,8 @@ from piop.datasets.prediction import write_prediction
 from piop.datasets.queries import Queries, read_queries
 from piop.datasets.reader import read_dataset
 from piop.datasets.sensors import read_sensors
-from piop.datasets.writer import DatasetWriter, write_dataset
+from piop.datasets.whole import write_dataset
+from piop.datasets.writer import DatasetWriter
 
 __all__ = [
     "Dataset",

@@ -1,4 +1,4 @@
-"""The one place that knows how a problem is laid out in a NetCDF file."""
+"""The one place that knows how a problem is laid out in a file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,22 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 ESTIMATE = "error_estimate"
+ACCEPTED, POINTS, STEP = "reference_accepted", "reference_points", "reference_step"
+AXIS = "reference_axis"
+OF_REFERENCE = {
+    ESTIMATE: {"long_name": "relative L2 error estimate of the reference", "units": "1"},
+    ACCEPTED: {"long_name": "1 where the error estimate met the tolerance"},
+    POINTS: {"long_name": "points of the finest grid of the reference, per axis of space"},
+    STEP: {"long_name": "longest step of the reference in time, 0 where it took none"},
+}
+"""What a file says of each sample's solution: variable → its attributes."""
 
 
 def check_names(problem: Problem) -> None:
     """Refuse names of the spec that the file needs for itself."""
     used = {c.name for c in problem.coordinates} | set(problem.channels)
     used |= {i.name for i in problem.inputs}
-    for name in sorted(used & {SAMPLE, POINT, ESTIMATE}):
+    for name in sorted(used & {SAMPLE, POINT, AXIS, *OF_REFERENCE}):
         message = f"'{name}' is a name that data files use themselves; rename it in the spec"
         raise DataError(f"{problem.name}: {message}")
 
@@ -42,8 +51,8 @@ def file_attributes(problem: Problem, **more: Any) -> dict[str, Any]:
 
 def variable_attributes(problem: Problem, name: str) -> dict[str, str]:
     """Units as the spec labels them, and what the variable is."""
-    if name == ESTIMATE:
-        return {"long_name": "relative L2 error estimate of the reference", "units": "1"}
+    if name in OF_REFERENCE:
+        return dict(OF_REFERENCE[name])
     found: dict[str, str] = {}
     if name in problem.units:
         found["units"] = str(problem.units[name])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,17 +14,21 @@ from piop.errors import DataError, PiopError
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary name beside ``path``; rename it when the block ends, remove it on failure.
+def replacing(path: str | Path, workspace: Path | None = None) -> Iterator[Path]:
+    """Give a temporary name; rename it to ``path`` when the block ends, remove it on failure.
 
     A file that was there before stays intact until the new one is whole and on disk.
+
+    Args:
+        path: The file.
+        workspace: Folder of the temporary file, on the same disk; by default that of ``path``.
 
     Raises:
         DataError: The place cannot be written: no such folder, a folder or device, no permission.
         PiopError: Writing failed on the way, such as on a full disk.
     """
     path = Path(path)
-    temporary = _reserve(path)
+    temporary = _reserve(path, workspace or path.parent)
     try:
         yield temporary
         _flush(temporary)
@@ -40,20 +45,97 @@ def replacing(path: str | Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def _reserve(path: Path) -> Path:
+@contextmanager
+def replacing_folder(path: str | Path, ours: str, workspace: Path | None = None) -> Iterator[Path]:
+    """Give a temporary folder, which is called ``path`` when the block ends.
+
+    Args:
+        path: Where the folder is to be; one that is there is replaced.
+        ours: A file that tells a folder that may be replaced from others.
+        workspace: Where the temporary folder is, on the same disk; by default beside ``path``.
+
+    Raises:
+        DataError: The place cannot be written, or holds something else.
+        PiopError: Writing failed on the way, such as on a full disk.
+    """
+    path = Path(path)
+    require_place(path, ours)
+    place = workspace or path.parent
+    temporary = _named(path, lambda prefix: tempfile.mkdtemp(".part", prefix, place))
+    temporary.chmod(0o777 & ~_umask())
+    try:
+        yield temporary
+        for file in [*temporary.rglob("*"), temporary]:
+            _flush(file)
+        if path.exists():
+            with _aside(path):
+                temporary.replace(path)
+        else:
+            temporary.replace(path)
+    except PiopError:
+        raise
+    except OSError as error:
+        reason = error.strerror or error
+        state = "what was there is unchanged" if path.exists() else "nothing was written"
+        raise PiopError(f"{path}: cannot be written: {reason}; {state}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[None]:
+    """Move a folder away for the block, and back if that fails: no system call swaps folders."""
+    away = _named(path, lambda prefix: tempfile.mkdtemp(".old", prefix, path.parent))
+    path.replace(away)
+    try:
+        yield
+    except BaseException:
+        away.replace(path)
+        raise
+    shutil.rmtree(away)
+
+
+def require_place(path: Path, ours: str | None = None) -> None:
+    """Make sure that an output may have this name.
+
+    Args:
+        path: The name.
+        ours: For a folder, the file that tells one that may be replaced; None for a file.
+
+    Raises:
+        DataError: If it may not.
+    """
     folder = path.parent
     if not folder.is_dir():
         problem = "is not a folder" if folder.exists() else "there is no such folder"
         raise DataError(f"{path}: cannot be written: {folder}: {problem}")
-    if path.is_dir():
+    if ours is not None and path.exists() and not (path / ours).is_file():
+        raise DataError(f"{path}: cannot be written: it is there and holds no {ours}")
+    if ours is None and path.is_dir():
         raise DataError(f"{path}: cannot be written: it is a folder; give a file name")
-    if path.exists() and not path.is_file():
+    if ours is None and path.exists() and not path.is_file():
         raise DataError(f"{path}: cannot be written: it is not a regular file")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _named(path: Path, make: Callable[[str], str]) -> Path:
+    """Make a temporary folder called after a path."""
+    try:
+        return Path(make(f".{path.name[:100]}."))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _reserve(path: Path, folder: Path) -> Path:
+    require_place(path)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".part", dir=folder)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.fchmod(handle, 0o666 & ~mask)  # mkstemp gives 0600, others' files follow the umask
+        os.fchmod(handle, 0o666 & ~_umask())  # mkstemp gives 0600, others' files follow the umask
         os.close(handle)
     except OSError as error:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None

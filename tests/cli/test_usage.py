@@ -51,7 +51,6 @@ WRONG = {
     "data without a number": (["data", "heat", "--output", "d.nc"], "-n is missing"),
     "data without a place": (["data", "heat", "-n", "1"], "--output is missing"),
     "data of no samples": (["data", "heat", "-n", "0", "--output", "d.nc"], "not in the range"),
-    "zarr": (["data", "heat", "-n", "1", "--output", "d.zarr"], "zarr is not supported yet"),
     "a tolerance": (
         ["data", "heat", "-n", "1", "--output", "d.nc", "--tolerance", "-1"],
         "tolerance = -1.0: must be at least 1e-12",

@@ -1,0 +1,101 @@
+"""A data set as a folder in Zarr's format, version 3, with names for the dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from piop.datasets.output import replacing_folder, require_place
+from piop.datasets.raw import SAMPLE
+from piop.datasets.writer import DatasetWriter
+from piop.datasets.zarr_reader import ZARR_FILE, zarr_library
+
+if TYPE_CHECKING:
+    from piop.problem import Problem
+
+
+@final
+class ZarrWriter(DatasetWriter):
+    """Fills the arrays of a group.
+
+    Args:
+        group: Zarr's group.
+        problem: Whose names and units to use.
+        count: Samples in all.
+    """
+
+    def __init__(self, group: Any, problem: Problem, count: int) -> None:
+        super().__init__(problem, count)
+        self._group = group
+        self._waiting: dict[str, np.ndarray] = {}
+
+    def _make_axis(self, name: str, array: np.ndarray, labels: dict[str, str]) -> None:
+        self._array(name, (name,), array.shape, array.shape, array.dtype, labels)[:] = array
+
+    def _make(
+        self,
+        name: str,
+        dimensions: tuple[str, ...],
+        array: np.ndarray,
+        chunk: int,
+        labels: dict[str, str],
+    ) -> None:
+        shape, chunks = (self._count, *array.shape[1:]), (chunk, *array.shape[1:])
+        self._array(name, (SAMPLE, *dimensions), shape, chunks, array.dtype, labels)
+
+    def _array(
+        self,
+        name: str,
+        dimensions: tuple[str, ...],
+        shape: tuple[int, ...],
+        chunks: tuple[int, ...],
+        dtype: np.dtype,
+        labels: dict[str, str],
+    ) -> Any:
+        return self._group.create_array(
+            name,
+            shape=shape,
+            chunks=chunks,
+            dtype=dtype,
+            compressors=None,  # numbers of a simulation hardly get smaller, and reading is slower
+            fill_value=np.nan if dtype.kind == "f" else None,
+            dimension_names=dimensions,
+            attributes=labels,
+        )
+
+    def _put(self, name: str, start: int, array: np.ndarray) -> None:
+        """Write whole chunks, each once; what does not fill one waits for more."""
+        waiting = np.concatenate([self._waiting.get(name, array[:0]), array])
+        end, place = start + len(array), self._group[name]
+        whole = len(waiting) if end == self._count else len(waiting) - end % place.chunks[0]
+        if whole > 0:
+            first = end - len(waiting)
+            place[first : first + whole] = waiting[:whole]
+            waiting = waiting[whole:]
+        self._waiting[name] = waiting
+
+
+@contextmanager
+def zarr_writer(
+    path: Path,
+    problem: Problem,
+    count: int,
+    attributes: Mapping[str, Any],
+    workspace: Path | None = None,
+) -> Iterator[ZarrWriter]:
+    """Open a folder that appears under its name when the block ends."""
+    zarr = zarr_library(path)
+    with replacing_folder(path, ZARR_FILE, workspace) as temporary:
+        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in attributes.items()}
+        group = zarr.open_group(temporary, mode="w", zarr_format=3, attributes=plain)
+        yield ZarrWriter(group, problem, count)
+
+
+def require_zarr(path: Path) -> None:
+    """Make sure that the library is there and that the folder may have this name."""
+    zarr_library(path)
+    require_place(path, ZARR_FILE)

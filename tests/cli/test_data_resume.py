@@ -1,0 +1,211 @@
+"""A data set that is killed on the way goes on, with not one sample lost or doubled."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from piop.generation import generate
+from piop.problem import Problem
+
+COUNT = 12
+SLOW = """
+import sys, time
+import piop.generation as g
+from piop.problem import Problem
+g.BATCH = 2
+solve, append = g._solve, g._write
+def slow_solve(*a):
+    time.sleep(0.3)
+    return solve(*a)
+def slow_write(*a, **k):
+    append(*a, **k)
+    time.sleep(0.3)
+if sys.argv[2] == "solving":
+    g._solve = slow_solve
+else:
+    g._write = slow_write
+g.generate(Problem.from_file("heat"), 12, sys.argv[1], seed=4)
+"""
+
+
+def wait_until(true, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Batches of two samples, and the samples that are solved."""
+    import piop.generation
+
+    solve, seen = piop.generation._solve, []
+    monkeypatch.setattr(piop.generation, "BATCH", 2)
+    monkeypatch.setattr(
+        piop.generation, "_solve", lambda p, own, *a: (seen.extend(own), solve(p, own, *a))[1]
+    )
+    return seen
+
+
+def killed(path, phase, begun):
+    """Begin a data set, and kill the process with no chance to clean up."""
+    process = subprocess.Popen([sys.executable, "-c", SLOW, str(path), phase])
+    wait_until(begun)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("phase", ["solving", "writing"])
+@pytest.mark.parametrize("suffix", ["nc", pytest.param("zarr", marks=pytest.mark.slow)])
+def test_killed_in_the_middle_it_goes_on_to_the_same_bits(phase, suffix, counted, tmp_path):
+    if suffix == "zarr":
+        pytest.importorskip("zarr")
+    problem, path = Problem.from_file("heat"), tmp_path / f"d.{suffix}"
+    parts = tmp_path / f"d.{suffix}.parts"
+    wanted = {"solving": "000000004-*.safetensors", "writing": ".d.*.part"}[phase]
+    killed(path, phase, lambda: list(parts.glob(wanted)))
+    there = len(list(parts.glob("*.safetensors"))) * 2
+    assert 4 < there < COUNT if phase == "solving" else there == COUNT
+    found = generate(problem, COUNT, path, seed=4)
+    assert found["resumed"] == there
+    assert counted == list(range(there, COUNT))  # none again, none left out
+    counted.clear()
+    whole = tmp_path / f"whole.{suffix}"
+    generate(problem, COUNT, whole, seed=4)
+    assert counted == list(range(COUNT))
+    if suffix == "nc":
+        assert path.read_bytes() == whole.read_bytes()
+    else:
+        for file in whole.rglob("*"):
+            if file.is_file():
+                assert (path / file.relative_to(whole)).read_bytes() == file.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [path.name, whole.name]
+
+
+def test_a_file_says_how_each_sample_was_solved(tmp_path):
+    problem = Problem.from_file("burgers_wang")
+    generate(problem, 2, tmp_path / "d.nc", tolerance=1e-3)
+    with xr.open_dataset(tmp_path / "d.nc", engine="h5netcdf") as data:
+        assert data["reference_accepted"].values.tolist() == [1, 1]
+        assert data["reference_points"].shape == (2, 1)
+        assert (data["reference_points"] >= 64).all()
+        assert ((data["reference_step"] > 0) & (data["reference_step"] < 1)).all()
+        assert data.attrs["reference"] == "Fourier pseudo-spectral, ETDRK4"
+
+
+def test_samples_that_miss_the_tolerance_are_marked(tmp_path, monkeypatch, caplog):
+    import piop.generation
+
+    solve = piop.generation._solve
+
+    def spoiled(*arguments):
+        found = solve(*arguments)
+        found["reference_accepted"][1] = 0
+        return found
+
+    monkeypatch.setattr(piop.generation, "_solve", spoiled)
+    assert generate(Problem.from_file("heat"), 3, tmp_path / "d.nc")["above_tolerance"] == 1
+    with xr.open_dataset(tmp_path / "d.nc", engine="h5netcdf") as data:
+        assert data["reference_accepted"].values.tolist() == [1, 0, 1]
+
+
+def stop_after_one_batch(path, **options):
+    """Begin a data set and have it fail in its second batch."""
+
+    def stop(done):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        generate(Problem.from_file("heat"), COUNT, path, progress=stop, **options)
+
+
+def test_more_samples_of_the_same_data_set_take_those_that_are_there(counted, tmp_path):
+    stop_after_one_batch(tmp_path / "d.nc")
+    counted.clear()
+    generate(Problem.from_file("heat"), 5, tmp_path / "d.nc")
+    assert counted == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(["--seed", 1], "seed was 0, now 1"), (["--tolerance", 1e-4], "tolerance was 1e-06, now")],
+)
+def test_parts_of_another_data_set_are_refused(options, said, counted, piop, tmp_path):
+    stop_after_one_batch(tmp_path / "d.nc")
+    code, _, err = piop("data", "heat", "-n", COUNT, "--output", tmp_path / "d.nc", *options)
+    assert code == 2
+    assert said in err
+    assert "d.nc.parts holds parts of another data set" in err
+    assert (tmp_path / "d.nc.parts" / "000000000-000000002.safetensors").exists()
+
+
+def test_two_at_once_are_refused(counted, piop, tmp_path):
+    codes = []
+
+    def again(done):
+        codes.append(piop("data", "heat", "-n", 4, "--output", tmp_path / "d.nc")[::2])
+
+    generate(Problem.from_file("heat"), 2, tmp_path / "d.nc", progress=again)
+    assert codes[0][0] == 2
+    assert "is being made by another process" in codes[0][1]
+
+
+def test_the_command_says_that_it_went_on(counted, piop, tmp_path):
+    stop_after_one_batch(tmp_path / "d.nc")
+    arguments = ("data", "heat", "-n", 4, "--output", tmp_path / "d.nc")
+    code, out, _ = piop(*arguments, "--json")
+    assert code == 0
+    assert json.loads(out)["resumed"] == 2
+
+
+def test_zarr_holds_what_netcdf_holds(piop, tmp_path):
+    pytest.importorskip("zarr")
+    for name in ("d.nc", "d.zarr"):
+        assert piop("data", "heat", "-n", 3, "--output", tmp_path / name)[0] == 0
+    with (
+        xr.open_dataset(tmp_path / "d.nc", engine="h5netcdf") as one,
+        xr.open_zarr(tmp_path / "d.zarr", consolidated=False) as two,
+    ):
+        assert set(one.variables) == set(two.variables)
+        for name in one.variables:
+            assert one[name].dims == two[name].dims
+            assert one[name].attrs == two[name].attrs
+            np.testing.assert_array_equal(one[name].values, two[name].values)
+        assert one.attrs == two.attrs
+
+
+def test_a_folder_that_is_no_zarr_is_not_replaced(piop, tmp_path):
+    pytest.importorskip("zarr")
+    (tmp_path / "d.zarr").mkdir()
+    (tmp_path / "d.zarr" / "mine").write_text("text")
+    code, _, err = piop("data", "heat", "-n", 1, "--output", tmp_path / "d.zarr")
+    assert code == 2
+    assert "d.zarr: cannot be written: it is there and holds no zarr.json" in err
+    assert (tmp_path / "d.zarr" / "mine").read_text() == "text"
+
+
+def test_a_zarr_folder_is_replaced_when_the_new_one_is_whole(piop, tmp_path):
+    pytest.importorskip("zarr")
+    for count in (3, 1):
+        assert piop("data", "heat", "-n", count, "--output", tmp_path / "d.zarr")[0] == 0
+    with xr.open_zarr(tmp_path / "d.zarr", consolidated=False) as data:
+        assert data.sizes["sample"] == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["d.zarr"]
+
+
+def test_without_its_library_zarr_is_refused(piop, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    code, _, err = piop("data", "heat", "-n", 1, "--output", tmp_path / "d.zarr")
+    assert code == 2
+    assert "pip install 'piop[zarr]'" in err
+    assert list(tmp_path.iterdir()) == []
