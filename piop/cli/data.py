@@ -18,7 +18,11 @@ from piop.errors import UsageError
 @click.option("--output", type=click.Path(path_type=Path), help="F.nc or F.zarr.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 @click.option("--tolerance", type=float, default=1e-6, show_default=True, help="Relative L2 error.")
-@click.option("--inspect", type=click.Path(path_type=Path), help="Say what a file holds instead.")
+@click.option(
+    "--inspect",
+    type=click.Path(path_type=Path),
+    help="Say what a file holds and how it maps to a spec.",
+)
 @common
 def data(
     spec: str | None,
@@ -29,14 +33,14 @@ def data(
     inspect: Path | None,
     as_json: bool,
 ) -> None:
-    """Make a data set of reference solutions.
+    """Make a data set of reference solutions, or say what a file holds (--inspect).
 
     Inputs are drawn from the laws of SPEC. The file appears under its name once it is whole; until
     then what is made is kept in OUTPUT.parts, and the same command goes on from there. Sample i
-    depends on the seed and on i alone.
+    depends on the seed and on i alone. With --inspect, SPEC is what the file is held to.
     """
     if inspect is not None:
-        _inspect(inspect, as_json)
+        _inspect(inspect, spec, as_json)
         return
     missing = {"SPEC": spec, "-n": count, "--output": output}
     for name, value in missing.items():
@@ -72,10 +76,11 @@ def _make(spec: str, count: int, output: Path, seed: int, tolerance: float, as_j
     print(f"Relative L2 error estimate: mean {error['mean']:.2e}, largest {error['max']:.2e}")
 
 
-def _inspect(path: Path, as_json: bool) -> None:
+def _inspect(path: Path, spec: str | None, as_json: bool) -> None:
     from piop.datasets import inspect_file
+    from piop.problem import Problem
 
-    found = inspect_file(path)
+    found = inspect_file(path, None if spec is None else Problem.from_file(spec))
     if as_json:
         print_json(found)
         return
@@ -88,6 +93,26 @@ def _inspect(path: Path, as_json: bool) -> None:
             text if "\n" not in text else "\n" + "\n".join(f"    {t}" for t in text.splitlines())
         )
         print(f"  :{name} = {shown}")
+    _print_spec(found["as_spec"])
+    if "fits" in found:
+        fits = found["fits"]
+        unknowns = ", ".join(f"{n}({', '.join(of)})" for n, of in fits["unknowns"].items())
+        inputs = ", ".join(f"{n} at {count} points" for n, count in fits["inputs"].items())
+        print(f"Fits {fits['problem']}: {unknowns}; inputs: {inputs or 'none'}")
+
+
+def _print_spec(found: dict[str, Any]) -> None:
+    """Print what the arrays would be in a spec."""
+    count = found["samples"]
+    print("In a spec:" if count is None else f"In a spec, {count} samples:")
+    for name, c in found["coordinates"].items():
+        print(f"  coordinate {name}: {c['points']} points in [{c['low']:.6g}, {c['high']:.6g}]")
+    for name, of in found["functions"].items():
+        print(f"  {name}: an unknown or an input of ({', '.join(of)})")
+    for name in found["scalars"]:
+        print(f"  {name}: a number per sample")
+    if found["spec"]:
+        print(f"  for the spec {found['spec']}; piop data {found['spec']} --inspect FILE tries it")
 
 
 def _dimensions(variable: dict[str, Any]) -> str:

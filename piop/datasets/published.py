@@ -7,7 +7,6 @@ each was established, and ``tests/datasets/test_published.py`` holds the files t
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,7 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from piop.datasets import opened
+from piop.datasets.opened import OpenFile
 from piop.datasets.raw import SAMPLE, RawFile, Variable
+from piop.datasets.shapes import increasing
 from piop.errors import DataError
 
 DARCY_GRIDS = (16, 32)
@@ -30,16 +32,11 @@ BURGERS_POINTS, BURGERS_ROWS, BURGERS_APART = 16, 17, 0.06
 Stored = Mapping[str, Tensor]
 
 
-def is_torch_archive(path: Path) -> bool:
-    """Tell a file of ``torch.save`` from other zip archives."""
-    with zipfile.ZipFile(path) as archive:
-        return any(name.endswith("/data.pkl") for name in archive.namelist())
+def open_torch(path: Path) -> OpenFile:
+    """Read a data set that was written by ``torch.save``.
 
-
-def read_published(path: Path) -> RawFile:
-    """Read a published data set that was written by ``torch.save``.
-
-    Nothing but tensors and plain containers is loaded (``weights_only``).
+    Nothing but tensors and plain containers is loaded (``weights_only``). A file of no published
+    layout is read by its names, if some of its tensors are positions.
 
     Raises:
         DataError: If the file holds anything else, or a layout that is not known.
@@ -53,7 +50,10 @@ def read_published(path: Path) -> RawFile:
         raise DataError(f"{path}: is a torch file of no data set: expected tensors by name")
     for fits, reader in LAYOUTS:
         if fits(stored):
-            return reader(str(path), stored)
+            return _opened(reader(str(path), stored))
+    plain = {name: Variable(v.numpy()) for name, v in stored.items()}
+    if any(increasing(v.values) for v in plain.values()):
+        return _opened(RawFile(str(path), "torch", plain))
     shapes = ", ".join(
         f"'{name}' {tuple(v.shape)} {str(v.dtype).removeprefix('torch.')}"
         for name, v in stored.items()
@@ -64,6 +64,11 @@ def read_published(path: Path) -> RawFile:
         f"truth values) and Burgers data ('x' (samples, {BURGERS_POINTS}), 'y' (samples, "
         f"{BURGERS_ROWS}, {BURGERS_POINTS}), 'visc'). Write others as NetCDF or npz with positions"
     )
+
+
+def _opened(raw: RawFile) -> OpenFile:
+    arrays = {name: opened.stored(v.values, v.dimensions) for name, v in raw.variables.items()}
+    return OpenFile(raw.path, raw.format, arrays, raw.attributes, by_sample=False)
 
 
 def _is_darcy(stored: Stored) -> bool:

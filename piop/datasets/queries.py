@@ -15,7 +15,8 @@ from torch import Tensor
 
 from piop.datasets.checks import check_axis, check_domain, check_finite, numbers
 from piop.datasets.columns import column, padded, sample_numbers
-from piop.datasets.raw import RawFile, read_raw
+from piop.datasets.formats import read_raw
+from piop.datasets.raw import RawFile
 from piop.datasets.sensors import scattered
 from piop.errors import DataError, UsageError
 

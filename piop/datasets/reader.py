@@ -13,7 +13,8 @@ from torch import Tensor
 from piop.datasets.axes import named
 from piop.datasets.checks import check_axis, check_domain, check_finite, numbers
 from piop.datasets.dataset import Dataset
-from piop.datasets.raw import SAMPLE, RawFile, Variable, read_raw
+from piop.datasets.formats import read_raw
+from piop.datasets.raw import SAMPLE, RawFile, Variable
 from piop.datasets.sensors import scattered, sensors_of
 from piop.errors import DataError
 
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_dataset(path: str | Path, problem: Problem) -> Dataset:
-    """Read inputs and solutions of a problem from NetCDF or npz.
+    """Read inputs and solutions of a problem from any format but CSV.
 
     Unknowns are ``u(sample, t, x)`` along coordinate variables, or ``u(sample, point)`` at
     ``t(sample, point)``, ``x(sample, point)``; inputs as :func:`piop.datasets.read_sensors` says.
@@ -34,9 +35,15 @@ def read_dataset(path: str | Path, problem: Problem) -> Dataset:
         DataError: A missing variable, shapes that do not fit, NaN (with its sample), positions
             outside the domain, inputs and solutions of different numbers of samples.
     """
-    raw = read_raw(path)
+    return dataset_of(read_raw(path), problem)
+
+
+def dataset_of(raw: RawFile, problem: Problem) -> Dataset:
+    """Make a data set of what was read; see :func:`read_dataset`."""
+    path = raw.path
     if raw.format == "csv":
-        raise DataError(f"{path}: is CSV; a data set is NetCDF or npz (sensors may be CSV)")
+        known = "NetCDF, Zarr, HDF5, MATLAB, npz or torch"
+        raise DataError(f"{path}: is CSV; a data set is {known} (sensors may be CSV)")
     axes: dict[str, Tensor] = {}
     points: Tensor | None = None
     values: dict[str, Tensor] = {}

@@ -10,7 +10,8 @@ import numpy as np
 from piop.datasets.axes import coordinate_variable, named
 from piop.datasets.checks import numbers
 from piop.datasets.columns import samples_from_columns
-from piop.datasets.raw import SAMPLE, RawFile, Variable, read_raw
+from piop.datasets.formats import read_raw
+from piop.datasets.raw import SAMPLE, RawFile, Variable
 from piop.datasets.samples import function_samples
 from piop.errors import DataError
 from piop.fields import FunctionSamples

@@ -14,7 +14,8 @@ import torch
 from piop.datasets.axes import coordinate_variable, named
 from piop.datasets.checks import check_axis, check_finite, numbers
 from piop.datasets.columns import samples_from_columns
-from piop.datasets.raw import SAMPLE, RawFile, Variable, read_raw
+from piop.datasets.formats import read_raw
+from piop.datasets.raw import SAMPLE, RawFile, Variable
 from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.sampling.functions import ScalarFunction

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import xarray as xr
+from scipy.io import savemat
 
 SMALL = ["--set", "functions=2", "--set", "queries=16", "--no-compile", "--device", "cpu"]
 
@@ -54,3 +55,24 @@ def test_training_on_reference_data_alone(piop, tmp_path):
     assert found["steps"] == 2
     assert found["samples"] == len(found["relative_l2"]["per_sample"]) == 1  # a tenth, or one
     assert (tmp_path / "r" / "figures" / "predictions.png").exists()
+
+
+def test_a_spec_may_be_held_to_a_file(piop, tmp_path):
+    values = np.arange(50.0).reshape(2, 5, 5)
+    savemat(tmp_path / "d", {"coeff": values, "sol": values}, appendmat=False)
+    code, out, _ = piop("data", "darcy", "--inspect", tmp_path / "d")
+    assert code == 0
+    assert "coordinate x: 5 points in [0, 1]" in out
+    assert "for the spec darcy" in out
+    assert "Fits darcy: u(x, y); inputs: a at 25 points" in out
+    code, _, err = piop("data", "heat", "--inspect", tmp_path / "d")
+    assert code == 2
+    assert "no variable 't' (a coordinate of 'u'); found: a, u, x, y" in err
+
+
+def test_a_file_of_another_layout_is_refused_without_a_traceback(piop, tmp_path):
+    savemat(tmp_path / "d", {"b": np.ones((2, 3))}, appendmat=False)
+    arguments = ("solve", "heat", "--steps", 1, "--no-physics", "--out", tmp_path / "r")
+    code, _, err = piop(*arguments, "--data", tmp_path / "d")
+    assert code == 2
+    assert "found: b. Expected the names of the spec" in err

@@ -175,7 +175,7 @@ def test_unknowns_of_different_numbers_of_samples_are_refused(several, tmp_path)
 
 def test_a_table_is_no_data_set(line, tmp_path):
     (tmp_path / "d.csv").write_text("t,x,u,u0\n0,0,1,1\n")
-    with pytest.raises(DataError, match="is CSV; a data set is NetCDF or npz"):
+    with pytest.raises(DataError, match="is CSV; a data set is NetCDF"):
         read_dataset(tmp_path / "d.csv", line)
 
 
