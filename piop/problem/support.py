@@ -34,6 +34,7 @@ def require_supported(problem: Problem, for_: Purpose = "solve") -> None:
     if for_ != "reference":
         reasons += _inverting(problem)
     if for_ == "solve":
+        reasons += _meeting(problem)
         reasons += _differentiating(problem)
     if not reasons:
         return
@@ -65,6 +66,14 @@ def _inverting(problem: Problem) -> Iterator[str]:
         yield f"infer ({', '.join(problem.infer)}), because parameters are not trained yet"
     if problem.learn is not None:
         yield "learn, because inverse operators are not trained yet"
+
+
+def _meeting(problem: Problem) -> Iterator[str]:
+    walls = [c.name for c in problem.space if not c.periodic]
+    if walls:
+        yield f"boundaries along {', '.join(walls)}, because conditions there are not trained yet"
+    if problem.time is None:
+        yield "a steady problem, because only evolutions are trained on their equations yet"
 
 
 def _differentiating(problem: Problem) -> Iterator[str]:

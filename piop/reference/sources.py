@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import sympy
 import torch
@@ -14,7 +14,19 @@ from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.lowering import compile_expression
 from piop.problem.split import derivative_counts
-from piop.reference.fourier import Grid
+
+
+class Points(Protocol):
+    """A tensor grid of points, whichever way they are spaced."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Points along each axis."""
+        ...
+
+    def axes(self) -> tuple[Tensor, ...]:
+        """Coordinates along each axis, each ``[n_i]``."""
+        ...
 
 
 @final
@@ -68,29 +80,31 @@ class Sources:
         """Values ``[B or 1]`` of the scalar inputs, in the order of the problem."""
         return [self._function(n).on_grid(()).reshape(-1) for n in self.scalars.values()]
 
-    def on_grid(self, atom: Expr, order: Sequence[int], grid: Grid, t: float) -> Tensor:
+    def on_grid(self, atom: Expr, order: Sequence[int], grid: Points, t: float) -> Tensor:
         """An input function's derivative, ``[B or 1, n1 or 1, …, nd or 1]``."""
         name = (atom.expr if isinstance(atom, sympy.Derivative) else atom).func.__name__
         space = [c.name for c in self.problem.space]
         axes = dict(zip(space, grid.axes(), strict=True))
-        axes[self.problem.time.name] = torch.tensor([t], dtype=torch.float64, device=self.device)
+        time = None if self.problem.time is None else self.problem.time.name
+        if time is not None:
+            axes[time] = torch.tensor([t], dtype=torch.float64, device=self.device)
         of = self.arguments[name]
         values = self._function(name).on_grid([axes[c] for c in of], tuple(order))
         names = list(of)
-        if self.problem.time.name in names:
-            values = values.squeeze(1 + names.index(self.problem.time.name))
-            names.remove(self.problem.time.name)
+        if time in names:
+            values = values.squeeze(1 + names.index(time))
+            names.remove(time)
         values = values.permute(0, *(1 + names.index(c) for c in space if c in names))
         sizes = [n if c in names else 1 for c, n in zip(space, grid.sizes, strict=True)]
         return values.reshape(values.shape[0], *sizes)
 
-    def coordinate(self, i: int, grid: Grid) -> Tensor:
+    def coordinate(self, i: int, grid: Points) -> Tensor:
         """Coordinate i of space, ``[1, 1, …, n_i, …, 1]``."""
         shape = [1] * (len(grid.sizes) + 1)
         shape[i + 1] = grid.sizes[i]
         return grid.axes()[i].reshape(shape)
 
-    def field(self, expression: Expr, grid: Grid, t: float) -> Tensor:
+    def field(self, expression: Expr, grid: Points, t: float) -> Tensor:
         """An expression without unknowns on the grid, ``[B, *sizes]`` (initial data)."""
         atoms: list[Expr] = []
         values: list[Tensor] = []
@@ -109,8 +123,9 @@ class Sources:
         for i, c in enumerate(self.problem.space):
             atoms.append(c.symbol)
             values.append(self.coordinate(i, grid))
-        atoms.append(self.problem.time.symbol)
-        values.append(torch.full((1, *pad), t, dtype=torch.float64, device=self.device))
+        if self.problem.time is not None:
+            atoms.append(self.problem.time.symbol)
+            values.append(torch.full((1, *pad), t, dtype=torch.float64, device=self.device))
         value = torch.as_tensor(compile_expression(expression, tuple(atoms))(values))
         return value.to(values[-1]).expand(self.batch, *grid.sizes).contiguous()
 
