@@ -10,14 +10,14 @@ import torch
 from piop.errors import NotSupportedError
 from piop.problem import Problem
 from piop.problem.describe import to_json
+from piop.problem.solver import METHODS, choose_method
 from piop.problem.support import require_supported
 from piop.reference import solve_reference
 from piop.residual import Grid, GridResidual, compile_residual
 from piop.sampling import Draws, collocation, sample_inputs
 
 SPECS = sorted((Path(__file__).parents[1] / "pdes").glob("*.yaml"))
-WITHOUT_REFERENCE = {"darcy"}
-SOLVED = [path for path in SPECS if path.stem not in WITHOUT_REFERENCE]
+FOURIER = [path for path in SPECS if choose_method(Problem.from_file(path)) == "fourier"]
 DEGREE = 8  # of the polynomial in time through the reference
 
 
@@ -59,7 +59,7 @@ def interpolate(problem, solution, middle, reach):
     return field
 
 
-@pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FOURIER, ids=lambda path: path.stem)
 def test_reference_put_through_the_compiled_residual_vanishes(path):
     """The slope in time is that of saved values: the solver cannot vouch for its own right side.
 
@@ -90,7 +90,7 @@ RESOLVED = {"burgers": (1024,), "navier_stokes": (64, 64)}
 """Points per axis at which a solution has no waves left out, where not 128 or 32."""
 BY_COST = [
     pytest.param(path, marks=[pytest.mark.slow] if path.stem in RESOLVED else [], id=path.stem)
-    for path in SOLVED
+    for path in FOURIER
 ]
 
 
@@ -120,15 +120,15 @@ def test_reference_on_a_grid_vanishes_with_the_order_of_the_scheme(path, steps, 
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_a_problem_without_reference_says_so_and_can_be_trained_on_data(path):
+def test_every_problem_has_a_reference_and_says_what_it_cannot_be_trained_on(path):
     problem = Problem.from_file(path)
     found = to_json(problem)
-    require_supported(problem, "data")
-    if path.stem not in WITHOUT_REFERENCE:
-        assert found["supported"] is True
-        return
-    assert found["solver"]["name"] == "none yet"
-    assert " because " in found["solver"]["why"]
-    assert "trained on solutions alone: --data FILE --no-physics" in found["supported"]
-    with pytest.raises(NotSupportedError, match="not supported yet"):
+    assert found["solver"]["name"] == METHODS[choose_method(problem)].name
+    if found["supported"] is True:
         require_supported(problem)
+        return
+    with pytest.raises(NotSupportedError, match=r"not supported yet: .* because "):
+        require_supported(problem)
+    if problem.learn is None:
+        require_supported(problem, "data")
+        assert "trained on solutions alone: --data FILE --no-physics" in found["supported"]

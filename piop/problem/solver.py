@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from piop.errors import NotSupportedError
+from piop.problem.divergence import divergence_form
 from piop.problem.problem import Problem
 
 
@@ -58,11 +59,24 @@ def _outside_fourier(problem: Problem) -> str | None:
     return ", ".join(reasons) or None
 
 
+def _outside_elliptic(problem: Problem) -> str | None:
+    try:
+        divergence_form(problem)
+    except NotSupportedError as error:
+        return str(error)
+    return None
+
+
 METHODS: Mapping[str, Method] = {
     "fourier": Method(
         "Fourier pseudo-spectral, ETDRK4",
         "an evolution with every space axis periodic",
         _outside_fourier,
+    ),
+    "elliptic": Method(
+        "cell-centred finite volumes with harmonic means, conjugate gradients with multigrid",
+        "a steady linear equation in divergence form on a box",
+        _outside_elliptic,
     ),
 }
 """Key → method, the preferred one first. ``piop.reference.solve`` has the solver of each key."""

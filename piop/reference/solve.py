@@ -13,6 +13,7 @@ from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.problem.solver import choose_method
 from piop.reference.climb import solve_periodic
+from piop.reference.elliptic import solve_elliptic
 from piop.reference.ladder import Limits
 from piop.reference.request import Request
 from piop.reference.solution import Solution
@@ -21,6 +22,7 @@ Solver = Callable[[Any, Mapping[str, InputFunction], Request], Solution]
 
 SOLVERS: Mapping[str, Solver] = {
     "fourier": solve_periodic,
+    "elliptic": solve_elliptic,
 }
 """The solver of each of ``piop.problem.solver.METHODS``."""
 

@@ -1,0 +1,223 @@
+"""A problem in divergence form on a grid of cells: cell-centred finite volumes.
+
+The flux between two neighbours is the difference of their values times a conductance. Along the
+line between their centres the coefficient acts as resistors in series do (the harmonic mean, exact
+in one dimension where the flux is constant: A. A. Samarskii, The Theory of Difference Schemes,
+2001, ch. 3), across it as resistors side by side. The coefficient is taken at the middles of half
+cells: an interface that passes through a cell is felt on its side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from sympy import Expr
+from torch import Tensor
+
+from piop.errors import SolverError
+from piop.problem.divergence import DivergenceForm, Wall
+from piop.reference.elliptic.lattice import Lattice, at_centres, between, centres, half_steps
+from piop.reference.elliptic.network import Network
+from piop.reference.sources import Sources
+
+Pair = tuple[Tensor, Tensor]
+
+
+@final
+@dataclass(frozen=True)
+class WallValue:
+    """The value on a wall as it follows from the cell beside it, u_wall = constant + share·u_cell.
+
+    Both ``[B, …]``, of size 1 along the axis, and at every half step along the others.
+    """
+
+    constant: Tensor
+    share: Tensor
+
+
+@final
+@dataclass(frozen=True)
+class Discrete:
+    """Networks, right sides and what values between centres follow from, of a batch.
+
+    Attributes:
+        network: The matrices.
+        right: Right sides ``[B, *sizes]``.
+        halves: Per axis, conductances from a cell's centre to its low and its high face.
+        walls: Per axis, low and high; None where it is periodic.
+    """
+
+    network: Network
+    right: Tensor
+    halves: tuple[Pair, ...]
+    walls: tuple[tuple[WallValue, WallValue] | None, ...]
+
+    @property
+    def imbalance(self) -> Tensor:
+        """Sum of the right side relative to that of its absolute values ``[B]``."""
+        flat = self.right.flatten(1)
+        return flat.sum(1).abs() / flat.abs().sum(1).clamp_min(1e-300)
+
+
+@final
+class Assembler:
+    """Discretises a batch of instances of a problem on any grid of cells.
+
+    Args:
+        problem: The ``Problem``.
+        form: Its divergence form.
+        sources: Inputs.
+        samples: Their numbers, for messages.
+    """
+
+    def __init__(
+        self, problem: Any, form: DivergenceForm, sources: Sources, samples: Sequence[int]
+    ) -> None:
+        self.form, self.sources, self.samples = form, sources, samples
+        self.space = problem.space
+
+    def discretise(self, sizes: Sequence[int]) -> Discrete:
+        """Build matrices and right sides.
+
+        Args:
+            sizes: Cells along each axis.
+
+        Raises:
+            SolverError: If a coefficient changes its sign, or anything is not finite.
+        """
+        fine = self._lattice([2 * n for n in sizes])
+        volume = math.prod(c.length / n for c, n in zip(self.space, sizes, strict=True))
+        fields = {a: self.sources.field(a, fine, 0.0) for a in dict.fromkeys(self.form.diffusion)}
+        sign = self._sign(list(fields.values()))
+        right = sign * volume * self._cell_mean(self.form.source, fine, sizes)
+        mass = sign * volume * self._cell_mean(self.form.reaction, fine, sizes)
+        links: list[Tensor] = []
+        halves: list[Pair] = []
+        walls: list[tuple[WallValue, WallValue] | None] = []
+        ground: list[Pair | None] = []
+        for axis, a in enumerate(self.form.diffusion):
+            step = self.space[axis].length / sizes[axis]
+            low, high = half_conductances(sign * fields[a], axis, step, volume / step)
+            links.append(join(low, high, axis, self.space[axis].periodic))
+            low, high = (mean_of_halves(half, axis) for half in (low, high))
+            halves.append((low, high))
+            pair = self.form.walls[axis]
+            if pair is None:
+                walls.append(None)
+                ground.append(None)
+                continue
+            ends = (low.narrow(axis + 1, 0, 1), high.narrow(axis + 1, sizes[axis] - 1, 1))
+            found = [self._wall(pair[k], axis, k, ends[k] / (volume / step), sizes) for k in (0, 1)]
+            walls.append((found[0], found[1]))
+            ground.append(self._through_walls(right, found, ends, axis))
+        self._require_finite([right, *links, *(w for p in ground if p is not None for w in p)])
+        return Discrete(
+            Network(tuple(links), tuple(ground), mass), right, tuple(halves), tuple(walls)
+        )
+
+    def _lattice(self, sizes: Sequence[int]) -> Lattice:
+        device = self.sources.device
+        return Lattice(tuple(centres(c, n, device) for c, n in zip(self.space, sizes, strict=True)))
+
+    def _sign(self, fields: Sequence[Tensor]) -> Tensor:
+        """The sign that makes every coefficient positive ``[B, 1, …]``."""
+        low = torch.stack([f.flatten(1).amin(1) for f in fields]).amin(0)
+        high = torch.stack([f.flatten(1).amax(1) for f in fields]).amax(0)
+        mixed = ~((low > 0) | (high < 0))
+        if bool(mixed.any()):
+            sample = int(mixed.nonzero()[0])
+            raise SolverError(
+                f"sample {self.samples[sample]}: the coefficients of the second derivatives must "
+                f"all be of one sign, and lie in [{low[sample]:.4g}, {high[sample]:.4g}]; the "
+                "equation is not elliptic"
+            )
+        return torch.where(low > 0, 1.0, -1.0).to(low).reshape(-1, *[1] * len(self.space))
+
+    def _cell_mean(self, expression: Expr, fine: Lattice, sizes: Sequence[int]) -> Tensor:
+        """Means over cells ``[B, *sizes]``."""
+        if expression.is_number:
+            size = (self.sources.batch, *sizes)
+            value = float(expression)
+            return torch.full(size, value, dtype=torch.float64, device=self.sources.device)
+        return mean_of_halves(self.sources.field(expression, fine, 0.0))
+
+    def _wall(
+        self, wall: Wall, axis: int, end: int, slope: Tensor, sizes: Sequence[int]
+    ) -> WallValue:
+        """Solve αu + β∂u/∂n = g for the value on the wall.
+
+        The flux from the cell's centre is a ∂u/∂n = slope·(u_wall − u_cell).
+        """
+        device = self.sources.device
+        along = [half_steps(c, n, device) for c, n in zip(self.space, sizes, strict=True)]
+        place = self.space[axis].high if end else self.space[axis].low
+        along[axis] = torch.tensor([place], dtype=torch.float64, device=device)
+        lattice = Lattice(tuple(along))
+        alpha, beta, value, a = (
+            self.sources.field(e, lattice, 0.0)
+            for e in (wall.alpha, wall.beta, wall.value, self.form.diffusion[axis])
+        )
+        for i, c in enumerate(self.space):
+            if i != axis:
+                slope = between(slope, i + 1, c.periodic)
+        beta = beta * slope / a.abs()
+        return WallValue(value / (alpha + beta), beta / (alpha + beta))
+
+    def _through_walls(
+        self, right: Tensor, walls: Sequence[WallValue], ends: Sequence[Tensor], axis: int
+    ) -> Pair:
+        """Add what walls give to right sides; return the conductances to zero through them."""
+        found = []
+        for k, (wall, conductance) in enumerate(zip(walls, ends, strict=True)):
+            constant, share = wall.constant, wall.share
+            for i, c in enumerate(self.space):
+                if i != axis:
+                    constant, share = (at_centres(v, i + 1, c.periodic) for v in (constant, share))
+            right.narrow(axis + 1, k * (right.shape[axis + 1] - 1), 1).add_(conductance * constant)
+            found.append(conductance * (1 - share))
+        return found[0], found[1]
+
+    def _require_finite(self, parts: Sequence[Tensor]) -> None:
+        bad = torch.stack([~torch.isfinite(p).flatten(1).all(1) for p in parts]).any(0)
+        if bool(bad.any()):
+            sample = self.samples[int(bad.nonzero()[0])]
+            raise SolverError(
+                f"sample {sample}: a coefficient, the source or a wall's condition is not finite"
+            )
+
+
+def half_conductances(a: Tensor, axis: int, step: float, area: float) -> Pair:
+    """Conductances from centres to low and high faces, ``[B, …, n, …]`` along the axis.
+
+    Along the other axes there is one for each half of the cells, as if it had the whole area.
+
+    Args:
+        a: At the middles of half cells along every axis.
+        axis: Along which.
+        step: Of cells along the axis.
+        area: Of a face.
+    """
+    low, high = a.unflatten(axis + 1, (-1, 2)).unbind(axis + 2)
+    factor = area / (0.5 * step)
+    return factor * low, factor * high
+
+
+def join(low: Tensor, high: Tensor, axis: int, periodic: bool) -> Tensor:
+    """Links from each cell to the next along an axis: two halves in series, then side by side."""
+    following = low.roll(-1, axis + 1)
+    link = high * following / (high + following)
+    if not periodic:
+        link.narrow(axis + 1, link.shape[axis + 1] - 1, 1).zero_()
+    return mean_of_halves(link, axis)
+
+
+def mean_of_halves(values: Tensor, skip: int | None = None) -> Tensor:
+    """Means over both halves of each cell along all axes but one."""
+    for axis in range(values.ndim - 1):
+        if axis != skip:
+            values = values.unflatten(axis + 1, (-1, 2)).mean(axis + 2)
+    return values
