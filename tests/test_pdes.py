@@ -88,13 +88,9 @@ def test_reference_put_through_the_compiled_residual_vanishes(path):
 
 RESOLVED = {"burgers": (1024,), "navier_stokes": (64, 64)}
 """Points per axis at which a solution has no waves left out, where not 128 or 32."""
-BY_COST = [
-    pytest.param(path, marks=[pytest.mark.slow] if path.stem in RESOLVED else [], id=path.stem)
-    for path in FOURIER
-]
 
 
-@pytest.mark.parametrize("path", BY_COST)
+@pytest.mark.parametrize("path", FOURIER, ids=lambda path: path.stem)
 @pytest.mark.parametrize(("steps", "order"), [(False, 4), (True, 2)], ids=["times", "steps"])
 def test_reference_on_a_grid_vanishes_with_the_order_of_the_scheme(path, steps, order):
     problem = Problem.from_file(path)
