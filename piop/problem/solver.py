@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from piop.errors import NotSupportedError
+from piop.problem.conditions import expression_smoothness
 from piop.problem.divergence import divergence_form
 from piop.problem.problem import Problem
+from piop.problem.terms import orders, space_order, split_terms
+
+_DERIVATIVES = 3
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,66 @@ def _outside_elliptic(problem: Problem) -> str | None:
     return None
 
 
+def _outside_chebyshev(problem: Problem) -> str | None:
+    reasons = list(_unresolved_by_polynomials(problem))
+    walled = [i for i, c in enumerate(problem.coordinates) if c in problem.space and not c.periodic]
+    for name in problem.channels:
+        found = [o for r in problem.residuals for o in orders(problem, r, name)]
+        highest = max((o[i] for o in found for i in walled), default=0)
+        if highest > 2:
+            reasons.append(f"{name} of order {highest} along a walled axis, and it goes up to two")
+        evolving = problem.time_order.get(name, 0) > 0
+        if highest == 1 and evolving and len(problem.channels) > 1:
+            reasons.append(
+                "a first-order system, whose characteristics must be told apart at walls"
+            )
+        elif highest == 1 and evolving and _steepens(problem):
+            reasons.append("a nonlinear first-order equation, whose solutions may jump")
+        if not evolving and highest == 1 and len(problem.channels) > 1:
+            reasons.append(f"{name} has no derivative of second order and no evolution of its own")
+    if max(problem.time_order.values(), default=0) > 2:
+        reasons.append("an order in time above two")
+    return ", ".join(dict.fromkeys(reasons)) or None
+
+
+def _unresolved_by_polynomials(problem: Problem) -> Iterator[str]:
+    if problem.spec.domain is not None:
+        yield "the domain is no box"
+    if problem.time is not None and problem.periodic:
+        yield "no walls"
+    kinds = {c.kind for conditions in problem.boundary.values() for c in conditions}
+    for kind in sorted(kinds & {"outflow", "wall"}):
+        yield f"faces with {kind}, which are for conservation laws"
+    rough = [i.name for i in problem.inputs if not i.smooth]
+    if rough:
+        yield f"inputs with jumps ({', '.join(rough)}), which polynomials do not resolve"
+    elif problem.time is None:  # diffusion smooths what an evolution holds, nothing does here
+        smoothness, why = min(expression_smoothness(problem, r) for r in problem.residuals)
+        if smoothness < _DERIVATIVES:
+            yield f"data with fewer than {_DERIVATIVES} derivatives ({why})"
+
+
+def _steepens(problem: Problem) -> bool:
+    """Whether a nonlinear term holds a derivative in space."""
+    terms = [t for r in problem.residuals for t in split_terms(problem, r)[1]]
+    return any(
+        space_order(problem, o)
+        for t in terms
+        for u in problem.channels
+        for o in orders(problem, t, u)
+    )
+
+
 METHODS: Mapping[str, Method] = {
     "fourier": Method(
         "Fourier pseudo-spectral, ETDRK4",
         "an evolution with every space axis periodic",
         _outside_fourier,
+    ),
+    "chebyshev": Method(
+        "Chebyshev collocation, Radau IIA in time",
+        "smooth data on a box with walls",
+        _outside_chebyshev,
     ),
     "elliptic": Method(
         "cell-centred finite volumes with harmonic means, conjugate gradients with multigrid",

@@ -12,6 +12,7 @@ from torch import Tensor
 from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.problem.solver import choose_method
+from piop.reference.chebyshev import solve_with_walls
 from piop.reference.climb import solve_periodic
 from piop.reference.elliptic import solve_elliptic
 from piop.reference.ladder import Limits
@@ -22,6 +23,7 @@ Solver = Callable[[Any, Mapping[str, InputFunction], Request], Solution]
 
 SOLVERS: Mapping[str, Solver] = {
     "fourier": solve_periodic,
+    "chebyshev": solve_with_walls,
     "elliptic": solve_elliptic,
 }
 """The solver of each of ``piop.problem.solver.METHODS``."""

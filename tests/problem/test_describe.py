@@ -91,8 +91,12 @@ def test_a_description_tells_the_laws_definitions_and_limits():
     assert "matern {smoothness 4.5, length 0.2, variance 1}" in text
     assert "force = 0.1*" in describe.to_text(Problem.from_file("navier_stokes"))
     wall = Problem(**PLAIN | {"boundary": {"x": {"dirichlet": {"u": 0}}}})
-    assert "because (Fourier pseudo-spectral, ETDRK4) boundaries along x" in describe.to_text(wall)
-    assert describe.to_json(wall)["solver"]["name"] == "none yet"
+    assert describe.to_json(wall)["solver"]["name"].startswith("Chebyshev collocation")
+    clamped = {"boundary": {"x": [{"dirichlet": {"u": 0}}, {"neumann": {"u": 0}}]}}
+    beam = Problem(**PLAIN | clamped | {"equations": ["dt(u) = -dxxxx(u)"]})
+    assert "because (Fourier pseudo-spectral, ETDRK4) boundaries along x" in describe.to_text(beam)
+    assert "u of order 4 along a walled axis, and it goes up to two" in describe.to_text(beam)
+    assert describe.to_json(beam)["solver"]["name"] == "none yet"
     assert describe.to_json(wall)["boundary"] == {
         "x.min": "dirichlet u 0",
         "x.max": "dirichlet u 0",

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from piop.errors import DataError, NotSupportedError, SolverError
-from piop.problem import Problem
+from piop.errors import DataError, SolverError
 from piop.reference import Limits, solve_reference
 
 from .cases import Scalars, Waves, periodic, random_waves
@@ -78,23 +77,6 @@ def test_shape_needs_a_size_per_axis():
     problem = periodic("dt(u) = dxx(u)")
     with pytest.raises(DataError, match="one size for each of 1 space axes"):
         solve_reference(problem, {"u0": random_waves(1, [(0, 1)])}, shape=(8, 8))
-
-
-def test_walls_and_nonlinear_steady_problems_are_not_supported():
-    words = {"name": "case", "space": {"x": [0, 1]}, "unknowns": ["u"], "save": {"x": 16}}
-    walls = {"x": {"dirichlet": {"u": 0}}}
-    evolving = Problem(
-        **words | {"save": {"t": 3, "x": 16}},
-        time={"t": [0, 1]},
-        equations=["dt(u) = dxx(u)"],
-        initial={"u": "sin(pi*x)"},
-        boundary=walls,
-    )
-    with pytest.raises(NotSupportedError, match="boundaries along x"):
-        solve_reference(evolving, {})
-    steady = Problem(**words, equations=["dxx(u) = u**2"], boundary=walls)
-    with pytest.raises(NotSupportedError, match=r"u\(x\)\*\*2 is nonlinear"):
-        solve_reference(steady, {})
 
 
 def test_waves_of_the_tests_are_right():

@@ -1,0 +1,68 @@
+"""Steady rows, V(w) = 0, by damped Newton iterations.
+
+A step is taken as far as the natural monotonicity test allows: the next simplified correction must
+be shorter than the last one, which no scaling of the rows changes.
+
+Source: Deuflhard 2011, Newton Methods for Nonlinear Problems, sec. 3.1
+(doi:10.1007/978-3-642-23899-4).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from piop.reference.chebyshev.step import solve_factored
+from piop.reference.chebyshev.system import System
+
+_ITERATIONS = 60
+_ROUNDING = 1e-11
+_SHORTEST = 1e-4
+
+
+def solve_steady(system: System, guess: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve from ``guess [B, C, *sizes]``.
+
+    Returns:
+        The state and whether each instance converged ``[B]``.
+    """
+    w = guess.clone()
+    factored = torch.linalg.lu_factor(system.jacobian(w, 0.0))
+    if system.equations.linear:
+        for _ in range(2):  # the second one takes off rounding
+            w = w + _correction(system, factored, w)
+        return w, torch.isfinite(w).flatten(1).all(1)
+    good = torch.zeros(len(w), dtype=torch.bool, device=w.device)
+    damping = torch.ones(len(w), dtype=w.dtype, device=w.device)
+    pad = (1,) * (w.ndim - 1)
+    for _ in range(_ITERATIONS):
+        change = _correction(system, factored, w)
+        size = _size(system, change)
+        scale = _size(system, w).clamp_min(1e-300)
+        good = good | (size <= _ROUNDING * scale)
+        damping = torch.where(good, 1.0, damping)
+        while True:
+            following = w + damping.reshape(-1, *pad) * change
+            next_size = _size(system, _correction(system, factored, following)).nan_to_num(
+                torch.inf
+            )
+            fits = good | (next_size <= (1 - damping / 4) * size) | (size <= 1e-9 * scale)
+            if bool((fits | (damping < _SHORTEST)).all()):
+                break
+            damping = torch.where(fits, damping, damping / 2)
+        w = torch.where(torch.isfinite(following), following, w)
+        if bool((good | (damping < _SHORTEST)).all()):
+            break
+        damping = (2 * damping).clamp(max=1.0)
+        factored = torch.linalg.lu_factor(system.jacobian(w, 0.0))
+    return w, good
+
+
+def _correction(system: System, factored: tuple[Tensor, Tensor], w: Tensor) -> Tensor:
+    return -solve_factored(factored, system.value(w.unsqueeze(1), (0.0,)).flatten(1)).reshape(
+        w.shape
+    )
+
+
+def _size(system: System, w: Tensor) -> Tensor:
+    return system.mesh.norm(w).square().sum(1).sqrt()

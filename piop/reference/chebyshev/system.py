@@ -1,0 +1,256 @@
+"""A problem's rows on a mesh, for a batch of instances: ``M w' + V(t, w) = 0`` and ∂V/∂w."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import sympy
+import torch
+from torch import Tensor
+
+from piop.lowering import compile_expressions
+from piop.problem.split import derivative_counts
+from piop.reference.chebyshev.equations import Equations, Place, Row
+from piop.reference.chebyshev.mesh import Mesh
+from piop.reference.sources import Sources
+
+_Compiled = Callable[[Sequence[Tensor]], Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class CompiledRow:
+    """A row whose expressions are functions of the values of some atoms.
+
+    Attributes:
+        row: The row.
+        needs: Which of the program's arguments its functions take.
+        value: The rest of the row.
+        slopes: Its derivatives, in the order of ``row.slopes``.
+        mass: Coefficients, in the order of ``row.mass``.
+    """
+
+    row: Row
+    needs: tuple[int, ...]
+    value: _Compiled
+    slopes: _Compiled
+    mass: _Compiled
+
+
+@final
+class Program:
+    """The rows of a problem, compiled once for all meshes.
+
+    Args:
+        problem: The ``Problem``.
+        equations: Its rows.
+    """
+
+    def __init__(self, problem: Any, equations: Equations) -> None:
+        self.problem, self.equations = problem, equations
+        self.scalars = [i.symbol for i in problem.inputs if not i.of]
+        known = [*equations.inputs, *self.scalars, *(c.symbol for c in problem.coordinates)]
+        self.arguments = (*equations.unknowns, *known)
+        self.rows = [self._compile(r) for r in equations.rows]
+        self.conditions = [self._compile(r) for r in equations.conditions]
+        self.initial_conditions = [self._compile(r) for r in equations.initial_conditions]
+        name = problem.time.name if problem.time else None
+        of = {i.symbol.func: i.of for i in problem.inputs if i.of}
+        self.atoms = [  # (atom, order over its arguments, whether it moves in time)
+            (a, _order(a), name in of[_base(a).func]) for a in equations.inputs.values()
+        ]
+
+    def _compile(self, row: Row) -> CompiledRow:
+        parts = [[row.value], list(row.slopes.values()), list(row.mass.values())]
+        used = set().union(*(e.free_symbols for part in parts for e in map(sympy.sympify, part)))
+        named = list(enumerate(self.arguments))
+        time = None if self.problem.time is None else self.problem.time.symbol
+        needs = tuple(i for i, a in named if a in used or a == time)
+        names = tuple(self.arguments[i] for i in needs)
+        return CompiledRow(row, needs, *(compile_expressions(tuple(p), names) for p in parts))
+
+
+@final
+class System:
+    """A program on a mesh with the inputs of a batch.
+
+    Args:
+        program: The rows.
+        sources: The inputs.
+        mesh: The points.
+        gauges: Channel → mean, where equations leave a constant.
+    """
+
+    def __init__(
+        self, program: Program, sources: Sources, mesh: Mesh, gauges: dict[int, float]
+    ) -> None:
+        self.program, self.sources, self.mesh, self.gauges = program, sources, mesh, gauges
+        self.equations = program.equations
+        self.shape = (len(self.equations.channels), *mesh.sizes)
+        self.size = len(self.equations.channels) * mesh.points
+        self._operators: dict[tuple[int, ...], Tensor] = {}
+        self._known: tuple[tuple[float, ...], list[Tensor]] | None = None
+        index = torch.arange(mesh.points, device=mesh.device).reshape(mesh.sizes)
+        self.faces = [
+            index.select(c.row.face[0], c.row.face[1]).flatten()  # type: ignore[index]
+            for c in program.conditions
+        ]
+
+    @property
+    def batch(self) -> int:
+        """Instances."""
+        return self.sources.batch
+
+    def value(self, w: Tensor, times: Sequence[float]) -> Tensor:
+        """V at ``w [B, S, C, *sizes]``, of S times; at faces what their conditions leave."""
+        arguments = self._arguments(w, times)
+        out = torch.empty_like(w)
+        for i, compiled in enumerate(self.program.rows):
+            out[:, :, i] = compiled.value([arguments[n] for n in compiled.needs])[0]
+        for channel, mean in self.gauges.items():
+            off = (w[:, :, channel] * self.mesh.weights).flatten(2).sum(2) - mean
+            out[:, :, channel] += off.reshape(*off.shape, *(1,) * len(self.mesh.sizes))
+        for compiled in self.program.conditions:
+            dim, end = self._face(compiled)
+            found = compiled.value(self._at_face(compiled, arguments))[0]
+            target = out[:, :, compiled.row.channel].select(dim, end)
+            target.copy_(found.squeeze(dim) if found.ndim else found)
+        return out
+
+    def gaps(self, w: Tensor, t: float) -> list[tuple[Row, Tensor]]:
+        """What initial data ``[B, C, *sizes]`` leave of conditions met through their derivative."""
+        arguments, found = self._arguments(w.unsqueeze(1), (t,)), []
+        for compiled in self.program.initial_conditions:
+            gap = compiled.value(self._at_face(compiled, arguments))[0]
+            found.append((compiled.row, gap.expand(len(w), *gap.shape[1:]).flatten(1)))
+        return found
+
+    def jacobian(self, w: Tensor, t: float) -> Tensor:
+        """∂V/∂w at ``w [B, C, *sizes]``: ``[B or 1, size, size]``, 1 where all share it."""
+        arguments = self._arguments(w.unsqueeze(1), (t,))
+        return self._matrix(arguments, lambda c: (c.row.slopes, c.slopes), self.gauges)
+
+    def mass(self, t: float) -> Tensor:
+        """M ``[B or 1, size, size]``: nothing at the rows of conditions."""
+        zero = torch.zeros((1, 1, *self.shape), dtype=torch.float64, device=self.mesh.device)
+        arguments = self._arguments(zero, (t,))
+        return self._matrix(arguments, lambda c: (c.row.mass, c.mass), {})
+
+    def differential(self) -> Tensor:
+        """True at values that their own row marches ``[C, *sizes]``."""
+        keep = torch.zeros(self.shape, dtype=torch.bool, device=self.mesh.device)
+        for row in self.equations.rows:
+            keep[row.channel] = bool(row.mass)
+        flat = keep.flatten(1)
+        for compiled, nodes in zip(self.program.conditions, self.faces, strict=True):
+            flat[compiled.row.channel, nodes] = False
+        return keep
+
+    def coefficient(self, row: Row, place: Place, t: float) -> Tensor:
+        """A slope of a row at the zero state, ``[B, *sizes]``."""
+        zero = torch.zeros((1, 1, *self.shape), dtype=torch.float64, device=self.mesh.device)
+        compiled = self.program.rows[row.channel]
+        arguments = [self._arguments(zero, (t,))[n] for n in compiled.needs]
+        slope = compiled.slopes(arguments)[list(row.slopes).index(place)]
+        speed = slope / compiled.mass(arguments)[0]
+        speed = speed[:, 0] if speed.ndim else speed
+        return speed.expand(self.batch, *self.mesh.sizes)
+
+    def _matrix(self, arguments: Sequence[Tensor], pick: Any, gauges: dict[int, float]) -> Tensor:
+        count, points = len(self.equations.channels), self.mesh.points
+        parts: list[tuple[int, Tensor | None, Place, Tensor]] = []
+        for compiled in self.program.rows:
+            places, compute = pick(compiled)
+            found = compute([arguments[n] for n in compiled.needs]) if places else ()
+            for place, k in zip(places, found, strict=True):
+                lead = k.shape[:1] if k.ndim else (1,)
+                k = (k[:, 0] if k.ndim else k).expand(*lead, *self.mesh.sizes)
+                parts.append((compiled.row.channel, None, place, k.flatten(1)))
+        for compiled, nodes in zip(self.program.conditions, self.faces, strict=True):
+            dim, _ = self._face(compiled)
+            places, compute = pick(compiled)
+            found = compute(self._at_face(compiled, arguments)) if places else ()
+            clear = torch.zeros(1, len(nodes), dtype=torch.float64, device=self.mesh.device)
+            parts.append((compiled.row.channel, nodes, (-1, ()), clear))
+            for place, k in zip(places, found, strict=True):
+                lead = k.shape[:1] if k.ndim else (1,)
+                k = (k[:, 0] if k.ndim else k).expand(*lead, *self._face_shape(dim))
+                parts.append((compiled.row.channel, nodes, place, k.flatten(1)))
+        batch = max([len(p[3]) for p in parts], default=1)
+        shape = (batch, count, points, count, points)
+        out = torch.zeros(shape, dtype=torch.float64, device=self.mesh.device)
+        for channel in gauges:
+            out[:, channel, :, channel, :] += self.mesh.weights.flatten()
+        for row, nodes, (channel, order), k in parts:
+            if channel < 0:
+                out[:, row, nodes] = 0.0
+            elif nodes is None:
+                out[:, row, :, channel] += k[..., None] * self._operator(order)
+            else:
+                out[:, row, nodes, channel] += k[..., None] * self._operator(order)[nodes]
+        return out.reshape(batch, self.size, self.size)
+
+    def _face_shape(self, dim: int) -> tuple[int, ...]:
+        shape = list(self.mesh.sizes)
+        shape[dim] = 1
+        return tuple(shape)
+
+    def _operator(self, order: tuple[int, ...]) -> Tensor:
+        if order not in self._operators:
+            self._operators[order] = self.mesh.operator(order)
+        return self._operators[order]
+
+    def _face(self, compiled: CompiledRow) -> tuple[int, int]:
+        """The dimension of a condition's axis, counted from the end, and 0 or −1 along it."""
+        assert compiled.row.face is not None  # noqa: S101 - conditions have one
+        axis, end = compiled.row.face
+        return axis - len(self.mesh.sizes), end
+
+    def _at_face(self, compiled: CompiledRow, arguments: Sequence[Tensor]) -> list[Tensor]:
+        dim, end = self._face(compiled)
+        found = []
+        for n in compiled.needs:
+            values = arguments[n]
+            last = values.shape[dim] - 1
+            found.append(values.narrow(dim, last if end else 0, 1) if last else values)
+        return found
+
+    def _arguments(self, w: Tensor, times: Sequence[float]) -> list[Tensor]:
+        """Values of the program's arguments, each ``[B or 1, S or 1, n1 or 1, …, nd or 1]``."""
+        reads = self.equations.unknowns.values()
+        return [*(self.mesh.derivative(w[:, :, c], o) for c, o in reads), *self._values(times)]
+
+    def _values(self, times: Sequence[float]) -> list[Tensor]:
+        """Input atoms, scalars and coordinates; only what moves is evaluated again."""
+        times = tuple(times)
+        if self._known is not None and self._known[0] == times:
+            return self._known[1]
+        mesh, pad = self.mesh, (1,) * (1 + len(self.mesh.sizes))
+        atoms = self.program.atoms
+        timed = self.program.problem.time is not None
+        if self._known is None:
+            values = [self.sources.on_grid(a, o, mesh, times[0]).unsqueeze(1) for a, o, _ in atoms]
+            values += [v.reshape(-1, *pad) for v in self.sources.scalar_values()]
+            values += [torch.zeros(())] if timed else []
+            values += [self.sources.coordinate(i, mesh).unsqueeze(1) for i in range(len(pad) - 1)]
+        else:
+            values = list(self._known[1])
+        for i, (atom, order, moves) in enumerate(atoms):
+            if moves:
+                found = [self.sources.on_grid(atom, order, mesh, t) for t in times]
+                values[i] = torch.stack(found, 1)
+        if timed:
+            moments = torch.tensor(times, dtype=torch.float64, device=mesh.device)
+            values[len(atoms) + len(self.program.scalars)] = moments.reshape(1, -1, *pad[1:])
+        self._known = (times, values)
+        return values
+
+
+def _base(atom: Any) -> Any:
+    return atom.expr if isinstance(atom, sympy.Derivative) else atom
+
+
+def _order(atom: Any) -> tuple[int, ...]:
+    count = derivative_counts(atom)
+    return tuple(count.get(s, 0) for s in _base(atom).args)
