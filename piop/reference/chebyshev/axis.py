@@ -81,7 +81,7 @@ def fourier_axis(low: float, length: float, n: int, device: torch.device) -> Axi
     numbers = torch.arange(n // 2 + 1, dtype=torch.float64, device=device) * (2 * math.pi / length)
 
     def derivative(order: int) -> Tensor:
-        return torch.fft.irfft((1j * numbers[:, None]) ** order * waves, n=n, dim=0)
+        return torch.fft.irfft((1j * numbers[:, None]) ** order * waves, n=n, dim=0).contiguous()
 
     def interpolate(points: Tensor) -> Tensor:
         angle = math.pi / length * (points[:, None] - nodes)

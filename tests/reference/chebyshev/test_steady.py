@@ -1,0 +1,160 @@
+"""Steady problems between walls, linear and not, in one and two dimensions, against exact ones."""
+
+import math
+
+import pytest
+import sympy as sp
+import torch
+
+from piop.errors import SolverError
+from piop.problem import Problem
+from piop.problem.solver import choose_method
+from piop.reference import Limits, solve_reference
+from piop.sampling import Draws, sample_inputs
+
+from .cases import T, X, Y, exact_values, manufactured, relative
+
+
+def check(problem, u, tolerance, **settings):
+    assert choose_method(problem) == "chebyshev"
+    solution = solve_reference(problem, {}, tolerance=tolerance, **settings)
+    times = solution.times.tolist() or [0.0]
+    exact = exact_values(u, problem, solution.axes, times)
+    error = relative(solution.values["u"][0], exact)
+    assert error <= float(solution.error_estimate[0]) <= tolerance
+    return solution
+
+
+@pytest.mark.parametrize("name", ["poisson", "helmholtz"])
+def test_double_sines_are_divided_by_their_symbol(name):
+    problem = Problem.from_file(name)
+    functions = sample_inputs(problem, Draws(5, 0, torch.arange(2)))
+    solution = solve_reference(problem, functions, tolerance=1e-7)
+    n = 32
+    x = torch.arange(1, n, dtype=torch.float64) / n
+    k = torch.arange(1, n, dtype=torch.float64)
+    sines = torch.sin(math.pi * k[:, None] * x)  # its own inverse up to 2/n
+    found = (2 / n) ** 2 * sines @ functions["f"].on_grid([x, x]) @ sines.T
+    square = math.pi**2 * (k[:, None] ** 2 + k**2)
+    symbol = square if name == "poisson" else 64 - square
+    waves = torch.sin(math.pi * k[:, None] * solution.axes[0])
+    exact = waves.T @ (found / symbol) @ waves
+    for b in range(2):
+        error = relative(solution.values["u"][b], exact[b])
+        assert error <= float(solution.error_estimate[b]) <= 1e-7
+
+
+@pytest.mark.parametrize("walls", [("dirichlet", "robin"), ("robin", "neumann")])
+def test_a_nonlinear_equation_on_an_interval(walls):
+    """Flux (1 + u²) u': the matrix changes with every iteration."""
+    u = sp.sin(3 * X) + X**2
+    left = lambda v: -sp.diff((1 + v**2) * sp.diff(v, X), X) + v**3  # noqa: E731
+    problem = manufactured(u, left, "-d((1 + u**2)*dx(u), x) + u**3", {"x": walls}, time=None)
+    check(problem, u, 1e-8)
+
+
+def test_bratu_equals_its_closed_form():
+    """u'' + e^u = 0 between zero walls: u = −2 ln(cosh((x − ½)θ/2)/cosh(θ/4)), θ = √2 cosh(θ/4).
+
+    Source: Bratu 1914; of the two solutions Newton's iteration from zero finds the lower one.
+    """
+    theta = 1.0
+    for _ in range(200):
+        theta = math.sqrt(2) * math.cosh(theta / 4)
+    u = -2 * sp.log(sp.cosh((X - sp.Rational(1, 2)) * theta / 2) / math.cosh(theta / 4))
+    problem = Problem(
+        name="bratu",
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        equations=["dxx(u) + exp(u) = 0"],
+        boundary={"x": {"dirichlet": {"u": 0}}},
+        save={"x": 33},
+    )
+    check(problem, u, 1e-9)
+
+
+KINDS = [
+    {"x": ("dirichlet", "dirichlet"), "y": ("dirichlet", "dirichlet")},
+    {"x": ("neumann", "dirichlet"), "y": ("robin", "neumann")},
+    {"x": ("robin", "robin"), "y": ("neumann", "dirichlet")},
+]
+
+
+@pytest.mark.parametrize("faces", KINDS)
+def test_any_walls_of_a_square_with_drift_and_cross_derivative(faces):
+    u = sp.sin(2 * X + Y) + sp.exp(2 * X) * Y**2 / 4
+    left = lambda v: (  # noqa: E731
+        -sp.diff((2 + X * Y) * sp.diff(v, X), X)
+        - sp.diff(v, Y, 2)
+        + sp.diff(v, X, Y) / 4
+        + sp.diff(v, Y)
+        + v
+    )
+    text = "-d((2 + x*y)*dx(u), x) - dyy(u) + d(dx(u), y)/4 + dy(u) + u"
+    problem = manufactured(u, left, text, faces, space=("x", "y"), time=None)
+    check(problem, u, 1e-8)
+
+
+def test_a_wall_along_one_axis_and_a_period_along_the_other():
+    u = sp.sin(2 * sp.pi * X) * sp.exp(Y - T) + sp.cos(4 * sp.pi * X + T)
+    left = lambda v: (  # noqa: E731
+        sp.diff(v, T) - (sp.diff(v, X, 2) + sp.diff(v, Y, 2)) / 20 + sp.diff(v, X) + v**2
+    )
+    text = "dt(u) - lap(u)/20 + dx(u) + u**2"
+    faces = {"y": ("robin", "dirichlet")}
+    problem = manufactured(u, left, text, faces, ("x", "y"), time=0.25, periodic=["x"])
+    check(problem, u, 1e-5, shape=(16, 17))
+
+
+def test_a_membrane_with_fixed_edges():
+    c = math.sqrt(5) * math.pi
+    problem = Problem(
+        name="membrane",
+        time={"t": [0, 0.5]},
+        space={"x": [0, 1], "y": [0, 1]},
+        unknowns=["u"],
+        equations=["d(u, t, 2) = lap(u)"],
+        initial={"u": "sin(pi*x)*sin(2*pi*y)", "dt(u)": "0"},
+        boundary={a: {"dirichlet": {"u": 0}} for a in "xy"},
+        save={"t": 3, "x": 17, "y": 17},
+    )
+    u = sp.sin(sp.pi * X) * sp.sin(2 * sp.pi * Y) * sp.cos(c * T)
+    solution = check(problem, u, 1e-5)
+    rate = exact_values(sp.diff(u, T), problem, solution.axes, solution.times.tolist())
+    assert relative(solution.time_derivatives["u"][0], rate) < 1e-4
+
+
+def free(right):
+    """u'' = right between walls that let nothing through."""
+    return Problem(
+        name="free",
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        equations=[f"dxx(u) = {right}"],
+        boundary={"x": {"neumann": {"u": 0}}},
+        gauge={"u": {"mean": 2}},
+        save={"x": 33},
+    )
+
+
+def test_a_gauge_gives_the_mean_that_flat_walls_leave_free():
+    check(free("cos(3*pi*x)"), 2 - sp.cos(3 * sp.pi * X) / (9 * sp.pi**2), 1e-8)
+
+
+def test_sources_that_flat_walls_cannot_balance_are_refused():
+    with pytest.raises(SolverError, match=r"sample 0: .* of 'u' leave .* integrals must cancel"):
+        solve_reference(free("cos(3*pi*x) + 0.1"), {}, limits=Limits(levels=3))
+
+
+def test_iterations_without_a_solution_say_so():
+    """u'' + 10 e^u = 0 has none between zero walls: above 3.51 both branches are gone."""
+    problem = Problem(
+        name="bratu",
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        equations=["dxx(u) + 10*exp(u) = 0"],
+        boundary={"x": {"dirichlet": {"u": 0}}},
+        save={"x": 33},
+    )
+    with pytest.raises(SolverError, match="sample 0: Newton's iteration found no solution"):
+        solve_reference(problem, {}, limits=Limits(levels=3))
