@@ -7,14 +7,18 @@ from piop.datasets.prediction import write_prediction
 from piop.datasets.queries import Queries, read_queries
 from piop.datasets.reader import read_dataset
 from piop.datasets.sensors import read_sensors
+from piop.datasets.stored import AnyDataset, StoredDataset, open_dataset
 from piop.datasets.whole import write_dataset
 from piop.datasets.writer import DatasetWriter
 
 __all__ = [
+    "AnyDataset",
     "Dataset",
     "DatasetWriter",
     "Queries",
+    "StoredDataset",
     "inspect_file",
+    "open_dataset",
     "read_dataset",
     "read_queries",
     "read_sensors",

@@ -18,7 +18,7 @@ def numbers(path: str, name: str, values: np.ndarray) -> np.ndarray:
     """Convert to float64, refusing text, complex numbers and objects."""
     if values.dtype.kind not in "fiub":
         raise DataError(f"{path}: '{name}' holds {values.dtype}; expected real numbers")
-    return values.astype(np.float64)
+    return values.astype(np.float64, copy=not values.flags.writeable)
 
 
 def check_finite(path: str, name: str, values: np.ndarray) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +33,28 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(next(iter(self.values.values())))
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Unknowns that there are values of."""
+        return tuple(self.values)
+
+    @property
+    def scattered(self) -> bool:
+        """Whether values are at points, not on a grid."""
+        return self.points is not None
+
+    def pieces(self) -> Iterator[Dataset]:
+        """Give all samples, in order: here in one piece."""
+        yield self
+
+    def sensors(self, name: str) -> Iterator[FunctionSamples]:
+        """Give an input piece by piece: here in one."""
+        yield self.inputs[name]
+
+    def part(self, index: Tensor) -> Dataset:
+        """Keep the samples with these indices ``[n']``."""
+        return self.take(index)
 
     def take(self, index: Tensor) -> Dataset:
         """Keep the samples with these indices ``[n']``."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, final
 
+import h5py
 import numpy as np
 
 from piop.datasets.opened import OpenFile, Select, stored
 
+DECODED = {"scale_factor", "add_offset", "missing_value", "_Unsigned"}
+"""Attributes by which numbers mean others than those stored."""
 UNNAMED = "phony_dim_"
 """How xarray calls dimensions that have no name."""
 
@@ -39,9 +42,28 @@ def open_netcdf(path: Path, engine: str = "h5netcdf", expected: str = "") -> Ope
     if engine == "h5netcdf":
         options["phony_dims"] = "access"
     data = xarray.open_dataset(path, engine=engine, cache=False, **options)
+    direct = h5py.File(path, "r") if engine == "h5netcdf" else None
+
+    def close() -> None:
+        data.close()
+        if direct is not None:
+            direct.close()
+
     arrays = {}
     for name, variable in data.variables.items():
         names = tuple(map(str, variable.dims))
         named = not any(d.startswith(UNNAMED) for d in names)
-        arrays[str(name)] = stored(_Decoded(variable), names if named else None)
-    return OpenFile(str(path), "netcdf", arrays, dict(data.attrs), expected, data.close)
+        as_it_is = direct is not None and _is_plain(variable)
+        # xarray and h5netcdf take milliseconds for a read, h5py a tenth of one
+        source = direct[str(name)] if as_it_is and direct is not None else _Decoded(variable)
+        arrays[str(name)] = stored(source, names if named else None)  # type: ignore[arg-type]
+    return OpenFile(str(path), "netcdf", arrays, dict(data.attrs), expected, close)
+
+
+def _is_plain(variable: Any) -> bool:
+    """Tell a variable whose numbers mean what they are; NaN is missing without being told."""
+    said = variable.encoding
+    fill = said.get("_FillValue")
+    missing = fill is None or (isinstance(fill, float | np.floating) and bool(np.isnan(fill)))
+    same = np.dtype(said.get("dtype", variable.dtype)) == variable.dtype
+    return missing and same and not DECODED & set(said) and variable.dtype.kind in "fiu"

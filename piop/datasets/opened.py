@@ -67,11 +67,9 @@ class StoredArray:
             return Variable(self.part(None), self.dimensions)
         assert self.dimensions is not None  # noqa: S101 - else it has no samples
         axis = self.dimensions.index(SAMPLE)
-        wanted, back = np.unique(index, return_inverse=True)
-        parts = [self.part(run) for run in runs(wanted)]
+        parts = [self.part(run) for run in runs(index)]
         found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
-        ordered = len(wanted) == len(index) and bool((np.diff(back) > 0).all())
-        return Variable(found if ordered else np.take(found, back, axis), self.dimensions)
+        return Variable(found, self.dimensions)
 
 
 @final
@@ -164,11 +162,12 @@ def viewed(
 
 
 def runs(index: np.ndarray) -> Iterator[slice]:
-    """Split increasing indices into runs of neighbours."""
-    ends = np.flatnonzero(np.diff(index) > 1) + 1
-    for run in np.split(index, ends):
-        if len(run):
-            yield slice(int(run[0]), int(run[-1]) + 1)
+    """Split indices into runs of neighbours, in their order; one empty run for none."""
+    if not len(index):
+        yield slice(0, 0)
+        return
+    for run in np.split(index, np.flatnonzero(np.diff(index) != 1) + 1):
+        yield slice(int(run[0]), int(run[-1]) + 1)
 
 
 @final

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from piop.datasets.checks import check_axis, check_domain, check_finite, numbers
 from piop.datasets.dataset import Dataset
 from piop.datasets.formats import read_raw
 from piop.datasets.raw import SAMPLE, RawFile, Variable
-from piop.datasets.sensors import scattered, sensors_of
+from piop.datasets.sensors import scattered, sensors_of, spread
 from piop.errors import DataError
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ def read_dataset(path: str | Path, problem: Problem) -> Dataset:
         DataError: A missing variable, shapes that do not fit, NaN (with its sample), positions
             outside the domain, inputs and solutions of different numbers of samples.
     """
-    return dataset_of(read_raw(path), problem)
+    found = dataset_of(read_raw(path), problem)
+    compare_spec(found.attributes, str(path), problem)
+    return found
 
 
 def dataset_of(raw: RawFile, problem: Problem) -> Dataset:
@@ -56,7 +59,6 @@ def dataset_of(raw: RawFile, problem: Problem) -> Dataset:
         if len(s.values) != count:
             message = f"'{name}' has {len(s.values)} samples but the solution has {count}"
             raise DataError(f"{path}: {message}")
-    _compare_spec(raw, problem)
     return Dataset(inputs, axes, values, points, _estimate(raw, count), raw.attributes)
 
 
@@ -85,12 +87,11 @@ def _grid(
         )
         for c in problem.coordinates
     }
-    _, flat = scattered(raw, name, value, where)  # refuses dimensions that do not belong
-    dimensions = [d for d in value.dimensions or () if d != SAMPLE]
-    lengths = dict(zip(value.dimensions or (), value.values.shape, strict=True))
-    array = flat.reshape(len(flat), *(lengths[d] for d in dimensions))
-    order = [0, *(1 + dimensions.index(c) for c in where)]
-    array = np.ascontiguousarray(array.transpose(order))
+    spread(raw, name, value, where)  # refuses dimensions that do not belong
+    array, dimensions = numbers(raw.path, name, value.values), list(value.dimensions or ())
+    if SAMPLE not in dimensions:
+        array, dimensions = array[None], [SAMPLE, *dimensions]
+    array = np.ascontiguousarray(array.transpose([dimensions.index(d) for d in (SAMPLE, *where)]))
     check_finite(raw.path, name, array)
     return axes, None, torch.from_numpy(array)
 
@@ -112,12 +113,13 @@ def _estimate(raw: RawFile, count: int) -> Tensor | None:
     return torch.from_numpy(values)
 
 
-def _compare_spec(raw: RawFile, problem: Problem) -> None:
-    written_for = raw.attributes.get("piop_hash")
+def compare_spec(attributes: Mapping[str, Any], path: str, problem: Problem) -> None:
+    """Warn of a file that was made from another version of a spec."""
+    written_for = attributes.get("piop_hash")
     if written_for is not None and written_for != problem.hash:
         logger.warning(
             "%s was made from another version of the spec (%s…, this is %s…)",
-            raw.path,
+            path,
             str(written_for)[:12],
             problem.hash[:12],
         )

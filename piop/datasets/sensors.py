@@ -71,6 +71,20 @@ def scattered(
     Returns:
         Points ``[B, M, d]`` and values ``[B, M]`` in float64.
     """
+    values, columns = spread(raw, name, value, where)
+    batch, count = values.shape[0], int(np.prod(values.shape[1:], dtype=int))
+    points = np.stack(columns, -1) if columns else np.zeros((*values.shape, 0))
+    return points.reshape(batch, count, len(where)).copy(), values.reshape(batch, count).copy()
+
+
+def spread(
+    raw: RawFile, name: str, value: Variable, where: dict[str, Variable]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Spread coordinates over the axes of a function, samples first, without copies.
+
+    Raises:
+        DataError: If it has an axis that does not belong.
+    """
     dimensions = value.dimensions or ()
     others = [d for d in dimensions if d != SAMPLE]
     sizes = dict(zip(dimensions, value.values.shape, strict=True))
@@ -82,10 +96,7 @@ def scattered(
         raise DataError(f"{raw.path}: '{name}' has {message}; {advice}")
     order = [SAMPLE, *others]
     values = _spread(raw, name, name, value, order, sizes)
-    columns = [_spread(raw, name, c, v, order, sizes) for c, v in where.items()]
-    batch, count = values.shape[0], int(np.prod(values.shape[1:], dtype=int))
-    points = np.stack(columns, -1) if columns else np.zeros((*values.shape, 0))
-    return points.reshape(batch, count, len(where)).copy(), values.reshape(batch, count).copy()
+    return values, [_spread(raw, name, c, v, order, sizes) for c, v in where.items()]
 
 
 def _spread(

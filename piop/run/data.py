@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from piop.datasets import Dataset, read_dataset
+from piop.datasets import AnyDataset, Dataset, StoredDataset, open_dataset
 from piop.datasets.checks import check_finite
 from piop.errors import DataError
 from piop.fields import FunctionSamples
@@ -25,8 +25,8 @@ LARGEST = 1e150
 """Above this, squares of values are not finite in float64."""
 
 
-def load_data(problem: Problem, data: str | Path | Dataset | None) -> Dataset | None:
-    """Read a data set, unless it is one already.
+def load_data(problem: Problem, data: str | Path | AnyDataset | None) -> AnyDataset | None:
+    """Read or open a data set, unless it is one already.
 
     Raises:
         DataError: If it does not fit the problem, holds values that are not finite or cannot be
@@ -34,11 +34,12 @@ def load_data(problem: Problem, data: str | Path | Dataset | None) -> Dataset | 
     """
     if data is None:
         return None
-    found = data if isinstance(data, Dataset) else read_dataset(data, problem)
+    found = open_dataset(data, problem) if isinstance(data, str | Path) else data
     if len(found) < 2:
         raise DataError("the data hold one trajectory; at least two are needed, one to judge by")
-    place = "data" if isinstance(data, Dataset) else str(data)
-    _check_values(place, found)
+    place = str(data) if isinstance(data, str | Path) else "data"
+    for piece in found.pieces():
+        _check_values(place, piece)
     return found
 
 
@@ -61,16 +62,18 @@ def _given(samples: FunctionSamples) -> torch.Tensor:
     return samples.values if mask is None else samples.values.masked_fill(~mask[..., None], 0.0)
 
 
-def describe_data(data: str | Path | Dataset, found: Dataset) -> dict[str, Any]:
+def describe_data(data: str | Path | AnyDataset, found: AnyDataset) -> dict[str, Any]:
     """Record which data a run was trained on: path, size and a hash of the values."""
-    path = None if isinstance(data, Dataset) else str(Path(data).resolve())
+    place = data.file.path if isinstance(data, StoredDataset) else data
+    path = None if isinstance(place, Dataset) else str(Path(place).resolve())
     digest = hashlib.sha256()
-    for name in sorted(found.values):
-        digest.update(found.values[name].double().numpy().tobytes())
+    for name in sorted(found.channels):
+        for piece in found.pieces():
+            digest.update(piece.values[name].double().numpy().tobytes())
     return {"path": path, "samples": len(found), "hash": digest.hexdigest()}
 
 
-def split_data(data: Dataset, seed: int) -> tuple[Dataset, Dataset]:
+def split_data(data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:
     """Split a data set into what is trained on and what is held out, a tenth but at least one.
 
     The same seed gives the same split.
@@ -78,10 +81,12 @@ def split_data(data: Dataset, seed: int) -> tuple[Dataset, Dataset]:
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(data), generator=generator)
     count = max(1, round(HELD_OUT_SHARE * len(data)))
-    return data.take(order[count:].sort().values), data.take(order[:count].sort().values)
+    return data.part(order[count:].sort().values), data.part(order[:count].sort().values)
 
 
-def data_of_use(problem: Problem, config: TrainingConfig, data: Dataset | None) -> Dataset | None:
+def data_of_use(
+    problem: Problem, config: TrainingConfig, data: AnyDataset | None
+) -> AnyDataset | None:
     """Keep of the data what the network can answer: all, or the end of the time alone.
 
     Raises:
@@ -93,10 +98,10 @@ def data_of_use(problem: Problem, config: TrainingConfig, data: Dataset | None) 
 
 
 def note_grids(
-    problem: Problem, config: TrainingConfig, statistics: Statistics, data: Dataset | None
+    problem: Problem, config: TrainingConfig, statistics: Statistics, data: AnyDataset | None
 ) -> Statistics:
     """Note which inputs are seen on even grids, and the grid of the data that are learnt from."""
     grid: tuple[int, ...] = ()
-    if data is not None and data.points is None:
+    if data is not None and not data.scattered:
         grid = data_counts(problem, data, config.points)
     return replace(statistics, gridded=gridded_inputs(problem, config.physics, data), grid=grid)

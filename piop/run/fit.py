@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from piop.datasets import Dataset
+from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.problem import Problem
 from piop.problem.support import require_supported
@@ -67,7 +67,7 @@ def fit(
     steps: int | None = None,
     time: str | float | None = None,
     backbone: str | None = None,
-    data: str | Path | Dataset | None = None,
+    data: str | Path | AnyDataset | None = None,
     physics: bool = True,
     init_from: str | Path | None = None,
     device: str | None = None,
@@ -144,7 +144,7 @@ def fit(
         trained = None if found is None else split_data(found, seed)[0]
         statistics = find_statistics(problem, trained, seed, physics=physics)
         statistics = note_grids(problem, config, statistics, found)
-        scattered = found is not None and found.points is not None
+        scattered = found is not None and found.scattered
         require_backbone(problem, config, statistics, scattered)
         initial = None if init_from is None else _weights_of(init_from)
         described = None
@@ -164,7 +164,7 @@ def resume(
     progress: Progress | None = None,
     profile: bool = False,
     samples: int = HELD_OUT,
-    data: Dataset | None = None,
+    data: AnyDataset | None = None,
 ) -> Run:
     """Go on with a run that was stopped, to the same numbers as if it had not been.
 
@@ -236,7 +236,7 @@ class Job:
     problem: Problem
     config: TrainingConfig
     statistics: Statistics
-    data: Dataset | None
+    data: AnyDataset | None
     described: Mapping[str, Any] | None
     processes: Processes
 
@@ -343,8 +343,8 @@ def _start_from(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor]) 
 
 
 def _data_again(
-    problem: Problem, described: Mapping[str, Any] | None, data: Dataset | None
-) -> Dataset | None:
+    problem: Problem, described: Mapping[str, Any] | None, data: AnyDataset | None
+) -> AnyDataset | None:
     """Read the data of a run again and make sure that they are the same."""
     if described is None:
         return None

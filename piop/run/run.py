@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 import xarray as xr
 
-from piop.datasets import Dataset, Queries, read_dataset
+from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.problem import Problem
 from piop.problem.support import require_supported
@@ -52,7 +52,7 @@ class Run:
     statistics: Statistics
     interrupted: bool = False
     data: Mapping[str, Any] | None = field(default=None, repr=False)
-    held_data: Dataset | None = field(default=None, repr=False)
+    held_data: AnyDataset | None = field(default=None, repr=False)
     first_step: float = 0.0
 
     @classmethod
@@ -264,5 +264,5 @@ class Run:
                 raise NotSupportedError(
                     f"the data of this run ({path or 'given in Python'}) are not there"
                 )
-            held = split_data(read_dataset(path, self.problem), self.config.machine.seed)[1]
+            held = split_data(open_dataset(path, self.problem), self.config.machine.seed)[1]
         return held.take(torch.arange(min(samples, len(held))))

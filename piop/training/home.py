@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from piop.datasets import Dataset
+from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.models import Backbone
 from piop.problem import Problem
@@ -71,7 +71,7 @@ def grid_counts(problem: Problem, config: PointsConfig) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def data_indices(problem: Problem, data: Dataset, config: PointsConfig) -> tuple[Tensor, ...]:
+def data_indices(problem: Problem, data: AnyDataset, config: PointsConfig) -> tuple[Tensor, ...]:
     """Choose which positions along each axis of a data set to learn from.
 
     Times are thinned to those nearest to as many even ones as the grid has; of space all are taken
@@ -98,7 +98,7 @@ def data_indices(problem: Problem, data: Dataset, config: PointsConfig) -> tuple
     return tuple(found)
 
 
-def data_counts(problem: Problem, data: Dataset, config: PointsConfig) -> tuple[int, ...]:
+def data_counts(problem: Problem, data: AnyDataset, config: PointsConfig) -> tuple[int, ...]:
     """Count the points along each axis of the grid to learn a data set on.
 
     They are those of the data where these divide an axis evenly, so that nothing is interpolated.
@@ -120,7 +120,7 @@ def _thinned(count: int, most: int, periodic: bool) -> Tensor:
     return torch.arange(0, count, max(strides) if most and strides else 1)
 
 
-def data_at_end(problem: Problem, data: Dataset) -> Dataset:
+def data_at_end(problem: Problem, data: AnyDataset) -> AnyDataset:
     """Keep what a data set says of the end of the time axis, for networks that answer there alone.
 
     Raises:
@@ -129,15 +129,17 @@ def data_at_end(problem: Problem, data: Dataset) -> Dataset:
     time = problem.time
     if time is None:
         return data
-    ticks = data.axes[time.name] if data.points is None else data.points[..., 0].flatten()
+    if data.scattered:
+        times = [p.points[..., 0].flatten() for p in data.pieces() if p.points is not None]
+        ticks, said = torch.cat(times), "are scattered over other times, such as"
+    else:
+        ticks, said = data.axes[time.name][-1:], "end at"
     away = (ticks.double() - time.high).abs() > 1e-6 * time.length
-    wrong = away if data.points is not None else away[-1:]
-    if bool(wrong.any()):
-        at = float(ticks[-1] if data.points is None else ticks[away][0])
-        said = "are scattered over other times, such as" if data.points is not None else "end at"
+    if bool(away.any()):
+        at = float(ticks[away][0])
         raise UsageError(
             f"the data {said} {time.name} = {at:g}, and this backbone answers at the end of the "
             f"time axis, {time.name} = {time.high:g}, alone; shorten the time of the spec to that "
             f"of the data, or take a backbone that answers at any time"
         )
-    return data if data.points is not None else data.at_last(time.name)
+    return data if data.scattered else data.at_last(time.name)

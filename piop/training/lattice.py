@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from piop.datasets import Dataset
+from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Input, Problem
 from piop.sampling.designs import grid_axis
@@ -110,7 +110,7 @@ def on_lattices(
 
 
 def gridded_inputs(
-    problem: Problem, physics: bool = True, data: Dataset | None = None
+    problem: Problem, physics: bool = True, data: AnyDataset | None = None
 ) -> tuple[str, ...]:
     """Find the visible inputs whose sensors lie on even grids, the same for every function.
 
@@ -125,10 +125,22 @@ def gridded_inputs(
     for item in problem.visible_inputs:
         even = item.place == "grid" or not physics
         if data is not None:
-            even = even and is_even_grid(data.inputs[item.name])
+            even = even and _all_even(data, item.name)
         if item.of and (item.name in laid or even):
             found.append(item.name)
     return tuple(found)
+
+
+def _all_even(data: AnyDataset, name: str) -> bool:
+    """Tell whether the sensors of an input are one even grid, the same in all of the data."""
+    first: Tensor | None = None
+    for samples in data.sensors(name):
+        if first is not None and not torch.equal(first, samples.points[:1]):
+            return False
+        first = samples.points[:1]
+        if not is_even_grid(samples):
+            return False
+    return True
 
 
 def is_even_grid(samples: FunctionSamples) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from piop.datasets import Dataset
+from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.models import Backbone, build_backbone, find_preset
 from piop.models.base import Field
@@ -239,7 +239,7 @@ def build_source(
     loss: ResidualLoss,
     statistics: Statistics,
     config: TrainingConfig,
-    data: Dataset | None,
+    data: AnyDataset | None,
     processes: Processes | None = None,
 ) -> Draw:
     """Choose where batches come from: the law, the data, or both.

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from piop.datasets import Dataset
+from piop.datasets import AnyDataset, Dataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
 from piop.residual import GridResidual, Residual, compile_residual
@@ -18,6 +18,7 @@ from piop.training.batch import Batch, Observations, Points
 from piop.training.config import PointsConfig, TrainingConfig
 from piop.training.constraints import KnownField
 from piop.training.distributed import Alone, Processes
+from piop.training.held import Held, trajectories
 from piop.training.horizon import horizon, steps_within, within_horizon
 from piop.training.lattice import Axes, on_lattices
 from piop.training.objective import ResidualLoss
@@ -162,7 +163,7 @@ class DataSource:
     def __init__(
         self,
         problem: Problem,
-        data: Dataset,
+        data: AnyDataset,
         known: KnownField | None,
         grids: Mapping[str, Axes],
         config: PointsConfig,
@@ -170,35 +171,46 @@ class DataSource:
         seed: int,
         processes: Processes | None = None,
     ) -> None:
-        self.known, self.config = known, config
+        self.problem, self.known, self.grids, self.config = problem, known, grids, config
         self.like, self.seed, self.count = like, seed, len(data)
-        seen = {name: s.to(like) for name, s in data.inputs.items()}
-        self.functions = seen_functions(problem, known, grids, seen)
-        self.inputs = on_lattices(grids, self.functions, seen)
-        self.points, self.values = _flat(problem, data)
-        self.points, self.values = self.points.to(like), self.values.to(like)
-        self.size = self.values.square().nanmean(1)
         part = (processes or Alone()).part(config.data_functions)
         self.part = slice(part.start, part.stop)
+        self.trajectories = trajectories(data, self._hold, lambda s: self._chosen(s)[self.part])
+
+    def _hold(self, data: Dataset) -> Held:
+        """Prepare trajectories: ``size`` is that of all points, whichever are drawn."""
+        seen = {name: s.to(self.like) for name, s in data.inputs.items()}
+        functions = seen_functions(self.problem, self.known, self.grids, seen)
+        points, values = _flat(self.problem, data)
+        values = values.to(self.like)
+        inputs = on_lattices(self.grids, functions, seen)
+        return Held(functions, inputs, points.to(self.like), values, values.square().nanmean(1))
+
+    def _draws(self, step: int) -> Draws:
+        index = torch.arange(self.config.data_functions)
+        return Draws(self.seed, step + 1, index, self.like.device)
+
+    def _chosen(self, step: int) -> Tensor:
+        """Trajectories of a step ``[F]``, those of all processes."""
+        return self._draws(step).integers("data/trajectory", 0, self.count - 1)
 
     @torch.no_grad()
     def __call__(self, step: int, share: float) -> Batch:
         """Draw the batch of a step, without equations; the share changes nothing."""
-        index = torch.arange(self.config.data_functions)
-        draws = Draws(self.seed, step + 1, index, self.like.device)
-        chosen = draws.integers("data/trajectory", 0, self.count - 1)
-        at = draws.integers("data/point", 0, self.values.shape[1] - 1, self.config.data_queries)
-        known = self.values[chosen[:, None], at].isfinite().sum()
-        chosen, at = chosen[self.part], at[self.part]
-        own = self.points.shape[0] > 1
-        queries = self.points[chosen[:, None], at] if own else self.points[0][at]
+        held, chosen = self.trajectories.find(step)
+        last, count = held.values.shape[1] - 1, self.config.data_queries
+        at = self._draws(step).integers("data/point", 0, last, count)
+        known = self.trajectories.known(self._chosen(step), at)
+        at = at[self.part]
+        own = held.points.shape[0] > 1
+        queries = held.points[chosen[:, None], at] if own else held.points[0][at]
         rows = None
         if self.known is not None:
-            taken = {name: self.functions[name].take(chosen) for name in self.known.names}
+            taken = {name: held.functions[name].take(chosen) for name in self.known.names}
             rows = self.known(taken, queries)
-        inputs = {name: take_samples(s, chosen) for name, s in self.inputs.items()}
-        targets = self.values[chosen[:, None], at]
-        seen = Observations(inputs, queries, rows, targets, self.size[chosen], known)
+        inputs = {name: take_samples(s, chosen) for name, s in held.inputs.items()}
+        targets = held.values[chosen[:, None], at]
+        seen = Observations(inputs, queries, rows, targets, held.size[chosen], known)
         return Batch(observations=seen)
 
 

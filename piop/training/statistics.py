@@ -10,7 +10,7 @@ import sympy as sp
 import torch
 from torch import Tensor
 
-from piop.datasets import Dataset
+from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
 from piop.problem.plan import derivative_index
@@ -56,7 +56,7 @@ class Statistics:
 
 
 def find_statistics(
-    problem: Problem, data: Dataset | None, seed: int, *, physics: bool = True
+    problem: Problem, data: AnyDataset | None, seed: int, *, physics: bool = True
 ) -> Statistics:
     """Measure the statistics of a run.
 
@@ -74,7 +74,7 @@ def find_statistics(
         return law_statistics(problem, compile_residual(problem), seed)
     count = len(problem.channels)
     plain = Statistics({}, {}, (0.0,) * count, (1.0,) * count, (1.0,) * len(problem.residuals))
-    if physics or any(name not in data.values for name in problem.channels):
+    if physics or any(name not in data.channels for name in problem.channels):
         plain = law_statistics(problem, compile_residual(problem), seed)
     return data_statistics(problem, data, plain)
 
@@ -203,18 +203,55 @@ class FunctionSize:
         return (found / found.new_tensor(self.units)).square().mean((1, 2))
 
 
-def data_statistics(problem: Problem, data: Dataset, law: Statistics) -> Statistics:
+def data_statistics(problem: Problem, data: AnyDataset, law: Statistics) -> Statistics:
     """Replace the sizes of inputs and measured channels by those of a data set."""
+    inputs = {item.name: Moments() for item in problem.visible_inputs}
+    channels = {name: Moments() for name in data.channels}
+    for piece in data.pieces():
+        for name, samples in piece.inputs.items():
+            inputs[name].add(_given(samples))
+        for name, values in piece.values.items():
+            channels[name].add(values.double())
     mean, scale = list(law.channel_mean), list(law.channel_scale)
     for channel, name in enumerate(problem.channels):
-        if name in data.values:
-            values = data.values[name].double()
-            mean[channel] = float(values.mean())
-            scale[channel] = float(values.square().mean().sqrt()) or 1.0
+        if name in channels:
+            mean[channel] = channels[name].mean
+            scale[channel] = channels[name].square ** 0.5 or 1.0
     return replace(
         law,
-        input_mean={name: float(_given(s).mean()) for name, s in data.inputs.items()},
-        input_std={name: _spread(s) for name, s in data.inputs.items()},
+        input_mean={name: m.mean for name, m in inputs.items()},
+        input_std={name: m.std if m.std > 1e-12 else 1.0 for name, m in inputs.items()},
         channel_mean=tuple(mean),
         channel_scale=tuple(scale),
     )
+
+
+class Moments:
+    """Mean, mean square and variance of numbers that come in pieces.
+
+    Attributes:
+        count: Numbers so far.
+        mean: Their mean.
+        square: Mean of their squares.
+
+    Source: Chan, Golub & LeVeque 1983, eq. 2.1 (doi:10.1080/00031305.1983.10483115).
+    """
+
+    def __init__(self) -> None:
+        self.count, self.mean, self.square, self._spread = 0, 0.0, 0.0, 0.0
+
+    def add(self, values: Tensor) -> None:
+        """Take a piece into account."""
+        n, mean = values.numel(), float(values.mean())
+        spread = float(values.var(correction=0)) * n
+        share = n / (self.count + n)
+        away = mean - self.mean
+        self._spread += spread + away**2 * self.count * share
+        self.mean += share * away
+        self.square += share * (float(values.square().mean()) - self.square)
+        self.count += n
+
+    @property
+    def std(self) -> float:
+        """Standard deviation; 0 of a single number."""
+        return (self._spread / (self.count - 1)) ** 0.5 if self.count > 1 else 0.0

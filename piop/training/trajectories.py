@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from piop.datasets import Dataset
+from piop.datasets import AnyDataset, Dataset
 from piop.models import Backbone
 from piop.problem import Problem
 from piop.sampling import Draws
@@ -16,6 +16,7 @@ from piop.training.batch import Batch, Observations
 from piop.training.config import TrainingConfig
 from piop.training.constraints import KnownField
 from piop.training.distributed import Alone, Processes
+from piop.training.held import Held, trajectories
 from piop.training.home import data_indices
 from piop.training.horizon import horizon, steps_within
 from piop.training.lattice import Axes, on_lattices
@@ -45,7 +46,7 @@ class TrajectorySource:
     def __init__(
         self,
         problem: Problem,
-        data: Dataset,
+        data: AnyDataset,
         backbone: Backbone,
         home: Axes | None,
         known: KnownField | None,
@@ -54,39 +55,54 @@ class TrajectorySource:
         like: Tensor,
         processes: Processes | None = None,
     ) -> None:
-        self.known, self.config, self.like = known, config.points, like
+        self.problem, self.known, self.grids = problem, known, grids
+        self.config, self.like = config.points, like
         self.seed, self.count = config.machine.seed, len(data)
         marches = backbone.field == "march" and config.sampling.horizon < 1
         self.march = backbone.march_times() if marches else None
         self.sampling = config.sampling
-        seen = {name: s.to(like) for name, s in data.inputs.items()}
-        self.functions = seen_functions(problem, known, grids, seen)
-        self.inputs = on_lattices(grids, self.functions, seen)
         self.layout: Layout | None = None
-        self.lift: Tensor | None = None
-        missing = torch.full((1,), torch.nan, dtype=torch.float64)
-        columns = [data.values[c].double() if c in data.values else None for c in problem.channels]
-        shape = next(c for c in columns if c is not None).shape
-        values = torch.stack([missing.expand(shape) if c is None else c for c in columns], -1)
-        if data.points is not None:
-            self.points = data.points.to(like)
-        else:
+        self.chosen: tuple[Tensor, ...] = ()
+        self.axes: list[Tensor] = []
+        if not data.scattered:
             assert home is not None  # noqa: S101 - only scattered data go without
-            chosen = data_indices(problem, data, config.points)
-            axes = []
-            for i, (coordinate, index) in enumerate(zip(problem.coordinates, chosen, strict=True)):
-                values = values.index_select(i + 1, index)
-                axes.append(data.axes[coordinate.name].double()[index])
-            self.layout = lay(backbone, home, axes).to(like)
-            self.points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1)[None].to(like)
-            if known is not None:
-                self.lift = known.on_grid(self.functions, [axis.to(like) for axis in axes])
-            self.points = self.points.flatten(1, -2)
-        self.shape = values.shape[1:]
-        self.values = values.flatten(1, -2).to(like)
-        self.size = self.values.square().nanmean(1)
+            self.chosen = data_indices(problem, data, config.points)
+            for coordinate, index in zip(problem.coordinates, self.chosen, strict=True):
+                self.axes.append(data.axes[coordinate.name].double()[index])
+            self.layout = lay(backbone, home, self.axes).to(like)
         part = (processes or Alone()).part(config.points.data_functions)
         self.part = slice(part.start, part.stop)
+        self.trajectories = trajectories(data, self._hold, lambda s: self._drawn(s)[self.part])
+
+    def _hold(self, data: Dataset) -> Held:
+        """Prepare trajectories, with those of their points that are learnt from."""
+        seen = {name: s.to(self.like) for name, s in data.inputs.items()}
+        functions = seen_functions(self.problem, self.known, self.grids, seen)
+        channels = self.problem.channels
+        columns = [data.values[c].double() if c in data.values else None for c in channels]
+        shape = next(c for c in columns if c is not None).shape
+        missing = torch.full((1,), torch.nan, dtype=torch.float64)
+        values = torch.stack([missing.expand(shape) if c is None else c for c in columns], -1)
+        lift = None
+        if data.points is not None:
+            points = data.points.to(self.like)
+        else:
+            for i, index in enumerate(self.chosen):
+                values = values.index_select(i + 1, index)
+            points = torch.stack(torch.meshgrid(*self.axes, indexing="ij"), -1)[None]
+            points = points.to(self.like).flatten(1, -2)
+            if self.known is not None:
+                axes = [axis.to(self.like) for axis in self.axes]
+                lift = self.known.on_grid(functions, axes)
+        values = values.flatten(1, -2).to(self.like)
+        inputs = on_lattices(self.grids, functions, seen)
+        return Held(functions, inputs, points, values, values.square().nanmean(1), lift)
+
+    def _drawn(self, step: int) -> Tensor:
+        """Trajectories of a step ``[F]``, those of all processes."""
+        index = torch.arange(self.config.data_functions)
+        draws = Draws(self.seed, step + 1, index, self.like.device)
+        return draws.integers("data/trajectory", 0, self.count - 1)
 
     @torch.no_grad()
     def __call__(self, step: int, share: float) -> Batch:
@@ -96,40 +112,38 @@ class TrajectorySource:
             step: Which step.
             share: Share of the budget that is spent, in [0, 1): how far a march is asked for.
         """
-        index = torch.arange(self.config.data_functions)
-        draws = Draws(self.seed, step + 1, index, self.like.device)
-        chosen = draws.integers("data/trajectory", 0, self.count - 1)
-        targets = self._reached(self.values[chosen], share)
-        known = targets.isfinite().sum()
-        chosen, targets = chosen[self.part], targets[self.part]
-        queries = self.points[chosen] if len(self.points) > 1 else self.points
-        inputs = {name: take_samples(s, chosen) for name, s in self.inputs.items()}
+        held, chosen = self.trajectories.find(step)
+        queries = held.points[chosen] if len(held.points) > 1 else held.points
+        reached = self._reached(queries, share)
+        targets = held.values[chosen].masked_fill(~reached[..., None], torch.nan)
+        at = reached[0].nonzero()[:, 0][None]
         seen = Observations(
-            inputs,
+            {name: take_samples(s, chosen) for name, s in held.inputs.items()},
             queries,
-            self._lift(chosen, queries),
+            self._lift(held, chosen, queries),
             targets,
-            self.size[chosen],
-            known,
+            held.size[chosen],
+            self.trajectories.known(self._drawn(step), at),
             self.layout,
         )
         return Batch(observations=seen)
 
-    def _reached(self, targets: Tensor, share: float) -> Tensor:
-        """Leave out, as not measured, what lies beyond the steps in use; the first time stays."""
+    def _reached(self, queries: Tensor, share: float) -> Tensor:
+        """Mark what lies within the steps in use ``[1 or B, P]``; the first time stays."""
+        times = queries[..., 0]
         if self.march is None:
-            return targets
+            return torch.ones_like(times, dtype=torch.bool)
         steps = steps_within(len(self.march) - 1, horizon(share, self.sampling))
-        times = self.points[..., 0]
         end = max(self.march[int(steps.count_nonzero())], float(times.min()))
-        return targets.masked_fill((times > end + 1e-6 * abs(end))[..., None], torch.nan)
+        return times <= end + 1e-6 * abs(end)
 
-    def _lift(self, chosen: Tensor, queries: Tensor) -> Tensor | None:
+    def _lift(self, held: Held, chosen: Tensor, queries: Tensor) -> Tensor | None:
         """Values of the lift ``[B, N, C]``; None where nothing is built in."""
-        if self.lift is not None:
-            rows = self.lift[chosen] if len(self.lift) > 1 else self.lift
-            return rows.expand(len(chosen), *self.shape).flatten(1, -2)
+        if held.lift is not None:
+            rows = held.lift[chosen] if len(held.lift) > 1 else held.lift
+            whole = (len(chosen), *(len(axis) for axis in self.axes), rows.shape[-1])
+            return rows.expand(whole).flatten(1, -2)
         if self.known is None:
             return None
-        taken = {name: self.functions[name].take(chosen) for name in self.known.names}
+        taken = {name: held.functions[name].take(chosen) for name in self.known.names}
         return self.known(taken, queries)
