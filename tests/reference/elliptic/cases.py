@@ -16,12 +16,12 @@ from piop.reference.sources import Sources
 X, Y, Z = (sympy.Symbol(n, real=True) for n in "xyz")
 
 
-def steady(equation, space="x", boundary=None, **words):
+def steady(equation, space="x", boundary=None, box=None, **words):
     """A steady problem on the unit box, zero on its walls if not told otherwise."""
     return Problem(
         **{
             "name": "case",
-            "space": {axis: [0, 1] for axis in space},
+            "space": box or {axis: [0, 1] for axis in space},
             "unknowns": ["u"],
             "equations": [equation],
             "boundary": boundary or {axis: {"dirichlet": {"u": 0}} for axis in space},
