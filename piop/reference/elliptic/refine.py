@@ -171,7 +171,7 @@ class Refinement:
         if len(track.extrapolated) > 1 and _SECOND[0] < observed < _SECOND[1]:
             new, old = track.extrapolated
             gap = float((new - old).norm()) / scale
-            return Verdict(new, SAFETY * gap / 3 + self.algebraic, 4.0)  # credits order 2 of 4
+            return Verdict(new, SAFETY * gap / 3 + self.algebraic, 3.0)  # credits order 2 of 3
         order = min(max(observed, 0.5), 1.0 if self.form.rough else 2.0)
         return Verdict(values[0], SAFETY * gaps[0] / (2**order - 1) + self.algebraic, order)
 
