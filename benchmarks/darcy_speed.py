@@ -37,7 +37,7 @@ def main() -> None:
     if options.record:
         from benchmarks.record import record
 
-        command = f"python benchmarks/darcy_speed.py --threads {options.threads} --record"
+        command = f"python benchmarks/darcy_speed.py {' '.join(sys.argv[1:])}"
         record("darcy_speed_cpu", command, figures)
     print(json.dumps(figures, indent=2))
 
