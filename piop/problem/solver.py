@@ -10,6 +10,7 @@ from piop.problem.conditions import expression_smoothness
 from piop.problem.divergence import divergence_form
 from piop.problem.problem import Problem
 from piop.problem.terms import orders, space_order, split_terms
+from piop.problem.transport import transport_form
 
 _DERIVATIVES = 3
 
@@ -71,6 +72,14 @@ def _outside_elliptic(problem: Problem) -> str | None:
     return None
 
 
+def _outside_transport(problem: Problem) -> str | None:
+    try:
+        transport_form(problem)
+    except NotSupportedError as error:
+        return str(error)
+    return None
+
+
 def _outside_chebyshev(problem: Problem) -> str | None:
     reasons = list(_unresolved_by_polynomials(problem))
     walled = [i for i, c in enumerate(problem.coordinates) if c in problem.space and not c.periodic]
@@ -126,6 +135,11 @@ METHODS: Mapping[str, Method] = {
         "Fourier pseudo-spectral, ETDRK4",
         "an evolution with every space axis periodic",
         _outside_fourier,
+    ),
+    "characteristics": Method(
+        "characteristics, Runge-Kutta of fourth order",
+        "linear transport along one axis with an inlet",
+        _outside_transport,
     ),
     "chebyshev": Method(
         "Chebyshev collocation, Radau IIA in time",

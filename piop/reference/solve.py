@@ -12,6 +12,7 @@ from torch import Tensor
 from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.problem.solver import choose_method
+from piop.reference.characteristics import solve_transport
 from piop.reference.chebyshev import solve_with_walls
 from piop.reference.climb import solve_periodic
 from piop.reference.elliptic import solve_elliptic
@@ -23,6 +24,7 @@ Solver = Callable[[Any, Mapping[str, InputFunction], Request], Solution]
 
 SOLVERS: Mapping[str, Solver] = {
     "fourier": solve_periodic,
+    "characteristics": solve_transport,
     "chebyshev": solve_with_walls,
     "elliptic": solve_elliptic,
 }
