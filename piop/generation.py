@@ -37,7 +37,7 @@ def generate(
     path: str | Path,
     *,
     seed: int = 0,
-    tolerance: float = 1e-6,
+    tolerance: float | None = None,
     device: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -54,7 +54,8 @@ def generate(
         path: The file; a name that ends in ``.zarr`` is a folder in Zarr's format, any other one
             NetCDF.
         seed: Of the inputs.
-        tolerance: Relative L2 error that each solution should stay below.
+        tolerance: Relative L2 error that each solution should stay below; the method's own by
+            default, see ``piop.reference.solve_reference``.
         device: Where to solve; the CPU by default.
         progress: Told the number of samples done after each batch.
 
@@ -72,10 +73,11 @@ def generate(
     """
     if count < 1:
         raise UsageError(f"n = {count}: at least one sample is needed")
+    method = METHODS[choose_method(problem)]
+    tolerance = method.tolerance if tolerance is None else tolerance
     if not SMALLEST <= tolerance < 1:
         raise UsageError(f"tolerance = {tolerance}: must be at least {SMALLEST:g} and below 1")
-    method = METHODS[choose_method(problem)].name
-    attributes = {"seed": seed, "tolerance": tolerance, "reference": method}
+    attributes = {"seed": seed, "tolerance": tolerance, "reference": method.name}
     parts = [range(low, min(count, low + BATCH)) for low in range(0, count, BATCH)]
     with joined() as processes, ExitStack() as stack:
 

@@ -17,7 +17,9 @@ from piop.errors import UsageError
 @click.option("-n", "count", type=click.IntRange(min=1), help="Samples to make.")
 @click.option("--output", type=click.Path(path_type=Path), help="F.nc or F.zarr.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
-@click.option("--tolerance", type=float, default=1e-6, show_default=True, help="Relative L2 error.")
+@click.option(
+    "--tolerance", type=float, help="Relative L2 error.  [default: 1e-6; 2e-2 where shocks form]"
+)
 @click.option(
     "--inspect",
     type=click.Path(path_type=Path),
@@ -29,7 +31,7 @@ def data(
     count: int | None,
     output: Path | None,
     seed: int,
-    tolerance: float,
+    tolerance: float | None,
     inspect: Path | None,
     as_json: bool,
 ) -> None:
@@ -50,7 +52,9 @@ def data(
     _make(spec, count, output, seed, tolerance, as_json)
 
 
-def _make(spec: str, count: int, output: Path, seed: int, tolerance: float, as_json: bool) -> None:
+def _make(
+    spec: str, count: int, output: Path, seed: int, tolerance: float | None, as_json: bool
+) -> None:
     from piop.generation import generate
     from piop.problem import Problem
 

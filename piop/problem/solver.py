@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from piop.errors import NotSupportedError
 from piop.problem.conditions import expression_smoothness
+from piop.problem.conservation import forms_shocks, mirror, read_conservation_law
 from piop.problem.divergence import divergence_form
 from piop.problem.problem import Problem
 from piop.problem.terms import orders, space_order, split_terms
@@ -23,11 +24,13 @@ class Method:
         name: In the words of the field.
         why: The class of problems that it is chosen for.
         refuse: Why a problem is outside that class; None where it is inside.
+        tolerance: Error estimate that it is asked to stay below where nothing else is said.
     """
 
     name: str
     why: str
     refuse: Callable[[Problem], str | None]
+    tolerance: float = 1e-6
 
 
 def choose_method(problem: Problem) -> str:
@@ -61,6 +64,30 @@ def _outside_fourier(problem: Problem) -> str | None:
         reasons.append("it covers one to three axes of space")
     if problem.spec.domain is not None:
         reasons.append("the domain is no box")
+    if forms_shocks(problem):
+        reasons.append("the flux is nonlinear and nothing smooths: shocks form")
+    return ", ".join(reasons) or None
+
+
+def _outside_finite_volume(problem: Problem) -> str | None:
+    reasons = []
+    if problem.spec.domain is not None:
+        reasons.append("the domain is no box")
+    if len(problem.space) > 2:
+        reasons.append("it covers one and two axes of space")
+    try:
+        law = read_conservation_law(problem)
+        kinds = {c.kind for conditions in problem.boundary.values() for c in conditions}
+        if others := kinds - {"outflow", "wall", "dirichlet"}:
+            reasons.append(f"the boundary conditions {', '.join(sorted(others))}")
+        for axis, coordinate in enumerate(problem.space):
+            faces = [problem.boundary.get(f"{coordinate.name}.{end}", ()) for end in ("min", "max")]
+            if any(c.kind == "wall" for conditions in faces for c in conditions):
+                mirror(law, axis)
+    except NotSupportedError as error:
+        reasons.append(str(error))
+    except ArithmeticError:
+        reasons.append("a flux that cannot be differentiated")
     return ", ".join(reasons) or None
 
 
@@ -150,6 +177,12 @@ METHODS: Mapping[str, Method] = {
         "cell-centred finite volumes with harmonic means, conjugate gradients with multigrid",
         "a steady linear equation in divergence form on a box",
         _outside_elliptic,
+    ),
+    "finite_volume": Method(
+        "finite volumes, MUSCL and SSP-RK3",
+        "a first-order law in flux form: what leaves a cell enters the next, also at a shock",
+        _outside_finite_volume,
+        tolerance=2e-2,
     ),
 }
 """Key → method, the preferred one first. ``piop.reference.solve`` has the solver of each key."""

@@ -8,6 +8,7 @@ from typing import Literal
 from sympy import Derivative
 
 from piop.errors import NotSupportedError
+from piop.problem.conservation import forms_shocks
 from piop.problem.problem import Problem
 from piop.problem.solver import choose_method
 from piop.spec.laws import History
@@ -34,8 +35,7 @@ def require_supported(problem: Problem, for_: Purpose = "solve") -> None:
     if for_ != "reference":
         reasons += _inverting(problem)
     if for_ == "solve":
-        reasons += _meeting(problem)
-        reasons += _differentiating(problem)
+        reasons += [*_meeting(problem), *_differentiating(problem), *_breaking(problem)]
     if not reasons:
         return
     text = f"{problem.name}: not supported yet: " + "; ".join(reasons)
@@ -82,6 +82,14 @@ def _differentiating(problem: Problem) -> Iterator[str]:
         yield (
             f"div of a flux with the rough coefficient {', '.join(rough)}, because its point-wise "
             "derivatives do not exist and finite volumes are not trained yet"
+        )
+
+
+def _breaking(problem: Problem) -> Iterator[str]:
+    if forms_shocks(problem):
+        yield (
+            "a nonlinear flux that nothing smooths, because derivatives do not exist at shocks and "
+            "finite volumes are not trained yet"
         )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from piop.errors import DataError
 from piop.fields import InputFunction
-from piop.problem.solver import choose_method
+from piop.problem.solver import METHODS, choose_method
 from piop.reference.characteristics import solve_transport
 from piop.reference.chebyshev import solve_with_walls
 from piop.reference.climb import solve_periodic
@@ -19,6 +19,7 @@ from piop.reference.elliptic import solve_elliptic
 from piop.reference.ladder import Limits
 from piop.reference.request import Request
 from piop.reference.solution import Solution
+from piop.reference.volumes import solve_law
 
 Solver = Callable[[Any, Mapping[str, InputFunction], Request], Solution]
 
@@ -27,6 +28,7 @@ SOLVERS: Mapping[str, Solver] = {
     "characteristics": solve_transport,
     "chebyshev": solve_with_walls,
     "elliptic": solve_elliptic,
+    "finite_volume": solve_law,
 }
 """The solver of each of ``piop.problem.solver.METHODS``."""
 
@@ -37,7 +39,7 @@ def solve_reference(
     *,
     times: Sequence[float] | Tensor | None = None,
     shape: Sequence[int] | None = None,
-    tolerance: float = 1e-6,
+    tolerance: float | None = None,
     device: torch.device | str | None = None,
     limits: Limits | None = None,
 ) -> Solution:
@@ -55,7 +57,8 @@ def solve_reference(
             steady problem has none.
         shape: Points per space axis of the output, above or below the solver's; default
             ``problem.save``.
-        tolerance: Largest error estimate accepted (relative, see ``Solution.error_estimate``).
+        tolerance: Largest error estimate accepted (relative, see ``Solution.error_estimate``);
+            default the method's own, 1e-6 or, where shocks may form, 2e-2.
         device: Where to compute; default the CPU.
         limits: Where to stop refining.
 
@@ -67,7 +70,9 @@ def solve_reference(
         DataError: Inputs missing or of different batch sizes, or times out of range.
         SolverError: Nothing finite at any level, or an equation without a solution.
     """
-    solver = SOLVERS[choose_method(problem)]
+    method = choose_method(problem)
+    solver = SOLVERS[method]
+    tolerance = METHODS[method].tolerance if tolerance is None else tolerance
     moments = () if problem.time is None else _times(problem, times)
     if problem.time is None and times is not None:
         raise DataError(f"{problem.name} is steady; it has no times")
