@@ -109,7 +109,7 @@ def _darcy(path: str, coefficient: Source, solution: Source, kind: str) -> OpenF
         {
             "equation": "-div(a*grad(u)) = 1, u = 0 on the boundary of [0, 1] x [0, 1]",
             "places": f"i/{n - 1}, both ends among them",
-            "spec": "darcy",
+            "spec": "darcy_fno",
         },
     )
 

@@ -9,6 +9,8 @@ from piop.problem.terms import orders, space_order, split_terms
 
 _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
+UNKNOWN = "unknown"
+
 
 @dataclass(frozen=True)
 class Classification:
@@ -17,7 +19,8 @@ class Classification:
     Attributes:
         linear: Whether every equation is linear in all unknowns together.
         kind: ``parabolic``, ``hyperbolic``, ``dispersive``, ``elliptic`` or ``ordinary``, by the
-            highest derivatives; nonlinear ones count like linear ones of their order.
+            highest derivatives; nonlinear ones count like linear ones of their order. ``unknown``
+            without equations.
         evolution: Whether there is time.
         order: Highest order in space.
         time_order: Highest order in time.
@@ -49,6 +52,9 @@ class Classification:
             self.boundary,
             f"{self.dimension}-D",
         ]
+        if self.kind == UNKNOWN:
+            what = "evolution" if self.evolution else "steady"
+            return f"{what}, known from data alone, {self.boundary}, {self.dimension}-D"
         if self.auxiliaries:
             plural = "s" if self.auxiliaries > 1 else ""
             parts.append(f"{self.auxiliaries} auxiliary elliptic unknown{plural}")
@@ -75,7 +81,7 @@ def classify(problem: Problem) -> Classification:
     boundary = "periodic" if all(periodic) else "partly periodic" if any(periodic) else "bounded"
     return Classification(
         not nonlinear,
-        _kind(order, time_order, problem.time is not None),
+        _kind(order, time_order, problem.time is not None) if problem.residuals else UNKNOWN,
         problem.time is not None,
         order,
         time_order,

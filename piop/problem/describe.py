@@ -148,7 +148,7 @@ def _solver(problem: Problem) -> dict[str, str]:
 
 def _streams(problem: Problem) -> str:
     try:
-        return plan_streams(problem).describe()
+        return plan_streams(problem).describe() if problem.residuals else "none: no equations"
     except NotSupportedError as error:
         return str(error)
 
@@ -172,7 +172,8 @@ def _sentence(item: dict[str, Any]) -> str:
     if item["law"]:
         law = dict(item["law"])
         rule = law.pop("law")
-        rule += " (" + ", ".join(_value(k, v) for k, v in law.items() if v not in ({}, False)) + ")"
+        said = ", ".join(_value(k, v) for k, v in law.items() if v not in ({}, False))
+        rule += f" ({said})" if said else ""
     else:
         rule = f"= {item['expression']}"
     counts = " × ".join(map(str, item["sensors"]["count"]))

@@ -39,6 +39,9 @@ def choose_method(problem: Problem) -> str:
     Raises:
         NotSupportedError: If none does, with the reason of each.
     """
+    if not problem.residuals:
+        reason = "it has no equations, being known from data alone"
+        raise NotSupportedError(f"{problem.name}: no solver covers it, because {reason}")
     reasons = []
     for key, method in METHODS.items():
         reason = method.refuse(problem)

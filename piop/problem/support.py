@@ -11,7 +11,7 @@ from piop.errors import NotSupportedError
 from piop.problem.conservation import forms_shocks
 from piop.problem.problem import Problem
 from piop.problem.solver import choose_method
-from piop.spec.laws import History
+from piop.spec.laws import FromData, History
 
 Purpose = Literal["solve", "reference", "data"]
 
@@ -31,10 +31,10 @@ def require_supported(problem: Problem, for_: Purpose = "solve") -> None:
     """
     reasons = list(_always(problem))
     if for_ != "data":
-        reasons += _solving(problem)
+        reasons += _knowing(problem) or _solving(problem)
     if for_ != "reference":
         reasons += _inverting(problem)
-    if for_ == "solve":
+    if for_ == "solve" and problem.residuals:
         reasons += [*_meeting(problem), *_differentiating(problem), *_breaking(problem)]
     if not reasons:
         return
@@ -52,6 +52,16 @@ def _always(problem: Problem) -> Iterator[str]:
         yield "domain, because shapes are not meshed yet"
     if any(isinstance(i.law, History) for i in problem.inputs):
         yield "the law history, because operators from the past of a solution are not trained yet"
+
+
+def _knowing(problem: Problem) -> list[str]:
+    """What only data tell."""
+    if not problem.residuals:
+        return ["it has no equations, because it is known from data alone (equations: data)"]
+    given = [i.name for i in problem.inputs if isinstance(i.law, FromData)]
+    if given:
+        return [f"inputs {', '.join(given)}, because their law is data: they cannot be drawn"]
+    return []
 
 
 def _solving(problem: Problem) -> Iterator[str]:

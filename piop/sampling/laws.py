@@ -92,6 +92,10 @@ def draw(item: Input, axes: tuple[Coordinate, ...], draws: Draws) -> InputFuncti
             return stored.take(draws.integers(lane, 0, stored.batch - 1).cpu()).to(
                 draws.index.device
             )
+        case laws.FromData():
+            raise NotSupportedError(
+                f"inputs.{item.name}: its law is data, so it cannot be drawn; give --data FILE"
+            )
         case _:
             raise NotSupportedError(
                 f"inputs.{item.name}: the law history is not supported yet: its values come from a "

@@ -394,6 +394,16 @@ class History:
         return math.nan
 
 
+@final
+@dataclass(frozen=True)
+class FromData:
+    """Functions that come with their solutions, in a data set, and are drawn from no law."""
+
+    def differentiability(self, dimension: int) -> float:
+        """As smooth as the data, which are not known here."""
+        return math.nan
+
+
 Law = (
     FourierSeries
     | GaussianRandomField
@@ -403,6 +413,7 @@ Law = (
     | Normal
     | Constant
     | FromFile
+    | FromData
     | History
 )
 
@@ -417,6 +428,7 @@ LAWS: dict[str, type[Law]] = {
     "normal": Normal,
     "constant": Constant,
     "from_file": FromFile,
+    "data": FromData,
     "history": History,
 }
 NAMES: dict[type[Law], str] = {law: name for name, law in LAWS.items()}

@@ -79,8 +79,9 @@ class _Sections:
         self._section("time", lambda r, n: sections.read_coordinates(r, n, "time", 1))
         self._section("space", lambda r, n: sections.read_coordinates(r, n, "space", 3))
         self._section("inputs", lambda r, n: sections.read_inputs(r, n, folder))
-        for key in ("unknowns", "equations", "infer"):
+        for key in ("unknowns", "infer"):
             self._section(key, lambda r, n, key=key: sections.read_list(r, n, key))
+        self._section("equations", sections.read_equations)
         for key in ("definitions", "initial"):
             self._section(key, lambda r, n, key=key: sections.read_texts(r, n, key))
         for key, read in _PLAIN.items():

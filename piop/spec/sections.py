@@ -12,6 +12,8 @@ from piop.spec.read_laws import law_keys, read_law
 from piop.spec.reader import Bad, Reader, is_number
 from piop.spec.tree import Mapping, Node, Scalar, Sequence
 
+NONE_KNOWN = "data"
+"""What stands in place of equations where there are none."""
 PLACES = ("grid", "uniform", "latin_hypercube", "sobol")
 
 
@@ -129,7 +131,8 @@ def _input(reader: Reader, node: Node, path: str, folder: Path | None) -> InputS
         raise reader.fail(node.place, f"{path}: either a law or an expression is needed")
     if law is not None and isinstance(law, SCALAR_LAWS) and of:
         raise reader.fail(node.place, f"{path}: this law draws one number; leave 'of' out")
-    scalar_law = isinstance(law, SCALAR_LAWS) or type(law).__name__ in ("FromFile", "History")
+    given = ("FromFile", "FromData", "History")
+    scalar_law = isinstance(law, SCALAR_LAWS) or type(law).__name__ in given
     if law is not None and not of and not scalar_law:
         raise reader.fail(node.place, f"{path}: 'of' is missing: the coordinates it depends on")
     flags = {k: reader.boolean(rest[k], f"{path}.{k}") for k in ("hidden", "smooth") if k in rest}
@@ -153,6 +156,13 @@ def read_list(reader: Reader, node: Node, section: str) -> tuple[Text, ...]:
         raise reader.fail(node.place, f"{section}: the list is empty")
     texts = [reader.attempt(reader.text, item, section) for item in items]
     return tuple(t for t in texts if t is not None)
+
+
+def read_equations(reader: Reader, node: Node) -> tuple[Text, ...]:
+    """A list of equations, or the word ``data``: none are known, the solutions are."""
+    if isinstance(node, Scalar) and node.text == NONE_KNOWN:
+        return ()
+    return read_list(reader, node, "equations")
 
 
 def read_auxiliary(reader: Reader, node: Node) -> dict[str, AuxiliarySpec]:

@@ -10,6 +10,7 @@ from typing import Any
 from piop.spec import laws
 from piop.spec.model import AuxiliarySpec, ConditionSpec, InputSpec, LearnSpec, SensorSpec, Spec
 from piop.spec.parse import KEYS
+from piop.spec.sections import NONE_KNOWN
 from piop.spec.tree import Mapping, Scalar, Sequence
 
 _SAFE = re.compile(r"[A-Za-z][A-Za-z0-9_.]*\Z")
@@ -24,7 +25,7 @@ def spec_to_yaml(spec: Spec) -> str:
         value = _section(spec, key)
         if value is None:
             continue
-        if key in ("equations",):
+        if key == "equations" and value != NONE_KNOWN:
             lines += [f"{key}:", *(f"  - {_flow(v)}" for v in value)]
         elif isinstance(value, dict):
             lines += [f"{key}:", *(f"  {_word(k)}: {_flow(v)}" for k, v in value.items())]
@@ -35,6 +36,8 @@ def spec_to_yaml(spec: Spec) -> str:
 
 def _section(spec: Spec, key: str) -> Any:
     value = getattr(spec, key)
+    if key == "equations" and not value:
+        return NONE_KNOWN
     if value is None or (not isinstance(value, (Scalar, Mapping, Sequence)) and not value):
         return None
     if key == "gauge":

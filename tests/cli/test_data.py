@@ -63,7 +63,7 @@ def test_a_spec_may_be_held_to_a_file(piop, tmp_path):
     code, out, _ = piop("data", "darcy", "--inspect", tmp_path / "d")
     assert code == 0
     assert "coordinate x: 5 points in [0, 1]" in out
-    assert "for the spec darcy" in out
+    assert "for the spec darcy_fno" in out
     assert "Fits darcy: u(x, y); inputs: a at 25 points" in out
     code, _, err = piop("data", "heat", "--inspect", tmp_path / "d")
     assert code == 2

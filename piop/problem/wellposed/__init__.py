@@ -14,6 +14,7 @@ from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS
 from piop.problem.wellposed.boundary import check_boundary
 from piop.problem.wellposed.counts import check_equations, check_initial
+from piop.problem.wellposed.data import check_data
 from piop.problem.wellposed.domain import check_domain
 from piop.problem.wellposed.flux import check_flux
 from piop.problem.wellposed.growth import check_growth
@@ -52,6 +53,14 @@ _MATHEMATICS: tuple[Pass, ...] = (
 )
 
 
+_OF_DATA: tuple[tuple[Pass, frozenset[str]], ...] = (
+    (check_domain, frozenset({"domain", "space"})),
+    (check_laws, frozenset({"inputs", "names", "boundary", "space"})),
+    (check_data, frozenset()),
+)
+"""Passes for a problem without equations, which is known from its solutions alone."""
+
+
 def check(problem: Problem, draft: Draft) -> None:
     """Run every pass.
 
@@ -59,10 +68,10 @@ def check(problem: Problem, draft: Draft) -> None:
         SpecError: With all issues, sorted by place.
     """
     resolved, issues = draft.resolved, draft.issues
-    for look, needs in _COUNTS:
+    for look, needs in _COUNTS if problem.spec.equations else _OF_DATA:
         if not needs & resolved.failed:
             look(problem, resolved, issues)
-    if not issues:
+    if not issues and problem.residuals:
         for look in _MATHEMATICS:
             with suppress(*SYMPY_FAILS):  # what cannot be decided is let pass
                 look(problem, resolved, issues)
