@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import h5py
-
+from piop.datasets.h5 import open_h5
 from piop.datasets.matlab import is_matlab7, open_matlab7
 from piop.datasets.netcdf_reader import open_netcdf
 from piop.datasets.opened import Hdf5, OpenFile
@@ -26,7 +25,7 @@ LAYOUTS: tuple[tuple[Callable[[Hdf5], bool], Callable[[Path, Hdf5], OpenFile]], 
 
 def open_hdf5(path: Path) -> OpenFile:
     """Open a file by the layout that it has."""
-    file = h5py.File(path, "r")
+    file = open_h5(path)
     try:
         for fits, opener in LAYOUTS:
             if fits(file):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, final
 
-import h5py
 import numpy as np
 
+from piop.datasets.h5 import open_h5
 from piop.datasets.opened import OpenFile, Select, stored
 
 DECODED = {"scale_factor", "add_offset", "missing_value", "_Unsigned"}
@@ -41,13 +42,14 @@ def open_netcdf(path: Path, engine: str = "h5netcdf", expected: str = "") -> Ope
     options: dict[str, Any] = {"decode_times": False, "decode_timedelta": False}
     if engine == "h5netcdf":
         options["phony_dims"] = "access"
-    data = xarray.open_dataset(path, engine=engine, cache=False, **options)
-    direct = h5py.File(path, "r") if engine == "h5netcdf" else None
-
-    def close() -> None:
-        data.close()
+    # the first to open a file decides on its cache for all
+    direct = open_h5(path) if engine == "h5netcdf" else None
+    with ExitStack() as stack:
         if direct is not None:
-            direct.close()
+            stack.callback(direct.close)
+        data = xarray.open_dataset(path, engine=engine, cache=False, **options)
+        stack.callback(data.close)
+        close = stack.pop_all().close
 
     arrays = {}
     for name, variable in data.variables.items():

@@ -39,6 +39,12 @@ class Held:
     lift: Tensor | None = None
 
 
+def mean_square(values: Tensor) -> Tensor:
+    """Mean square of each channel of ``[n, P, C]`` where it has values: ``[n, C]``."""
+    found = values.square().mean(1)  # nanmean takes eight times as long
+    return found if bool(found.isfinite().all()) else values.square().nanmean(1)
+
+
 class Trajectories(ABC):
     """Gives the trajectories of a step."""
 

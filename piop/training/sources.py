@@ -18,7 +18,7 @@ from piop.training.batch import Batch, Observations, Points
 from piop.training.config import PointsConfig, TrainingConfig
 from piop.training.constraints import KnownField
 from piop.training.distributed import Alone, Processes
-from piop.training.held import Held, trajectories
+from piop.training.held import Held, mean_square, trajectories
 from piop.training.horizon import horizon, steps_within, within_horizon
 from piop.training.lattice import Axes, on_lattices
 from piop.training.objective import ResidualLoss
@@ -184,7 +184,7 @@ class DataSource:
         points, values = _flat(self.problem, data)
         values = values.to(self.like)
         inputs = on_lattices(self.grids, functions, seen)
-        return Held(functions, inputs, points.to(self.like), values, values.square().nanmean(1))
+        return Held(functions, inputs, points.to(self.like), values, mean_square(values))
 
     def _draws(self, step: int) -> Draws:
         index = torch.arange(self.config.data_functions)
@@ -251,11 +251,13 @@ def _flat(problem: Problem, data: Dataset) -> tuple[Tensor, Tensor]:
         axes = [data.axes[c.name] for c in problem.coordinates]
         points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)[None]
     n, count = len(data), points.shape[1]
-    missing = torch.full((n, count), torch.nan)
+    missing = torch.full((1, 1), torch.nan, dtype=torch.float64)
     columns = [
-        data.values[c].reshape(n, count) if c in data.values else missing for c in problem.channels
+        data.values[c].reshape(n, count).double() if c in data.values else missing.expand(n, count)
+        for c in problem.channels
     ]
-    return points, torch.stack([c.double() for c in columns], -1)
+    # a batch that is read from a file has no time for a copy
+    return points, columns[0][..., None] if len(columns) == 1 else torch.stack(columns, -1)
 
 
 def take_samples(samples: FunctionSamples, index: Tensor) -> FunctionSamples:

@@ -16,7 +16,7 @@ from piop.training.batch import Batch, Observations
 from piop.training.config import TrainingConfig
 from piop.training.constraints import KnownField
 from piop.training.distributed import Alone, Processes
-from piop.training.held import Held, trajectories
+from piop.training.held import Held, mean_square, trajectories
 from piop.training.home import data_indices
 from piop.training.horizon import horizon, steps_within
 from piop.training.lattice import Axes, on_lattices
@@ -96,7 +96,7 @@ class TrajectorySource:
                 lift = self.known.on_grid(functions, axes)
         values = values.flatten(1, -2).to(self.like)
         inputs = on_lattices(self.grids, functions, seen)
-        return Held(functions, inputs, points, values, values.square().nanmean(1), lift)
+        return Held(functions, inputs, points, values, mean_square(values), lift)
 
     def _drawn(self, step: int) -> Tensor:
         """Trajectories of a step ``[F]``, those of all processes."""
