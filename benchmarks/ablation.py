@@ -5,11 +5,12 @@
 
 Every row changes the default recipe in one way and is trained on the equation alone. The budget is
 what the given number of steps of the default recipe costs: a row whose step takes longer gets fewer
-steps (in proportion to the CPU time that a step of its first seed took, the median; within 25 per
-cent counts as the same). Errors are relative L2 over held-out inputs; each seed has its own, the
-same for all rows, and none of them are those of `accuracy.py`, so that the recipe is not chosen on
-what it is judged by. One seed of every row comes first; a finished run is kept when the script
-starts again.
+steps, one whose step takes less gets more, in proportion to the CPU time of its first seed's steps,
+the median, over that of a few steps of the default recipe taken just before, so that a machine
+whose pace changes burdens both; within 25 per cent counts as the same. Errors are relative L2 over
+held-out inputs; each seed has its own, the same for all rows, and none of them are those of
+`accuracy.py`, so that the recipe is not chosen on what it is judged by. One seed of every row comes
+first; a finished run is kept when the script starts again.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ SEEDS = (100, 101, 102)
 SAME_COST = 0.25
 """Cost of a step relative to the default's that still counts as the same: a busy machine moves it
 by a fifth."""
-WARM = 20
-"""Step from which the cost of steps counts."""
+WARM, PROBE = 20, 60
+"""Step from which the cost of steps counts, and steps of the default recipe that it is compared
+with."""
 HELD_OUT = 64
 
 
@@ -110,9 +112,7 @@ def by_seed(run: dict[str, Any]) -> int:
 
 def fair_steps(costs: dict[str, float], label: str, steps: int) -> int:
     """Give the steps that cost as much as the default's, from the first run of each row."""
-    if label not in costs or "default" not in costs:
-        return steps
-    ratio = costs[label] / costs["default"]
+    ratio = costs.get(label, 1.0)
     return steps if abs(ratio - 1) <= SAME_COST else round(steps / ratio)
 
 
@@ -156,7 +156,7 @@ def main() -> None:
     name = f"ablation_{options.problem}_{options.steps}_{device}"
     path = RESULTS / f"{name}.json"
     found = json.loads(path.read_text()) if path.exists() else {}
-    rows, costs = found.get("rows", {}), found.get("cpu_seconds_per_step", {})
+    rows, costs = found.get("rows", {}), found.get("step_over_default", {})
     command = f"python benchmarks/ablation.py {' '.join(sys.argv[1:])}"
     for seed in options.seeds:
         for label in options.rows or chosen:
@@ -166,21 +166,25 @@ def main() -> None:
                 if any(run["seed"] == seed and run["steps"] == steps for run in runs):
                     break
                 try:
+                    usual = 1.0
+                    if label not in costs and chosen[label]:
+                        usual = train(problem, {}, PROBE, seed, options.compile)[1]
                     run, cost = train(problem, chosen[label], steps, seed, options.compile)
+                    ratio = cost / usual if chosen[label] else 1.0
                 except UsageError as error:
                     print(f"{label}: left out: {error}", file=sys.stderr)
                     break
                 except TrainingError as error:  # it diverged, which is a result too
                     run = {"seed": seed, "steps": steps, "relative_l2": None, "failed": str(error)}
                     run["commit"] = environment()["commit"]
-                    cost = costs.get("default", 0.0)
-                costs.setdefault(label, cost)
+                    ratio = 1.0
+                costs.setdefault(label, ratio)
                 runs = sorted([r for r in runs if r["seed"] != seed] + [run], key=by_seed)
                 rows[label] = runs
                 figures = {
                     "steps": options.steps,
                     "settings": {label: chosen[label] for label in rows},
-                    "cpu_seconds_per_step": costs,
+                    "step_over_default": costs,
                     "rows": rows,
                 }
                 record(name, command, figures)
