@@ -12,6 +12,7 @@ import sympy
 from sympy import Derivative, Expr
 
 from piop.errors import NotSupportedError
+from piop.problem.atoms import applied
 from piop.problem.differentiate import differentiate
 from piop.problem.parts import BoundaryCondition
 from piop.problem.problem import Problem
@@ -161,7 +162,7 @@ class _Reader:
                 continue
             coefficient, inner = self._isolate(part)
             within = list(inner.variables) if isinstance(inner, Derivative) else []
-            base = inner.expr if isinstance(inner, Derivative) else inner
+            base = applied(inner)
             order = [*axes, *within]
             if base != self.unknown or len(order) != 2:
                 raise NotSupportedError(

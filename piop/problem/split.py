@@ -16,6 +16,7 @@ import sympy
 from sympy import Derivative, Expr
 
 from piop.errors import NotSupportedError
+from piop.problem.atoms import applied, argument_order, derivative_counts, outermost_atoms
 
 Order = tuple[int, ...]
 """How often to differentiate along each space axis."""
@@ -24,13 +25,6 @@ Polynomial = dict[Order, Expr]
 """A constant-coefficient operator: coefficient of each space derivative."""
 
 _EXPAND = {"power_base": False, "power_exp": False, "log": False}
-
-
-def derivative_counts(atom: Any) -> dict[Any, int]:
-    """How often an atom is differentiated by each coordinate."""
-    if not isinstance(atom, Derivative):
-        return {}
-    return {variable: int(count) for variable, count in atom.variable_count}  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
@@ -129,7 +123,7 @@ class _Splitter:
                 right.linear[row, i + 1] = {zero: sympy.S.One}
                 row += 1
         systems = (*right.products, *auxiliary.products)
-        atoms = [a for p in systems for a in self._atoms(p.expression)]
+        atoms = [a for p in systems for a in outermost_atoms(p.expression)]
         return Split(
             self.channels,
             self.states,
@@ -180,7 +174,7 @@ class _Splitter:
             elif any(self._composite(d) for d in rest.atoms(Derivative)):
                 yield from self._terms(coefficient * rest.doit(), order)
             else:
-                if any((k := self._unknown(a)) and k[0] for a in self._atoms(rest)):
+                if any((k := self._unknown(a)) and k[0] for a in outermost_atoms(rest)):
                     raise NotSupportedError(
                         f"a time derivative must stand linearly with a constant factor; got {term}"
                     )
@@ -195,7 +189,7 @@ class _Splitter:
 
     def _unknown(self, atom: Any) -> tuple[int, int, Order] | None:
         """(1 if it is the highest time derivative, channel, space order) of an unknown's atom."""
-        base = atom.expr if isinstance(atom, Derivative) else atom
+        base = applied(atom)
         if (
             not isinstance(base, sympy.core.function.AppliedUndef)
             or base.func.__name__ not in self.names
@@ -215,14 +209,13 @@ class _Splitter:
         return 0, self.index[name, times], order
 
     def _input(self, atom: Any) -> tuple[str, Order] | None:
-        base = atom.expr if isinstance(atom, Derivative) else atom
+        base = applied(atom)
         if (
             not isinstance(base, sympy.core.function.AppliedUndef)
             or base.func.__name__ in self.names
         ):
             return None
-        count = derivative_counts(atom)
-        return base.func.__name__, tuple(int(count.get(s, 0)) for s in base.args)
+        return base.func.__name__, argument_order(atom)
 
     def _composite(self, derivative: Any) -> bool:
         return self._unknown(derivative) is None and self._input(derivative) is None
@@ -233,17 +226,6 @@ class _Splitter:
     def _counts(self, derivative: Any) -> Order:
         count = derivative_counts(derivative)
         return tuple(int(count.get(s, 0)) for s in self.space)
-
-    def _atoms(self, expression: Expr) -> list[Any]:
-        """Outermost unknown and input atoms: a derivative hides the function inside it."""
-        found: list[Any] = []
-        walk = sympy.preorder_traversal(expression)
-        for node in walk:
-            if isinstance(node, Derivative | sympy.core.function.AppliedUndef):
-                walk.skip()
-                if node not in found:
-                    found.append(node)
-        return found
 
     def _cheaper(self, outer: dict[tuple[int, Order], Expr]) -> dict[tuple[int, Order], Expr]:
         """Write u^p ∂u as ∂u^(p+1)/(p+1) where that saves transforms (Burgers: 3 become 2)."""
@@ -257,13 +239,13 @@ class _Splitter:
         return min(tables, key=self._transforms)
 
     def _transforms(self, outer: dict[tuple[int, Order], Expr]) -> int:
-        atoms = {a for e in outer.values() for a in self._atoms(e) if self._unknown(a)}
+        atoms = {a for e in outer.values() for a in outermost_atoms(e) if self._unknown(a)}
         return len(atoms) + len(outer)
 
     def _conservative(self, term: Expr) -> tuple[Order, Expr]:
         zero = (0,) * len(self.space)
         coefficient, rest = self._constant_part(term)
-        first = [a for a in self._atoms(rest) if isinstance(a, Derivative)]
+        first = [a for a in outermost_atoms(rest) if isinstance(a, Derivative)]
         if len(first) != 1 or (known := self._unknown(first[0])) is None or sum(known[2]) != 1:
             return zero, term
         # Only the function itself may stand beside its derivative, as a power.

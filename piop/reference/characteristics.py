@@ -23,12 +23,13 @@ from torch import Tensor
 from piop.errors import SolverError
 from piop.fields import InputFunction
 from piop.lowering import compile_expression
+from piop.problem.atoms import argument_order, name_of, outermost_atoms
 from piop.problem.differentiate import partial
 from piop.problem.transport import transport_form
 from piop.reference.chebyshev.mesh import output_axes
 from piop.reference.request import Request
 from piop.reference.solution import Solution
-from piop.reference.sources import Sources, input_order
+from piop.reference.sources import Sources
 
 _SAFETY = 2.0
 _CREDIT = 4.0  # of the 16 that halving the steps of a fourth-order method gives
@@ -206,12 +207,7 @@ class _Transport:
     def _evaluator(self, expression: Expr, coordinate: Any) -> Callable[[Tensor], Tensor]:
         """A function of scattered values ``[B, N]`` of one coordinate."""
         expression = sympy.sympify(expression)
-        atoms: list[Any] = []
-        walk = sympy.preorder_traversal(expression)
-        for node in walk:
-            if isinstance(node, sympy.Derivative | sympy.core.function.AppliedUndef):
-                walk.skip()
-                atoms.append(node)
+        atoms = outermost_atoms(expression)
         scalars = [s for s in self.sources.scalars if s in expression.free_symbols]
         run = compile_expression(expression, (coordinate.symbol, *atoms, *scalars))
         functions = self.sources.functions
@@ -219,17 +215,13 @@ class _Transport:
         def evaluate(places: Tensor) -> Tensor:
             points = places.unsqueeze(-1)
             values = [
-                functions[_name(a)].derivative(points, input_order(a)).expand_as(places)
+                functions[name_of(a)].derivative(points, argument_order(a)).expand_as(places)
                 for a in atoms
             ]
             values += [torch.as_tensor(self.sources.scalar(s)).reshape(-1, 1) for s in scalars]
             return run([places, *values]).expand_as(places)
 
         return evaluate
-
-
-def _name(atom: Any) -> str:
-    return (atom.expr if isinstance(atom, sympy.Derivative) else atom).func.__name__
 
 
 def _runge_kutta(

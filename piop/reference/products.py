@@ -11,6 +11,7 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.lowering import compile_expressions
+from piop.problem.atoms import name_of
 from piop.problem.split import Order, Split, System
 
 
@@ -94,7 +95,7 @@ def _hoist(expression: Any, moving: set[Any], hoisted: dict[Any, sympy.Dummy]) -
 
 
 def _of(problem: Any, atom: Expr) -> tuple[str, ...]:
-    name = (atom.expr if isinstance(atom, sympy.Derivative) else atom).func.__name__
+    name = name_of(atom)
     return next(tuple(i.of) for i in problem.inputs if i.name == name)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, final
 
-import sympy
 import torch
 from sympy import Expr
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.lowering import compile_expression
-from piop.problem.split import derivative_counts
+from piop.problem.atoms import argument_order, name_of, outermost_atoms
 
 
 class Points(Protocol):
@@ -82,7 +81,7 @@ class Sources:
 
     def on_grid(self, atom: Expr, order: Sequence[int], grid: Points, t: float) -> Tensor:
         """An input function's derivative, ``[B or 1, n1 or 1, …, nd or 1]``."""
-        name = (atom.expr if isinstance(atom, sympy.Derivative) else atom).func.__name__
+        name = name_of(atom)
         space = [c.name for c in self.problem.space]
         axes = dict(zip(space, grid.axes(), strict=True))
         time = None if self.problem.time is None else self.problem.time.name
@@ -106,15 +105,8 @@ class Sources:
 
     def field(self, expression: Expr, grid: Points, t: float) -> Tensor:
         """An expression without unknowns on the grid, ``[B, *sizes]`` (initial data)."""
-        atoms: list[Expr] = []
-        values: list[Tensor] = []
-        walk = sympy.preorder_traversal(expression)
-        for node in walk:
-            if isinstance(node, sympy.Derivative | sympy.core.function.AppliedUndef):
-                walk.skip()
-                if node not in atoms:
-                    atoms.append(node)
-                    values.append(self.on_grid(node, input_order(node), grid, t))
+        atoms = outermost_atoms(expression)
+        values = [self.on_grid(atom, argument_order(atom), grid, t) for atom in atoms]
         pad = (1,) * len(grid.sizes)
         for symbol, name in self.scalars.items():
             if symbol in expression.free_symbols:
@@ -128,11 +120,3 @@ class Sources:
             values.append(torch.full((1, *pad), t, dtype=torch.float64, device=self.device))
         value = torch.as_tensor(compile_expression(expression, tuple(atoms))(values))
         return value.to(values[-1]).expand(self.batch, *grid.sizes).contiguous()
-
-
-def input_order(atom: Any) -> tuple[int, ...]:
-    """Order of differentiation over the arguments of an input's atom."""
-    if not isinstance(atom, sympy.Derivative):
-        return (0,) * len(atom.args)
-    count = derivative_counts(atom)
-    return tuple(count.get(s, 0) for s in atom.expr.args)

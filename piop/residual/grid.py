@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import sympy
 import torch
 from sympy import Expr
 from torch import Tensor
@@ -18,6 +17,7 @@ from torch import Tensor
 from piop.errors import NotSupportedError
 from piop.fields import InputFunction
 from piop.lowering import compile_expressions
+from piop.problem.atoms import name_of
 from piop.problem.plan import derivative_index
 from piop.residual.inputs import evaluate_terms_on_grid, input_terms, term_atoms
 from piop.residual.unknowns import unknown_atoms
@@ -94,8 +94,7 @@ def _spectral(
     time_derivatives: Mapping[str, Tensor],
 ) -> Tensor:
     """Differentiate a channel along its periodic axes."""
-    function = atom.expr if isinstance(atom, sympy.Derivative) else atom
-    name = function.func.__name__
+    name = name_of(atom)
     order = derivative_index(atom, tuple(c.symbol for c in problem.coordinates))
     if problem.time is None:
         grid, skip = values[name], 1

@@ -12,6 +12,7 @@ from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.fields import InputFunction
+from piop.problem.atoms import applied
 from piop.problem.partitions import Index
 from piop.problem.plan import derivative_index
 
@@ -31,7 +32,7 @@ def input_terms(
         derivatives = expression.atoms(Derivative)
         bare = expression.xreplace({d: sympy.Dummy() for d in derivatives})
         for atom in derivatives | bare.atoms(AppliedUndef):
-            function: Any = atom.expr if isinstance(atom, Derivative) else atom
+            function = applied(atom)
             if function.func.__name__ not in channels:
                 found.add((function.func.__name__, derivative_index(atom, function.args)))
         for symbol in bare.free_symbols - set(coordinates):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import sympy
 from sympy import Expr, Function, Symbol
 
+from piop.problem.atoms import name_of
 from piop.problem.partitions import Index
 from piop.problem.plan import derivative_index
 
@@ -29,5 +30,5 @@ def unknown_place(
     atom: Expr, coordinates: Sequence[Symbol], channels: Sequence[str]
 ) -> tuple[int, Index]:
     """Give the channel and the multi-index of such an atom."""
-    name = (atom.expr if isinstance(atom, sympy.Derivative) else atom).func.__name__
+    name = name_of(atom)
     return tuple(channels).index(name), derivative_index(atom, coordinates)

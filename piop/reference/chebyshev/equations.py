@@ -17,8 +17,9 @@ import sympy
 from sympy import Derivative, Expr
 
 from piop.errors import NotSupportedError
+from piop.problem.atoms import applied, derivative_counts, name_of, outermost_atoms
 from piop.problem.differentiate import differentiate, partial
-from piop.problem.split import Channel, Order, derivative_counts
+from piop.problem.split import Channel, Order
 
 Place = tuple[int, Order]
 """Channel and order of differentiation along each axis of space."""
@@ -133,7 +134,7 @@ class _Builder:
         names = self.problem.channels
 
         def score(residual: Expr, name: str) -> int:
-            atoms = [a for a in _atoms(residual) if _base(a).func.__name__ == name]
+            atoms = [a for a in outermost_atoms(residual) if name_of(a) == name]
             if not atoms:
                 return -10_000
             counts = [derivative_counts(a) for a in atoms]
@@ -151,7 +152,7 @@ class _Builder:
     def _row(
         self, channel: int, residual: Expr, face: tuple[int, int] | None = None, fixes: bool = False
     ) -> Row:
-        stood: Any = residual.xreplace({a: self._stand_in(a) for a in _atoms(residual)})
+        stood: Any = residual.xreplace({a: self._stand_in(a) for a in outermost_atoms(residual)})
         residual = stood
         mass: dict[Place, Expr] = {}
         slopes: dict[Place, Expr] = {}
@@ -181,7 +182,7 @@ class _Builder:
         return Row(here, {(here, zero): sympy.S.One}, -dummy, {(following, zero): -sympy.S.One})
 
     def _stand_in(self, atom: Any) -> sympy.Dummy:
-        name = _base(atom).func.__name__
+        name = name_of(atom)
         if name not in self.orders:
             return self.inputs.setdefault(atom, sympy.Dummy(str(atom), real=True))
         if atom not in self.unknowns:
@@ -196,10 +197,10 @@ class _Builder:
         """Symbols that move in time."""
         if self.time is None:
             return set()
-        return {self.time} | {d for a, d in self.inputs.items() if self.time in _base(a).args}
+        return {self.time} | {d for a, d in self.inputs.items() if self.time in applied(a).args}
 
     def _times(self, residual: Expr) -> int:
-        atoms = [a for a in _atoms(residual) if _base(a).func.__name__ in self.orders]
+        atoms = [a for a in outermost_atoms(residual) if name_of(a) in self.orders]
         return max((derivative_counts(a).get(self.time, 0) for a in atoms), default=0)
 
     def _conditions(self) -> Iterator[tuple[int, int, str, Expr, bool]]:
@@ -235,19 +236,3 @@ class _Builder:
 def partial_in_time(residual: Expr, time: Any) -> Expr:
     """The total derivative in time of a condition."""
     return partial(residual, time)
-
-
-def _base(atom: Any) -> Any:
-    return atom.expr if isinstance(atom, Derivative) else atom
-
-
-def _atoms(expression: Expr) -> list[Any]:
-    """Outermost applied functions and derivatives: a derivative hides the function inside it."""
-    found: list[Any] = []
-    walk = sympy.preorder_traversal(expression)
-    for node in walk:
-        if isinstance(node, Derivative | sympy.core.function.AppliedUndef):
-            walk.skip()
-            if node not in found:
-                found.append(node)
-    return found

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from piop.lowering import compile_expressions
-from piop.problem.split import derivative_counts
+from piop.problem.atoms import applied, argument_order
 from piop.reference.chebyshev.equations import Equations, Place, Row
 from piop.reference.chebyshev.mesh import Mesh
 from piop.reference.sources import Sources
@@ -58,7 +58,7 @@ class Program:
         name = problem.time.name if problem.time else None
         of = {i.symbol.func: i.of for i in problem.inputs if i.of}
         self.atoms = [  # (atom, order over its arguments, whether it moves in time)
-            (a, _order(a), name in of[_base(a).func]) for a in equations.inputs.values()
+            (a, argument_order(a), name in of[applied(a).func]) for a in equations.inputs.values()
         ]
 
     def _compile(self, row: Row) -> CompiledRow:
@@ -245,12 +245,3 @@ class System:
             values[len(atoms) + len(self.program.scalars)] = moments.reshape(1, -1, *pad[1:])
         self._known = (times, values)
         return values
-
-
-def _base(atom: Any) -> Any:
-    return atom.expr if isinstance(atom, sympy.Derivative) else atom
-
-
-def _order(atom: Any) -> tuple[int, ...]:
-    count = derivative_counts(atom)
-    return tuple(count.get(s, 0) for s in _base(atom).args)

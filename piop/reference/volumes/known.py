@@ -8,10 +8,10 @@ from typing import Any
 import sympy
 import torch
 from sympy import Expr
-from sympy.core.function import AppliedUndef
 from torch import Tensor
 
-from piop.reference.sources import Sources, input_order
+from piop.problem.atoms import argument_order, name_of, outermost_atoms
+from piop.reference.sources import Sources
 from piop.reference.volumes.mesh import Nodes
 
 
@@ -34,15 +34,12 @@ class Known:
         symbols: set[Any] = set()
         functions: dict[Any, None] = {}
         for expression in expressions:
-            walk = sympy.preorder_traversal(expression)
-            for node in walk:
-                if isinstance(node, sympy.Derivative | AppliedUndef):
-                    base = node.expr if isinstance(node, sympy.Derivative) else node
-                    if base.func.__name__ in names:
-                        functions[node] = None
-                    walk.skip()
-                elif isinstance(node, sympy.Symbol):
-                    symbols.add(node)
+            atoms = outermost_atoms(expression)
+            functions |= dict.fromkeys(a for a in atoms if name_of(a) in names)
+            # Symbols of its own: those that are arguments of an input alone are not asked for.
+            symbols |= (
+                sympy.sympify(expression).xreplace({a: sympy.Dummy() for a in atoms}).free_symbols
+            )
         self.scalars = [s for s in sources.scalars if s in symbols]
         self.places = [c for c in problem.space if c.symbol in symbols]
         self.clock = [problem.time.symbol] if problem.time.symbol in symbols else []
@@ -80,14 +77,11 @@ class Known:
         )
 
     def _arguments(self, atom: Any) -> tuple[str, ...]:
-        return self.sources.arguments[self._name(atom)]
-
-    def _name(self, atom: Any) -> str:
-        return (atom.expr if isinstance(atom, sympy.Derivative) else atom).func.__name__
+        return self.sources.arguments[name_of(atom)]
 
     def _fixed(self, atom: Any, nodes: Nodes) -> Tensor:
         if atom in self.functions:
-            return self.sources.on_grid(atom, input_order(atom), nodes, float(self.time.low))
+            return self.sources.on_grid(atom, argument_order(atom), nodes, float(self.time.low))
         if atom in self.scalars:
             return self.sources.scalar(atom).reshape(-1, *[1] * len(nodes.sizes))  # type: ignore[union-attr]
         axis = next(i for i, c in enumerate(self.problem.space) if c.symbol == atom)
@@ -103,9 +97,9 @@ class Known:
         count = mesh[0].numel() if mesh else 1
         columns[self.time.name] = t[:, None]
         points = torch.stack([columns[n].expand(len(t), count) for n in names], -1)
-        function = self.sources.functions[self._name(atom)]
+        function = self.sources.functions[name_of(atom)]
         if function.batch != len(t):
             function = function.take(torch.zeros(len(t), dtype=torch.int64, device=t.device))
-        values = function.derivative(points, input_order(atom))
+        values = function.derivative(points, argument_order(atom))
         sizes = [n if c in own else 1 for c, n in zip(self.space, nodes.sizes, strict=True)]
         return values.reshape(len(t), *sizes)
