@@ -29,6 +29,13 @@ import torch
 from torch import Tensor
 
 
+def grid_axis(low: float, high: float, count: int, periodic: bool) -> Tensor:
+    """Evenly spaced points ``[count]`` float64; a periodic axis leaves its right end out."""
+    if periodic:
+        return low + (high - low) / count * torch.arange(count, dtype=torch.float64)
+    return torch.linspace(low, high, count, dtype=torch.float64)
+
+
 @dataclass(frozen=True)
 class FunctionSamples:
     """Input functions seen at sensors.

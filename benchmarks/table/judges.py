@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from piop.datasets import Queries
-from piop.fields import FunctionSamples
+from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Problem
 from piop.reference import solve_reference
 from piop.run.evaluation import HeldOut, errors_of, held_out_draws, hold_out_law
 from piop.sampling import place_sensors, reconstruct
-from piop.sampling.designs import grid_axis
 
 from .entries import CPU_LIMITS, Entry
 

@@ -26,7 +26,6 @@ from piop.lowering import compile_expression
 from piop.problem.atoms import argument_order, name_of, outermost_atoms
 from piop.problem.differentiate import partial
 from piop.problem.transport import transport_form
-from piop.reference.chebyshev.mesh import output_axes
 from piop.reference.request import Request
 from piop.reference.solution import Solution
 from piop.reference.sources import Sources
@@ -71,7 +70,7 @@ class _Transport:
         self.problem, self.request = problem, request
         self.form = transport_form(problem)
         self.sources = Sources(problem, functions, request.device)
-        self.axes = output_axes(problem.space, request.shape, request.device)
+        self.axes = request.axes(problem.space)
         self.start = float(problem.time.low)
         (axis,) = problem.space
         self.ends = (float(axis.low), float(axis.high))

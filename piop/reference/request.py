@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
+from piop.fields import grid_axis
 from piop.reference.ladder import Limits
+
+if TYPE_CHECKING:
+    from piop.problem import Coordinate
 
 
 @dataclass(frozen=True)
@@ -27,3 +34,10 @@ class Request:
     tolerance: float
     device: torch.device
     limits: Limits
+
+    def axes(self, space: Sequence[Coordinate]) -> tuple[Tensor, ...]:
+        """Points of the output along each axis of space, ``[n]`` each."""
+        return tuple(
+            grid_axis(c.low, c.high, n, c.periodic).to(self.device)
+            for c, n in zip(space, self.shape, strict=True)
+        )

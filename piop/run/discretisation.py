@@ -16,7 +16,7 @@ import torch
 
 from piop.datasets import Dataset, Queries
 from piop.errors import UsageError
-from piop.fields import FunctionSamples
+from piop.fields import FunctionSamples, grid_axis
 from piop.metrics import summarise
 from piop.problem import Input, Problem
 from piop.run.evaluation import (
@@ -39,7 +39,6 @@ from piop.run.resolution import (
     read_sensor_choices,
     thin,
 )
-from piop.sampling.designs import grid_axis
 
 if TYPE_CHECKING:
     from piop.training.setup import Model

@@ -14,9 +14,8 @@ from torch import Tensor
 from piop.datasets import Dataset
 from piop.datasets.checks import outside
 from piop.errors import DataError
-from piop.fields import FunctionSamples
+from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Input, Problem
-from piop.sampling.designs import grid_axis
 
 Given = Mapping[str, Any] | xr.Dataset | Dataset
 

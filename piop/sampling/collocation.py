@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from piop.sampling.designs import grid_axis, scale_to_box, unit_points
+from piop.fields import grid_axis
+from piop.sampling.designs import scale_to_box, unit_points
 from piop.sampling.random import Draws
 
 if TYPE_CHECKING:

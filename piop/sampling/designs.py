@@ -86,10 +86,3 @@ def scale_to_box(unit: Tensor, low: list[float], high: list[float]) -> Tensor:
     """Map ``[..., D]`` from the unit cube to a box."""
     start, end = (torch.tensor(v, dtype=unit.dtype, device=unit.device) for v in (low, high))
     return start + (end - start) * unit
-
-
-def grid_axis(low: float, high: float, count: int, periodic: bool) -> Tensor:
-    """Evenly spaced points ``[count]`` float64; a periodic axis leaves its right end out."""
-    if periodic:
-        return low + (high - low) / count * torch.arange(count, dtype=torch.float64)
-    return torch.linspace(low, high, count, dtype=torch.float64)

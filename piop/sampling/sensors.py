@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from piop.fields import FunctionSamples, InputFunction
-from piop.sampling.designs import grid_axis, scale_to_box, unit_points
+from piop.fields import FunctionSamples, InputFunction, grid_axis
+from piop.sampling.designs import scale_to_box, unit_points
 from piop.sampling.laws import input_axes
 from piop.sampling.random import Draws
 

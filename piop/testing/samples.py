@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from piop.fields import FunctionSamples
+from piop.fields import FunctionSamples, grid_axis
 from piop.models.base import AxisSignature, Backbone, InputSignature, Signature
-from piop.sampling.designs import grid_axis
 
 Places = Tensor | list[Tensor]
 """Queries ``[B or 1, N, D]``, or the axes of a grid."""

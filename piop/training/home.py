@@ -9,10 +9,10 @@ from torch import Tensor
 
 from piop.datasets import AnyDataset
 from piop.errors import UsageError
+from piop.fields import grid_axis
 from piop.models import Backbone
 from piop.problem import Problem
 from piop.residual import Grid
-from piop.sampling.designs import grid_axis
 from piop.training.config import PointsConfig
 from piop.training.layout import is_even
 

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from piop.datasets import AnyDataset
-from piop.fields import FunctionSamples, InputFunction
+from piop.fields import FunctionSamples, InputFunction, grid_axis
 from piop.problem import Input, Problem
-from piop.sampling.designs import grid_axis
 from piop.sampling.laws import input_axes
 from piop.sampling.moments import law_prior
 from piop.spec.laws import FourierSeries, GaussianRandomField

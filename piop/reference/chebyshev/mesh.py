@@ -65,16 +65,3 @@ class Mesh:
     def _along(self, values: Tensor, matrix: Tensor, axis: int) -> Tensor:
         dim = axis - len(self.sizes)
         return torch.movedim(torch.movedim(values, dim, -1) @ matrix.T, -1, dim)
-
-
-def output_axes(
-    space: Sequence[Any], shape: Sequence[int], device: torch.device
-) -> tuple[Tensor, ...]:
-    """Even points of the output: both ends of walled axes, not the right end of periodic ones."""
-    return tuple(
-        c.low
-        + c.length
-        / (n if c.periodic else max(n - 1, 1))
-        * torch.arange(n, dtype=torch.float64, device=device)
-        for c, n in zip(space, shape, strict=True)
-    )

@@ -15,7 +15,7 @@ from piop.fields import InputFunction
 from piop.reference.chebyshev.checks import check_start, check_steady
 from piop.reference.chebyshev.equations import build_equations
 from piop.reference.chebyshev.march import March, Pace
-from piop.reference.chebyshev.mesh import Mesh, output_axes
+from piop.reference.chebyshev.mesh import Mesh
 from piop.reference.chebyshev.newton import solve_steady
 from piop.reference.chebyshev.radau import radau
 from piop.reference.chebyshev.system import Program, System
@@ -77,7 +77,7 @@ class Ladder:
         self.program = Program(problem, self.equations)
         self.scheme = radau(STAGES)
         self.start = 0.0 if problem.time is None else float(problem.time.low)
-        self.axes = output_axes(problem.space, request.shape, request.device)
+        self.axes = request.axes(problem.space)
         self.gauges = {
             i: problem.gauge.get(c.name, means.get(c.name, 0.0))
             for means in [{a.name: a.mean for a in problem.auxiliaries if a.gauged}]

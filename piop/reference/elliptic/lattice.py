@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, final
 import torch
 from torch import Tensor
 
+from piop.fields import grid_axis
+
 if TYPE_CHECKING:
     from piop.problem import Coordinate
 
@@ -46,12 +48,6 @@ def half_steps(axis: Coordinate, count: int, device: torch.device) -> Tensor:
     return axis.low + 0.5 * axis.length / count * steps
 
 
-def nodes(axis: Coordinate, count: int, device: torch.device) -> Tensor:
-    """Points of an output ``[count]``: both ends, or the right one left out where periodic."""
-    last = count if axis.periodic else max(count - 1, 1)
-    return axis.low + axis.length / last * torch.arange(count, dtype=torch.float64, device=device)
-
-
 def between(values: Tensor, dim: int, periodic: bool) -> Tensor:
     """Values at half steps from those at centres: means at faces, the nearest at walls."""
     n = values.shape[dim]
@@ -87,7 +83,7 @@ def at_nodes(values: Tensor, space: Sequence[Coordinate], shape: Sequence[int]) 
     for dim, (axis, count) in enumerate(zip(space, shape, strict=True), 1):
         points = values.shape[dim]
         cells = points // 2
-        where = nodes(axis, count, values.device) - axis.low
+        where = grid_axis(axis.low, axis.high, count, axis.periodic).to(values.device) - axis.low
         place = where / (0.5 * axis.length / cells) - (1.0 if axis.periodic else 0.0)
         near = place.round()
         place = torch.where((place - near).abs() < 1e-9 * points, near, place)

@@ -24,7 +24,6 @@ from piop.fields import InputFunction
 from piop.problem.divergence import divergence_form
 from piop.reference.elliptic.assemble import Assembler
 from piop.reference.elliptic.grids import first_grid
-from piop.reference.elliptic.lattice import nodes
 from piop.reference.elliptic.reconstruct import reconstruct
 from piop.reference.elliptic.system import solve_cells
 from piop.reference.request import Request
@@ -124,12 +123,9 @@ class Refinement:
                 self._finish(sample, tracks.pop(sample), verdict, sizes)
             sizes, level = tuple(2 * n for n in sizes), level + 1
         device = self.request.device
-        axes = tuple(
-            nodes(c, n, device) for c, n in zip(self.problem.space, self.request.shape, strict=True)
-        )
         return Solution(
             torch.empty(0, dtype=torch.float64, device=device),
-            axes,
+            self.request.axes(self.problem.space),
             {self.form.unknown: self.values},
             {},
             self.error,

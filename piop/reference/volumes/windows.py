@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from piop.fields import grid_axis
 from piop.reference.volumes.mesh import Mesh
 from piop.reference.volumes.slopes import limited_slopes
 
@@ -42,8 +43,7 @@ def output_windows(
     for axis, n, kept in zip(problem.space, shape, saved, strict=True):
         intervals = n if axis.periodic else max(n - 1, 1)
         width = axis.length / max(intervals, kept if axis.periodic else kept - 1)
-        numbers = torch.arange(n, dtype=torch.float64, device=device)
-        points = axis.low + axis.length * (numbers / intervals)
+        points = grid_axis(axis.low, axis.high, n, axis.periodic).to(device)
         low, high = points - width / 2, points + width / 2
         if not axis.periodic:
             low, high = low.clamp(min=axis.low), high.clamp(max=axis.high)
