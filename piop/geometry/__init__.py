@@ -1,0 +1,27 @@
+"""Shapes in the plane, their boundaries, and meshes of triangles."""
+
+from piop.geometry.curve import Arc, Curve, Segment
+from piop.geometry.mesh import Mesh, quality
+from piop.geometry.outline import Corner, GeometryError, Outline, named_by_sides, outline
+from piop.geometry.shape import Difference, Disk, Polygon, Shape, Union, box
+from piop.geometry.triangulate import triangulate
+
+__all__ = [
+    "Arc",
+    "Corner",
+    "Curve",
+    "Difference",
+    "Disk",
+    "GeometryError",
+    "Mesh",
+    "Outline",
+    "Polygon",
+    "Segment",
+    "Shape",
+    "Union",
+    "box",
+    "named_by_sides",
+    "outline",
+    "quality",
+    "triangulate",
+]

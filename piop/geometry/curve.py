@@ -1,0 +1,206 @@
+"""Pieces of a boundary: straight segments and arcs of circles, with the shape on their left."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Self, final
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Curve(ABC):
+    """A piece of a boundary, run through by a parameter s from 0 to 1.
+
+    Attributes:
+        face: The part of the boundary it belongs to; empty until that is known.
+    """
+
+    face: str
+
+    @property
+    @abstractmethod
+    def length(self) -> float:
+        """Length along the curve."""
+
+    @property
+    @abstractmethod
+    def turn(self) -> float:
+        """Angle by which its direction turns from end to end, positive to the left."""
+
+    @abstractmethod
+    def at(self, s: Array | float) -> Array:
+        """Points ``[…, 2]`` at parameters ``[…]``."""
+
+    @abstractmethod
+    def direction(self, s: Array | float) -> Array:
+        """Unit tangents ``[…, 2]`` in the sense of growing s."""
+
+    @abstractmethod
+    def parameter(self, points: Array) -> Array:
+        """Parameters ``[N]`` of the nearest points of the curve."""
+
+    @abstractmethod
+    def part(self, start: float, stop: float) -> Self:
+        """The piece between two parameters; backwards where the first is the larger."""
+
+    def distance(self, points: Array) -> Array:
+        """Distances ``[N]`` of points ``[N, 2]``."""
+        return np.linalg.norm(points - self.at(self.parameter(points)), axis=-1)
+
+    def named(self, face: str) -> Self:
+        """The same as part of a face."""
+        return replace(self, face=face)
+
+
+@final
+@dataclass(frozen=True)
+class Segment(Curve):
+    """A straight piece.
+
+    Attributes:
+        start: First point.
+        stop: Last point.
+    """
+
+    start: Point
+    stop: Point
+
+    @property
+    def length(self) -> float:
+        """See the base class."""
+        return math.dist(self.start, self.stop)
+
+    @property
+    def turn(self) -> float:
+        """See the base class."""
+        return 0.0
+
+    def at(self, s: Array | float) -> Array:
+        """See the base class; both ends are met to the last bit."""
+        s = np.asarray(s)[..., None]
+        return (1 - s) * np.asarray(self.start) + s * np.asarray(self.stop)
+
+    def direction(self, s: Array | float) -> Array:
+        """See the base class."""
+        along = (np.asarray(self.stop) - np.asarray(self.start)) / self.length
+        return np.broadcast_to(along, (*np.shape(s), 2))
+
+    def parameter(self, points: Array) -> Array:
+        """See the base class."""
+        along = np.asarray(self.stop) - np.asarray(self.start)
+        return np.clip((points - np.asarray(self.start)) @ along / (along @ along), 0, 1)
+
+    def part(self, start: float, stop: float) -> Segment:
+        """See the base class."""
+        ends = self.at(np.array([start, stop])).tolist()
+        return Segment(self.face, tuple(ends[0]), tuple(ends[1]))
+
+
+@final
+@dataclass(frozen=True)
+class Arc(Curve):
+    """A piece of a circle.
+
+    Attributes:
+        centre: Of the circle.
+        radius: Of the circle.
+        first: Angle of the first point.
+        sweep: Angle to the last point, positive counter-clockwise; at most a full turn.
+    """
+
+    centre: Point
+    radius: float
+    first: float
+    sweep: float
+
+    @property
+    def length(self) -> float:
+        """See the base class."""
+        return self.radius * abs(self.sweep)
+
+    @property
+    def turn(self) -> float:
+        """See the base class."""
+        return self.sweep
+
+    def at(self, s: Array | float) -> Array:
+        """See the base class."""
+        angle = self.first + np.asarray(s) * self.sweep
+        round_it = np.stack([np.cos(angle), np.sin(angle)], -1)
+        return np.asarray(self.centre) + self.radius * round_it
+
+    def direction(self, s: Array | float) -> Array:
+        """See the base class."""
+        angle = self.first + np.asarray(s) * self.sweep
+        return np.sign(self.sweep) * np.stack([-np.sin(angle), np.cos(angle)], -1)
+
+    def parameter(self, points: Array) -> Array:
+        """See the base class."""
+        away = points - np.asarray(self.centre)
+        middle = self.first + self.sweep / 2
+        angle = np.arctan2(away[..., 1], away[..., 0]) - middle
+        angle = (angle + math.pi) % (2 * math.pi) - math.pi  # nearest to the middle of the arc
+        return np.clip(0.5 + angle / self.sweep, 0, 1)
+
+    def part(self, start: float, stop: float) -> Arc:
+        """See the base class."""
+        first, sweep = self.first + start * self.sweep, (stop - start) * self.sweep
+        return Arc(self.face, self.centre, self.radius, first, sweep)
+
+
+def meetings(one: Curve, other: Curve) -> Array:
+    """Points ``[K, 2]`` where the lines or circles that two curves lie on cross."""
+    if isinstance(one, Segment) and isinstance(other, Segment):
+        return _lines(one, other)
+    if isinstance(one, Arc) and isinstance(other, Arc):
+        return _circles(one, other)
+    if isinstance(one, Arc):
+        one, other = other, one
+    assert isinstance(one, Segment)  # noqa: S101 - the cases above are the others
+    assert isinstance(other, Arc)  # noqa: S101
+    return _line_and_circle(one, other)
+
+
+def _lines(one: Segment, other: Segment) -> Array:
+    a, b = one.direction(0.0), other.direction(0.0)
+    cross = a[0] * b[1] - a[1] * b[0]
+    if abs(cross) < 1e-12:
+        return np.empty((0, 2))
+    gap = np.asarray(other.start) - np.asarray(one.start)
+    along = (gap[0] * b[1] - gap[1] * b[0]) / cross
+    return (np.asarray(one.start) + along * a)[None]
+
+
+def _line_and_circle(line: Segment, circle: Arc) -> Array:
+    along = line.direction(0.0)
+    away = np.asarray(circle.centre) - np.asarray(line.start)
+    foot = np.asarray(line.start) + (away @ along) * along
+    left = circle.radius**2 - float(np.sum((foot - np.asarray(circle.centre)) ** 2))
+    return _both_ways(foot, along, left, circle.radius)
+
+
+def _circles(one: Arc, other: Arc) -> Array:
+    apart = np.asarray(other.centre) - np.asarray(one.centre)
+    d = float(np.linalg.norm(apart))
+    if d < 1e-12 * one.radius:
+        return np.empty((0, 2))
+    along = (d**2 + one.radius**2 - other.radius**2) / (2 * d)
+    foot = np.asarray(one.centre) + along * apart / d
+    across = np.array([-apart[1], apart[0]]) / d
+    return _both_ways(foot, across, one.radius**2 - along**2, one.radius)
+
+
+def _both_ways(foot: Array, along: Array, square: float, radius: float) -> Array:
+    """Points at ±√square from a foot; the foot itself where they nearly touch."""
+    if square < -1e-12 * radius**2:
+        return np.empty((0, 2))
+    if square < 1e-12 * radius**2:
+        return foot[None]
+    step = math.sqrt(square) * along
+    return np.stack([foot - step, foot + step])
