@@ -14,6 +14,7 @@ from piop.problem.differentiate import differentiate
 from piop.problem.faces import read_faces
 from piop.problem.inputs import read_inputs
 from piop.problem.parts import Auxiliary, Coordinate
+from piop.problem.shape import read_shape
 from piop.spec.canonical import hash_of
 from piop.spec.load import Draft
 from piop.spec.model import Spec
@@ -34,7 +35,8 @@ def build(draft: Draft) -> dict[str, Any]:
     spec, resolved, issues = draft
     if set(resolved.names.bounds) != {*spec.time, *spec.space}:
         raise_issues(issues)
-    periodic, boundary = read_faces(spec, resolved, issues)
+    shape = read_shape(spec, resolved, issues)
+    periodic, boundary = read_faces(spec, resolved, shape, issues)
     time, space = _coordinates(spec, resolved, periodic)
     auxiliaries = tuple(
         Auxiliary(name, e.left - e.right, resolved.means.get(name, 0.0), name in resolved.means)
@@ -49,6 +51,7 @@ def build(draft: Draft) -> dict[str, Any]:
         "hash": "" if issues else hash_of(spec, resolved),
         "time": time,
         "space": space,
+        "shape": shape,
         "unknowns": unknowns,
         "auxiliaries": auxiliaries,
         "residuals_raw": raw,

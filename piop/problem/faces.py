@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from piop.errors import Issue
 from piop.expression.parse import did_you_mean
+from piop.geometry import Outline
 from piop.problem.parts import BoundaryCondition
 from piop.spec.model import Spec
 from piop.spec.names import refuse
@@ -21,13 +22,15 @@ def box_faces(spec: Spec) -> list[str]:
     return [f"{axis}.{end}" for axis in spec.space for end in ("min", "max")]
 
 
-def read_faces(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[frozenset[str], Faces]:
+def read_faces(
+    spec: Spec, resolved: Resolved, shape: Outline | None, issues: list[Issue]
+) -> tuple[frozenset[str], Faces]:
     """Spread the conditions of an axis, and of ``rest``, over the faces they mean.
 
     Returns:
         The periodic axes, and the conditions of every other face.
     """
-    faces = [*box_faces(spec), *part_names(spec.domain)]
+    faces = [*box_faces(spec), *part_names(spec.domain)] if shape is None else list(shape.faces)
     periodic = set()
     found: dict[str, list[BoundaryCondition]] = {face: [] for face in faces}
     given: set[str] = set()
@@ -39,6 +42,9 @@ def read_faces(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[fro
             hint = did_you_mean(key, allowed) or f"One of {', '.join(allowed)}."
             refuse(issues, place, f"boundary: '{key}' is not a face or an axis", hint)
             continue
+        if not targets and key in spec.space:
+            message = f"boundary.{key}: no piece of the boundary lies on a side across {key}"
+            refuse(issues, place, message, f"The faces are {', '.join(faces)}.")
         if any(c.kind == "periodic" for c in conditions):
             if key not in spec.space:
                 refuse(
@@ -57,7 +63,7 @@ def read_faces(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[fro
             ]
     for axis in sorted(periodic):
         for face in (f"{axis}.min", f"{axis}.max"):
-            if found.pop(face):
+            if found.pop(face, None):
                 place = spec.place(f"boundary.{face}")
                 refuse(
                     issues, place, f"boundary.{face}: {axis} is periodic; it has no other condition"
@@ -67,7 +73,7 @@ def read_faces(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[fro
 
 def _targets(key: str, spec: Spec, faces: list[str], given: set[str]) -> list[str] | None:
     if key in spec.space:
-        return [f"{key}.min", f"{key}.max"]
+        return [f for f in faces if f in (f"{key}.min", f"{key}.max")]
     if key == "rest":
         return [face for face in faces if face not in given]
     return [key] if key in faces else None

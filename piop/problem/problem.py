@@ -12,6 +12,7 @@ from sympy import Expr
 from piop.errors import Issue, SpecError
 from piop.expression import Quantity
 from piop.expression.parse import did_you_mean
+from piop.geometry import Outline
 from piop.problem.build import build
 from piop.problem.builtin import builtin_names, find_builtin
 from piop.problem.parts import Auxiliary, BoundaryCondition, Coordinate, Input
@@ -51,6 +52,7 @@ class Problem:
         hash: SHA-256 of what the spec means, however it is spelled.
         time: None for a steady problem.
         space: One to three coordinates.
+        shape: Boundary of a shape in the plane; None on a box without holes.
         unknowns: Primary unknowns.
         auxiliaries: Unknowns fixed by a linear elliptic equation.
         residuals: Left minus right of every equation, derivatives carried out, constant parameters
@@ -59,7 +61,9 @@ class Problem:
         inputs: In the order of the spec, parameters given by a law first.
         initial: Unknown to (u0, v0, …), by order in time.
         time_order: Unknown to its order in time.
-        boundary: Face (``x.min``) to its conditions; periodic axes have no face.
+        boundary: Face (``x.min``) to its conditions; periodic axes have no face. A shape has those
+            sides of the box around it that hold a piece of its boundary, its holes by their names,
+            and ``outline`` for the rest.
         gauge: Unknown to its mean, where the equations leave a constant.
         save: Points of references and evaluations, ``(T, n1, …)`` or ``(n1, …)``. Times include
             both ends; periodic axes leave the right end out.
@@ -76,6 +80,7 @@ class Problem:
     hash: str
     time: Coordinate | None
     space: tuple[Coordinate, ...]
+    shape: Outline | None
     unknowns: tuple[str, ...]
     auxiliaries: tuple[Auxiliary, ...]
     residuals: tuple[Expr, ...]

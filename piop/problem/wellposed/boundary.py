@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 def check_boundary(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
     """Count the conditions of every face that is not periodic."""
+    if problem.shape is not None:
+        _check_shape(problem, issues)
+        return
     for axis in problem.space:
         faces = [f"{axis.name}.{end}" for end in ("min", "max")]
         if axis.periodic or not all(f in problem.boundary for f in faces):
@@ -24,14 +27,26 @@ def check_boundary(problem: Problem, resolved: Resolved, issues: list[Issue]) ->
         if not _by_kind(problem, faces, found, axis, issues):
             for name in problem.channels:
                 _count(problem, name, axis, found, issues)
-    for face, conditions in problem.boundary.items():
-        if "." not in face and not any(
-            c.kind in ("outflow", "wall", "general") for c in conditions
-        ):
-            for name in problem.channels:
-                needed = max(_order(problem, name, axis) for axis in problem.space) // 2
-                _compare(problem, face, name, _of(conditions, name), needed, issues)
     del resolved
+
+
+def _check_shape(problem: Problem, issues: list[Issue]) -> None:
+    """Count the conditions of every face of a shape, which any axis may cross."""
+    needed = {
+        name: max(_order(problem, name, axis) for axis in problem.space) // 2
+        for name in problem.channels
+    }
+    for face, conditions in problem.boundary.items():
+        kinds = {c.kind for c in conditions}
+        if kinds & {"outflow", "wall"}:
+            continue
+        if "general" not in kinds:
+            for name in problem.channels:
+                _compare(problem, face, name, _of(conditions, name), needed[name], issues)
+        elif len(conditions) != sum(needed.values()):
+            total = sum(needed.values())
+            message = f"{len(conditions)} conditions where the equations ask for {total}"
+            refuse(issues, problem.spec.place(f"boundary.{face}"), f"boundary.{face}: {message}")
 
 
 def _order(problem: Problem, name: str, axis: Coordinate) -> int:
