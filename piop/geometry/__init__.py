@@ -1,10 +1,9 @@
-"""Shapes in the plane, their boundaries, and meshes of triangles."""
+"""Shapes in the plane and their boundaries; ``triangulate`` meshes them, and needs SciPy."""
 
 from piop.geometry.curve import Arc, Curve, Segment
 from piop.geometry.mesh import Mesh, quality
 from piop.geometry.outline import Corner, GeometryError, Outline, named_by_sides, outline
 from piop.geometry.shape import Difference, Disk, Polygon, Shape, Union, box
-from piop.geometry.triangulate import triangulate
 
 __all__ = [
     "Arc",
@@ -23,5 +22,4 @@ __all__ = [
     "named_by_sides",
     "outline",
     "quality",
-    "triangulate",
 ]

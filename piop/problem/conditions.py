@@ -6,21 +6,25 @@ always possible. The decision is symbolic, so ``piop check`` prints it without t
 
 Source: hard initial data u = u0 + (t − t0)·net as in Lagaris, Likas & Fotiadis 1998, eq. 3
 (doi:10.1109/72.712178); periodic axes through harmonics as in Dong & Ni 2021, sec. 2
-(doi:10.1016/j.jcp.2021.110242).
+(doi:10.1016/j.jcp.2021.110242). Prescribed values through the distance to the wall as in Sukumar &
+Srivastava 2022, sec. 3 (doi:10.1016/j.cma.2021.114333).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import sympy as sp
 
+from piop.problem.lift import disagreement
 from piop.problem.plan import derivative_index
+from piop.problem.walls import axis_of, place_of, wall_conditions
 
 if TYPE_CHECKING:
-    from piop.problem.parts import Input
+    from piop.problem.parts import BoundaryCondition, Input
     from piop.problem.problem import Problem
 
 Mode = Literal["auto", "hard", "soft"]
@@ -47,7 +51,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Conditions:
-    """How every initial and periodic condition of a problem is met.
+    """How every condition of a problem is met.
 
     Attributes:
         lift: How many initial data of each channel are built in, in the order of the channels:
@@ -56,6 +60,8 @@ class Conditions:
         periodic: Axes made periodic by harmonics of the coordinate.
         penalised_periodic: Axes whose periodicity is left to the loss.
         decisions: All of it in words.
+        walls: Faces on which the value of each channel is built in, in the order of the channels.
+        boundary: Conditions on faces that are left to the loss.
     """
 
     lift: tuple[int, ...]
@@ -63,15 +69,25 @@ class Conditions:
     periodic: tuple[str, ...]
     penalised_periodic: tuple[str, ...]
     decisions: tuple[Decision, ...]
+    walls: tuple[tuple[str, ...], ...] = ()
+    boundary: tuple[tuple[str, BoundaryCondition], ...] = ()
+
+    @property
+    def lifts(self) -> bool:
+        """Whether anything is added to the network."""
+        return any(self.lift) or any(self.walls)
 
 
-def decide_conditions(problem: Problem, constraints: Mode = "auto") -> Conditions:
+def decide_conditions(
+    problem: Problem, constraints: Mode = "auto", *, walls: bool = True
+) -> Conditions:
     """Decide which conditions are built in.
 
     Args:
         problem: The problem.
         constraints: ``auto`` builds in what can be, ``hard`` too but refuses where something
             cannot, ``soft`` penalises everything (as the papers do).
+        walls: Whether conditions on faces are met at all; they are not where data alone speak.
 
     Raises:
         ValueError: If ``constraints`` is none of these, or is ``hard`` where a condition cannot be
@@ -101,12 +117,32 @@ def decide_conditions(problem: Problem, constraints: Mode = "auto") -> Condition
         Decision(f"periodic in {a}", not soft, "as asked" if soft else f"through harmonics of {a}")
         for a in axes
     ]
+    orders = tuple(lift.get(channel, 0) for channel in problem.channels)
+    built: dict[str, list[str]] = {channel: [] for channel in problem.channels}
+    boundary = []
+    for face, condition in wall_conditions(problem) if walls else ():
+        what = _wall_text(problem, face, condition)
+        found = _wall_obstacle(problem, face, condition, orders, built)
+        hard = not soft and found is None
+        if constraints == "hard" and found is not None:
+            raise ValueError(
+                f"constraints: hard is not possible for {what}: {found}; "
+                f"use constraints: auto or soft"
+            )
+        if hard:
+            built[condition.unknown].append(face)
+        else:
+            boundary.append((face, condition))
+        why = "through the distance to the wall" if hard else found or "as asked"
+        decisions.append(Decision(what, hard, why))
     return Conditions(
-        lift=tuple(lift.get(channel, 0) for channel in problem.channels),
+        lift=orders,
         initial=tuple(initial),
         periodic=() if soft else axes,
         penalised_periodic=axes if soft else (),
         decisions=tuple(decisions),
+        walls=tuple(tuple(faces) for faces in built.values()),
+        boundary=tuple(boundary),
     )
 
 
@@ -160,15 +196,46 @@ def _input_smoothness(problem: Problem, item: Input) -> tuple[float, str]:
 
 def _obstacle(problem: Problem, unknown: str, data: tuple[sp.Expr, ...]) -> str | None:
     """Say why initial data cannot be built in, or None where they can."""
+    return next(filter(None, (_roughness(problem, unknown, e) for e in data)), None)
+
+
+def _roughness(problem: Problem, unknown: str, expression: sp.Expr) -> str | None:
+    """Say why an expression cannot be part of an unknown, or None where it can."""
     order = space_order(problem, unknown)
-    for expression in data:
-        hidden = [i.name for i in problem.inputs if i.hidden and expression.has(i.symbol)]
-        if hidden:
-            return f"it depends on {hidden[0]}, which the network does not see"
-        smoothness, reason = expression_smoothness(problem, expression)
-        if not smoothness > order:
-            return f"the equation needs {order} of its derivatives, but {reason}"
+    hidden = [i.name for i in problem.inputs if i.hidden and expression.has(i.symbol)]
+    if hidden:
+        return f"it depends on {hidden[0]}, which the network does not see"
+    smoothness, reason = expression_smoothness(problem, expression)
+    if not smoothness > order:
+        return f"the equation needs {order} of its derivatives, but {reason}"
     return None
+
+
+def _wall_obstacle(
+    problem: Problem,
+    face: str,
+    condition: BoundaryCondition,
+    orders: tuple[int, ...],
+    built: Mapping[str, Sequence[str]],
+) -> str | None:
+    """Say why a condition on a face cannot be built in, or None where it can."""
+    if condition.kind != "dirichlet":
+        return "prescribed values alone can be built in"
+    name = condition.unknown
+    rough = _roughness(problem, name, condition.values[0])
+    order = orders[problem.channels.index(name)]
+    return rough or disagreement(problem, name, order, built[name], face)
+
+
+def _wall_text(problem: Problem, face: str, condition: BoundaryCondition) -> str:
+    where = f"at {axis_of(problem, face).name} = {place_of(problem, face):g}"
+    u, values = condition.unknown, [str(v) for v in condition.values]
+    if condition.kind == "general":
+        return f"{values[0]} = 0 {where}"
+    if condition.kind == "robin":
+        return f"({values[0]})*{u} + ({values[1]})*d{u}/dn {where} is {values[2]}"
+    quantity = {"dirichlet": u, "neumann": f"d{u}/dn"}.get(condition.kind)
+    return f"{quantity} {where} is {values[0]}" if quantity else f"{condition.kind} {where}"
 
 
 def _initial_text(problem: Problem, unknown: str, order: int) -> str:

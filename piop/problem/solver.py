@@ -94,20 +94,17 @@ def _outside_finite_volume(problem: Problem) -> str | None:
     return ", ".join(reasons) or None
 
 
-def _outside_elliptic(problem: Problem) -> str | None:
-    try:
-        divergence_form(problem)
-    except NotSupportedError as error:
-        return str(error)
-    return None
+def _unless_read(read: Callable[[Problem], object]) -> Callable[[Problem], str | None]:
+    """Refuse what cannot be read in the form that a method solves."""
 
+    def refuse(problem: Problem) -> str | None:
+        try:
+            read(problem)
+        except NotSupportedError as error:
+            return str(error)
+        return None
 
-def _outside_transport(problem: Problem) -> str | None:
-    try:
-        transport_form(problem)
-    except NotSupportedError as error:
-        return str(error)
-    return None
+    return refuse
 
 
 def _outside_chebyshev(problem: Problem) -> str | None:
@@ -169,7 +166,7 @@ METHODS: Mapping[str, Method] = {
     "characteristics": Method(
         "characteristics, Runge-Kutta of fourth order",
         "linear transport along one axis with an inlet",
-        _outside_transport,
+        _unless_read(transport_form),
     ),
     "chebyshev": Method(
         "Chebyshev collocation, Radau IIA in time",
@@ -179,7 +176,7 @@ METHODS: Mapping[str, Method] = {
     "elliptic": Method(
         "cell-centred finite volumes with harmonic means, conjugate gradients with multigrid",
         "a steady linear equation in divergence form on a box",
-        _outside_elliptic,
+        _unless_read(divergence_form),
     ),
     "finite_volume": Method(
         "finite volumes, MUSCL and SSP-RK3",

@@ -11,6 +11,7 @@ from piop.errors import NotSupportedError
 from piop.problem.conservation import forms_shocks
 from piop.problem.problem import Problem
 from piop.problem.solver import choose_method
+from piop.problem.walls import wall_conditions
 from piop.spec.laws import FromData, History
 
 Purpose = Literal["solve", "reference", "data"]
@@ -79,11 +80,12 @@ def _inverting(problem: Problem) -> Iterator[str]:
 
 
 def _meeting(problem: Problem) -> Iterator[str]:
-    walls = [c.name for c in problem.space if not c.periodic]
-    if walls:
-        yield f"boundaries along {', '.join(walls)}, because conditions there are not trained yet"
-    if problem.time is None:
-        yield "a steady problem, because only evolutions are trained on their equations yet"
+    kinds = {c.kind for _, c in wall_conditions(problem)} & {"outflow", "wall"}
+    if kinds:
+        yield (
+            f"{' and '.join(sorted(kinds))} at a boundary, because conditions of conservation laws "
+            "are not trained yet"
+        )
 
 
 def _differentiating(problem: Problem) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
@@ -14,7 +15,11 @@ from piop.fields import InputFunction
 from piop.lowering import compile_expressions
 from piop.problem import Coordinate, Problem
 from piop.problem.conditions import Conditions, space_order
+from piop.problem.lift import lift_expression
+from piop.problem.parts import BoundaryCondition
 from piop.problem.plan import plan_expressions
+from piop.problem.terms import split_terms
+from piop.problem.walls import condition_residual
 from piop.residual import GridLift, GridResidual, Residual
 from piop.residual.inputs import evaluate_terms, input_terms, term_atoms
 from piop.sampling import Draws, boundary_points, initial_points
@@ -65,7 +70,7 @@ class KnownField:
 def built_in_data(
     problem: Problem, conditions: Conditions, mean: Sequence[float]
 ) -> KnownField | None:
-    """Give what is added to the network so that initial data hold exactly.
+    """Give what is added to the network so that initial data and wall values hold exactly.
 
     Args:
         problem: The problem.
@@ -73,15 +78,17 @@ def built_in_data(
         mean: Constant of each channel without built-in data, its units.
 
     Returns:
-        u0, u0 + (t − t0)·v0 or the constant for each channel; None where nothing is built in.
+        For each channel what :func:`piop.problem.lift.lift_expression` writes; None where nothing
+        is built in.
     """
-    if problem.time is None or not any(conditions.lift):
+    if not conditions.lifts:
         return None
-    since = problem.time.symbol - problem.time.low
-    expressions = []
-    for channel, order, constant in zip(problem.channels, conditions.lift, mean, strict=True):
-        terms = problem.initial[channel][:order] if order else (sp.Float(constant),)
-        expressions.append(sp.Add(*(term * since**k for k, term in enumerate(terms))))
+    expressions = [
+        lift_expression(problem, channel, order, faces, 0.0 if order else constant)
+        for channel, order, faces, constant in zip(
+            problem.channels, conditions.lift, conditions.walls, mean, strict=True
+        )
+    ]
     return KnownField(problem, expressions)
 
 
@@ -183,6 +190,40 @@ class PeriodicCondition(PenalisedCondition):
 
 
 @final
+class WallCondition(PenalisedCondition):
+    """What the conditions on one face ask, for all of them that are not built in.
+
+    Args:
+        problem: The problem.
+        face: Such as ``x.min``.
+        conditions: Those of the face.
+        scales: Typical size of each channel, by name.
+    """
+
+    part = "boundary"
+
+    def __init__(
+        self,
+        problem: Problem,
+        face: str,
+        conditions: Sequence[BoundaryCondition],
+        scales: Mapping[str, float],
+    ) -> None:
+        expressions = [condition_residual(problem, face, c) for c in conditions]
+        self.problem, self.face = problem, face
+        self.residual = residual_of(problem, expressions)
+        self.units = [_size(problem, e, scales) for e in expressions]
+
+    def place(self, draws: Draws, count: int) -> Tensor:
+        """Place points on the face, at random times."""
+        return boundary_points(self.problem, draws, count, self.face)
+
+    def misfits(self, values: Tensor) -> Tensor:
+        """Divide by the units of the conditions ``[B, N, E]``."""
+        return values / values.new_tensor(self.units)
+
+
+@final
 class GaugeCondition(PenalisedCondition):
     """The mean over space of unknowns that the equations leave a constant to, at every time.
 
@@ -232,10 +273,30 @@ def penalised_conditions(
     for axis in problem.space:
         if axis.name in conditions.penalised_periodic:
             found[f"periodic/{axis.name}"] = PeriodicCondition(problem, axis, scales)
+    faces = dict.fromkeys(face for face, _ in conditions.boundary)
+    for face in faces:
+        asked = [c for f, c in conditions.boundary if f == face]
+        found[f"wall/{face}"] = WallCondition(problem, face, asked, scales)
     means = dict(problem.gauge) | {a.name: a.mean for a in problem.auxiliaries if a.gauged}
     if means:
         found["gauge"] = GaugeCondition(problem, means, scales)
     return found
+
+
+def _size(problem: Problem, expression: sp.Expr, scales: Mapping[str, float]) -> float:
+    """Typical size of a condition: the root of the sum of the squares of its terms in unknowns.
+
+    A derivative counts as (2π/L)^k times the unknown, a coefficient that is no number as one.
+    """
+    total = 0.0
+    for term in split_terms(problem, expression)[0]:
+        waves = [
+            (2 * math.pi / c.length) ** n
+            for c, n in zip(problem.coordinates, term.order, strict=True)
+        ]
+        factor = abs(float(term.coefficient)) if term.coefficient.is_number else 1.0
+        total += (factor * scales[term.unknown] * math.prod(waves)) ** 2
+    return math.sqrt(total) or 1.0
 
 
 def residual_of(problem: Problem, expressions: Sequence[sp.Expr]) -> Residual:

@@ -52,6 +52,7 @@ def conditions_on_grid(problem: Problem, conditions: Conditions) -> Conditions:
         periodic=axes,
         penalised_periodic=(),
         decisions=tuple(decisions),
+        walls=conditions.walls,
     )
 
 

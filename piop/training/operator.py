@@ -27,11 +27,37 @@ class Clock:
     length: float
 
 
-class Operator(nn.Module):
-    """u = lift + τ^k · scale · backbone(inputs, queries), with τ = (t − t0)/T.
+@dataclass(frozen=True)
+class Span:
+    """What vanishes at the walls across one axis, and is one at its largest.
 
-    Where k initial data of a channel are built in, ``lift`` is u0 (k = 1) or u0 + (t − t0)·v0
-    (k = 2), so that they hold exactly for any weights. Elsewhere k = 0 and the lift is a constant.
+    Attributes:
+        column: Of the queries.
+        low: Start of the axis, its units.
+        high: End of the axis, its units.
+        ends: Whether it vanishes at the start, and at the end.
+    """
+
+    column: int
+    low: float
+    high: float
+    ends: tuple[bool, bool]
+
+    def __call__(self, queries: Any) -> Any:
+        """Evaluate at ``[B, N, D]``: ``[B, N, 1]``."""
+        at = queries[..., self.column : self.column + 1]
+        length = self.high - self.low
+        if all(self.ends):
+            return (at - self.low) * (self.high - at) * (4 / length**2)
+        return (at - self.low) / length if self.ends[0] else (self.high - at) / length
+
+
+class Operator(nn.Module):
+    """u = lift + φ · τ^k · scale · backbone(inputs, queries), with τ = (t − t0)/T.
+
+    Where k initial data of a channel are built in, ``lift`` meets them, and where values on walls
+    are, these, and φ is the product of the distances to those walls: both hold exactly for any
+    weights. Elsewhere k = 0, φ = 1, and without either the lift is a constant.
 
     Args:
         backbone: Inputs and queries → ``[B, N, C]``, dimensionless.
@@ -39,8 +65,9 @@ class Operator(nn.Module):
         clock: The time axis, the first column of the queries; None for a steady problem.
         mean: Lift of each channel without built-in data, units of the channel.
         scale: Typical size of each channel, its units.
+        walls: The factors of φ of each channel; by default none.
 
-    Source: Lagaris, Likas & Fotiadis 1998, eq. 3 (doi:10.1109/72.712178).
+    Source: Lagaris, Likas & Fotiadis 1998, eq. 3 and 12 (doi:10.1109/72.712178).
     """
 
     scale: Tensor
@@ -54,10 +81,12 @@ class Operator(nn.Module):
         clock: Clock | None,
         mean: Sequence[float],
         scale: Sequence[float],
+        walls: Sequence[Sequence[Span]] = (),
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.orders = tuple(orders)
+        self.walls = tuple(map(tuple, walls)) if any(walls) else ()
         self.clock = clock
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
@@ -83,6 +112,8 @@ class Operator(nn.Module):
         values = self.backbone(inputs, queries) * self.scale
         if any(self.orders):
             values = values * self._growth(queries)
+        if self.walls:
+            values = values * self._distance(queries)
         return values + (self.mean if lift is None else lift)
 
     @property
@@ -145,6 +176,22 @@ class Operator(nn.Module):
             return tau if self.orders[0] == 1 else tau * tau
         growth = self.powers[0] + tau * self.powers[1]
         return growth + (tau * tau) * self.powers[2] if 2 in self.orders else growth
+
+    def _distance(self, queries: Any) -> Any:
+        """φ of each channel: ``[B, N, C]``, or one column where all have the same."""
+        first = self.walls[0]
+        if first and all(spans == first for spans in self.walls):
+            return self._product(first, queries)
+        each = [self._product(spans, queries) for spans in self.walls]
+        return torch.cat(each, -1)
+
+    def _product(self, spans: Sequence[Span], queries: Any) -> Any:
+        if not spans:
+            return queries[..., :1] * 0 + 1
+        found = spans[0](queries)
+        for span in spans[1:]:
+            found = found * span(queries)
+        return found
 
 
 @final

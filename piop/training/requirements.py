@@ -187,5 +187,6 @@ def parts_of(problem: Problem, config: TrainingConfig, data: bool) -> set[str]:
         gauged = problem.gauge or any(item.gauged for item in problem.auxiliaries)
         found |= {"residual"}
         found |= {"initial"} if conditions.initial else set()
-        found |= {"boundary"} if conditions.penalised_periodic or gauged else set()
+        walls = conditions.penalised_periodic or conditions.boundary
+        found |= {"boundary"} if walls or gauged else set()
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from piop.models.base import Field
 from piop.models.preset import Preset
 from piop.problem import Problem
 from piop.problem.conditions import Conditions, decide_conditions
+from piop.problem.walls import ENDS
 from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
 from piop.training.config import TrainingConfig
@@ -30,7 +31,7 @@ from piop.training.grid_conditions import conditions_on_grid, penalised_on_grid
 from piop.training.home import home_ticks, learning_grid
 from piop.training.lattice import Axes, lattices
 from piop.training.objective import ResidualLoss
-from piop.training.operator import Clock, Operator
+from piop.training.operator import Clock, Operator, Span
 from piop.training.phases import Draw
 from piop.training.signature import homogeneous_axes, signature_of
 from piop.training.sources import DataSource, LawSource, MixedSource
@@ -76,11 +77,13 @@ def conditions_of(problem: Problem, config: TrainingConfig) -> Conditions:
     Raises:
         UsageError: If they cannot be met as asked.
     """
+    points = field_kind(config) == "point"
+    walls = config.physics and points
     try:
-        conditions = decide_conditions(problem, config.loss.constraints)
+        conditions = decide_conditions(problem, config.loss.constraints, walls=walls)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if field_kind(config) == "point":
+    if points:
         return conditions
     slopes = [n for n, k in zip(problem.channels, conditions.lift, strict=True) if k == 2]
     if slopes and config.loss.constraints == "hard":
@@ -126,7 +129,8 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
             config.backbone, signature_of(problem, conditions, statistics), preset, **settings
         )
     mean, scale = statistics.channel_mean, statistics.channel_scale
-    operator = Operator(backbone, conditions.lift, clock, mean, scale)
+    walls = [spans(problem, faces) for faces in conditions.walls]
+    operator = Operator(backbone, conditions.lift, clock, mean, scale, walls)
     operator.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
     known = built_in_data(problem, conditions, mean)
     grids = lattices(problem) if config.physics else {}
@@ -135,6 +139,16 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
         counts = () if config.physics else statistics.grid
         home = home_ticks(problem, backbone, config.points, counts)
     return Model(operator, conditions, known, grids, home)
+
+
+def spans(problem: Problem, faces: Sequence[str]) -> tuple[Span, ...]:
+    """Give what vanishes on faces, axis by axis."""
+    found = []
+    for column, axis in enumerate(problem.coordinates):
+        low, high = (f"{axis.name}.{end}" in faces for end in ENDS)
+        if low or high:
+            found.append(Span(column, axis.low, axis.high, (low, high)))
+    return tuple(found)
 
 
 def residual_of_model(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,6 +13,8 @@ from torch import Tensor
 from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
+from piop.problem.conditions import decide_conditions
+from piop.problem.lift import lift_expression
 from piop.problem.plan import derivative_index
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
@@ -20,6 +22,8 @@ from piop.training.constraints import KnownField
 
 FUNCTIONS, POINTS = 256, 64
 """How many functions of the law, and points on each, the statistics are taken over."""
+TINY = 1e-12
+"""Sizes below are rounding."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Statistics:
     Attributes:
         input_mean: Mean of each visible input, its units.
         input_std: Standard deviation of each visible input, its units.
-        channel_mean: Mean of the initial data of each channel, its units; 0 without.
+        channel_mean: Mean of what initial data and walls tell of each channel, its units.
         channel_scale: Typical size of each channel, its units.
         equation_scale: Typical size of each equation's residual, its units.
         gridded: Inputs whose sensors lie on even grids, the same for every function.
@@ -82,18 +86,25 @@ def find_statistics(
 def law_statistics(problem: Problem, residual: Residual, seed: int) -> Statistics:
     """Measure the statistics over random functions of the law.
 
-    An unknown is as large as its initial data; where those vanish, as large as what the residual
-    of its initial data drives in time T. A residual with ∂ᵏu/∂tᵏ is as large as u/Tᵏ; one
-    without time derivative as large as it is for the initial data.
+    An unknown is as large as what is known of it, its initial data and wall values; where those
+    vanish, as large as what the residual of the known drives in time T. A residual with ∂ᵏu/∂tᵏ
+    is as large as u/Tᵏ; one without time derivative as large as it is for what is known.
+
+    Of a steady problem the sizes are those at which the longest waves balance what drives it; see
+    :func:`steady_sizes`.
     """
     draws = Draws(seed, 0, torch.arange(FUNCTIONS))
     functions = sample_inputs(problem, draws)
     seen = observe(functions, problem, draws)
     queries = collocation(problem, draws, POINTS)
-    start = initial_expressions(problem)
+    start = known_expressions(problem)
     values = KnownField(problem, start)(functions, queries)
-    lift = residual.compile_lift(start)
-    found = _residual_of(residual, lift, functions, queries)
+
+    def residual_at(expressions: Sequence[sp.Expr]) -> Tensor:
+        lift = residual.compile_lift(expressions)
+        return _residual_of(residual, lift, functions, queries)
+
+    found = residual_at(start)
     driving = found.square().mean((0, 1)).sqrt()
     channel_mean = values.mean((0, 1))
     size = values.square().mean((0, 1)).sqrt()
@@ -103,12 +114,19 @@ def law_statistics(problem: Problem, residual: Residual, seed: int) -> Statistic
         own = [e for e, found in enumerate(kind) if found and found[0] == name]
         driven = [float(driving[e]) * _span(problem, kind[e][1]) for e in own]  # type: ignore[index]
         candidates = [float(size[channel]), *driven, _elliptic_size(problem, name, driving)]
-        scale.append(next((c for c in candidates if c > 1e-12), 1.0))
+        scale.append(next((c for c in candidates if c > TINY), 1.0))
     named = dict(zip(problem.channels, scale, strict=True))
     equations = [
         named[found[0]] / _span(problem, found[1]) if found else float(driving[e]) or 1.0
         for e, found in enumerate(kind)
     ]
+    if problem.time is None:
+        gains = [
+            (residual_at(_with_wave(problem, start, c)) - found).square().mean((0, 1)).sqrt()
+            for c in range(len(start))
+        ]
+        gain = torch.stack(gains, 1).tolist()
+        scale, equations = steady_sizes(size.tolist(), driving.tolist(), gain)
     return Statistics(
         input_mean={name: float(s.values.mean()) for name, s in seen.items()},
         input_std={name: _spread(s) for name, s in seen.items()},
@@ -118,9 +136,61 @@ def law_statistics(problem: Problem, residual: Residual, seed: int) -> Statistic
     )
 
 
-def initial_expressions(problem: Problem) -> tuple[sp.Expr, ...]:
-    """Give u0 of each channel, zero where it has none."""
-    return tuple(problem.initial.get(c, (sp.S.Zero,))[0] for c in problem.channels)
+def known_expressions(problem: Problem) -> tuple[sp.Expr, ...]:
+    """Give u0 of each channel with what its walls add to it, zero where it has neither."""
+    walls = decide_conditions(problem).walls
+    found = []
+    for channel, faces in zip(problem.channels, walls, strict=True):
+        started = int(channel in problem.initial)
+        whole = lift_expression(problem, channel, started, faces)
+        found.append(lift_expression(problem, channel, started, ()) if whole is None else whole)
+    return tuple(sp.S.Zero if e is None else e for e in found)
+
+
+def steady_sizes(
+    known: Sequence[float], driving: Sequence[float], gain: Sequence[Sequence[float]]
+) -> tuple[list[float], list[float]]:
+    """Find the sizes of the unknowns and equations of a steady problem.
+
+    Args:
+        known: Size of the wall values of each unknown ``[C]``.
+        driving: Size of the residual of what is known of each equation ``[E]``.
+        gain: What a wave of size one, as long as the domain lets it be, of each unknown adds to
+            each residual ``[E][C]``.
+
+    Returns:
+        Of each unknown that of its wall values, or what balances the equation that drives it
+        least, whichever is more; where nothing drives it, what balances the other unknowns. Of each
+        equation what drives it, or where nothing does, the largest of its terms.
+    """
+    found: dict[int, float] = {}
+    for c, size in enumerate(known):
+        balance = [d / row[c] for d, row in zip(driving, gain, strict=True) if d > TINY < row[c]]
+        best = max(size, min(balance, default=0.0))
+        if best > TINY:
+            found[c] = best
+    for c in range(len(known)):
+        others = [
+            max((row[k] * s for k, s in found.items()), default=0.0) / row[c]
+            for row in gain
+            if row[c] > TINY
+        ]
+        found.setdefault(c, max(others, default=0.0) or 1.0)
+    scale = [found[c] for c in range(len(known))]
+    terms = [max(g * s for g, s in zip(row, scale, strict=True)) for row in gain]
+    return scale, [d if d > TINY else t or 1.0 for d, t in zip(driving, terms, strict=True)]
+
+
+def _with_wave(problem: Problem, start: Sequence[sp.Expr], channel: int) -> list[sp.Expr]:
+    """Add to one channel the longest wave that fits: half between walls, one round a period."""
+    wave = sp.Mul(
+        *(
+            sp.sin((2 if c.periodic else 1) * sp.pi * (c.symbol - c.low) / c.length)
+            for c in problem.space
+        )
+    )
+    size = sp.sqrt(2) ** len(problem.space)
+    return [e + size * wave if i == channel else e for i, e in enumerate(start)]
 
 
 def time_derivative(problem: Problem, equation: int) -> tuple[str, int] | None:
@@ -167,7 +237,7 @@ def _elliptic_size(problem: Problem, name: str, driving: Tensor) -> float:
 def _spread(samples: FunctionSamples) -> float:
     """Standard deviation, or one where the input does not vary."""
     std = float(_given(samples).std())
-    return std if std > 1e-12 else 1.0
+    return std if std > TINY else 1.0
 
 
 def _given(samples: FunctionSamples) -> Tensor:
@@ -188,7 +258,7 @@ class FunctionSize:
     """
 
     def __init__(self, problem: Problem, residual: Residual, statistics: Statistics) -> None:
-        start = initial_expressions(problem)
+        start = known_expressions(problem)
         units = dict(zip(problem.channels, statistics.channel_scale, strict=True))
         given = [(e, name) for e, name in zip(start, problem.channels, strict=True) if e != 0]
         self.known = KnownField(problem, [e / units[name] for e, name in given])
@@ -220,7 +290,7 @@ def data_statistics(problem: Problem, data: AnyDataset, law: Statistics) -> Stat
     return replace(
         law,
         input_mean={name: m.mean for name, m in inputs.items()},
-        input_std={name: m.std if m.std > 1e-12 else 1.0 for name, m in inputs.items()},
+        input_std={name: m.std if m.std > TINY else 1.0 for name, m in inputs.items()},
         channel_mean=tuple(mean),
         channel_scale=tuple(scale),
     )

@@ -98,7 +98,7 @@ def test_the_real_table_is_listed(piop):
     assert (code, err) == (0, "")
     counts = " +".join(_served(purpose) for purpose in ("solve", "data"))
     assert re.search(rf"^pit +default +94,146  at points  any +{counts}$", out, re.M)
-    assert "Not from physics, darcy: darcy: not supported yet: boundaries along x, y" in out
+    assert "Not from physics, darcy: darcy: not supported yet: div of a flux with the rough" in out
 
 
 def _served(purpose):

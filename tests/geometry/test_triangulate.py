@@ -15,9 +15,9 @@ from piop.geometry import (
     box,
     outline,
     quality,
-    triangulate,
 )
 from piop.geometry.mesh import areas, sides
+from piop.geometry.triangulate import triangulate
 
 from .cases import AREAS, UNIT
 

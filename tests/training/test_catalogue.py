@@ -84,12 +84,12 @@ def test_it_agrees_with_what_a_run_asks_before_it_starts(only):
     assert {entry.physics["heat"] is None for entry in entries} == {True, False}
 
 
-def test_a_steady_problem_is_learned_from_data_alone(only, tmp_path):
+def test_a_steady_problem_is_learned_from_its_equation_too(only, tmp_path):
     only({"deeponet": {"default": find_preset("deeponet")}})
     path = tmp_path / "still.yaml"
     path.write_text(STEADY)
     (entry,), _ = catalogue([str(path)])
-    assert "only evolutions are trained on their equations yet" in entry.physics["still"]
+    assert entry.physics == {"still": None}
     assert entry.data == {"still": None}
 
 

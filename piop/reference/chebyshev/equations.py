@@ -18,8 +18,9 @@ from sympy import Derivative, Expr
 
 from piop.errors import NotSupportedError
 from piop.problem.atoms import applied, derivative_counts, name_of, outermost_atoms
-from piop.problem.differentiate import differentiate, partial
+from piop.problem.differentiate import partial
 from piop.problem.split import Channel, Order
+from piop.problem.walls import condition_residual
 
 Place = tuple[int, Order]
 """Channel and order of differentiation along each axis of space."""
@@ -206,31 +207,18 @@ class _Builder:
     def _conditions(self) -> Iterator[tuple[int, int, str, Expr, bool]]:
         """Yield (axis, 0 or −1, unknown, residual, whether it fixes the value)."""
         for axis, coordinate in enumerate(self.problem.space):
-            for end, word, sign in ((0, "min", -1), (-1, "max", 1)):
-                given = self.problem.boundary.get(f"{coordinate.name}.{word}", ())
+            for end, word in ((0, "min"), (-1, "max")):
+                face = f"{coordinate.name}.{word}"
+                given = self.problem.boundary.get(face, ())
                 named = {c.unknown for c in given}
                 waiting = [u for u in self.problem.channels if u not in named]
                 for c in given:
+                    residual = condition_residual(self.problem, face, c)
+                    name = c.unknown
                     if c.kind == "general":
-                        normal = sympy.Symbol(f"n{coordinate.name}", real=True)
-                        others = {
-                            sympy.Symbol(f"n{o.name}", real=True): 0 for o in self.problem.space
-                        }
-                        residual = c.values[0].xreplace({**others, normal: sympy.Integer(sign)})
-                        residual = differentiate(residual)
-                        holds = [u for u in waiting if residual.has(self.problem.function(u))]
-                        name = holds[0]
+                        name = next(u for u in waiting if residual.has(self.problem.function(u)))
                         waiting.remove(name)
-                        yield axis, end, name, residual, False
-                        continue
-                    u = self.problem.function(c.unknown)
-                    outward = sign * Derivative(u, coordinate.symbol)
-                    if c.kind == "robin":
-                        alpha, beta, g = c.values
-                        residual = alpha * u + beta * outward - g
-                    else:
-                        residual = (u if c.kind == "dirichlet" else outward) - c.values[0]
-                    yield axis, end, c.unknown, differentiate(residual), c.kind == "dirichlet"
+                    yield axis, end, name, residual, c.kind == "dirichlet"
 
 
 def partial_in_time(residual: Expr, time: Any) -> Expr:
