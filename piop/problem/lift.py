@@ -116,7 +116,8 @@ def restrict(problem: Problem, expression: sp.Expr, axis: Coordinate, at: float)
         if derivative_counts(atom).get(axis.symbol, 0) or not _vanishing(problem, atom, axis, at):
             return None
         fixed[atom] = sp.S.Zero
-    return expression.xreplace(fixed).subs(axis.symbol, _exact(at))
+    here: Any = expression.xreplace(fixed)
+    return here.subs(axis.symbol, _exact(at))
 
 
 def _missing(
@@ -163,8 +164,8 @@ def _vanishes(problem: Problem, expression: sp.Expr) -> bool:
     for _ in range(PROBES):
         values = {c.symbol: c.low + c.length * next(spots) for c in problem.coordinates}
         values = {atom: 0.5 + next(spots) for atom in unknown} | values
-        found = complex(expression.xreplace({a: sp.Float(v) for a, v in values.items()}).evalf())
-        if not abs(found) < ZERO:
+        found: Any = expression.xreplace({a: sp.Float(v) for a, v in values.items()})
+        if not abs(complex(found.evalf())) < ZERO:
             return False
     return True
 

@@ -51,7 +51,8 @@ def condition_residual(problem: Problem, face: str, condition: BoundaryCondition
             sp.Symbol(f"n{c.name}", real=True): sp.Integer(sign if c is axis else 0)
             for c in problem.space
         }
-        return differentiate(condition.values[0].xreplace(normal))
+        turned: Any = condition.values[0].xreplace(normal)
+        return differentiate(turned)
     u: Any = problem.function(condition.unknown)
     outward = sign * sp.Derivative(u, axis.symbol)
     if condition.kind == "robin":

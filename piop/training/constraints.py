@@ -89,7 +89,7 @@ def built_in_data(
             problem.channels, conditions.lift, conditions.walls, mean, strict=True
         )
     ]
-    return KnownField(problem, expressions)
+    return KnownField(problem, [e for e in expressions if e is not None])
 
 
 class PenalisedCondition(ABC):

@@ -86,7 +86,7 @@ class Operator(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.orders = tuple(orders)
-        self.walls = tuple(map(tuple, walls)) if any(walls) else ()
+        self.walls: tuple[tuple[Span, ...], ...] = tuple(map(tuple, walls)) if any(walls) else ()
         self.clock = clock
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
