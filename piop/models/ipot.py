@@ -16,7 +16,7 @@ from piop.fields import FunctionSamples
 from piop.models.base import Backbone, Signature
 from piop.models.ipot_lattice import IPOTConfig, Lattice
 from piop.models.ipot_maps import Decoder, Encoder, Processor
-from piop.models.march import Marching, no_march
+from piop.models.march import LatentMarch
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,11 @@ class InducingPoints(nn.Module):
         self.decoder = Decoder(signature, self.lattice, asked, config)
         self.depth = config.depth
 
+    @property
+    def count(self) -> int:
+        """P, inducing points."""
+        return self.lattice.count
+
     def encode(self, inputs: Mapping[str, FunctionSamples]) -> Tensor:
         """Read the inputs: ``[B or 1, P, width]``."""
         return self.encoder(inputs)
@@ -67,7 +72,7 @@ class InducingPoints(nn.Module):
             return {}
         reason = "adds the same to all scores of a query"
         parts = ("processor.attention", "decoder.blocks.*.attention")
-        return {f"points.{part}.key.bias": reason for part in parts}
+        return {f"latents.{part}.key.bias": reason for part in parts}
 
 
 @final
@@ -95,24 +100,24 @@ class IPOT(Backbone):
     def __init__(self, signature: Signature, config: IPOTConfig) -> None:
         super().__init__(signature)
         self.config = config
-        self.points = InducingPoints(signature, range(len(signature.coordinates)), config)
+        self.latents = InducingPoints(signature, range(len(signature.coordinates)), config)
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
-        return self.points.decode(self.points.process(self.points.encode(inputs)), queries)
+        return self.latents.decode(self.latents.process(self.latents.encode(inputs)), queries)
 
     def meets(self, sensors: Mapping[str, int]) -> int:
         """Count the inducing points: see :meth:`Backbone.meets`."""
-        return self.points.lattice.count
+        return self.latents.count
 
     def idle(self) -> Mapping[str, str]:
         """Name what softmax takes out: see :meth:`Backbone.idle`."""
-        return self.points.idle()
+        return self.latents.idle()
 
 
 @final
-class MarchingIPOT(Marching):
+class MarchingIPOT(LatentMarch):
     """The default IPOT stepping through time (eq. 9): one pass of the processor is one step.
 
     Args:
@@ -123,30 +128,4 @@ class MarchingIPOT(Marching):
     def __init__(self, signature: Signature, config: MarchingIPOTConfig) -> None:
         super().__init__(signature)
         self.config = config
-        self.points = InducingPoints(signature, range(1, len(signature.coordinates)), config)
-
-    @classmethod
-    def refusal(cls, signature: Signature, config: MarchingIPOTConfig) -> str | None:
-        """See :meth:`Backbone.refusal`."""
-        return no_march(signature)
-
-    def begin(self, inputs: Mapping[str, FunctionSamples], places: Tensor) -> tuple[Tensor, Tensor]:
-        """See :meth:`Marching.begin`; decoding is told the places, without the time."""
-        self.check(inputs, places)
-        return self.points.encode(inputs), places[..., 1:]
-
-    def advance(self, state: Tensor, known: Tensor) -> Tensor:
-        """See :meth:`Marching.advance`."""
-        return self.points.process(state)
-
-    def decode(self, state: Tensor, known: Tensor) -> Tensor:
-        """See :meth:`Marching.decode`."""
-        return self.points.decode(state, known)
-
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count the inducing points: see :meth:`Backbone.meets`."""
-        return self.points.lattice.count
-
-    def idle(self) -> Mapping[str, str]:
-        """Name what softmax takes out: see :meth:`Backbone.idle`."""
-        return self.points.idle()
+        self.latents = InducingPoints(signature, range(1, len(signature.coordinates)), config)

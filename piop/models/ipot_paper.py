@@ -17,7 +17,7 @@ from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models.base import Backbone, InputSignature, Signature, standardised
 from piop.models.inducing import BLOCKED, Attention, Context, FourierFeatures, GatedFeedForward
-from piop.models.march import Marching, no_march
+from piop.models.march import LatentMarch
 
 ENCODER_EXPANSION = 4
 """Hidden over outer width of the encoder's feed-forward: the code's, whatever its setting says."""
@@ -116,6 +116,11 @@ class PaperLatents(nn.Module):
         self.answer_feed_forward = (
             GatedFeedForward(signature.channels, EXPANSION) if config.as_published else None
         )
+
+    @property
+    def count(self) -> int:
+        """n_z, inducing points."""
+        return self.config.points
 
     def encode(self, inputs: Mapping[str, FunctionSamples]) -> Tensor:
         """Eq. 6, the inducing points attend to the sensors: ``[B or 1, points, width]``."""
@@ -227,7 +232,7 @@ class PaperIPOT(Backbone):
 
     def meets(self, sensors: Mapping[str, int]) -> int:
         """Count the inducing points: see :meth:`Backbone.meets`."""
-        return self.config.points
+        return self.latents.count
 
     def idle(self) -> Mapping[str, str]:
         """Name the published dead weights: see :meth:`Backbone.idle`."""
@@ -235,7 +240,7 @@ class PaperIPOT(Backbone):
 
 
 @final
-class PaperMarchingIPOT(Marching):
+class PaperMarchingIPOT(LatentMarch):
     """The paper's IPOT for trajectories: the latents step, the decoder is asked at x (eq. 9).
 
     Args:
@@ -247,29 +252,3 @@ class PaperMarchingIPOT(Marching):
         super().__init__(signature)
         self.config = config
         self.latents = PaperLatents(signature, range(1, len(signature.coordinates)), config)
-
-    @classmethod
-    def refusal(cls, signature: Signature, config: PaperMarchConfig) -> str | None:
-        """See :meth:`Backbone.refusal`."""
-        return no_march(signature)
-
-    def begin(self, inputs: Mapping[str, FunctionSamples], places: Tensor) -> tuple[Tensor, Tensor]:
-        """See :meth:`Marching.begin`; decoding is told the places, without the time."""
-        self.check(inputs, places)
-        return self.latents.encode(inputs), places[..., 1:]
-
-    def advance(self, state: Tensor, known: Tensor) -> Tensor:
-        """See :meth:`Marching.advance`."""
-        return self.latents.process(state)
-
-    def decode(self, state: Tensor, known: Tensor) -> Tensor:
-        """See :meth:`Marching.decode`."""
-        return self.latents.decode(state, known)
-
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count the inducing points: see :meth:`Backbone.meets`."""
-        return self.config.points
-
-    def idle(self) -> Mapping[str, str]:
-        """Name the published dead weights: see :meth:`Backbone.idle`."""
-        return self.latents.idle()

@@ -93,6 +93,44 @@ class Marching(Backbone):
         return (share.mT[..., None] * values).sum(1)
 
 
+class LatentMarch(Marching):
+    """Steps a state that knows no places: one pass of a processor is one step.
+
+    Attributes:
+        latents: Encoder, processor and decoder, the last told the places without the time.
+
+    Source: Lee & Oh 2024, eqs. 5 and 9 (arXiv:2312.10975).
+    """
+
+    latents: Any
+
+    @classmethod
+    def refusal(cls, signature: Signature, config: Any) -> str | None:
+        """See :meth:`Backbone.refusal`."""
+        return no_march(signature)
+
+    def begin(self, inputs: Mapping[str, FunctionSamples], places: Tensor) -> tuple[Tensor, Tensor]:
+        """See :meth:`Marching.begin`."""
+        self.check(inputs, places)
+        return self.latents.encode(inputs), places[..., 1:]
+
+    def advance(self, state: Tensor, known: Tensor) -> Tensor:
+        """See :meth:`Marching.advance`."""
+        return self.latents.process(state)
+
+    def decode(self, state: Tensor, known: Tensor) -> Tensor:
+        """See :meth:`Marching.decode`."""
+        return self.latents.decode(state, known)
+
+    def meets(self, sensors: Mapping[str, int]) -> int:
+        """Count the latents: see :meth:`Backbone.meets`."""
+        return self.latents.count
+
+    def idle(self) -> Mapping[str, str]:
+        """Name parameters no answer follows: see :meth:`Backbone.idle`."""
+        return self.latents.idle()
+
+
 def no_march(signature: Signature) -> str | None:
     """Say why time cannot be marched; None where it can."""
     if signature.time is None:

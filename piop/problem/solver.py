@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from piop.errors import NotSupportedError
 from piop.problem.conditions import expression_smoothness
@@ -42,13 +43,25 @@ def choose_method(problem: Problem) -> str:
     if not problem.residuals:
         reason = "it has no equations, being known from data alone"
         raise NotSupportedError(f"{problem.name}: no solver covers it, because {reason}")
+    found, reasons = _first_method(problem)
+    if found is None:
+        raise NotSupportedError(f"{problem.name}: no solver covers it, because {reasons}")
+    return found
+
+
+@lru_cache(maxsize=8)
+def _first_method(problem: Problem) -> tuple[str | None, str]:
+    """The first method that covers a problem, and why those before it do not.
+
+    Kept, since a refusal differentiates the equations and every command asks several times.
+    """
     reasons = []
     for key, method in METHODS.items():
         reason = method.refuse(problem)
         if reason is None:
-            return key
+            return key, "; ".join(reasons)
         reasons.append(f"({method.name}) {reason}")
-    raise NotSupportedError(f"{problem.name}: no solver covers it, because {'; '.join(reasons)}")
+    return None, "; ".join(reasons)
 
 
 def _outside_fourier(problem: Problem) -> str | None:

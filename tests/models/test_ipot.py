@@ -93,11 +93,11 @@ def test_a_march_composes_steps_of_the_tied_processor():
     x = torch.linspace(0, 6, 5, dtype=torch.float64)
     times = torch.tensor(model.march_times(), dtype=torch.float64)
     grid = model.on_grid(inputs, [times, x])
-    state = model.points.encode(inputs)
+    state = model.latents.encode(inputs)
     for n in range(4):
-        assert torch.equal(grid[:, n], model.points.decode(state, x[None, :, None]))
+        assert torch.equal(grid[:, n], model.latents.decode(state, x[None, :, None]))
         for _ in range(model.config.depth):
-            state = model.points.processor(state)
+            state = model.latents.processor(state)
     assert (grid[:, 3] - grid[:, 0]).abs().max() > 1e-2
 
 
