@@ -13,7 +13,7 @@ import numpy as np
 from piop.datasets.guarded import GuardedFile
 from piop.datasets.output import replacing
 from piop.datasets.raw import SAMPLE
-from piop.datasets.writer import DatasetWriter
+from piop.datasets.writer import DatasetWriter, Variable
 
 if TYPE_CHECKING:
     from piop.problem import Problem
@@ -37,31 +37,25 @@ class NetcdfWriter(DatasetWriter):
         self._file, self._check = file, check
         file.dimensions = {SAMPLE: count}
 
-    def _make_axis(self, name: str, array: np.ndarray, labels: dict[str, str]) -> None:
-        self._file.dimensions[name] = len(array)
-        variable = self._file.create_variable(name, (name,), array.dtype, data=array)
-        variable.attrs.update(labels)
-
-    def _make(
-        self,
-        name: str,
-        dimensions: tuple[str, ...],
-        array: np.ndarray,
-        chunk: int,
-        labels: dict[str, str],
-    ) -> None:
-        for d, length in zip(dimensions, array.shape[1:], strict=True):
-            if d not in self._file.dimensions:
-                self._file.dimensions[d] = length
-        missing = np.nan if array.dtype.kind == "f" else None
-        variable = self._file.create_variable(
-            name,
-            (SAMPLE, *dimensions),
-            array.dtype,
-            chunks=(chunk, *array.shape[1:]),
-            fillvalue=missing,
+    def _axis(self, variable: Variable, positions: np.ndarray) -> None:
+        self._file.dimensions[variable.name] = len(positions)
+        made = self._file.create_variable(
+            variable.name, variable.dimensions, variable.dtype, data=positions
         )
-        variable.attrs.update(labels)
+        made.attrs.update(variable.labels)
+
+    def _make(self, variable: Variable) -> None:
+        for name, length in zip(variable.dimensions, variable.shape, strict=True):
+            if name not in self._file.dimensions:
+                self._file.dimensions[name] = length
+        made = self._file.create_variable(
+            variable.name,
+            variable.dimensions,
+            variable.dtype,
+            chunks=variable.chunks,
+            fillvalue=variable.fill,
+        )
+        made.attrs.update(variable.labels)
 
     def _put(self, name: str, start: int, array: np.ndarray) -> None:
         self._file.variables[name][start : start + len(array)] = array

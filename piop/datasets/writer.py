@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from piop.datasets.layout import check_names, file_attributes, variable_attributes
+from piop.datasets.raw import SAMPLE
 from piop.errors import DataError
 
 if TYPE_CHECKING:
@@ -19,6 +21,32 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 4_000_000  # of one variable: what a reader must load to see one sample
 ZARR = ".zarr"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What a format must know to make room for a variable.
+
+    Attributes:
+        name: As in the spec.
+        dimensions: Their names.
+        shape: Their lengths.
+        chunks: Lengths of what is read at once.
+        dtype: Of the numbers.
+        labels: Attributes.
+    """
+
+    name: str
+    dimensions: tuple[str, ...]
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: np.dtype
+    labels: dict[str, str]
+
+    @property
+    def fill(self) -> float | None:
+        """What stands where nothing was written."""
+        return float("nan") if self.dtype.kind == "f" else None
 
 
 class DatasetWriter(ABC):
@@ -88,7 +116,8 @@ class DatasetWriter(ABC):
 
     def axis(self, name: str, positions: Tensor | np.ndarray) -> None:
         """Add a coordinate along itself: ``x(x)``."""
-        self._make_axis(name, _array(positions), variable_attributes(self._problem, name))
+        array, labels = _array(positions), variable_attributes(self._problem, name)
+        self._axis(Variable(name, (name,), array.shape, array.shape, array.dtype, labels), array)
 
     def append(self, name: str, dimensions: Sequence[str], values: Tensor | np.ndarray) -> None:
         """Add the next samples of a variable.
@@ -102,27 +131,21 @@ class DatasetWriter(ABC):
         if name not in self._filled:
             one = max(1, int(np.prod(array.shape[1:], dtype=int)) * array.itemsize)
             chunk = min(self._count, max(1, CHUNK_BYTES // one))
-            labels = variable_attributes(self._problem, name)
-            self._make(name, tuple(dimensions), array, chunk, labels)
+            rest, labels = array.shape[1:], variable_attributes(self._problem, name)
+            shape, chunks = (self._count, *rest), (chunk, *rest)
+            self._make(Variable(name, (SAMPLE, *dimensions), shape, chunks, array.dtype, labels))
             self._filled[name] = 0
         start = self._filled[name]
         self._put(name, start, array)
         self._filled[name] = start + len(array)
 
     @abstractmethod
-    def _make_axis(self, name: str, array: np.ndarray, labels: dict[str, str]) -> None:
+    def _axis(self, variable: Variable, positions: np.ndarray) -> None:
         """Write a coordinate."""
 
     @abstractmethod
-    def _make(
-        self,
-        name: str,
-        dimensions: tuple[str, ...],
-        array: np.ndarray,
-        chunk: int,
-        labels: dict[str, str],
-    ) -> None:
-        """Make room for all samples of a variable, of which ``array`` holds the first."""
+    def _make(self, variable: Variable) -> None:
+        """Make room for all samples of a variable."""
 
     @abstractmethod
     def _put(self, name: str, start: int, array: np.ndarray) -> None:

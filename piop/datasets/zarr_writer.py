@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from piop.datasets.output import replacing_folder, require_place
-from piop.datasets.raw import SAMPLE
-from piop.datasets.writer import DatasetWriter
+from piop.datasets.writer import DatasetWriter, Variable
 from piop.datasets.zarr_reader import ZARR_FILE, zarr_library
 
 if TYPE_CHECKING:
@@ -33,38 +32,19 @@ class ZarrWriter(DatasetWriter):
         self._group = group
         self._waiting: dict[str, np.ndarray] = {}
 
-    def _make_axis(self, name: str, array: np.ndarray, labels: dict[str, str]) -> None:
-        self._array(name, (name,), array.shape, array.shape, array.dtype, labels)[:] = array
+    def _axis(self, variable: Variable, positions: np.ndarray) -> None:
+        self._make(variable)[:] = positions
 
-    def _make(
-        self,
-        name: str,
-        dimensions: tuple[str, ...],
-        array: np.ndarray,
-        chunk: int,
-        labels: dict[str, str],
-    ) -> None:
-        shape, chunks = (self._count, *array.shape[1:]), (chunk, *array.shape[1:])
-        self._array(name, (SAMPLE, *dimensions), shape, chunks, array.dtype, labels)
-
-    def _array(
-        self,
-        name: str,
-        dimensions: tuple[str, ...],
-        shape: tuple[int, ...],
-        chunks: tuple[int, ...],
-        dtype: np.dtype,
-        labels: dict[str, str],
-    ) -> Any:
+    def _make(self, variable: Variable) -> Any:
         return self._group.create_array(
-            name,
-            shape=shape,
-            chunks=chunks,
-            dtype=dtype,
+            variable.name,
+            shape=variable.shape,
+            chunks=variable.chunks,
+            dtype=variable.dtype,
             compressors=None,  # numbers of a simulation hardly get smaller, and reading is slower
-            fill_value=np.nan if dtype.kind == "f" else None,
-            dimension_names=dimensions,
-            attributes=labels,
+            fill_value=variable.fill,
+            dimension_names=variable.dimensions,
+            attributes=variable.labels,
         )
 
     def _put(self, name: str, start: int, array: np.ndarray) -> None:
