@@ -34,6 +34,10 @@ class Channel:
     name: str
     time_order: int = 0
 
+    def label(self, time: str) -> str:
+        """As a spec writes it: ``u``, ``dt(u)``."""
+        return f"d{time * self.time_order}({self.name})" if self.time_order else self.name
+
 
 @dataclass(frozen=True)
 class Product:

@@ -82,12 +82,7 @@ class Climb:
         self.notes: list[str] = []
 
     def _name(self, i: int) -> str:
-        channel = self.d.split.channels[i]
-        return (
-            channel.name
-            if not channel.time_order
-            else f"{'d' + 't' * channel.time_order}({channel.name})"
-        )
+        return self.d.split.channels[i].label(self.d.problem.time.name)
 
     def run(self) -> Solution:
         """Solve every trajectory, in chunks that bound the memory of saved spectra."""

@@ -257,7 +257,7 @@ class Ladder:
             if not c.time_order
         }
         rates = {
-            _name(problem, c): slopes[:, :, i].contiguous()
+            c.label(problem.time.name): slopes[:, :, i].contiguous()
             for i, c in enumerate(self.equations.channels)
             if problem.time is not None and problem.time_order.get(c.name, 0)
         }
@@ -273,9 +273,3 @@ class Ladder:
             request.tolerance,
             notes,
         )
-
-
-def _name(problem: Any, channel: Any) -> str:
-    if not channel.time_order:
-        return channel.name
-    return f"d{problem.time.name * channel.time_order}({channel.name})"
