@@ -22,9 +22,9 @@ def require_supported(problem: Problem, for_: Purpose = "solve") -> None:
 
     Args:
         problem: Any problem that passed its checks.
-        for_: ``solve`` (train on the equations and evaluate), ``reference`` (the classical solution
-            alone) or ``data`` (train on given solutions alone, which asks for neither residual nor
-            reference).
+        for_: ``solve`` (train on the equations; without a reference nothing but the residual tells
+            how right it is), ``reference`` (the classical solution alone) or ``data`` (train on
+            given solutions alone, which asks for neither residual nor reference).
 
     Raises:
         NotSupportedError: ``not supported yet: … because …``, with every reason, and whether data
@@ -32,7 +32,7 @@ def require_supported(problem: Problem, for_: Purpose = "solve") -> None:
     """
     reasons = list(_always(problem))
     if for_ != "data":
-        reasons += _knowing(problem) or _solving(problem)
+        reasons += _knowing(problem) or (_solving(problem) if for_ == "reference" else [])
     if for_ != "reference":
         reasons += _inverting(problem)
     if for_ == "solve" and problem.residuals:
@@ -80,6 +80,8 @@ def _inverting(problem: Problem) -> Iterator[str]:
 
 
 def _meeting(problem: Problem) -> Iterator[str]:
+    if max(problem.time_order.values(), default=0) > 2:
+        yield "an order in time above two, because no more than two initial data are met yet"
     kinds = {c.kind for _, c in wall_conditions(problem)} & {"outflow", "wall"}
     if kinds:
         yield (

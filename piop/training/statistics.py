@@ -13,17 +13,13 @@ from torch import Tensor
 from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions
-from piop.problem.lift import lift_expression
-from piop.problem.plan import derivative_index
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.constraints import KnownField
+from piop.training.sizes import TINY, find_sizes, known_expressions, with_wave
 
 FUNCTIONS, POINTS = 256, 64
 """How many functions of the law, and points on each, the statistics are taken over."""
-TINY = 1e-12
-"""Sizes below are rounding."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +82,7 @@ def find_statistics(
 def law_statistics(problem: Problem, residual: Residual, seed: int) -> Statistics:
     """Measure the statistics over random functions of the law.
 
-    An unknown is as large as what is known of it, its initial data and wall values; where those
-    vanish, as large as what the residual of the known drives in time T. A residual with ∂ᵏu/∂tᵏ
-    is as large as u/Tᵏ; one without time derivative as large as it is for what is known.
-
-    Of a steady problem the sizes are those at which the longest waves balance what drives it; see
-    :func:`steady_sizes`.
+    How large unknowns and residuals are is told by :func:`piop.training.sizes.find_sizes`.
     """
     draws = Draws(seed, 0, torch.arange(FUNCTIONS))
     functions = sample_inputs(problem, draws)
@@ -106,105 +97,20 @@ def law_statistics(problem: Problem, residual: Residual, seed: int) -> Statistic
 
     found = residual_at(start)
     driving = found.square().mean((0, 1)).sqrt()
-    channel_mean = values.mean((0, 1))
     size = values.square().mean((0, 1)).sqrt()
-    kind = [time_derivative(problem, e) for e in range(len(problem.residuals))]
-    scale = []
-    for channel, name in enumerate(problem.channels):
-        own = [e for e, found in enumerate(kind) if found and found[0] == name]
-        driven = [float(driving[e]) * _span(problem, kind[e][1]) for e in own]  # type: ignore[index]
-        candidates = [float(size[channel]), *driven, _elliptic_size(problem, name, driving)]
-        scale.append(next((c for c in candidates if c > TINY), 1.0))
-    named = dict(zip(problem.channels, scale, strict=True))
-    equations = [
-        named[found[0]] / _span(problem, found[1]) if found else float(driving[e]) or 1.0
-        for e, found in enumerate(kind)
-    ]
-    if problem.time is None:
-        gains = [
-            (residual_at(_with_wave(problem, start, c)) - found).square().mean((0, 1)).sqrt()
-            for c in range(len(start))
-        ]
-        gain = torch.stack(gains, 1).tolist()
-        scale, equations = steady_sizes(size.tolist(), driving.tolist(), gain)
+
+    def gains() -> list[list[float]]:
+        waves = [residual_at(with_wave(problem, start, c)) - found for c in range(len(start))]
+        return torch.stack([w.square().mean((0, 1)).sqrt() for w in waves], 1).tolist()
+
+    scale, equations = find_sizes(problem, size.tolist(), driving.tolist(), gains)
     return Statistics(
         input_mean={name: float(s.values.mean()) for name, s in seen.items()},
         input_std={name: _spread(s) for name, s in seen.items()},
-        channel_mean=tuple(channel_mean.tolist()),
+        channel_mean=tuple(values.mean((0, 1)).tolist()),
         channel_scale=tuple(scale),
         equation_scale=tuple(equations),
     )
-
-
-def known_expressions(problem: Problem) -> tuple[sp.Expr, ...]:
-    """Give u0 of each channel with what its walls add to it, zero where it has neither."""
-    walls = decide_conditions(problem).walls
-    found = []
-    for channel, faces in zip(problem.channels, walls, strict=True):
-        started = int(channel in problem.initial)
-        whole = lift_expression(problem, channel, started, faces)
-        found.append(lift_expression(problem, channel, started, ()) if whole is None else whole)
-    return tuple(sp.S.Zero if e is None else e for e in found)
-
-
-def steady_sizes(
-    known: Sequence[float], driving: Sequence[float], gain: Sequence[Sequence[float]]
-) -> tuple[list[float], list[float]]:
-    """Find the sizes of the unknowns and equations of a steady problem.
-
-    Args:
-        known: Size of the wall values of each unknown ``[C]``.
-        driving: Size of the residual of what is known of each equation ``[E]``.
-        gain: What a wave of size one, as long as the domain lets it be, of each unknown adds to
-            each residual ``[E][C]``.
-
-    Returns:
-        Of each unknown that of its wall values, or what balances the equation that drives it
-        least, whichever is more; where nothing drives it, what balances the other unknowns. Of each
-        equation what drives it, or where nothing does, the largest of its terms.
-    """
-    found: dict[int, float] = {}
-    for c, size in enumerate(known):
-        balance = [d / row[c] for d, row in zip(driving, gain, strict=True) if d > TINY < row[c]]
-        best = max(size, min(balance, default=0.0))
-        if best > TINY:
-            found[c] = best
-    for c in range(len(known)):
-        others = [
-            max((row[k] * s for k, s in found.items()), default=0.0) / row[c]
-            for row in gain
-            if row[c] > TINY
-        ]
-        found.setdefault(c, max(others, default=0.0) or 1.0)
-    scale = [found[c] for c in range(len(known))]
-    terms = [max(g * s for g, s in zip(row, scale, strict=True)) for row in gain]
-    return scale, [d if d > TINY else t or 1.0 for d, t in zip(driving, terms, strict=True)]
-
-
-def _with_wave(problem: Problem, start: Sequence[sp.Expr], channel: int) -> list[sp.Expr]:
-    """Add to one channel the longest wave that fits: half between walls, one round a period."""
-    wave = sp.Mul(
-        *(
-            sp.sin((2 if c.periodic else 1) * sp.pi * (c.symbol - c.low) / c.length)
-            for c in problem.space
-        )
-    )
-    size = sp.sqrt(2) ** len(problem.space)
-    return [e + size * wave if i == channel else e for i, e in enumerate(start)]
-
-
-def time_derivative(problem: Problem, equation: int) -> tuple[str, int] | None:
-    """Find the unknown whose highest time derivative an equation holds, and its order."""
-    if problem.time is None:
-        return None
-    symbols = [c.symbol for c in problem.coordinates]
-    found: list[tuple[int, str]] = []
-    for atom in problem.residuals[equation].atoms(sp.Derivative):
-        name = atom.expr.func.__name__
-        if name in problem.channels and (order := derivative_index(atom, symbols)[0]):
-            found.append((order, name))
-    order, name = max(found, default=(0, ""))
-    return (name, order) if order else None
 
 
 def _residual_of(
@@ -217,21 +123,6 @@ def _residual_of(
     rows = lift(functions, queries)
     known = residual.evaluate_inputs(functions, queries)
     return residual(lambda q: lift.attach(rows, q), queries, known).values
-
-
-def _span(problem: Problem, order: int) -> float:
-    assert problem.time is not None  # noqa: S101 - only evolution equations ask
-    return problem.time.length**order
-
-
-def _elliptic_size(problem: Problem, name: str, driving: Tensor) -> float:
-    """Size of an auxiliary unknown: its source times (L/2π)² of the longest axis."""
-    for position, auxiliary in enumerate(problem.auxiliaries):
-        if auxiliary.name == name:
-            equation = len(problem.residuals) - len(problem.auxiliaries) + position
-            longest = max(c.length for c in problem.space)
-            return float(driving[equation]) * (longest / (2 * torch.pi)) ** 2
-    return 0.0
 
 
 def _spread(samples: FunctionSamples) -> float:

@@ -10,7 +10,8 @@ from piop.sampling import Draws, sample_inputs
 from piop.training.constraints import built_in_data, penalised_conditions
 from piop.training.operator import Operator
 from piop.training.setup import spans
-from piop.training.statistics import law_statistics, steady_sizes
+from piop.training.sizes import balanced_sizes
+from piop.training.statistics import law_statistics
 
 PLATE = """
 piop: 1
@@ -163,12 +164,12 @@ def test_a_steady_unknown_is_as_large_as_what_drives_it_lets_it_be():
 def test_sizes_of_a_saddle_point_balance():
     # velocity driven by a force of size 6, pressure only in its equation; mass driven by nothing
     gain = [[3.0, 2.0], [4.0, 0.0]]
-    scale, equations = steady_sizes([0.0, 0.0], [6.0, 0.0], gain)
+    scale, equations = balanced_sizes([0.0, 0.0], [6.0, 0.0], gain)
     assert scale == [2.0, 3.0]
     assert equations == [6.0, 8.0]
 
 
 def test_walls_give_the_size_where_nothing_else_does():
-    scale, equations = steady_sizes([5.0, 0.0], [0.0, 0.0], [[2.0, 4.0], [1.0, 0.0]])
+    scale, equations = balanced_sizes([5.0, 0.0], [0.0, 0.0], [[2.0, 4.0], [1.0, 0.0]])
     assert scale == [5.0, 2.5]
     assert equations == [10.0, 5.0]
