@@ -13,7 +13,7 @@ import numpy as np
 from piop.datasets.guarded import GuardedFile
 from piop.datasets.output import replacing
 from piop.datasets.raw import SAMPLE
-from piop.datasets.writer import DatasetWriter, Variable
+from piop.datasets.writer import DatasetWriter, NewVariable
 
 if TYPE_CHECKING:
     from piop.problem import Problem
@@ -37,14 +37,14 @@ class NetcdfWriter(DatasetWriter):
         self._file, self._check = file, check
         file.dimensions = {SAMPLE: count}
 
-    def _axis(self, variable: Variable, positions: np.ndarray) -> None:
+    def _axis(self, variable: NewVariable, positions: np.ndarray) -> None:
         self._file.dimensions[variable.name] = len(positions)
         made = self._file.create_variable(
             variable.name, variable.dimensions, variable.dtype, data=positions
         )
         made.attrs.update(variable.labels)
 
-    def _make(self, variable: Variable) -> None:
+    def _make(self, variable: NewVariable) -> None:
         for name, length in zip(variable.dimensions, variable.shape, strict=True):
             if name not in self._file.dimensions:
                 self._file.dimensions[name] = length

@@ -24,7 +24,7 @@ ZARR = ".zarr"
 
 
 @dataclass(frozen=True)
-class Variable:
+class NewVariable:
     """What a format must know to make room for a variable.
 
     Attributes:
@@ -117,7 +117,7 @@ class DatasetWriter(ABC):
     def axis(self, name: str, positions: Tensor | np.ndarray) -> None:
         """Add a coordinate along itself: ``x(x)``."""
         array, labels = _array(positions), variable_attributes(self._problem, name)
-        self._axis(Variable(name, (name,), array.shape, array.shape, array.dtype, labels), array)
+        self._axis(NewVariable(name, (name,), array.shape, array.shape, array.dtype, labels), array)
 
     def append(self, name: str, dimensions: Sequence[str], values: Tensor | np.ndarray) -> None:
         """Add the next samples of a variable.
@@ -133,18 +133,18 @@ class DatasetWriter(ABC):
             chunk = min(self._count, max(1, CHUNK_BYTES // one))
             rest, labels = array.shape[1:], variable_attributes(self._problem, name)
             shape, chunks = (self._count, *rest), (chunk, *rest)
-            self._make(Variable(name, (SAMPLE, *dimensions), shape, chunks, array.dtype, labels))
+            self._make(NewVariable(name, (SAMPLE, *dimensions), shape, chunks, array.dtype, labels))
             self._filled[name] = 0
         start = self._filled[name]
         self._put(name, start, array)
         self._filled[name] = start + len(array)
 
     @abstractmethod
-    def _axis(self, variable: Variable, positions: np.ndarray) -> None:
+    def _axis(self, variable: NewVariable, positions: np.ndarray) -> None:
         """Write a coordinate."""
 
     @abstractmethod
-    def _make(self, variable: Variable) -> None:
+    def _make(self, variable: NewVariable) -> None:
         """Make room for all samples of a variable."""
 
     @abstractmethod

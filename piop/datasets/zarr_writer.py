@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from piop.datasets.output import replacing_folder, require_place
-from piop.datasets.writer import DatasetWriter, Variable
+from piop.datasets.writer import DatasetWriter, NewVariable
 from piop.datasets.zarr_reader import ZARR_FILE, zarr_library
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ class ZarrWriter(DatasetWriter):
         self._group = group
         self._waiting: dict[str, np.ndarray] = {}
 
-    def _axis(self, variable: Variable, positions: np.ndarray) -> None:
+    def _axis(self, variable: NewVariable, positions: np.ndarray) -> None:
         self._make(variable)[:] = positions
 
-    def _make(self, variable: Variable) -> Any:
+    def _make(self, variable: NewVariable) -> Any:
         return self._group.create_array(
             variable.name,
             shape=variable.shape,
