@@ -15,6 +15,7 @@ from torch import Tensor
 
 from piop.datasets import DatasetWriter
 from piop.datasets.layout import ACCEPTED, AXIS, ESTIMATE, POINTS, STEP, file_attributes
+from piop.datasets.raw import POINT
 from piop.datasets.shards import Shards
 from piop.errors import UsageError
 from piop.problem.solver import METHODS, choose_method
@@ -44,9 +45,10 @@ def generate(
     """Draw inputs, solve, and write a file that appears under its name once it is whole.
 
     Sample i depends on seed and i, not on how many there are. Inputs stand on the grid of the
-    solution, hidden ones among them. Each batch is kept in the folder ``NAME.parts`` as soon as it
-    is solved: the same call goes on where an earlier one ended, however it ended. Several processes
-    started by ``torchrun`` solve a batch each; the first writes them, so the file is the same.
+    solution, or at its points on a shape, hidden ones among them. Each batch is kept in the folder
+    ``NAME.parts`` as soon as it is solved: the same call goes on where an earlier one ended,
+    however it ended. Several processes started by ``torchrun`` solve a batch each; the first writes
+    them, so the file is the same.
 
     Args:
         problem: What to draw and solve.
@@ -180,14 +182,29 @@ def _solve(
     draws = Draws(seed, 0, torch.arange(samples.start, samples.stop))
     functions = sample_inputs(problem, draws)
     solution = solve_reference(problem, functions, tolerance=tolerance, device=device)
-    axes = _axes(problem, solution)
-    on_axes = {i.name: functions[i.name].on_grid([axes[c] for c in i.of]) for i in problem.inputs}
-    solved = {f"axis/{name}": positions for name, positions in axes.items()}
-    solved |= {name: solution.values[name] for name in problem.channels} | on_axes
+    if solution.points is None:
+        axes = _axes(problem, solution)
+        solved = {f"axis/{name}": positions for name, positions in axes.items()}
+        for item in problem.inputs:
+            solved[item.name] = functions[item.name].on_grid([axes[c] for c in item.of])
+    else:
+        solved = _at_points(problem, functions, solution.points)
+    solved |= {name: solution.values[name] for name in problem.channels}
     points = solution.modes.to(torch.int32)
     solved |= {ESTIMATE: solution.error_estimate, ACCEPTED: solution.accepted.to(torch.int8)}
     solved |= {POINTS: points, STEP: solution.step}
     return {name: tensor.cpu().contiguous() for name, tensor in solved.items()}
+
+
+def _at_points(problem: Problem, functions: Any, points: Tensor) -> dict[str, Tensor]:
+    """Positions ``[B, P]`` of each coordinate, and inputs there."""
+    names = [c.name for c in problem.space]
+    found = {f"place/{name}": points[..., i] for i, name in enumerate(names)}
+    for item in problem.inputs:
+        own = points[..., [names.index(c) for c in item.of]]
+        function = functions[item.name]
+        found[item.name] = function(own) if item.of else function.on_grid(())
+    return found
 
 
 def _axes(problem: Problem, solution: Any) -> dict[str, Tensor]:
@@ -199,13 +216,17 @@ def _axes(problem: Problem, solution: Any) -> dict[str, Tensor]:
 def _write(writer: DatasetWriter, problem: Problem, batch: dict[str, Tensor], first: bool) -> None:
     """Append what :func:`_solve` gave."""
     names = tuple(c.name for c in problem.coordinates)
-    if first:
-        for name in names:
+    scattered = f"place/{names[-1]}" in batch
+    for name in names:
+        if scattered:
+            writer.append(name, (POINT,), batch[f"place/{name}"])
+        elif first:
             writer.axis(name, batch[f"axis/{name}"])
     for name in problem.channels:
-        writer.append(name, names, batch[name])
+        writer.append(name, (POINT,) if scattered else names, batch[name])
     for item in problem.inputs:
-        writer.append(item.name, item.of, batch[item.name])
+        along = (POINT,) if scattered and item.of else item.of
+        writer.append(item.name, along, batch[item.name])
     for name in (ESTIMATE, ACCEPTED, STEP):
         writer.append(name, (), batch[name])
     writer.append(POINTS, (AXIS,), batch[POINTS])

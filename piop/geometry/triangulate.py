@@ -17,7 +17,7 @@ from typing import final
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from scipy.spatial import Delaunay, cKDTree
+from scipy.spatial import Delaunay, KDTree
 
 from piop.geometry.curve import Array, Point
 from piop.geometry.mesh import Mesh, areas, circumcircles, sides
@@ -106,7 +106,7 @@ class _Refinement:
         middles = points[ends].mean(1)
         radii = 0.5 * np.linalg.norm(points[ends[:, 0]] - points[ends[:, 1]], axis=1)
         near = min(3, len(others))  # its two ends, and another one
-        distances, _ = cKDTree(others).query(middles, k=near)
+        distances, _ = KDTree(others).query(middles, k=near)
         held = np.count_nonzero(distances.reshape(len(ends), -1) < radii[:, None] * (1 - 1e-9), 1)
         return np.flatnonzero(held)
 
@@ -204,7 +204,7 @@ class _Refinement:
 
 def _apart(centres: Array, reach: Array) -> Array:
     """Keep points that no earlier one that is kept has within its reach."""
-    tree, alive, kept = cKDTree(centres), np.ones(len(centres), dtype=bool), []
+    tree, alive, kept = KDTree(centres), np.ones(len(centres), dtype=bool), []
     for i in range(len(centres)):
         if alive[i]:
             kept.append(i)

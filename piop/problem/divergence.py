@@ -80,18 +80,18 @@ def divergence_form(problem: Problem) -> DivergenceForm:
         reader.reaction,
         -reader.source,
         tuple(None if c.periodic else _walls(problem, c.name) for c in problem.space),
-        any(_jumps(problem, a) for a in reader.diffusion),
+        any(jumps(problem, a) for a in reader.diffusion),
         problem.gauge.get(unknown),
     )
 
 
-def _jumps(problem: Problem, expression: Expr) -> bool:
+def jumps(problem: Problem, expression: Expr) -> bool:
     """Whether an expression holds ``where`` or ``sign``, or an input that does or is not smooth."""
     if expression.has(sympy.Piecewise, sympy.sign):
         return True
     held = [i for i in problem.inputs if expression.has(i.symbol)]
     inner = [i.expression for i in held if i.expression is not None]
-    return any(not i.smooth for i in held) or any(_jumps(problem, e) for e in inner)
+    return any(not i.smooth for i in held) or any(jumps(problem, e) for e in inner)
 
 
 def _outside(problem: Problem) -> list[str]:

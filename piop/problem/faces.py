@@ -34,7 +34,7 @@ def read_faces(
     periodic = set()
     found: dict[str, list[BoundaryCondition]] = {face: [] for face in faces}
     given: set[str] = set()
-    for key, conditions in resolved.boundary.items():
+    for key, conditions in sorted(resolved.boundary.items(), key=lambda item: item[0] == "rest"):
         targets = _targets(key, spec, faces, given)
         place = spec.place(f"boundary.{key}")
         if targets is None:

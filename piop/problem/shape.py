@@ -83,8 +83,13 @@ class _Reader:
         if kind == "disk":
             x, y, radius = (self.number(v) for v in node.items)
             return Disk((x, y), radius, face)
-        rows = [tuple(self.number(v) for v in row.items) for row in node.items]
-        return box(rows[0], rows[1], face) if kind == "box" else Polygon(tuple(rows), face)
+        rows = tuple(self.pair(row) for row in node.items)
+        return box(rows[0], rows[1], face) if kind == "box" else Polygon(rows, face)
+
+    def pair(self, node: Any) -> tuple[float, float]:
+        """Two numbers."""
+        first, second = (self.number(v) for v in node.items)
+        return first, second
 
     def number(self, node: Node) -> float:
         """A number, or an expression of constants."""

@@ -13,6 +13,7 @@ from piop.problem.divergence import divergence_form
 from piop.problem.problem import Problem
 from piop.problem.terms import orders, space_order, split_terms
 from piop.problem.transport import transport_form
+from piop.problem.weak import weak_form
 
 _DERIVATIVES = 3
 
@@ -120,6 +121,14 @@ def _unless_read(read: Callable[[Problem], object]) -> Callable[[Problem], str |
     return refuse
 
 
+def _outside_shapes(problem: Problem) -> str | None:
+    try:
+        weak_form(problem)
+    except NotSupportedError as error:
+        return str(error)
+    return None
+
+
 def _outside_chebyshev(problem: Problem) -> str | None:
     reasons = list(_unresolved_by_polynomials(problem))
     walled = [i for i, c in enumerate(problem.coordinates) if c in problem.space and not c.periodic]
@@ -196,6 +205,12 @@ METHODS: Mapping[str, Method] = {
         "a first-order law in flux form: what leaves a cell enters the next, also at a shock",
         _outside_finite_volume,
         tolerance=2e-2,
+    ),
+    "fem": Method(
+        "finite elements of second order on triangles",
+        "a steady problem on a shape, in weak form",
+        _outside_shapes,
+        tolerance=1e-3,
     ),
 }
 """Key → method, the preferred one first. ``piop.reference.solve`` has the solver of each key."""

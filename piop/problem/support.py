@@ -49,8 +49,6 @@ def require_supported(problem: Problem, for_: Purpose = "solve") -> None:
 
 
 def _always(problem: Problem) -> Iterator[str]:
-    if problem.spec.domain is not None:
-        yield "domain, because shapes are not meshed yet"
     if any(isinstance(i.law, History) for i in problem.inputs):
         yield "the law history, because operators from the past of a solution are not trained yet"
 
@@ -82,6 +80,8 @@ def _inverting(problem: Problem) -> Iterator[str]:
 def _meeting(problem: Problem) -> Iterator[str]:
     if max(problem.time_order.values(), default=0) > 2:
         yield "an order in time above two, because no more than two initial data are met yet"
+    if problem.spec.domain is not None:
+        yield "domain, because equations are not trained on shapes yet"
     kinds = {c.kind for _, c in wall_conditions(problem)} & {"outflow", "wall"}
     if kinds:
         yield (

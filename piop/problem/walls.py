@@ -18,7 +18,9 @@ ENDS = {"min": -1, "max": 1}
 
 
 def wall_conditions(problem: Problem) -> Iterator[tuple[str, BoundaryCondition]]:
-    """Give each face of the box with each of its conditions."""
+    """Give each face of the box with each of its conditions; none where the domain is a shape."""
+    if problem.shape is not None:
+        return
     for axis in problem.space:
         for end in ENDS:
             face = f"{axis.name}.{end}"

@@ -11,7 +11,8 @@ from torch import Tensor
 class Solution:
     """Solutions of a batch of problem instances on a grid, with error estimates.
 
-    A steady problem has no times, and T is left out of all shapes.
+    A steady problem has no times, and T is left out of all shapes. On a shape values are at P
+    scattered points: there are no axes, and P takes the place of the sizes of the grid.
 
     Attributes:
         times: Save times ``[T]`` (units of the time coordinate).
@@ -27,6 +28,7 @@ class Solution:
         step: Longest step used, per trajectory ``[B]`` (units of time).
         tolerance: What was asked for.
         notes: What the ladder's end had reached, for trajectories not accepted.
+        points: Where values on a shape are ``[B, P, d]``; None for values on a grid.
     """
 
     times: Tensor
@@ -39,3 +41,4 @@ class Solution:
     step: Tensor
     tolerance: float
     notes: tuple[str, ...] = ()
+    points: Tensor | None = None

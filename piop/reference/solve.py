@@ -16,6 +16,7 @@ from piop.reference.characteristics import solve_transport
 from piop.reference.chebyshev import solve_with_walls
 from piop.reference.climb import solve_periodic
 from piop.reference.elliptic import solve_elliptic
+from piop.reference.fem import solve_on_shape
 from piop.reference.ladder import Limits
 from piop.reference.request import Request
 from piop.reference.solution import Solution
@@ -29,6 +30,7 @@ SOLVERS: Mapping[str, Solver] = {
     "chebyshev": solve_with_walls,
     "elliptic": solve_elliptic,
     "finite_volume": solve_law,
+    "fem": solve_on_shape,
 }
 """The solver of each of ``piop.problem.solver.METHODS``."""
 

@@ -58,7 +58,12 @@ class Sources:
         taken.batch = len(index)
         return taken
 
-    def _function(self, name: str) -> InputFunction:
+    def function(self, name: str) -> InputFunction:
+        """An input function.
+
+        Raises:
+            DataError: If it was not given.
+        """
         if name not in self.functions:
             have = ", ".join(sorted(self.functions)) or "none"
             raise DataError(f"the equations need the input '{name}'; given: {have}")
@@ -72,12 +77,12 @@ class Sources:
         unknown = [s for s in symbols if s not in self.scalars]
         if unknown:
             raise DataError(f"the parameter '{unknown[0]}' has no value; infer it or set it")
-        values = [self._function(self.scalars[s]).on_grid(()).reshape(-1) for s in symbols]
+        values = [self.function(self.scalars[s]).on_grid(()).reshape(-1) for s in symbols]
         return compile_expression(expression, symbols)(values)
 
     def scalar_values(self) -> list[Tensor]:
         """Values ``[B or 1]`` of the scalar inputs, in the order of the problem."""
-        return [self._function(n).on_grid(()).reshape(-1) for n in self.scalars.values()]
+        return [self.function(n).on_grid(()).reshape(-1) for n in self.scalars.values()]
 
     def on_grid(self, atom: Expr, order: Sequence[int], grid: Points, t: float) -> Tensor:
         """An input function's derivative, ``[B or 1, n1 or 1, …, nd or 1]``."""
@@ -88,7 +93,7 @@ class Sources:
         if time is not None:
             axes[time] = torch.tensor([t], dtype=torch.float64, device=self.device)
         of = self.arguments[name]
-        values = self._function(name).on_grid([axes[c] for c in of], tuple(order))
+        values = self.function(name).on_grid([axes[c] for c in of], tuple(order))
         names = list(of)
         if time in names:
             values = values.squeeze(1 + names.index(time))
@@ -111,7 +116,7 @@ class Sources:
         for symbol, name in self.scalars.items():
             if symbol in expression.free_symbols:
                 atoms.append(symbol)
-                values.append(self._function(name).on_grid(()).reshape(-1, *pad))
+                values.append(self.function(name).on_grid(()).reshape(-1, *pad))
         for i, c in enumerate(self.problem.space):
             atoms.append(c.symbol)
             values.append(self.coordinate(i, grid))

@@ -93,6 +93,8 @@ def hold_out_law(
     space = tuple(len(axes[c.name]) for c in problem.space)
     times = None if problem.time is None else axes[problem.time.name]
     solution = solve_reference(problem, functions, times=times, shape=space)
+    if solution.points is not None:
+        queries = Queries(points=solution.points.cpu())
     return HeldOut(
         functions,
         observe(functions, problem, draws) | seen_elsewhere(problem, functions, draws, sensors),

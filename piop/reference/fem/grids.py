@@ -1,0 +1,136 @@
+"""Meshes of one shape, each finer than the one before.
+
+Every triangle is cut in four, and what gathers at corners is met by triangles that shrink towards
+them: where a solution behaves as r^α, elements of degree p keep their order if those at distance r
+have sides of h·r^(1 − α/p) (P. Grisvard, Elliptic Problems in Nonsmooth Domains, 1985, sec. 8.4).
+So triangles at such a corner are cut ⌈p/α⌉ − 1 times more from mesh to mesh. α is π/ω at a corner
+of angle ω between conditions of one kind, half of it where prescribed values meet a flux.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from scipy.spatial import KDTree
+from skfem.mesh import MeshTri1, MeshTri2
+
+from piop.geometry import Mesh, Outline
+from piop.reference.fem.pointwise import Array
+
+_MOST_CUTS = 4
+
+
+@final
+@dataclass(frozen=True)
+class Level:
+    """One mesh.
+
+    Attributes:
+        mesh: Straight triangles; the vertices of earlier meshes come first, in their order.
+        curves: Curve of the outline that each facet is a chord of, −1 for inner ones.
+    """
+
+    mesh: MeshTri1
+    curves: Array
+
+    def faces(self, outline: Outline) -> dict[str, Array]:
+        """Facets on each face."""
+        names = np.array([c.face for c in outline.curves])
+        return {
+            f: np.flatnonzero((self.curves >= 0) & (names[self.curves] == f)) for f in outline.faces
+        }
+
+    def curved(self, outline: Outline) -> MeshTri2:
+        """The same with edges along arcs bent: the middles of chords moved onto the arcs."""
+        bent = MeshTri2.from_mesh(self.mesh)
+        places = np.array(bent.doflocs)
+        middles = bent.dofs.facet_dofs[0]
+        for k, curve in enumerate(outline.curves):
+            if curve.turn:
+                own = middles[self.curves == k]
+                places[:, own] = curve.at(curve.parameter(places[:, own].T)).T
+        return replace(bent, doflocs=places)
+
+
+@final
+class Meshes:
+    """The meshes of a shape.
+
+    Args:
+        outline: Its boundary.
+        mesh: The coarsest one.
+        prescribed: Whether values are prescribed on each face.
+        degree: Of the elements.
+    """
+
+    def __init__(
+        self, outline: Outline, mesh: Mesh, prescribed: Mapping[str, bool], degree: int
+    ) -> None:
+        self.outline, self.first = outline, mesh
+        self.same = 1e-8 * outline.size
+        self.cuts = self._cuts(prescribed, degree)
+
+    def _cuts(self, prescribed: Mapping[str, bool], degree: int) -> dict[int, int]:
+        """How often triangles at each vertex in a corner are cut beside being cut in four."""
+        found = {}
+        for corner in self.outline.corners:
+            before, after = (
+                prescribed[self.outline.curves[k].face] for k in (corner.before, corner.after)
+            )
+            if before == after and abs(corner.angle - math.pi) < 1e-6:
+                continue
+            exponent = math.pi / corner.angle / (1 if before == after else 2)
+            away = np.linalg.norm(self.first.points - np.array(corner.place), axis=1)
+            extra = math.ceil(degree / exponent - 1e-9) - 1
+            found[int(away.argmin())] = min(max(extra, 0), _MOST_CUTS)
+        return found
+
+    def __iter__(self) -> Iterator[Level]:
+        """Give one mesh after the other, without end."""
+        mesh = MeshTri1(self.first.points.T.copy(), self.first.triangles.T.copy())
+        while True:
+            level = self._level(mesh)
+            yield level
+            mesh = self._onto_curves(level.mesh, level.mesh.refined())
+            for vertex, times in self.cuts.items():
+                for _ in range(times):
+                    here = np.flatnonzero((mesh.t == vertex).any(0))
+                    mesh = self._onto_curves(mesh, mesh.refined(here))
+
+    def _level(self, mesh: MeshTri1) -> Level:
+        """Find the curve of each facet on the boundary: both of its ends lie on it."""
+        curves = np.full(mesh.facets.shape[1], -1)
+        outer = mesh.boundary_facets()
+        ends = mesh.p[:, mesh.facets[:, outer]]  # [2, end, facet]
+        distance = [
+            np.where(
+                (c.distance(ends[:, 0].T) < self.same) & (c.distance(ends[:, 1].T) < self.same),
+                c.distance(ends.mean(1).T),
+                np.inf,
+            )
+            for c in self.outline.curves
+        ]
+        curves[outer] = np.argmin(distance, 0)
+        return Level(mesh, curves)
+
+    def _onto_curves(self, before: MeshTri1, mesh: MeshTri1) -> MeshTri1:
+        """Move new vertices on the boundary from chords onto arcs."""
+        curves = self._level(before).curves
+        bent = [k for k, c in enumerate(self.outline.curves) if c.turn]
+        chords = np.flatnonzero(np.isin(curves, bent))
+        new = np.arange(before.p.shape[1], mesh.p.shape[1])
+        if not len(chords) or not len(new):
+            return mesh
+        middles = before.p[:, before.facets[:, chords]].mean(1)
+        places = np.array(mesh.p)
+        away, which = KDTree(middles.T).query(places[:, new].T)
+        own = curves[chords][which]
+        for k in bent:
+            moved = new[(away < self.same) & (own == k)]
+            curve = self.outline.curves[k]
+            places[:, moved] = curve.at(curve.parameter(places[:, moved].T)).T
+        return replace(mesh, doflocs=places)

@@ -1,0 +1,245 @@
+"""A weak form on one mesh: residuals, matrices, and the solution of both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from scipy.sparse import block_array, coo_array, csc_array
+from scipy.sparse.linalg import splu
+from torch import Tensor
+
+from piop.errors import SolverError
+from piop.problem.weak import Integrand, WeakForm
+from piop.reference.fem.pointwise import Array, Pointwise
+from piop.reference.fem.space import Quadrature, Space
+from piop.reference.sources import Sources
+
+_STEPS = 40  # of Newton's method
+_SMALL = 1e-11  # step of Newton's method, relative to the solution
+_SHORTEST = 2.0**-12  # share of a step that is taken
+_FACTORISE: dict[str, Any] = {
+    "permc_spec": "MMD_AT_PLUS_A",
+    "diag_pivot_thresh": 0.01,
+    "options": {"SymmetricMode": True},
+}
+"""Order as for a symmetric matrix, whose pattern it is; pivots leave the diagonal if they must."""
+
+
+@final
+class Part:
+    """One integral of a weak form, over the shape or over a face.
+
+    Args:
+        problem: The ``Problem``.
+        form: Its weak form.
+        integrand: What is integrated.
+        quadrature: Where.
+    """
+
+    def __init__(
+        self, problem: Any, form: WeakForm, integrand: Integrand, quadrature: Quadrature
+    ) -> None:
+        self.quadrature, self.integrand = quadrature, integrand
+        unknowns = [a for group in form.atoms for a in group]
+        self.terms = Pointwise(problem, [e for _, _, e in integrand.terms], unknowns)
+        self.slopes = Pointwise(problem, [s[-1] for s in integrand.slopes], unknowns)
+
+    def known(self, pointwise: Pointwise, sources: Sources) -> list[Tensor]:
+        """Values of everything but the unknowns at the quadrature points."""
+        return pointwise.known(sources, self.quadrature.points, self.quadrature.normals)
+
+    def unknowns(self, state: Array) -> list[Tensor]:
+        """Values and derivatives of unknowns ``[B, C, count]`` at the quadrature points."""
+        fields = [f for c in range(state.shape[1]) for f in self.quadrature.fields(state[:, c])]
+        return [torch.from_numpy(np.ascontiguousarray(f)) for f in fields]
+
+    def residual(self, known: Sequence[Tensor], state: Array) -> Array:
+        """The integral for every test function ``[B, C, count]``."""
+        values = self.terms(known, self.unknowns(state))
+        sorted_by: dict[int, dict[int, Array]] = {}
+        for (i, k, _), value in zip(self.integrand.terms, values, strict=True):
+            own = sorted_by.setdefault(i, {})
+            own[k] = own[k] + value if k in own else value
+        found = np.zeros_like(state)
+        for i, terms in sorted_by.items():
+            found[:, i] = self.quadrature.vector(terms)
+        return found
+
+    def blocks(self, known: Sequence[Tensor], state: Array) -> list[tuple[int, int, Array]]:
+        """Element matrices of one sample: (equation, unknown, ``[a, b, E]``)."""
+        values = self.slopes(known, self.unknowns(state))
+        sorted_by: dict[tuple[int, int], dict[tuple[int, int], Array]] = {}
+        for (i, k, j, m, _), value in zip(self.integrand.slopes, values, strict=True):
+            own = sorted_by.setdefault((i, j), {})
+            own[k, m] = own[k, m] + value[0] if (k, m) in own else value[0]
+        return [(i, j, self.quadrature.matrix(s)) for (i, j), s in sorted_by.items()]
+
+
+@final
+class System:
+    """A weak form on one mesh.
+
+    Args:
+        problem: The ``Problem``.
+        form: Its weak form.
+        space: Functions on the mesh.
+    """
+
+    def __init__(self, problem: Any, form: WeakForm, space: Space) -> None:
+        self.problem, self.form, self.space = problem, form, space
+        self.parts = [
+            Part(problem, form, form.volume, space.volume),
+            *(Part(problem, form, form.faces[f], q) for f, q in space.faces.items()),
+        ]
+        self.prescribed = {
+            (face, i): Pointwise(problem, [value], [])
+            for face, given in form.values.items()
+            for i, value in given.items()
+        }
+        count, channels = space.count, len(form.atoms)
+        self.free = np.ones((channels, count), dtype=bool)
+        for face, i in self.prescribed:
+            self.free[i, space.on_face[face]] = False
+        self.channels = channels
+
+    def given(self, sources: Sources) -> Array:
+        """Prescribed values at the nodes that have one, zero elsewhere ``[B, C, count]``."""
+        state = np.zeros((sources.batch, self.channels, self.space.count))
+        for (face, i), value in self.prescribed.items():
+            nodes = self.space.on_face[face]
+            known = value.known(sources, self.space.places[nodes])
+            state[:, i, nodes] = value(known)[0]
+        return state
+
+    def solve(self, sources: Sources, samples: Sequence[int]) -> Array:
+        """Solve for all samples ``[B, C, count]``.
+
+        Raises:
+            SolverError: If a matrix is singular, Newton's method fails, or data are not finite.
+        """
+        given = self.given(sources)
+        if self.form.linear and self.form.shared:
+            return self._step(sources, given, list(samples))
+        solve = self._step if self.form.linear else self._newton
+        return np.concatenate(
+            [
+                solve(sources.take(torch.tensor([b])), given[b : b + 1], [sample])
+                for b, sample in enumerate(samples)
+            ]
+        )
+
+    def _step(self, sources: Sources, given: Array, samples: list[int]) -> Array:
+        """One step of Newton's method from zero, which solves a linear problem."""
+        terms = [p.known(p.terms, sources) for p in self.parts]
+        slopes = [p.known(p.slopes, sources.take(torch.tensor([0]))) for p in self.parts]
+        state = np.zeros_like(given)
+        residual = self._residual(terms, state, given)
+        if (bad := ~np.isfinite(residual).all((1, 2))).any():
+            raise SolverError(
+                f"sample {samples[int(bad.argmax())]}: a coefficient, the source or a condition "
+                "is not finite"
+            )
+        return state - self._factorised(slopes, state[:1], samples[0])(residual, state)
+
+    def _newton(self, sources: Sources, given: Array, samples: list[int]) -> Array:
+        """Damped steps until they are small.
+
+        Prescribed values are met as the steps go, so that a body is not torn at its boundary first.
+        A step is halved until the next one with the same matrix is shorter: the natural test
+        (P. Deuflhard, Newton Methods for Nonlinear Problems, 2004, sec. 3.3).
+        """
+        terms = [p.known(p.terms, sources) for p in self.parts]
+        slopes = [p.known(p.slopes, sources) for p in self.parts]
+        fixed = ~self.free
+        mean = (given * fixed).sum(2) / np.maximum(fixed.sum(1), 1)
+        state = np.repeat(mean[:, :, None], given.shape[2], 2)
+        residual = self._residual(terms, state, given)
+        length = math.inf
+        for _ in range(_STEPS):
+            if not np.isfinite(residual).all():
+                raise SolverError(
+                    f"sample {samples[0]}: the equations are not finite at the constant from "
+                    "which Newton's method starts"
+                )
+            solve = self._factorised(slopes, state, samples[0])
+            step = solve(residual, state)
+            length, share = float(np.linalg.norm(step)), 1.0
+            while True:
+                trial = state - share * step
+                residual = self._residual(terms, trial, given)
+                following = solve(residual, trial) if np.isfinite(residual).all() else None
+                if following is not None and np.linalg.norm(following) <= (1 - share / 4) * length:
+                    break
+                small = length <= _SMALL * np.linalg.norm(trial)
+                share /= 2
+                if small or share < _SHORTEST:
+                    break
+            if length <= _SMALL * np.linalg.norm(trial):
+                return trial
+            if share < _SHORTEST:
+                break
+            state = trial
+        size = max(float(np.linalg.norm(state)), 1e-300)
+        raise SolverError(
+            f"sample {samples[0]}: Newton's method does not converge; its last step was "
+            f"{length / size:.1e} of the solution"
+        )
+
+    def _residual(self, known: Sequence[list[Tensor]], state: Array, given: Array) -> Array:
+        """What the equations leave; where values are prescribed, how far they are off."""
+        parts = zip(self.parts, known, strict=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = np.sum([part.residual(own, state) for part, own in parts], axis=0)
+        return np.where(self.free, found, state - given)
+
+    def _factorised(self, known: Sequence[list[Tensor]], state: Array, sample: int) -> Any:
+        """Give a function of residuals and states ``[B, C, count]`` that solves for a step."""
+        matrix, free = self._matrix(known, state), self.free.ravel()
+        kept, across = matrix[free][:, free], matrix[free][:, ~free]
+        means = {i: m for i, m in self.form.gauge.items() if self.free[i].all()}
+        rows = np.array([self._mean(i)[free] for i in means])
+        if means:
+            kept = block_array([[kept, rows.T], [rows, None]])
+        try:
+            factors = splu(csc_array(kept), **_FACTORISE)
+        except RuntimeError:
+            raise SolverError(
+                f"sample {sample}: the equations have no unique solution: their matrix is singular"
+            ) from None
+
+        def solve(residual: Array, state: Array) -> Array:
+            step = residual.reshape(len(residual), -1).copy()
+            right = step[:, free] - (across @ step[:, ~free].T).T
+            if means:
+                off = state.reshape(len(state), -1)[:, free] @ rows.T - np.array([*means.values()])
+                right = np.concatenate([right, off], 1)
+            found = factors.solve(np.ascontiguousarray(right.T)).T
+            step[:, free] = found[:, : np.count_nonzero(free)]
+            return step.reshape(residual.shape)
+
+        return solve
+
+    def _mean(self, channel: int) -> Array:
+        """The mean of an unknown over the shape, as a row."""
+        one = np.ones((1, 1))
+        row = np.zeros((self.channels, self.space.count))
+        row[channel] = self.space.volume.vector({0: one})[0] / self.space.volume.weights.sum()
+        return row.ravel()
+
+    def _matrix(self, known: Sequence[list[Tensor]], state: Array) -> Any:
+        rows, columns, entries = [], [], []
+        for part, own in zip(self.parts, known, strict=True):
+            numbers = part.quadrature.numbers
+            for i, j, block in part.blocks(own, state):
+                row = (numbers + i * self.space.count)[:, None]
+                column = (numbers + j * self.space.count)[None]
+                rows.append(np.broadcast_to(row, block.shape).ravel())
+                columns.append(np.broadcast_to(column, block.shape).ravel())
+                entries.append(block.ravel())
+        place = (np.concatenate(rows), np.concatenate(columns))
+        size = self.channels * self.space.count
+        return coo_array((np.concatenate(entries), place), (size, size)).tocsr()

@@ -1,0 +1,194 @@
+"""Problems on shapes with known solutions: gauges, inputs, systems, Newton's method."""
+
+import math
+
+import numpy as np
+import pytest
+import sympy
+import torch
+
+from piop.errors import SolverError
+from piop.problem.weak import weak_form
+from piop.reference import solve_reference
+from piop.reference.ladder import Limits
+from piop.sampling import Draws, sample_inputs
+
+from .cases import CAVITY, SLANTED, X, Y, l2_error, manufactured, on_mesh, on_shape
+
+ZERO = {"rest": {"dirichlet": {"u": 0}}}
+
+
+def values(solution, name="u"):
+    return solution.values[name].numpy(), solution.points.numpy()
+
+
+def test_a_disk_in_torsion():
+    """−Δu = 1, zero around the disk: u = (R² − r²)/4 is in the space but for the circle."""
+    problem = on_shape("-lap(u) = 1", ZERO, {"disk": [0.5, 0.5, 0.5]})
+    solution = solve_reference(problem, {}, tolerance=1e-6)
+    found, points = values(solution)
+    truth = (0.25 - ((points[0] - 0.5) ** 2).sum(-1)) / 4
+    assert bool(solution.accepted.all())
+    error = np.linalg.norm(found[0] - truth) / np.linalg.norm(truth)
+    assert error <= float(solution.error_estimate) <= 1e-6
+    assert solution.axes == ()
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_what_the_space_holds_comes_out_exactly(degree):
+    """The patch test, with slanted sides and a flux that differs from side to side."""
+    u = 1 + 2 * X - Y if degree == 1 else X**2 - 3 * X * Y + Y
+    kinds = {"outline": "exchange"}
+    problem = manufactured(u, 2 if degree == 2 else 3, kinds=kinds, domain=SLANTED)
+    space, found = on_mesh(problem, {}, 0.4, degree)
+    assert l2_error(space, found[:, 0], u) < 1e-12
+
+
+def test_a_free_constant_is_fixed_by_the_gauge():
+    """∂u/∂n of x² − y² + 3 on slanted sides; the mean over the shape is asked to be that of u."""
+    u = X**2 - Y**2 + X
+    boundary = {"rest": ["dx(u)*nx + dy(u)*ny = (2*x + 1)*nx - 2*y*ny"]}
+    problem = on_shape("-lap(u) = 0", boundary, SLANTED, gauge={"u": {"mean": 0.25}})
+    space, found = on_mesh(problem, {}, 0.3, 2)
+    weights = space.volume.weights.ravel()
+    mean = (space.volume.fields(found[:, 0])[0][0] * weights).sum() / weights.sum()
+    assert mean == pytest.approx(0.25, abs=1e-12)
+    truth = sympy.lambdify((X, Y), u)(*space.places.T)
+    assert np.ptp(found[0, 0] - truth) < 1e-11
+
+
+def test_one_matrix_serves_all_sources_and_each_coefficient_has_its_own():
+    law = {"of": ["x", "y"], "law": "gaussian_random_field", "scale": 100, "tau": 5, "alpha": 4}
+    inputs = {"f": {**law, "modes": 6}, "k": {"law": "uniform", "low": 1, "high": 3}}
+    sources = on_shape("-lap(u) = k*f", ZERO, inputs=inputs)
+    assert weak_form(sources).shared
+    media = on_shape("-div(k*grad(u)) = f", ZERO, inputs=inputs)
+    assert not weak_form(media).shared
+    functions = sample_inputs(sources, Draws(3, 0, torch.arange(3)))
+    together, apart = (solve_reference(p, functions, tolerance=1e-3) for p in (sources, media))
+    k = functions["k"].on_grid(()).reshape(3, 1).numpy()
+    a, b = values(together)[0], values(apart)[0]
+    assert np.abs(a - k**2 * b).max() < 1e-9 * np.abs(a).max()
+    alone = solve_reference(media, {n: f.take(torch.tensor([1])) for n, f in functions.items()})
+    assert np.abs(values(alone)[0][0] - b[1]).max() < 1e-3 * np.abs(b[1]).max()
+
+
+def test_boundary_data_may_be_inputs():
+    """u = g on the square's sides with g = c·x harmonic, no flux through slits along x."""
+    inputs = {"c": {"law": "uniform", "low": 1, "high": 2}}
+    boundary = {"rest": {"dirichlet": {"u": "c*x"}}, "y": {"neumann": {"u": 0}}}
+    problem = on_shape("-lap(u) = 0", boundary, {"box": [[0, 1], [0, 1]]}, inputs=inputs)
+    functions = sample_inputs(problem, Draws(3, 0, torch.arange(2)))
+    solution = solve_reference(problem, functions, tolerance=1e-8)
+    found, points = values(solution)
+    c = functions["c"].on_grid(()).reshape(2, 1).numpy()
+    assert np.abs(found - c * points[..., 0]).max() < 1e-12
+
+
+def test_order_of_newtons_answers_with_a_nonlinear_flux():
+    """−div((1 + u²) grad u) = f around a hole through which it cools by −u³."""
+    u = sympy.exp(X - Y) / 2
+    ux, uy = sympy.diff(u, X), sympy.diff(u, Y)
+    f = -sympy.diff((1 + u**2) * ux, X) - sympy.diff((1 + u**2) * uy, Y)
+    flow = "(1 + u**2)*(dx(u)*nx + dy(u)*ny) + u**3"
+    truth = f"(1 + ({u})**2)*(({ux})*nx + ({uy})*ny) + ({u})**3"
+    boundary = {"cavity": [f"{flow} = {truth}"], "rest": {"dirichlet": {"u": str(u)}}}
+    problem = on_shape(f"-div((1 + u**2)*grad(u)) = {f}", boundary)
+    assert not weak_form(problem).linear
+    errors = []
+    for level in (0, 1):
+        space, found = on_mesh(problem, {}, 0.12, 2, level)
+        errors.append(l2_error(space, found[:, 0], u))
+    assert 2.8 < math.log2(errors[0] / errors[1]) < 3.4
+
+
+STRESS = {
+    "Fxx": "1 + dx(u)",
+    "Fxy": "dy(u)",
+    "Fyx": "dx(v)",
+    "Fyy": "1 + dy(v)",
+    "J": "Fxx*Fyy - Fxy*Fyx",
+    "Pxx": "mu*(Fxx - Fyy/J) + lam*log(J)*Fyy/J",
+    "Pxy": "mu*(Fxy + Fyx/J) - lam*log(J)*Fyx/J",
+    "Pyx": "mu*(Fyx + Fxy/J) - lam*log(J)*Fxy/J",
+    "Pyy": "mu*(Fyy - Fxx/J) + lam*log(J)*Fxx/J",
+}
+SOLID = {
+    "unknowns": ["u", "v"],
+    "definitions": STRESS,
+    "parameters": {"mu": 1, "lam": 2},
+}
+BALANCE = ["d(Pxx, x) + d(Pxy, y) = 0", "d(Pyx, x) + d(Pyy, y) = 0"]
+
+
+def test_a_hyperelastic_block_pulled_straight_is_strained_evenly():
+    """Neo-Hookean, pulled by t along y, free to narrow: P_xx(a, b) = 0 and P_yy(a, b) = t."""
+    boundary = {
+        "x.min": [{"dirichlet": {"u": 0}}, "Pyx*nx + Pyy*ny = 0"],
+        "x.max": ["Pxx*nx + Pxy*ny = 0", "Pyx*nx + Pyy*ny = 0"],
+        "y.min": [{"dirichlet": {"v": 0}}, "Pxx*nx + Pxy*ny = 0"],
+        "y.max": ["Pxx*nx + Pxy*ny = 0", "Pyx*nx + Pyy*ny = 0.5"],
+    }
+    problem = on_shape(BALANCE, boundary, {"box": [[0, 1], [0, 1]]}, **SOLID)
+    a, b = sympy.symbols("a b")
+    log = sympy.log(a * b)
+    equations = [a - 1 / a + 2 * log / a, b - 1 / b + 2 * log / b - 0.5]
+    width, height = (float(v) for v in sympy.nsolve(equations, (a, b), (0.9, 1.2)))
+    solution = solve_reference(problem, {}, tolerance=1e-8)
+    u, points = values(solution)
+    v = values(solution, "v")[0]
+    assert np.abs(u - (width - 1) * points[..., 0]).max() < 1e-9
+    assert np.abs(v - (height - 1) * points[..., 1]).max() < 1e-9
+
+
+def test_a_cavity_with_traction_on_a_system_is_met_with_third_order():
+    """A bent block with a hole, body forces and tractions by calculus."""
+    u, v = sympy.sin(X) * Y / 5, X**2 / 8 - Y / 10
+    problem, truth = solid(u, v)
+    errors = []
+    for level in (0, 1):
+        space, found = on_mesh(problem, {}, 0.15, 2, level)
+        errors.append(
+            l2_error(space, found[:, 0], truth[0]) + l2_error(space, found[:, 1], truth[1])
+        )
+    assert 2.8 < math.log2(errors[0] / errors[1]) < 3.5
+
+
+def solid(u, v):
+    """A hyperelastic square with a hole that moves by (u, v)."""
+    fxx, fxy, fyx, fyy = 1 + u.diff(X), u.diff(Y), v.diff(X), 1 + v.diff(Y)
+    j = fxx * fyy - fxy * fyx
+    log = 2 * sympy.log(j)
+    pxx, pxy = fxx - fyy / j + log * fyy / j, fxy + fyx / j - log * fyx / j
+    pyx, pyy = fyx + fxy / j - log * fxy / j, fyy - fxx / j + log * fxx / j
+    forces = [pxx.diff(X) + pxy.diff(Y), pyx.diff(X) + pyy.diff(Y)]
+    inner = [
+        f"Pxx*nx + Pxy*ny = ({pxx})*nx + ({pxy})*ny",
+        f"Pyx*nx + Pyy*ny = ({pyx})*nx + ({pyy})*ny",
+    ]
+    boundary = {"cavity": inner, "rest": {"dirichlet": {"u": str(u), "v": str(v)}}}
+    equations = [e.replace("= 0", f"= {f}") for e, f in zip(BALANCE, forces, strict=True)]
+    return on_shape(equations, boundary, CAVITY, **SOLID), (u, v)
+
+
+def test_an_equation_without_a_solution_says_so():
+    """Bratu's problem far beyond its fold."""
+    with pytest.raises(SolverError, match="sample 0: Newton's method does not converge"):
+        solve_reference(on_shape("-lap(u) = 60*exp(u)", ZERO), {})
+
+
+def test_a_tolerance_out_of_reach_is_reported():
+    problem = manufactured(sympy.sin(9 * X) * sympy.exp(Y))
+    limits = Limits(modes=(60, 60, 60))
+    solution = solve_reference(problem, {}, tolerance=1e-9, limits=limits)
+    assert not bool(solution.accepted.any())
+    assert "tolerance 1.0e-09 not met; on a mesh of" in solution.notes[0]
+    found, points = values(solution)
+    truth = np.sin(9 * points[0, :, 0]) * np.exp(points[0, :, 1])
+    error = np.linalg.norm(found[0] - truth) / np.linalg.norm(truth)
+    assert error <= float(solution.error_estimate)
+
+
+def test_too_fine_a_grid_cannot_be_meshed():
+    with pytest.raises(SolverError, match="case: more than 200000 points are needed"):
+        solve_reference(on_shape("-lap(u) = 1", ZERO), {}, shape=(2001, 2001))
