@@ -1,4 +1,4 @@
-"""Shapes in the plane and their boundaries; ``triangulate`` meshes them, and needs SciPy."""
+"""Shapes in the plane and their boundaries; ``piop.geometry.delaunay`` meshes them with SciPy."""
 
 from piop.geometry.curve import Arc, Curve, Segment
 from piop.geometry.mesh import Mesh, quality

@@ -75,9 +75,9 @@ def weak_form(problem: Problem) -> WeakForm:
         NotSupportedError: If the problem has another form, with the term or face that stands out.
     """
     _require_covered(problem)
-    axes = [c.symbol for c in problem.space]
     unknowns = [problem.function(n) for n in problem.channels]
-    atoms = tuple((u, *(Derivative(u, a) for a in axes)) for u in unknowns)
+    x, y = (c.symbol for c in problem.space)
+    atoms = tuple((u, Derivative(u, x), Derivative(u, y)) for u in unknowns)
     sorter = _Sorter(problem, unknowns)
     sorted_terms = [sorter.sort(r) for r in problem.residuals_raw]
     volume = []
@@ -271,7 +271,8 @@ class _Face:
         )
 
     def _here(self, expression: Expr) -> Expr:
-        return _expanded(expression.xreplace(self.known))
+        here: Any = expression.xreplace(self.known)
+        return _expanded(here)
 
     def _residual(self, condition: BoundaryCondition) -> Expr:
         if condition.kind == "general":

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from scipy.spatial import KDTree
@@ -30,11 +30,11 @@ class Level:
     """One mesh.
 
     Attributes:
-        mesh: Straight triangles; the vertices of earlier meshes come first, in their order.
+        mesh: Straight triangles, of scikit-fem; vertices of earlier meshes come first, in order.
         curves: Curve of the outline that each facet is a chord of, −1 for inner ones.
     """
 
-    mesh: MeshTri1
+    mesh: Any
     curves: Array
 
     def faces(self, outline: Outline) -> dict[str, Array]:
@@ -44,9 +44,9 @@ class Level:
             f: np.flatnonzero((self.curves >= 0) & (names[self.curves] == f)) for f in outline.faces
         }
 
-    def curved(self, outline: Outline) -> MeshTri2:
+    def curved(self, outline: Outline) -> Any:
         """The same with edges along arcs bent: the middles of chords moved onto the arcs."""
-        bent = MeshTri2.from_mesh(self.mesh)
+        bent: Any = MeshTri2.from_mesh(self.mesh)
         places = np.array(bent.doflocs)
         middles = bent.dofs.facet_dofs[0]
         for k, curve in enumerate(outline.curves):
@@ -91,7 +91,7 @@ class Meshes:
 
     def __iter__(self) -> Iterator[Level]:
         """Give one mesh after the other, without end."""
-        mesh = MeshTri1(self.first.points.T.copy(), self.first.triangles.T.copy())
+        mesh: Any = MeshTri1(self.first.points.T.copy(), self.first.triangles.T.copy())
         while True:
             level = self._level(mesh)
             yield level
@@ -101,7 +101,7 @@ class Meshes:
                     here = np.flatnonzero((mesh.t == vertex).any(0))
                     mesh = self._onto_curves(mesh, mesh.refined(here))
 
-    def _level(self, mesh: MeshTri1) -> Level:
+    def _level(self, mesh: Any) -> Level:
         """Find the curve of each facet on the boundary: both of its ends lie on it."""
         curves = np.full(mesh.facets.shape[1], -1)
         outer = mesh.boundary_facets()
@@ -117,7 +117,7 @@ class Meshes:
         curves[outer] = np.argmin(distance, 0)
         return Level(mesh, curves)
 
-    def _onto_curves(self, before: MeshTri1, mesh: MeshTri1) -> MeshTri1:
+    def _onto_curves(self, before: Any, mesh: Any) -> Any:
         """Move new vertices on the boundary from chords onto arcs."""
         curves = self._level(before).curves
         bent = [k for k, c in enumerate(self.outline.curves) if c.turn]

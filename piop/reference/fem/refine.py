@@ -13,7 +13,8 @@ import torch
 
 from piop.errors import SolverError
 from piop.fields import InputFunction
-from piop.geometry import GeometryError, triangulate
+from piop.geometry import GeometryError
+from piop.geometry.delaunay import triangulate
 from piop.problem.weak import weak_form
 from piop.reference.fem.grids import Level, Meshes
 from piop.reference.fem.pointwise import Array

@@ -7,7 +7,6 @@ from typing import Any, final
 import numpy as np
 from scipy.sparse import csr_array
 from skfem import Basis, ElementTriP1, ElementTriP2, FacetBasis
-from skfem.mesh import MeshTri1
 
 from piop.reference.fem.pointwise import Array
 
@@ -90,10 +89,10 @@ class Space:
         corners: Number of the basis function at each vertex of the mesh.
     """
 
-    def __init__(self, mesh: MeshTri1, degree: int, faces: dict[str, Array]) -> None:
+    def __init__(self, mesh: Any, degree: int, faces: dict[str, Array]) -> None:
         element = ElementTriP1() if degree == 1 else ElementTriP2()
         order = 2 * degree + 2
-        basis = Basis(mesh, element, intorder=order)
+        basis: Any = Basis(mesh, element, intorder=order)
         self.count: int = basis.N
         self.places: Array = np.asarray(basis.doflocs).T
         self.corners: Array = basis.nodal_dofs[0]

@@ -9,7 +9,7 @@ import sympy
 import torch
 
 from piop.expression import write
-from piop.geometry import triangulate
+from piop.geometry.delaunay import triangulate
 from piop.problem import Problem
 from piop.problem.weak import weak_form
 from piop.reference.fem.grids import Meshes

@@ -16,8 +16,8 @@ from piop.geometry import (
     outline,
     quality,
 )
+from piop.geometry.delaunay import triangulate
 from piop.geometry.mesh import areas, sides
-from piop.geometry.triangulate import triangulate
 
 from .cases import AREAS, UNIT
 
