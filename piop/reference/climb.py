@@ -31,6 +31,8 @@ from piop.reference.symbols import nonlinear_auxiliaries
 
 _MEMORY = 2**29  # bytes of saved spectra per chunk of the batch
 _START = (64, 32, 16)  # points along an axis on the first rung, by space dimension
+_MANY = 10.0  # a mode is stiff if its rate times the step is above this
+_REDUCED = 1.5  # order in time to credit where initial data hold stiff modes
 _FLOOR = 1e-9  # an unknown smaller than this times the largest one is measured against that
 
 
@@ -123,6 +125,7 @@ class Climb:
             marcher.nonlinear.check_means(w, self.start, group)
             run = marcher.run(w, self.start, self.times, level)
             scale = self._scale(run)
+            stiff = self._stiff(marcher, w, level, scale)
             done: list[int] = []
             for b, sample in enumerate(group):
                 count[sample] = count.get(sample, 0) + 1
@@ -133,7 +136,8 @@ class Climb:
                     continue
                 known, *last = before.pop(sample, (None,))
                 look = self._look(run, b, level, scale, last)
-                known = judge(look, known, self.order, self.tolerance)
+                order = min(self.order, _REDUCED) if stiff[b] > self.tolerance else self.order
+                known = judge(look, known, order, self.tolerance)
                 following = next_level(known, self.tolerance)
                 over = count[sample] >= self.limits.levels
                 if (
@@ -220,6 +224,15 @@ class Climb:
         )
         scale = energy.mean(1).sqrt()
         return torch.maximum(scale, _FLOOR * scale.amax(1, keepdim=True)).clamp_min(1e-300)
+
+    def _stiff(self, marcher: Marcher, w: Tensor, level: Level, scale: Tensor) -> Tensor:
+        """Share of the initial state that decays or turns many times in a step ``[B]``."""
+        rates = torch.zeros(1, self.states, *marcher.grid.modes, device=w.device)
+        for (row, _), symbol in marcher.nonlinear.symbols.linear.items():
+            rates = rates.expand(max(len(rates), len(symbol)), *rates.shape[1:]).clone()
+            rates[:, row] += symbol.abs()
+        fast = power(w * (rates * level.step > _MANY), marcher.grid).sqrt()
+        return (fast[:, self.measured] / scale).amax(1)
 
     def _look(
         self,
