@@ -96,3 +96,36 @@ def integrate(rhs: Callable, start: Array, times: Array, method: str = "BDF", **
     solution = solve_ivp(rhs, (times[0], times[-1]), start, method, times, **options)
     assert solution.success, solution.message
     return solution.y.T
+
+
+def burgers_potential_flow(velocity: list[Array], nu: float, t: float) -> list[Array]:
+    """Burgers' equations of a velocity without curl or mean on a periodic box of unit sides.
+
+    With u = ∇Φ the function exp(−Φ/2ν) obeys the heat equation, and u = −2ν ∇φ/φ (J. D. Cole, as
+    above; C. A. J. Fletcher, Int. J. Numer. Methods Fluids 3 (1983), doi:10.1002/fld.1650030302).
+
+    Args:
+        velocity: One array ``[n, …, n]`` per axis.
+        nu: Viscosity.
+        t: Time.
+    """
+    shape = velocity[0].shape
+    waves = [2 * np.pi * np.fft.fftfreq(n, 1 / n) for n in shape]
+    waves = np.meshgrid(*waves, indexing="ij")
+    squares = sum(k * k for k in waves)
+    divided = np.where(squares > 0, squares, 1.0)
+    hat = sum(-1j * k * np.fft.fftn(u) for k, u in zip(waves, velocity, strict=True)) / divided
+    potential = np.fft.ifftn(hat).real
+    heat = np.fft.fftn(np.exp(-potential / (2 * nu))) * np.exp(-nu * squares * t)
+    below = np.fft.ifftn(heat).real
+    return [-2 * nu * np.fft.ifftn(1j * k * heat).real / below for k in waves]
+
+
+def periodic_second_difference(n: int, length: float = 1.0) -> Array:
+    """∂²/∂x² on n even points of a periodic interval by differences of sixth order ``[n, n]``."""
+    weights = {0: -49 / 18, 1: 3 / 2, 2: -3 / 20, 3: 1 / 90}
+    matrix = np.zeros((n, n))
+    for apart, weight in weights.items():
+        for sign in {apart, -apart}:
+            matrix += weight * np.roll(np.eye(n), sign, axis=1)
+    return matrix * (n / length) ** 2

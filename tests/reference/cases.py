@@ -56,6 +56,25 @@ class Scalars(InputFunction):
         return self
 
 
+class Formula(InputFunction):
+    """A function of one coordinate given by its formula alone; no derivatives."""
+
+    batch, dimension = 1, 1
+
+    def __init__(self, formula):
+        self.formula = formula
+
+    def derivative(self, points, order):
+        assert not any(order)
+        return self.formula(points[..., 0])
+
+    def take(self, index):
+        return self
+
+    def to(self, device=None, dtype=None):
+        return self
+
+
 def random_waves(batch, space, terms=4, amplitude=0.5, wavenumber=3, seed=0, mean=0.0):
     """Waves with random amplitudes, wave vectors and phases on ``space``: [(low, high), …]."""
     generator = torch.Generator().manual_seed(seed)
