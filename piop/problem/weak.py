@@ -56,6 +56,8 @@ class WeakForm:
         values: Face → unknown's index → its prescribed value.
         linear: Whether the unknowns enter linearly.
         shared: Whether slopes are the same for all inputs, so that one matrix serves all samples.
+        jumps: What jumps in the integrals over the shape: rough inputs, ``where`` and ``sign``.
+        kinked: Whether something jumps in the fluxes, so that slopes of the solution do.
         gauge: Unknown's index → its mean over the shape, where nothing else fixes the constant.
     """
 
@@ -65,6 +67,8 @@ class WeakForm:
     values: Mapping[str, Mapping[int, Expr]]
     linear: bool
     shared: bool
+    jumps: tuple[Expr, ...]
+    kinked: bool
     gauge: Mapping[int, float]
 
 
@@ -105,6 +109,8 @@ def weak_form(problem: Problem) -> WeakForm:
         values,
         linear=not any(s.has(*unknowns) for s in slopes),
         shared=not any(s.has(*unknowns, *known) for s in slopes),
+        jumps=tuple(dict.fromkeys(j for _, _, e in volume for j in _jumping(problem, e))),
+        kinked=any(_jumping(problem, e) for _, k, e in volume if k),
         gauge={problem.channels.index(n): m for n, m in means.items()},
     )
 
@@ -148,6 +154,14 @@ def _slope(expression: Expr, atom: Any) -> Expr:
         return partial(expression, atom)
     except ArithmeticError as error:
         raise NotSupportedError(f"{expression} has no slope in {atom} ({error})") from None
+
+
+def _jumping(problem: Problem, expression: Expr) -> list[Expr]:
+    """Rough inputs in an expression, and its jumps that hold no unknowns."""
+    rough = [i.symbol for i in problem.inputs if i.of and expression.has(i.symbol)]
+    own = [*rough, *expression.atoms(sympy.Piecewise, sympy.sign)]
+    unknowns = [problem.function(n) for n in problem.channels]
+    return [e for e in own if jumps(problem, e) and not e.has(*unknowns)]
 
 
 def _expanded(expression: Expr) -> Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from piop.spec.reader import Reader
-from piop.spec.tree import Node, Place, Scalar
+from piop.spec.tree import Node, Scalar
 
 SHAPES = ("box", "polygon", "disk")
 _OPERATIONS = ("union", "difference")
@@ -90,8 +90,8 @@ _SHAPES = {"box": _box, "polygon": _polygon, "disk": _disk}
 
 def bounding_boxes(
     node: Node, number: Callable[[Scalar], float]
-) -> Iterator[tuple[str, list[tuple[float, float]], Place]]:
-    """(kind, interval per axis, place) of every box, polygon and disk of a domain that was read."""
+) -> Iterator[tuple[str, list[tuple[float, float]], Node]]:
+    """(kind, interval per axis, node) of every box, polygon and disk of a domain that was read."""
     for key, value in getattr(node, "items", ()):
         if key.text in _OPERATIONS:
             for part in value.items:
@@ -101,9 +101,9 @@ def bounding_boxes(
                 yield from bounding_boxes(hole, number)
         elif key.text == "disk":
             *centre, radius = (number(v) for v in value.items)
-            yield "disk", [(c - radius, c + radius) for c in centre], value.place
+            yield "disk", [(c - radius, c + radius) for c in centre], value
         else:
             rows = [[number(v) for v in row.items] for row in value.items]
             if key.text == "polygon":
                 rows = [[min(column), max(column)] for column in zip(*rows, strict=True)]
-            yield key.text, [(low, high) for low, high in rows], value.place
+            yield key.text, [(low, high) for low, high in rows], value

@@ -21,11 +21,12 @@ def check_domain(problem: Problem, resolved: Resolved, issues: list[Issue]) -> N
     values = resolved.names.values
     constants = Scope({n: values[n] for n in resolved.names.constants if n in values})
     slack = 1e-9 * max(c.length for c in problem.space)
-    for kind, box, place in bounding_boxes(
+    top = [value for _, value in problem.spec.domain.items]  # type: ignore[union-attr]
+    for kind, box, node in bounding_boxes(
         problem.spec.domain, lambda text: as_number(parse(text.text, constants))
     ):
         for axis, (low, high) in zip(problem.space, box, strict=True):
-            whole = kind == "box" and place == problem.spec.domain.items[0][1].place  # type: ignore[union-attr]
+            whole = kind == "box" and any(node is value for value in top)
             outside = low < axis.low - slack or high > axis.high + slack
             inside = whole and (low > axis.low + slack or high < axis.high - slack)
             if outside or inside:
@@ -34,4 +35,4 @@ def check_domain(problem: Problem, resolved: Resolved, issues: list[Issue]) -> N
                     f"domain: the {kind} [{low:g}, {high:g}] along {axis.name} {wrong} "
                     f"the interval [{axis.low:g}, {axis.high:g}] of space"
                 )
-                refuse(issues, place, message)
+                refuse(issues, node.place, message)

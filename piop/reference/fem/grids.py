@@ -46,6 +46,8 @@ class Level:
 
     def curved(self, outline: Outline) -> Any:
         """The same with edges along arcs bent: the middles of chords moved onto the arcs."""
+        if not any(c.turn for c in outline.curves):
+            return self.mesh
         bent: Any = MeshTri2.from_mesh(self.mesh)
         places = np.array(bent.doflocs)
         middles = bent.dofs.facet_dofs[0]

@@ -115,7 +115,8 @@ class Refinement:
 
     def _space(self, level: Level) -> Space:
         mesh = level.mesh if self.degree == 1 else level.curved(self.problem.shape)
-        return Space(mesh, self.degree, level.faces(self.problem.shape))
+        crossed = [f for f, integrand in self.form.faces.items() if integrand.terms]
+        return Space(mesh, self.degree, level.faces(self.problem.shape), crossed)
 
     def _chunks(self, samples: Sequence[int], count: int) -> list[list[int]]:
         size = max(1, _MEMORY // (8 * _NUMBERS * count * len(self.form.atoms)))
@@ -131,8 +132,12 @@ class Refinement:
         gaps = [
             float((np.linalg.norm(a - b, axis=1) / scale).max()) for a, b in pairwise(track.values)
         ]
-        observed = math.log2(gaps[1] / gaps[0]) if len(gaps) > 1 and min(gaps) > 0 else 1.0
-        track.order = min(max(observed, 0.5), self.degree + 1.0)
+        if self.form.jumps:  # single differences depend on where triangles are cut
+            track.order = 1.0 if self.form.kinked else 1.5
+            gaps[0] = max([gaps[0], *(g / 2**track.order for g in gaps[1:])])
+        else:
+            observed = math.log2(gaps[1] / gaps[0]) if len(gaps) > 1 and min(gaps) > 0 else 1.0
+            track.order = min(max(observed, 0.5), self.degree + 1.0)
         track.error = SAFETY * gaps[0] / (2**track.order - 1)
 
     def _goes_on(self, track: Track, level: int, count: int) -> bool:

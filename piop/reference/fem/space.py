@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, final
 
 import numpy as np
 from scipy.sparse import csr_array
 from skfem import Basis, ElementTriP1, ElementTriP2, FacetBasis
+from skfem.mapping import MappingIsoparametric
+from skfem.mesh import MeshTri1
+from skfem.quadrature import get_quadrature
+from skfem.refdom import RefTri
 
 from piop.reference.fem.pointwise import Array
+
+_MANY, _FEW = 2, 8000  # how often triangles with jumps are cut in four, up to how many of them
 
 
 @final
@@ -82,6 +89,7 @@ class Space:
         mesh: Of scikit-fem; with curved edges where the degree is two.
         degree: 1 or 2.
         faces: Face → facets on it.
+        crossed: Faces that something is integrated over.
 
     Attributes:
         count: Number of basis functions.
@@ -89,18 +97,65 @@ class Space:
         corners: Number of the basis function at each vertex of the mesh.
     """
 
-    def __init__(self, mesh: Any, degree: int, faces: dict[str, Array]) -> None:
+    def __init__(
+        self, mesh: Any, degree: int, faces: dict[str, Array], crossed: Collection[str]
+    ) -> None:
         element = ElementTriP1() if degree == 1 else ElementTriP2()
         order = 2 * degree + 2
         basis: Any = Basis(mesh, element, intorder=order)
+        self.mesh, self.element, self.order = mesh, element, order
         self.count: int = basis.N
         self.places: Array = np.asarray(basis.doflocs).T
         self.corners: Array = basis.nodal_dofs[0]
         self.volume = Quadrature(basis, basis.N)
         self.faces = {
-            face: Quadrature(FacetBasis(mesh, element, facets=f, intorder=order), basis.N)
+            face: Quadrature(_on_facets(mesh, element, f, order), basis.N)
             for face, f in faces.items()
+            if face in crossed
         }
         self.on_face: dict[str, Array] = {
             face: np.unique(basis.get_dofs(f).flatten()) for face, f in faces.items()
         }
+
+    def divided(self, fine: Array) -> tuple[Quadrature, Quadrature]:
+        """Quadratures over the shape that take some triangles apart, for what jumps inside them.
+
+        Args:
+            fine: Which triangles ``[E]``.
+
+        Returns:
+            Over the other triangles, and over these by a rule for each of their parts.
+        """
+        parts = _MANY if np.count_nonzero(fine) < _FEW else 1
+        rule = composite(self.order, parts)
+        bases = (
+            Basis(self.mesh, self.element, elements=np.flatnonzero(~fine), intorder=self.order),
+            Basis(self.mesh, self.element, elements=np.flatnonzero(fine), quadrature=rule),
+        )
+        return Quadrature(bases[0], self.count), Quadrature(bases[1], self.count)
+
+
+class _Mapping(MappingIsoparametric):
+    """Stops its Newton iterations where the next one would be of the size of rounding."""
+
+    def invF(
+        self, x: Array, tind: Any = None, newton_max_iters: int = 50, newton_tol: float = 1e-7
+    ) -> Array:
+        """Find reference points; by default to 1e-12, which small triangles cannot reach."""
+        return super().invF(x, tind, newton_max_iters, newton_tol)
+
+
+def _on_facets(mesh: Any, element: Any, facets: Array, order: int) -> FacetBasis:
+    mapping = mesh.mapping()
+    if isinstance(mapping, MappingIsoparametric):
+        mapping = _Mapping(mesh, mesh.elem(), mesh.bndelem)
+    return FacetBasis(mesh, element, mapping, order, facets=facets)
+
+
+def composite(order: int, times: int) -> tuple[Array, Array]:
+    """Points ``[2, n]`` and weights ``[n]`` of a rule on each of 4^times parts of a triangle."""
+    points, weights = get_quadrature(RefTri, order)
+    corners = MeshTri1.init_refdom().refined(times)
+    a, b, c = (corners.p[:, corners.t[k]][:, :, None] for k in range(3))
+    within = a + (b - a) * points[0] + (c - a) * points[1]
+    return within.reshape(2, -1), np.tile(weights, corners.t.shape[1]) / 4**times

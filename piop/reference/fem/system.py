@@ -21,6 +21,7 @@ from piop.reference.sources import Sources
 _STEPS = 40  # of Newton's method
 _SMALL = 1e-11  # step of Newton's method, relative to the solution
 _SHORTEST = 2.0**-12  # share of a step that is taken
+_JUMP = 0.2  # of the whole range: what changes by more inside a triangle jumps
 _FACTORISE: dict[str, Any] = {
     "permc_spec": "MMD_AT_PLUS_A",
     "diag_pivot_thresh": 0.01,
@@ -91,10 +92,9 @@ class System:
 
     def __init__(self, problem: Any, form: WeakForm, space: Space) -> None:
         self.problem, self.form, self.space = problem, form, space
-        self.parts = [
-            Part(problem, form, form.volume, space.volume),
-            *(Part(problem, form, form.faces[f], q) for f, q in space.faces.items()),
-        ]
+        self.faces = [Part(problem, form, form.faces[f], q) for f, q in space.faces.items()]
+        self.parts = [Part(problem, form, form.volume, space.volume), *self.faces]
+        self.jumps = Pointwise(problem, form.jumps, [])
         self.prescribed = {
             (face, i): Pointwise(problem, [value], [])
             for face, given in form.values.items()
@@ -121,6 +121,7 @@ class System:
         Raises:
             SolverError: If a matrix is singular, Newton's method fails, or data are not finite.
         """
+        self.parts = [*self._volume(sources), *self.faces]
         given = self.given(sources)
         if self.form.linear and self.form.shared:
             return self._step(sources, given, list(samples))
@@ -131,6 +132,22 @@ class System:
                 for b, sample in enumerate(samples)
             ]
         )
+
+    def _volume(self, sources: Sources) -> list[Part]:
+        """The integral over the shape; triangles in which something jumps are taken apart."""
+        volume = self.space.volume
+        if not self.form.jumps:
+            return [Part(self.problem, self.form, self.form.volume, volume)]
+        held = np.zeros(volume.weights.shape[0], dtype=bool)
+        for values in self.jumps(self.jumps.known(sources, volume.points)):
+            whole = np.broadcast_to(values, (len(values), len(volume.points)))
+            most = _JUMP * np.ptp(whole, axis=1)
+            inside = np.ptp(whole.reshape(len(values), *volume.weights.shape), axis=2)
+            held |= (inside > most[:, None]).any(0)
+        if not held.any() or held.all():
+            return [Part(self.problem, self.form, self.form.volume, volume)]
+        quadratures = self.space.divided(held)
+        return [Part(self.problem, self.form, self.form.volume, q) for q in quadratures]
 
     def _step(self, sources: Sources, given: Array, samples: list[int]) -> Array:
         """One step of Newton's method from zero, which solves a linear problem."""

@@ -74,7 +74,7 @@ def on_mesh(problem, functions, side, degree, level=0, curved=True, graded=True)
     meshes.cuts = meshes.cuts if graded else {}
     found = next(islice(meshes, level, None))
     mesh = found.curved(problem.shape) if degree == 2 and curved else found.mesh
-    space = Space(mesh, degree, found.faces(problem.shape))
+    space = Space(mesh, degree, found.faces(problem.shape), list(form.faces))
     sources = Sources(problem, functions, torch.device("cpu"))
     with torch.no_grad():
         return space, System(problem, form, space).solve(sources, range(sources.batch))

@@ -192,3 +192,41 @@ def test_a_tolerance_out_of_reach_is_reported():
 def test_too_fine_a_grid_cannot_be_meshed():
     with pytest.raises(SolverError, match="case: more than 200000 points are needed"):
         solve_reference(on_shape("-lap(u) = 1", ZERO), {}, shape=(2001, 2001))
+
+
+def test_a_charge_that_jumps_is_integrated_on_both_sides():
+    """A disk of charge about the middle of an earthed disk, whose edge cuts through triangles."""
+    source = "where((x - 0.5)**2 + (y - 0.5)**2 < 0.09, 1, 0)"
+    problem = on_shape(f"-lap(u) = {source}", ZERO, {"disk": [0.5, 0.5, 0.5]})
+    assert len(weak_form(problem).jumps) == 1
+    solution = solve_reference(problem, {}, shape=(13, 13), tolerance=2e-3)
+    found, points = values(solution)
+    r = np.linalg.norm(points[0] - 0.5, axis=-1)
+    inner = (0.09 - r**2) / 4 + 0.045 * math.log(0.5 / 0.3)
+    truth = np.where(r < 0.3, inner, 0.045 * np.log(0.5 / np.maximum(r, 1e-9)))
+    error = np.linalg.norm(found[0] - truth) / np.linalg.norm(truth)
+    assert error <= float(solution.error_estimate) <= 2e-3
+
+
+SHAPES = {
+    "square": {"box": [[0, 1], [0, 1]]},
+    "disk": {"disk": [0.5, 0.5, 0.5]},
+    "ring": {"disk": [0.5, 0.5, 0.5], "holes": {"inner": {"disk": [0.5, 0.5, 0.12]}}},
+    "L": {"polygon": [[0.5, 0], [1, 0], [1, 1], [0, 1], [0, 0.5], [0.5, 0.5]]},
+    "U": {"difference": [{"box": [[0, 1], [0, 1]]}, {"box": [[0.25, 0.75], [0.25, 1]]}]},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sources_and_what_they_cause_belong_together_on_every_shape(shape):
+    """Green's reciprocity: ∫ f v = ∫ g u for −Δu = f, −Δv = g that vanish around the shape."""
+    pair = ["exp(-9*(x - 0.8)**2 - 9*(y - 0.7)**2)", "x*y"]
+    found = []
+    for source in pair:
+        space, u = on_mesh(on_shape(f"-lap(u) = {source}", ZERO, SHAPES[shape]), {}, 0.1, 2)
+        found.append(space.volume.fields(u[:, 0])[0][0] * space.volume.weights.ravel())
+    x, y = space.volume.points.T
+    sources = [np.exp(-9 * (x - 0.8) ** 2 - 9 * (y - 0.7) ** 2), x * y]
+    one, other = found[0] @ sources[1], found[1] @ sources[0]
+    assert one == pytest.approx(other, rel=1e-11)
+    assert one > 1e-4
