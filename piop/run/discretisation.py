@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from piop.datasets import Dataset, Queries
-from piop.errors import UsageError
+from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples, grid_axis
 from piop.metrics import summarise
 from piop.problem import Input, Problem
@@ -24,6 +24,7 @@ from piop.run.evaluation import (
     HeldOut,
     ends_only,
     errors_of,
+    has_size,
     held_out_draws,
     hold_out_data,
     hold_out_law,
@@ -87,11 +88,14 @@ def study(
         label = _label(problem, held_out)
         estimate = held_out.error_estimate
         estimates[label] = None if estimate is None else float(estimate.max())
+        kept = has_size(problem, held_out)
+        if not bool(kept.any()):
+            raise DataError(f"grid {label}: all solutions are zero, to which no error is relative")
         for choice in choices:
             seen = replace(held_out, inputs=_see(problem, held_out, choice, seed))
             counts[choice.label] = {n: _most(s) for n, s in seen.inputs.items()}
             judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
-            errors = errors_of(predict_held_out(problem, model, seen), judged)
+            errors = errors_of(predict_held_out(problem, model, seen), judged)[kept]
             cells.append({"sensors": choice.label, "grid": label, **summarise(errors).to_dict()})
     return {
         "samples": source if isinstance(source, int) else len(source),

@@ -238,14 +238,26 @@ def ends_only(model: Model) -> bool:
     return getattr(model.operator.backbone, "times", "any") == "end"
 
 
+def has_size(problem: Problem, held_out: HeldOut) -> Tensor:
+    """Tell which solutions ``[B]`` an error can be relative to: those with no unknown zero."""
+    judged = [held_out.truth[n] for n in problem.unknowns if n in held_out.truth]
+    return torch.stack([value.flatten(1).any(1) for value in judged]).all(0)
+
+
 def report(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
     """Compare an operator with held-out solutions.
 
     Returns:
         What ``evaluation.json`` holds, but for what the run adds.
     """
-    prediction = predict_held_out(problem, model, held_out)
-    judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
+    kept = has_size(problem, held_out)
+    still = (~kept).nonzero().flatten().tolist()
+    said = f"{len(still)} of {len(kept)} solutions are zero, to which no error is relative"
+    if len(still) == len(kept):
+        return {"relative_l2": None, "warnings": [said]}
+    prediction = {n: v[kept] for n, v in predict_held_out(problem, model, held_out).items()}
+    truth = {n: v[kept] for n, v in held_out.truth.items()}
+    judged = {n: truth[n] for n in problem.unknowns if n in truth}
     errors = errors_of(prediction, judged)
     trivial = baseline_errors(problem, judged, held_out.queries.axes)
     summary = summarise(errors)
@@ -254,7 +266,9 @@ def report(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
         f"({summarise(trivial[name])})"
         for name in unbeaten(errors, trivial)
     ]
-    refused = int((~held_out.accepted).sum())
+    if still:
+        warnings.append(f"{said}; they are left out (sample {', '.join(map(str, still[:8]))})")
+    refused = int((~held_out.accepted[kept]).sum())
     if refused:
         warnings.append(
             f"{refused} of {len(errors)} references did not reach their tolerance; "
@@ -265,7 +279,7 @@ def report(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
         "relative_l2": summary.to_dict(),
         "per_channel": {
             name: summarise(relative_l2(prediction[name], value)).mean
-            for name, value in held_out.truth.items()
+            for name, value in truth.items()
         },
         "per_time": over_time(problem, prediction, judged, held_out.queries.axes),
         "reference": {

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -67,6 +68,18 @@ def test_references_that_missed_their_tolerance_are_warned_of(trained):
     found = module.report(trained.problem, trained.model, doubtful)
     assert found["reference"]["accepted"] == 1
     assert any("1 of 2 references" in w for w in found["warnings"])
+
+
+def test_solutions_that_are_zero_are_left_out_and_told(trained):
+    held_out = trained.held_out(3)
+    still = {n: v * torch.tensor([1.0, 0.0, 1.0])[:, None, None] for n, v in held_out.truth.items()}
+    found = module.report(trained.problem, trained.model, replace(held_out, truth=still))
+    whole = module.report(trained.problem, trained.model, held_out)["relative_l2"]["per_sample"]
+    assert found["relative_l2"]["per_sample"] == pytest.approx([whole[0], whole[2]])
+    assert any("1 of 3 solutions are zero" in w and "sample 1" in w for w in found["warnings"])
+    nothing = {n: torch.zeros_like(v) for n, v in held_out.truth.items()}
+    found = module.report(trained.problem, trained.model, replace(held_out, truth=nothing))
+    assert found["relative_l2"] is None
 
 
 def test_a_problem_without_reference_still_gets_its_evaluation(trained, monkeypatch):
