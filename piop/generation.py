@@ -186,7 +186,8 @@ def _solve(
         axes = _axes(problem, solution)
         solved = {f"axis/{name}": positions for name, positions in axes.items()}
         for item in problem.inputs:
-            solved[item.name] = functions[item.name].on_grid([axes[c] for c in item.of])
+            if item.name in functions:  # a history is in the solution
+                solved[item.name] = functions[item.name].on_grid([axes[c] for c in item.of])
     else:
         solved = _at_points(problem, functions, solution.points)
     solved |= {name: solution.values[name] for name in problem.channels}
@@ -225,6 +226,8 @@ def _write(writer: DatasetWriter, problem: Problem, batch: dict[str, Tensor], fi
     for name in problem.channels:
         writer.append(name, (POINT,) if scattered else names, batch[name])
     for item in problem.inputs:
+        if item.name not in batch:
+            continue
         along = (POINT,) if scattered and item.of else item.of
         writer.append(item.name, along, batch[item.name])
     for name in (ESTIMATE, ACCEPTED, STEP):

@@ -10,6 +10,7 @@ import torch
 from piop.errors import NotSupportedError
 from piop.problem import Problem
 from piop.problem.describe import to_json
+from piop.problem.history import history_of
 from piop.problem.solver import METHODS, choose_method
 from piop.problem.support import require_supported
 from piop.reference import solve_reference
@@ -21,7 +22,12 @@ SPECS = sorted(
     for path in (Path(__file__).parents[1] / "pdes").glob("*.yaml")
     if Problem.from_file(path).residuals  # tests/run/test_data_alone.py has the others
 )
-FOURIER = [path for path in SPECS if choose_method(Problem.from_file(path)) == "fourier"]
+FOURIER = [
+    path
+    for path in SPECS
+    if choose_method(Problem.from_file(path)) == "fourier"
+    and not history_of(Problem.from_file(path))  # those of navier_stokes: tests/run/test_history.py
+]
 WALLED = [path for path in SPECS if choose_method(Problem.from_file(path)) == "chebyshev"]
 DEGREES = {1: 64, 2: 28}  # of polynomials between walls, by the number of space axes
 DEGREE = 8  # of the polynomial in time through the reference

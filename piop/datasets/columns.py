@@ -10,6 +10,7 @@ from piop.datasets.raw import SAMPLE, RawFile
 from piop.datasets.samples import function_samples
 from piop.errors import DataError
 from piop.fields import FunctionSamples
+from piop.spec.laws import History
 
 if TYPE_CHECKING:
     from piop.problem import Input, Problem
@@ -20,6 +21,9 @@ def samples_from_columns(raw: RawFile, problem: Problem) -> dict[str, FunctionSa
     number = sample_numbers(raw)
     found = {}
     for item in problem.visible_inputs:
+        if isinstance(item.law, History):
+            message = f"'{item.name}' is a history, which a table does not hold"
+            raise DataError(f"{raw.path}: {message}; give the solution on a grid, as NetCDF or npz")
         values = column(raw, item.name, "an input of the spec")
         here = ~np.isnan(values)
         if not here.any():

@@ -21,6 +21,10 @@ LI_2021 = (
 )
 
 
+OF_HORIZON = {50: "navier_stokes_1e-3", 30: "navier_stokes_1e-4", 20: "navier_stokes_1e-5"}
+"""Specs of the paper's three viscosities, by the number of times, which are 1, 2, …"""
+
+
 def name_li2021(path: str, sources: Mapping[str, Source], kind: str) -> OpenFile | None:
     """Name the arrays as piop's specs do; None for a file of another layout."""
     a, u = sources.get("a"), sources.get("u")
@@ -88,7 +92,7 @@ def _flow(path: str, a: Source, u: Source, t: Source, kind: str) -> OpenFile:
             "the file",
             "places": f"i/{n}: right ends are left out",
             "times": "as stored; t = 0 is w0",
-            "spec": "navier_stokes",
+            "spec": OF_HORIZON.get(len(times), "navier_stokes"),
         },
     )
 

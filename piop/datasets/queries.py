@@ -17,7 +17,7 @@ from piop.datasets.checks import check_axis, check_domain, check_finite, numbers
 from piop.datasets.columns import column, padded, sample_numbers
 from piop.datasets.formats import read_raw
 from piop.datasets.raw import RawFile
-from piop.datasets.sensors import scattered
+from piop.datasets.spread import scattered
 from piop.errors import DataError, UsageError
 
 if TYPE_CHECKING:

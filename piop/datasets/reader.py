@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from piop.datasets.axes import named
-from piop.datasets.checks import check_axis, check_domain, check_finite, numbers
+from piop.datasets.channels import channel_of
+from piop.datasets.checks import numbers
 from piop.datasets.dataset import Dataset
 from piop.datasets.formats import read_raw
-from piop.datasets.raw import SAMPLE, RawFile, Variable
-from piop.datasets.sensors import scattered, sensors_of, spread
+from piop.datasets.history import after_past
+from piop.datasets.raw import RawFile
+from piop.datasets.sensors import sensors_of
 from piop.errors import DataError
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ def read_dataset(path: str | Path, problem: Problem) -> Dataset:
 
     Unknowns are ``u(sample, t, x)`` along coordinate variables, or ``u(sample, point)`` at
     ``t(sample, point)``, ``x(sample, point)``; inputs as :func:`piop.datasets.read_sensors` says.
-    Auxiliary unknowns are read where the file has them.
+    Auxiliary unknowns are read where the file has them. Where an input is the history of the
+    solution, the file holds the whole trajectory: the history is cut from it, and the values begin
+    at its last time.
 
     Raises:
         DataError: A missing variable, shapes that do not fit, NaN (with its sample), positions
@@ -52,48 +54,15 @@ def dataset_of(raw: RawFile, problem: Problem) -> Dataset:
     values: dict[str, Tensor] = {}
     for name in problem.channels:
         if name in raw.variables or name in problem.unknowns:
-            axes, points, values[name] = _channel(raw, problem, name)
+            axes, points, values[name] = channel_of(raw, problem, name)
     count = _count(raw, {name: len(v) for name, v in values.items()})
     inputs = sensors_of(raw, problem)
     for name, s in inputs.items():
         if len(s.values) != count:
             message = f"'{name}' has {len(s.values)} samples but the solution has {count}"
             raise DataError(f"{path}: {message}")
+    axes, values = after_past(path, problem, axes, values)
     return Dataset(inputs, axes, values, points, _estimate(raw, count), raw.attributes)
-
-
-def _channel(
-    raw: RawFile, problem: Problem, name: str
-) -> tuple[dict[str, Tensor], Tensor | None, Tensor]:
-    names = [c.name for c in problem.coordinates]
-    value = raw.need(name, f"an unknown of the spec, a function of {', '.join(names)}")
-    where = {c: raw.need(c, f"a coordinate of '{name}'") for c in names}
-    value, where = named(raw, name, value, where)
-    if all(v.dimensions == (c,) for c, v in where.items()):
-        return _grid(raw, problem, name, value, where)
-    points, flat = scattered(raw, name, value, where)
-    check_finite(raw.path, name, flat)
-    for i, coordinate in enumerate(problem.coordinates):
-        points[..., i] = check_domain(raw.path, name, coordinate, points[..., i])
-    return {}, torch.from_numpy(points), torch.from_numpy(flat)
-
-
-def _grid(
-    raw: RawFile, problem: Problem, name: str, value: Variable, where: dict[str, Variable]
-) -> tuple[dict[str, Tensor], None, Tensor]:
-    axes = {
-        c.name: torch.from_numpy(
-            check_axis(raw.path, c, numbers(raw.path, c.name, where[c.name].values))
-        )
-        for c in problem.coordinates
-    }
-    spread(raw, name, value, where)  # refuses dimensions that do not belong
-    array, dimensions = numbers(raw.path, name, value.values), list(value.dimensions or ())
-    if SAMPLE not in dimensions:
-        array, dimensions = array[None], [SAMPLE, *dimensions]
-    array = np.ascontiguousarray(array.transpose([dimensions.index(d) for d in (SAMPLE, *where)]))
-    check_finite(raw.path, name, array)
-    return axes, None, torch.from_numpy(array)
 
 
 def _count(raw: RawFile, counts: dict[str, int]) -> int:

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from piop.datasets.dataset import Dataset
+from piop.datasets.history import with_past
 from piop.datasets.layout import ESTIMATE
 from piop.datasets.raw import POINT
 from piop.datasets.writer import DatasetWriter
 from piop.fields import FunctionSamples
+from piop.spec.laws import History
 
 if TYPE_CHECKING:
     from piop.problem import Problem
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 def write_dataset(dataset: Dataset, path: str | Path, problem: Problem) -> None:
     """Write a data set as NetCDF or Zarr; :func:`piop.datasets.read_dataset` gives it back."""
+    dataset = with_past(problem, dataset)
     with DatasetWriter.open(path, problem, len(dataset), **_own(dataset)) as writer:
         for name, positions in dataset.axes.items():
             writer.axis(name, positions)
@@ -33,6 +36,8 @@ def write_dataset(dataset: Dataset, path: str | Path, problem: Problem) -> None:
         for name, values in dataset.values.items():
             writer.append(name, dimensions, values)
         for item in problem.visible_inputs:
+            if isinstance(item.law, History):
+                continue  # it is in the solution
             write_input(writer, item.name, item.of, dataset.inputs[item.name], dataset.axes)
         if dataset.error_estimate is not None:
             writer.append(ESTIMATE, (), dataset.error_estimate)

@@ -9,10 +9,11 @@ from sympy import Derivative
 
 from piop.errors import NotSupportedError
 from piop.problem.conservation import forms_shocks
+from piop.problem.history import history_of
 from piop.problem.problem import Problem
 from piop.problem.solver import choose_method
 from piop.problem.walls import wall_conditions
-from piop.spec.laws import FromData, History
+from piop.spec.laws import FromData
 
 Purpose = Literal["solve", "reference", "data"]
 
@@ -30,27 +31,23 @@ def require_supported(problem: Problem, for_: Purpose = "solve") -> None:
         NotSupportedError: ``not supported yet: … because …``, with every reason, and whether data
             alone would do.
     """
-    reasons = list(_always(problem))
+    reasons: list[str] = []
     if for_ != "data":
         reasons += _knowing(problem) or (_solving(problem) if for_ == "reference" else [])
     if for_ != "reference":
         reasons += _inverting(problem)
     if for_ == "solve" and problem.residuals:
-        reasons += [*_meeting(problem), *_differentiating(problem), *_breaking(problem)]
+        reasons += [*_remembering(problem), *_meeting(problem)]
+        reasons += [*_differentiating(problem), *_breaking(problem)]
     if not reasons:
         return
     text = f"{problem.name}: not supported yet: " + "; ".join(reasons)
-    if for_ == "solve" and not [*_always(problem), *_inverting(problem)]:
+    if for_ == "solve" and not list(_inverting(problem)):
         text += (
             ". It can be trained on solutions alone: --data FILE --no-physics (in Python data=..., "
             "physics=False)"
         )
     raise NotSupportedError(text)
-
-
-def _always(problem: Problem) -> Iterator[str]:
-    if any(isinstance(i.law, History) for i in problem.inputs):
-        yield "the law history, because operators from the past of a solution are not trained yet"
 
 
 def _knowing(problem: Problem) -> list[str]:
@@ -75,6 +72,15 @@ def _inverting(problem: Problem) -> Iterator[str]:
         yield f"infer ({', '.join(problem.infer)}), because parameters are not trained yet"
     if problem.learn is not None:
         yield "learn, because inverse operators are not trained yet"
+
+
+def _remembering(problem: Problem) -> Iterator[str]:
+    past = history_of(problem)
+    if past is not None:
+        yield (
+            f"input {past.name}, because its law is history: functions that are drawn to train on "
+            "the equations come without a solution, and so without a past"
+        )
 
 
 def _meeting(problem: Problem) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from piop.metrics import (
     unbeaten,
 )
 from piop.problem import Problem
+from piop.problem.history import asked_coordinates, history_of
 from piop.reference import solve_reference
 from piop.residual import GridResidual
 from piop.run.prediction import predict_values, save_grid
@@ -48,6 +49,8 @@ class HeldOut:
         truth: Channel → ``[B, *queries.shape]`` float64.
         error_estimate: Relative L2 error of the truth ``[B]``; None where it is unknown.
         accepted: Whether the truth reached its tolerance ``[B]``.
+        start: Channel → ``[B, *space]``, the last that is seen of a solution whose past is shown;
+            empty otherwise.
     """
 
     functions: Mapping[str, InputFunction]
@@ -56,6 +59,7 @@ class HeldOut:
     truth: Mapping[str, Tensor]
     error_estimate: Tensor | None
     accepted: Tensor
+    start: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def held_out_draws(seed: int, samples: int) -> Draws:
@@ -139,6 +143,10 @@ def hold_out_data(problem: Problem, data: Dataset, end: bool = False) -> HeldOut
         data: The trajectories.
         end: Keep the last time alone, for operators that know no other.
     """
+    start: dict[str, Tensor] = {}
+    if history_of(problem) is not None:
+        start = {name: data.values[name][:, 0].double() for name in problem.unknowns}
+        data = _rest(problem, data)
     if end and data.points is None and problem.time is not None:
         data = data.at_last(problem.time.name)
     queries = (
@@ -148,7 +156,14 @@ def hold_out_data(problem: Problem, data: Dataset, end: bool = False) -> HeldOut
     )
     truth = {name: data.values[name].double() for name in problem.channels if name in data.values}
     accepted = torch.ones(len(data), dtype=torch.bool)
-    return HeldOut({}, data.inputs, queries, truth, data.error_estimate, accepted)
+    return HeldOut({}, data.inputs, queries, truth, data.error_estimate, accepted, start)
+
+
+def _rest(problem: Problem, data: Dataset) -> Dataset:
+    """Leave out the end of the past, the first time, which the operator was shown."""
+    name = asked_coordinates(problem)[0].name
+    axes = {**data.axes, name: data.axes[name][1:]}
+    return replace(data, axes=axes, values={n: v[:, 1:] for n, v in data.values.items()})
 
 
 def predict_held_out(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Tensor]:
@@ -165,7 +180,10 @@ def errors_of(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> 
 
 
 def baseline_errors(
-    problem: Problem, truth: Mapping[str, Tensor], axes: Mapping[str, Tensor] | None = None
+    problem: Problem,
+    truth: Mapping[str, Tensor],
+    axes: Mapping[str, Tensor] | None = None,
+    seen: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Errors ``[B]`` of the trivial answers, the mean over the channels of the truth.
 
@@ -173,14 +191,15 @@ def baseline_errors(
         problem: The problem.
         truth: Channel → ``[B, *grid]``.
         axes: Positions along each coordinate: without the initial time there is no staying at it.
+        seen: Where to stay instead: the last of a past that was shown.
     """
     time = problem.time
     marches = time is not None and next(iter(truth.values())).ndim > 2
     if axes is not None and time is not None:
         marches = bool((axes[time.name][0] - time.low).abs() <= 1e-6 * time.length)
     found: dict[str, list[Tensor]] = {}
-    for value in truth.values():
-        start = value[:, 0] if marches else None
+    for channel, value in truth.items():
+        start = value[:, 0] if marches else (seen or {}).get(channel)
         for name, errors in trivial_baselines(value, start).items():
             found.setdefault(name, []).append(errors)
     return {name: torch.stack(errors).mean(0) for name, errors in found.items()}
@@ -259,7 +278,7 @@ def report(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
     truth = {n: v[kept] for n, v in held_out.truth.items()}
     judged = {n: truth[n] for n in problem.unknowns if n in truth}
     errors = errors_of(prediction, judged)
-    trivial = baseline_errors(problem, judged, held_out.queries.axes)
+    trivial = baseline_errors(problem, judged, held_out.queries.axes, held_out.start)
     summary = summarise(errors)
     warnings = [
         f"the operator ({summary}) does not beat the trivial answer {name!r} "

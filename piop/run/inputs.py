@@ -16,6 +16,7 @@ from piop.datasets.checks import outside
 from piop.errors import DataError
 from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Input, Problem
+from piop.problem.history import channels_of
 
 Given = Mapping[str, Any] | xr.Dataset | Dataset
 
@@ -29,7 +30,8 @@ def read_inputs(problem: Problem, given: Given) -> dict[str, FunctionSamples]:
             ``[M, d]`` or ``[B, M, d]``, values ``[M]`` or ``[B, M]``); values alone on an even grid
             over the domain, the right end of periodic axes left out, ``[n1, …, nd]`` or
             ``[B, n1, …, nd]``; a number or ``[B]`` for a scalar. Or a data set of xarray with these
-            names over the dimensions ``sample`` and the coordinates.
+            names over the dimensions ``sample`` and the coordinates. A history has its values at
+            each time last, ``[…, c]``.
 
     Raises:
         DataError: For names missing or unknown, shapes that do not fit, NaN, or sensors outside
@@ -60,8 +62,10 @@ def _read(problem: Problem, item: Input, value: Any) -> FunctionSamples:
     elif isinstance(value, tuple):
         points, values = _pair(item, value)
     else:
-        points, values = _on_grid(problem, item, to_numbers(f"input {item.name!r}", value))
-    points, values = _shaped(item, points, values)
+        points, values = _on_grid(
+            problem, item, to_numbers(f"input {item.name!r}", value), channels_of(problem, item) > 1
+        )
+    points, values = _shaped(item, points, values, channels_of(problem, item))
     _check(problem, item, points, values, mask)
     return FunctionSamples(points, values, mask)
 
@@ -100,9 +104,13 @@ def _from_xarray(item: Input, value: xr.DataArray) -> tuple[Tensor, Tensor]:
     return torch.zeros(1, 0) if points is None else points, values
 
 
-def _on_grid(problem: Problem, item: Input, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Values alone: on the even grid over the domain that has as many points."""
+def _on_grid(problem: Problem, item: Input, values: Tensor, many: bool) -> tuple[Tensor, Tensor]:
+    """Values alone, many in each point or one: on the even grid with as many points."""
     d = len(item.of)
+    if many and values.ndim in (d + 1, d + 2):
+        batch = values.shape[: values.ndim - d - 1]
+        points, _ = _on_grid(problem, item, values[..., 0], False)
+        return points, values.reshape(*batch, -1, values.shape[-1])
     if d == 0:
         return torch.zeros(1, 0), values.reshape(-1, 1)
     if values.ndim not in (d, d + 1):
@@ -119,13 +127,18 @@ def _on_grid(problem: Problem, item: Input, values: Tensor) -> tuple[Tensor, Ten
     return points, values.flatten(values.ndim - d)
 
 
-def _shaped(item: Input, points: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Bring points to ``[B, M, d]`` and values to ``[B, M, 1]``."""
+def _shaped(item: Input, points: Tensor, values: Tensor, channels: int) -> tuple[Tensor, Tensor]:
+    """Bring points to ``[B, M, d]`` and values to ``[B, M, c]``."""
     points, values = points.detach().cpu().double(), values.detach().cpu().double()
-    if values.ndim == 3 and values.shape[-1] != 1:
+    if channels > 1 and values.ndim == 2:
+        values = values[None]
+    if values.ndim == 3 and values.shape[-1] != channels:
+        what, shape = "one function", ""
+        if channels > 1:
+            what, shape = f"a history of {channels} values", f", {channels}"
         raise DataError(
-            f"input {item.name!r}: has {values.shape[-1]} channels, it is one function; its values "
-            f"have shape [samples, sensors]"
+            f"input {item.name!r}: has {values.shape[-1]} channels, it is {what}; its values "
+            f"have shape [samples, sensors{shape}]"
         )
     values = (
         values if values.ndim == 3 else (values if values.ndim == 2 else values[None])[..., None]
@@ -145,12 +158,13 @@ def _check(
     problem: Problem, item: Input, points: Tensor, values: Tensor, mask: Tensor | None
 ) -> None:
     real = torch.ones(values.shape[:2], dtype=torch.bool) if mask is None else mask.cpu()
-    bad = ~values[..., 0].isfinite() & real
+    bad = ~values.isfinite().all(-1) & real
     if bad.any():
         sample, sensor = bad.nonzero()[0].tolist()
+        found = values[sample, sensor]
         raise DataError(
             f"input {item.name!r}: the value of sensor {sensor} of sample {sample} is "
-            f"{values[sample, sensor, 0].item()}; leave such sensors out"
+            f"{found[~found.isfinite()][0].item()}; leave such sensors out"
         )
     for column, name in enumerate(item.of):
         axis = problem.coordinate(name)

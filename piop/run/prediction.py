@@ -16,6 +16,7 @@ from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.models import Backbone
 from piop.problem import Problem
+from piop.problem.history import asked_coordinates, history_of
 from piop.run.inputs import to_numbers
 from piop.run.together import part_of, predict_together
 from piop.training.lattice import on_lattices
@@ -152,7 +153,8 @@ def save_grid(
 ) -> Queries:
     """Lay the spec's ``save`` grid, or one with at most so many times and points per space axis.
 
-    Times include both ends; periodic axes leave the right end out.
+    Times include both ends; periodic axes leave the right end out. An operator that sees the past
+    of the solution is asked for times after that.
 
     Args:
         problem: The problem.
@@ -169,11 +171,14 @@ def save_grid(
             coordinate.low, coordinate.high, count + coordinate.periodic, dtype=torch.float64
         )
         axes[coordinate.name] = ends[-1:] if end and coordinate is problem.time else ends[:count]
+    if problem.time is not None and history_of(problem) is not None:
+        name, time = problem.time.name, asked_coordinates(problem)[0]
+        axes[name] = axes[name][axes[name] > time.low + 1e-9 * time.length]
     return Queries(axes=axes)
 
 
 def _check_positions(problem: Problem, name: str, positions: Tensor) -> None:
-    axis = problem.coordinate(name)
+    axis = next(c for c in asked_coordinates(problem) if c.name == name)
     bad = outside(axis, positions)
     if bad.any():
         raise DataError(

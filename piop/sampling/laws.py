@@ -36,20 +36,22 @@ def sample_inputs(
         dtype: Of the functions and of what they return.
 
     Returns:
-        One batch of ``draws.batch`` functions for each input, by name, in the order of the problem.
+        One batch of ``draws.batch`` functions for each input, by name, in the order of the problem;
+        none for the law ``history``, whose values come from a solution.
 
     Raises:
-        NotSupportedError: For the law ``history``, whose values come from a solution, and for
-            expressions of what is not an input.
+        NotSupportedError: For the law ``data``, and for expressions of what is not an input.
         DataError: For ``from_file``, if the file does not fit.
     """
     drawn: dict[str, InputFunction] = {}
     for item in _dependencies_first(problem):
+        if isinstance(item.law, laws.History):
+            continue
         if item.expression is not None:
             drawn[item.name] = _by_expression(problem, item, drawn, draws, dtype)
         else:
             drawn[item.name] = draw(item, input_axes(problem, item), draws).to(dtype=dtype)
-    return {item.name: drawn[item.name] for item in problem.inputs}
+    return {item.name: drawn[item.name] for item in problem.inputs if item.name in drawn}
 
 
 def input_axes(problem: Problem, item: Input) -> tuple[Coordinate, ...]:
@@ -98,8 +100,8 @@ def draw(item: Input, axes: tuple[Coordinate, ...], draws: Draws) -> InputFuncti
             )
         case _:
             raise NotSupportedError(
-                f"inputs.{item.name}: the law history is not supported yet: its values come from a "
-                "solution; give the input another law, or data"
+                f"inputs.{item.name}: its law is history, so it cannot be drawn: its values come "
+                "from a solution"
             )
 
 

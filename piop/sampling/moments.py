@@ -54,6 +54,8 @@ def _statistics(problem: Problem, item: Input) -> tuple[float, float]:
             return law.mean, law.std
         case laws.Constant():
             return law.value, 0.0
+        case laws.History():
+            raise NotSupportedError(f"inputs.{item.name}: a history has the statistics of data")
         case _:
             return _estimate(problem, item)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from piop.errors import NotSupportedError
 from piop.fields import FunctionSamples, InputFunction, grid_axis
 from piop.sampling.designs import scale_to_box, unit_points
 from piop.sampling.laws import input_axes
@@ -66,9 +67,17 @@ def observe(
 
     Returns:
         Points ``[B, M, d]`` and values ``[B, M, 1]`` of each visible input, by name.
+
+    Raises:
+        NotSupportedError: For the law ``history``, of which there is no function.
     """
     seen = {}
     for item in problem.visible_inputs:
+        if item.name not in functions:
+            raise NotSupportedError(
+                f"inputs.{item.name}: a history is seen in data, which hold the solution; "
+                "give --data FILE"
+            )
         points = place_sensors(problem, item, draws)
         values = functions[item.name](points)[..., None]
         seen[item.name] = FunctionSamples(points.to(dtype), values.to(dtype))

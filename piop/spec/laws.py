@@ -378,16 +378,22 @@ class FromFile:
 @final
 @dataclass(frozen=True)
 class History:
-    """The solution itself from the start up to a time: see a past, predict the rest.
+    """The solution itself up to a time: see a past, predict the rest.
+
+    Each point of space is seen with the values of every unknown at even times after the start, of
+    which ``until`` is the last: ten of them up to 10 are 1, 2, …, 10 where time starts at 0.
 
     Attributes:
         until: End of the past, in the units of time; inside the time domain.
+        times: How many times are seen.
     """
 
     until: float
+    times: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "until", _number("until", self.until))
+        _whole("times", self.times, 1)
 
     def differentiability(self, dimension: int) -> float:
         """As smooth as the solution, which is not known here."""

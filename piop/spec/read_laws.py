@@ -108,6 +108,7 @@ _READERS: dict[str, Any] = {
     "high": Reader.number,
     "value": Reader.number,
     "until": Reader.number,
+    "times": _count,
     "path": _path,
     "variable": _path,
 }

@@ -12,6 +12,7 @@ from piop.errors import UsageError
 from piop.fields import grid_axis
 from piop.models import Backbone
 from piop.problem import Problem
+from piop.problem.history import asked_coordinates
 from piop.residual import Grid
 from piop.training.config import PointsConfig
 from piop.training.layout import is_even
@@ -38,8 +39,8 @@ def home_ticks(
     """
     counts = tuple(data) or grid_counts(problem, config)
     ticks = []
-    for coordinate, count in zip(problem.coordinates, counts, strict=True):
-        if coordinate is not problem.time:
+    for coordinate, count in zip(asked_coordinates(problem), counts, strict=True):
+        if coordinate in problem.space:
             low, high = coordinate.low, coordinate.high
             ticks.append(grid_axis(low, high, max(count, 1), coordinate.periodic))
         elif backbone.field == "march":
@@ -106,7 +107,7 @@ def data_counts(problem: Problem, data: AnyDataset, config: PointsConfig) -> tup
     usual = grid_counts(problem, config)
     chosen = data_indices(problem, data, config)
     found = []
-    for coordinate, index, count in zip(problem.coordinates, chosen, usual, strict=True):
+    for coordinate, index, count in zip(asked_coordinates(problem), chosen, usual, strict=True):
         ticks = data.axes[coordinate.name].double()[index]
         even = is_even(ticks, coordinate)
         found.append(len(ticks) if even else max(len(ticks), count))

@@ -8,6 +8,7 @@ from sympy.core.function import AppliedUndef
 from piop.models import AxisSignature, InputSignature, Signature
 from piop.problem import Problem
 from piop.problem.conditions import Conditions
+from piop.problem.history import asked_coordinates, channels_of
 from piop.training.lattice import BULK, gridded_inputs, highest_wave
 from piop.training.statistics import Statistics
 
@@ -29,12 +30,13 @@ def signature_of(
     return Signature(
         coordinates=tuple(
             AxisSignature(c.name, c.low, c.high, c.name in conditions.periodic)
-            for c in problem.coordinates
+            for c in asked_coordinates(problem)
         ),
         inputs=tuple(
             InputSignature(
                 item.name,
                 item.of,
+                channels=channels_of(problem, item),
                 mean=statistics.input_mean[item.name] if statistics else 0.0,
                 std=statistics.input_std[item.name] if statistics else 1.0,
                 smooth=item.smooth,

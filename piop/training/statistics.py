@@ -13,6 +13,7 @@ from torch import Tensor
 from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
+from piop.problem.history import history_of
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.constraints import KnownField
@@ -62,7 +63,8 @@ def find_statistics(
 
     Data take the place of the law as far as they go; where they have every channel and nothing is
     learned from the equations, the law is not asked at all, for it may be one that cannot be
-    differentiated.
+    differentiated. Nor is it of an operator that sees the past of the solution, which no law gives:
+    a channel without data, such as a stream function, is left without a size there.
 
     Args:
         problem: The problem.
@@ -74,7 +76,8 @@ def find_statistics(
         return law_statistics(problem, compile_residual(problem), seed)
     count = len(problem.channels)
     plain = Statistics({}, {}, (0.0,) * count, (1.0,) * count, (1.0,) * len(problem.residuals))
-    if physics or any(name not in data.channels for name in problem.channels):
+    whole = all(name in data.channels for name in problem.channels)
+    if physics or not (whole or history_of(problem)):
         plain = law_statistics(problem, compile_residual(problem), seed)
     return data_statistics(problem, data, plain)
 

@@ -21,6 +21,7 @@ class Given:
     name: str
     of: tuple[str, ...]
     hidden: bool = False
+    law: None = None
 
 
 @dataclass(frozen=True)

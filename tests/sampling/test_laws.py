@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from piop.errors import NotSupportedError
-from piop.sampling import Draws, sample_inputs
+from piop.sampling import Draws, observe, sample_inputs
+from piop.sampling.laws import draw
 from piop.spec import laws
 
 
@@ -95,7 +96,9 @@ def test_a_source_of_time_is_periodic_in_space_alone(everything, many):
 
 
 def test_history_is_not_drawn(problem, item, many):
-    with pytest.raises(
-        NotSupportedError, match=r"inputs\.u0: the law history is not supported yet"
-    ):
-        sample_inputs(problem(item("u0", ["t", "x"], laws.History(1.0))), many(2))
+    past = item("u0", ["x"], laws.History(1.0))
+    assert sample_inputs(problem(past), many(2)) == {}
+    with pytest.raises(NotSupportedError, match=r"inputs\.u0: its law is history, so it cannot be"):
+        draw(past, (), many(2))
+    with pytest.raises(NotSupportedError, match=r"inputs\.u0: a history is seen in data"):
+        observe({}, problem(past), many(2))

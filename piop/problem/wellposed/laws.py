@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from sympy import Expr
+
 from piop.errors import Issue
+from piop.problem.history import history_of
 from piop.problem.parts import Input
 from piop.spec import laws
 from piop.spec.names import refuse
@@ -65,3 +68,24 @@ def _history(problem: Problem, item: Input, until: float, issues: list[Issue]) -
     elif not time.low < until < time.high:
         message = f"{until:g} is not inside the time interval ({time.low:g}, {time.high:g})"
         _refuse(problem, item, "until", message, issues)
+    space = tuple(c.name for c in problem.space)
+    if item.of != space:
+        message = f"a history is seen at points of space, so it is of [{', '.join(space)}]"
+        _refuse(problem, item, "of", message, issues, "Its times are those of 'until', 'times'.")
+    if item.hidden:
+        _refuse(problem, item, "hidden", "a history is there to be seen", issues)
+    if history_of(problem) is not item:
+        _refuse(problem, item, "law", "there is one history at most", issues)
+    if any(e.has(item.symbol) for e in _everything(problem)):
+        message = "equations and conditions hold the solution itself, not its history"
+        _refuse(problem, item, "law", message, issues)
+
+
+def _everything(problem: Problem) -> Iterator[Expr]:
+    yield from problem.residuals
+    for data in problem.initial.values():
+        yield from data
+    for conditions in problem.boundary.values():
+        for condition in conditions:
+            yield from condition.values
+    yield from (i.expression for i in problem.inputs if i.expression is not None)
