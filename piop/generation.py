@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -39,6 +40,7 @@ def generate(
     *,
     seed: int = 0,
     tolerance: float | None = None,
+    noise: float = 0.0,
     device: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -58,6 +60,9 @@ def generate(
         seed: Of the inputs.
         tolerance: Relative L2 error that each solution should stay below; the method's own by
             default, see ``piop.reference.solve_reference``.
+        noise: Standard deviation of independent normal noise on every value of the unknowns, as a
+            share of that of the unknown over its sample. Error estimates are of the solution
+            without it.
         device: Where to solve; the CPU by default.
         progress: Told the number of samples done after each batch.
 
@@ -79,7 +84,10 @@ def generate(
     tolerance = method.tolerance if tolerance is None else tolerance
     if not SMALLEST <= tolerance < 1:
         raise UsageError(f"tolerance = {tolerance}: must be at least {SMALLEST:g} and below 1")
+    if not 0 <= noise < math.inf:
+        raise UsageError(f"noise = {noise}: must be a number from 0 on")
     attributes = {"seed": seed, "tolerance": tolerance, "reference": method.name}
+    attributes |= {"noise": noise} if noise else {}
     parts = [range(low, min(count, low + BATCH)) for low in range(0, count, BATCH)]
     with joined() as processes, ExitStack() as stack:
 
@@ -103,7 +111,7 @@ def generate(
         for first in range(0, len(missing), processes.count):
             group = missing[first : first + processes.count]
             own = group[processes.rank] if processes.rank < len(group) else None
-            solved = {} if own is None else _solve(problem, own, seed, tolerance, device)
+            solved = {} if own is None else _solve(problem, own, attributes, device)
             for rank, content in enumerate(processes.collect(save_tensors(solved))):
                 if rank >= len(group):
                     continue  # it had nothing to solve, but waits until it is heard
@@ -176,12 +184,12 @@ class Summary:
 
 
 def _solve(
-    problem: Problem, samples: range, seed: int, tolerance: float, device: str | None
+    problem: Problem, samples: range, attributes: dict[str, Any], device: str | None
 ) -> dict[str, Tensor]:
     """Solve samples with these numbers, by name: axes, unknowns, inputs, error estimates."""
-    draws = Draws(seed, 0, torch.arange(samples.start, samples.stop))
+    draws = Draws(attributes["seed"], 0, torch.arange(samples.start, samples.stop))
     functions = sample_inputs(problem, draws)
-    solution = solve_reference(problem, functions, tolerance=tolerance, device=device)
+    solution = solve_reference(problem, functions, tolerance=attributes["tolerance"], device=device)
     if solution.points is None:
         axes = _axes(problem, solution)
         solved = {f"axis/{name}": positions for name, positions in axes.items()}
@@ -190,7 +198,8 @@ def _solve(
                 solved[item.name] = functions[item.name].on_grid([axes[c] for c in item.of])
     else:
         solved = _at_points(problem, functions, solution.points)
-    solved |= {name: solution.values[name] for name in problem.channels}
+    noise = attributes.get("noise", 0.0)
+    solved |= {n: noisy(solution.values[n].cpu(), noise, draws, n) for n in problem.channels}
     points = solution.modes.to(torch.int32)
     solved |= {ESTIMATE: solution.error_estimate, ACCEPTED: solution.accepted.to(torch.int8)}
     solved |= {POINTS: points, STEP: solution.step}
@@ -206,6 +215,15 @@ def _at_points(problem: Problem, functions: Any, points: Tensor) -> dict[str, Te
         function = functions[item.name]
         found[item.name] = function(own) if item.of else function.on_grid(())
     return found
+
+
+def noisy(values: Tensor, level: float, draws: Draws, name: str) -> Tensor:
+    """Add normal noise of a share of the standard deviation of each sample of ``[B, …]``."""
+    if not level:
+        return values
+    flat = values.flatten(1)
+    spread = flat.std(1, keepdim=True)
+    return (flat + level * spread * draws.normal(f"noise/{name}", flat.shape[1])).view_as(values)
 
 
 def _axes(problem: Problem, solution: Any) -> dict[str, Tensor]:

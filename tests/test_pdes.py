@@ -128,7 +128,7 @@ def test_reference_put_through_the_compiled_residual_vanishes(path):
     The scale is the residual of the same field bent by a tenth: a wrong solution stands out by six
     digits (the tolerance of the reference, less what derivatives cost).
     """
-    problem = Problem.from_file(path)
+    problem = Problem.from_file(path).at()
     functions = sample_inputs(problem, Draws(7, 0, torch.arange(2)))
     time = problem.time
     if time is None:
@@ -184,7 +184,7 @@ COARSER = {"gray_scott": 1e-7}
 @pytest.mark.parametrize("path", FOURIER, ids=lambda path: path.stem)
 @pytest.mark.parametrize(("steps", "order"), [(False, 4), (True, 2)], ids=["times", "steps"])
 def test_reference_on_a_grid_vanishes_with_the_order_of_the_scheme(path, steps, order):
-    problem = Problem.from_file(path)
+    problem = Problem.from_file(path).at()
     functions = sample_inputs(problem, Draws(7, 0, torch.arange(2)))
     shape = RESOLVED.get(path.stem, {1: (128,), 2: (32, 32), 3: (16,) * 3}[len(problem.space)])
     time = problem.time

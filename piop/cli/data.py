@@ -21,6 +21,12 @@ from piop.errors import UsageError
     "--tolerance", type=float, help="Relative L2 error.  [default: 1e-6; 2e-2 where shocks form]"
 )
 @click.option(
+    "--noise",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Add normal noise of this share of each solution's standard deviation.",
+)
+@click.option(
     "--inspect",
     type=click.Path(path_type=Path),
     help="Say what a file holds and how it maps to a spec.",
@@ -32,6 +38,7 @@ def data(
     output: Path | None,
     seed: int,
     tolerance: float | None,
+    noise: float,
     inspect: Path | None,
     as_json: bool,
 ) -> None:
@@ -49,12 +56,10 @@ def data(
         if value is None:
             raise UsageError(f"{name} is missing. Example: piop data burgers -n 100 --output F.nc")
     assert spec is not None and count is not None and output is not None  # noqa: S101
-    _make(spec, count, output, seed, tolerance, as_json)
+    _make(spec, count, output, as_json, seed=seed, tolerance=tolerance, noise=noise)
 
 
-def _make(
-    spec: str, count: int, output: Path, seed: int, tolerance: float | None, as_json: bool
-) -> None:
+def _make(spec: str, count: int, output: Path, as_json: bool, **options: Any) -> None:
     from piop.generation import generate
     from piop.problem import Problem
 
@@ -65,7 +70,7 @@ def _make(
         say(f"{done} of {count} samples  {time.monotonic() - start:.0f} s")
 
     try:
-        result = generate(problem, count, output, seed=seed, tolerance=tolerance, progress=progress)
+        result = generate(problem, count, output, progress=progress, **options)
     except KeyboardInterrupt:
         say(f"What is solved is kept in {output}.parts: the same command goes on from there")
         raise
@@ -76,7 +81,9 @@ def _make(
     error = result["error_estimate"]
     if result["resumed"]:
         print(f"Went on from {result['resumed']} samples made before")
-    print(f"Wrote {output}: {count} samples, seed {seed}, {result['seconds']:.1f} s")
+    said = f", noise {options['noise']:g}" if options["noise"] else ""
+    done = f"{count} samples, seed {options['seed']}{said}, {result['seconds']:.1f} s"
+    print(f"Wrote {output}: {done}")
     print(f"Relative L2 error estimate: mean {error['mean']:.2e}, largest {error['max']:.2e}")
 
 

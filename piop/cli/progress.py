@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from piop.cli.console import is_terminal, say
+from piop.estimates import parameters_of
 
 Row = Mapping[str, float]
 EVERY = 10.0  # seconds between plain lines
@@ -71,7 +72,8 @@ class Plain(Progress):
             return
         self._last = now
         part = "" if share is None else f" ({100 * share:.0f} %)"
-        say(f"step {row['step']:.0f}{part}  loss {row['loss']:.3e}  {row['seconds']:.0f} s")
+        loss = f"loss {row['loss']:.3e}{parameters(row)}"
+        say(f"step {row['step']:.0f}{part}  {loss}  {row['seconds']:.0f} s")
 
 
 @final
@@ -87,21 +89,26 @@ class Bar(Progress):
         self._bar = RichProgress(
             TextColumn("step {task.fields[step]:.0f}"),
             BarColumn(),
-            TextColumn("loss {task.fields[loss]:.3e}"),
+            TextColumn("loss {task.fields[loss]:.3e}{task.fields[parameters]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
         self._bar.start()
-        self._task = self._bar.add_task("", total=None, step=0, loss=float("nan"))
+        fields: dict[str, Any] = {"step": 0, "loss": float("nan"), "parameters": ""}
+        self._task = self._bar.add_task("", total=None, **fields)
         return self
 
     def show(self, row: Row) -> None:
         """Move the bar."""
         share = self.share(row)
         total = None if share is None else 1.0
-        fields: dict[str, Any] = {"step": row["step"], "loss": row["loss"]}
+        fields: dict[str, Any] = {
+            "step": row["step"],
+            "loss": row["loss"],
+            "parameters": parameters(row),
+        }
         self._bar.update(self._task, completed=share or 0.0, total=total, **fields)
 
     def __exit__(
@@ -112,6 +119,11 @@ class Bar(Progress):
     ) -> None:
         """Leave the last state of the bar on the terminal."""
         self._bar.stop()
+
+
+def parameters(row: Row) -> str:
+    """Give the parameters that are inferred, as far as they are known."""
+    return "".join(f"  {name} {value:.4g}" for name, value in parameters_of(row).items())
 
 
 def progress(run: Path, steps: int | None, seconds: float | None) -> Progress:

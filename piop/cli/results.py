@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from piop.cli.console import print_json, say
+from piop.estimates import estimate_text
 
 if TYPE_CHECKING:
     from piop.run import Run
@@ -99,6 +100,7 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
             rows.append(("reference itself, at most", f"{known:.1e}"))
         width = max(len(name) for name, _ in rows)
         lines += [f"  {name:<{width}}  {value}" for name, value in rows]
+    lines += _inferred_lines(evaluation)
     residual = evaluation.get("residual") or {}
     if residual:
         sizes = ", ".join(f"{name} {size:.3g}" for name, size in residual.items())
@@ -110,6 +112,23 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
         lines.append(f"Precision: {PRECISIONS[precision['training']]}")
     lines += [f"Warning: {text}" for text in evaluation.get("warnings", [])]
     return "\n".join(lines)
+
+
+def _inferred_lines(evaluation: Mapping[str, Any]) -> list[str]:
+    """Say what was inferred, how surely, and how noisy the data are."""
+    found = evaluation.get("inferred") or {}
+    lines = []
+    for name, said in found.items():
+        line = f"Inferred {name} = {estimate_text(said)}"
+        if said["interval"] is not None:
+            low, high = said["interval"]
+            line += f" (95 %: {low:.6g} to {high:.6g}; training alone {said['trained']:.4g})"
+        lines.append(line)
+    if noise := (evaluation.get("inference") or {}).get("noise"):
+        sizes = ", ".join(f"{100 * n['relative']:.2g} % of {c}" for c, n in noise.items())
+        count = evaluation["inference"]["samples"]
+        lines.append(f"Noise of the data: {sizes} ({count} sample{'s' if count > 1 else ''})")
+    return lines
 
 
 def profile_table(times: Mapping[str, Any]) -> str:

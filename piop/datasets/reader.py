@@ -83,9 +83,12 @@ def _estimate(raw: RawFile, count: int) -> Tensor | None:
 
 
 def compare_spec(attributes: Mapping[str, Any], path: str, problem: Problem) -> None:
-    """Warn of a file that was made from another version of a spec."""
+    """Warn of a file that was made from another version of a spec.
+
+    Data for parameters to infer are bound to be: of the spec that has them as numbers.
+    """
     written_for = attributes.get("piop_hash")
-    if written_for is not None and written_for != problem.hash:
+    if written_for is not None and written_for != problem.hash and not problem.infer:
         logger.warning(
             "%s was made from another version of the spec (%s…, this is %s…)",
             path,

@@ -205,6 +205,9 @@ def _roughness(problem: Problem, unknown: str, expression: sp.Expr) -> str | Non
     hidden = [i.name for i in problem.inputs if i.hidden and expression.has(i.symbol)]
     if hidden:
         return f"it depends on {hidden[0]}, which the network does not see"
+    moving = [n for n in problem.infer if expression.has(sp.Symbol(n, real=True))]
+    if moving:
+        return f"it depends on {moving[0]}, which is to be inferred"
     smoothness, reason = expression_smoothness(problem, expression)
     if not smoothness > order:
         return f"the equation needs {order} of its derivatives, but {reason}"

@@ -29,7 +29,8 @@ def to_json(problem: Problem) -> dict[str, Any]:
 
     Returns:
         Keys ``name``, ``title``, ``source``, ``hash``, ``class``, ``coordinates``, ``unknowns``,
-        ``auxiliary``, ``parameters``, ``equations`` (as written),
+        ``auxiliary``, ``parameters``, ``infer`` (those unknown, and where their search begins),
+        ``equations`` (as written),
         ``definitions``, ``residuals`` (as trained on),
         ``inputs``, ``initial``, ``boundary``, ``conditions``, ``solver``, ``streams``, ``save``,
         ``units`` and ``supported``.
@@ -48,6 +49,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
         "unknowns": list(problem.unknowns),
         "auxiliary": [{"name": a.name, "mean": a.mean} for a in problem.auxiliaries],
         "parameters": dict(problem.parameters),
+        "infer": dict(problem.infer),
         "equations": equation_texts(problem),
         "definitions": {name: text.text for name, text in spec.definitions.items()},
         "residuals": [write(residual) for residual in problem.residuals],
@@ -77,7 +79,7 @@ def to_text(problem: Problem) -> str:
         ("domain", [_interval(c, problem.units) for c in found["coordinates"]]),
         ("equations", found["equations"]),
         ("definitions", [f"{k} = {v}" for k, v in found["definitions"].items()]),
-        ("parameters", [f"{k} = {v:g}" for k, v in found["parameters"].items()]),
+        ("parameters", [_parameter(problem, k, v) for k, v in found["parameters"].items()]),
         ("inputs", [_sentence(item) for item in found["inputs"]]),
         ("initial", [_given(problem, n, d) for n, d in found["initial"].items()]),
         ("boundary", [f"{face}: {what}" for face, what in found["boundary"].items()]),
@@ -95,6 +97,11 @@ def to_text(problem: Problem) -> str:
             for first, value in zip([True] + [False] * len(values), values, strict=False)
         ]
     return "\n".join(lines)
+
+
+def _parameter(problem: Problem, name: str, value: float) -> str:
+    unknown = f"unknown, from data (--data FILE); the search begins at {value:g}"
+    return f"{name}: {unknown}" if name in problem.infer else f"{name} = {value:g}"
 
 
 def _input(item: Input) -> dict[str, Any]:

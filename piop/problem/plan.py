@@ -122,7 +122,7 @@ def plan_streams(problem: Problem, extra: Iterable[Index] = ()) -> StreamPlan:
     """Plan the streams of a problem's residuals.
 
     Args:
-        problem: Its coordinates, channels and residuals are read.
+        problem: Its coordinates, channels, residuals and parameters to infer are read.
         extra: Multi-indices wanted as explicit streams besides, as for a boundary condition.
 
     Raises:
@@ -133,7 +133,8 @@ def plan_streams(problem: Problem, extra: Iterable[Index] = ()) -> StreamPlan:
         ``"3 streams: u, u_x, collapsed u_t - 0.01*u_xx"``.
     """
     symbols = tuple(c.symbol for c in problem.coordinates)
-    return plan_expressions(problem.residuals, symbols, problem.channels, extra)
+    trained = [Symbol(name, real=True) for name in problem.infer]
+    return plan_expressions(problem.residuals, symbols, problem.channels, extra, trained)
 
 
 def plan_expressions(
@@ -141,8 +142,13 @@ def plan_expressions(
     coordinates: Sequence[Symbol],
     channels: Sequence[str],
     extra: Iterable[Index] = (),
+    trained: Sequence[Symbol] = (),
 ) -> StreamPlan:
-    """Plan the streams of any expressions in the channels; see :func:`plan_streams`."""
+    """Plan the streams of any expressions in the channels; see :func:`plan_streams`.
+
+    Collapsed streams leave the ``trained`` parameters out: those multiply whole streams afterwards,
+    in the shares of the equations, where gradients with respect to them are those of a product.
+    """
     symbols, names = tuple(coordinates), tuple(channels)
     zero: Index = (0,) * len(symbols)
     unknowns = _placeholders(residuals, symbols, names)
@@ -158,11 +164,14 @@ def plan_expressions(
     top = [i for i in _ordered(needed) if i in linear and i not in extra and _maximal(i, needed)]
     top = [index for index in top if index != zero]
     rows = {
-        (equation, channel): [_coefficient(linear, equation, channel, i) for i in top]
+        (equation, channel, factor): row
         for equation in range(len(plain))
         for channel in range(len(names))
+        for factor, row in _by_factor(
+            [_coefficient(linear, equation, channel, i) for i in top], trained
+        ).items()
     }
-    basis, shares = _basis({k: v for k, v in rows.items() if any(c != 0 for c in v)}, len(top))
+    basis, shares = _basis(rows, len(top))
     collapsed = tuple(
         Functional(tuple((i, c) for i, c in zip(top, row, strict=True) if c != 0)) for row in basis
     )
@@ -179,8 +188,8 @@ def plan_expressions(
         collapsed=collapsed,
         shares=tuple(
             tuple(
-                Share(channel, stream, c)
-                for (equation, channel), parts in shares.items()
+                Share(channel, stream, factor * c)
+                for (equation, channel, factor), parts in shares.items()
                 if equation == e
                 for stream, c in parts
             )
@@ -246,13 +255,25 @@ def _coefficient(linear: dict, equation: int, channel: int, index: Index) -> Exp
     return linear[index].get((equation, channel), sympy.S.Zero)
 
 
+def _by_factor(row: Sequence[Expr], trained: Sequence[Symbol]) -> dict[Expr, list[Expr]]:
+    """Write a row as Σ factor · row, the rows free of trained parameters; without zero rows."""
+    if not any(c.free_symbols & set(trained) for c in row):
+        return {sympy.S.One: list(row)} if any(c != 0 for c in row) else {}
+    found: dict[Expr, list[Expr]] = {}
+    for place, coefficient in enumerate(row):
+        for term in sympy.Add.make_args(sympy.expand(coefficient)):
+            free, factor = term.as_independent(*trained, as_Add=False)
+            found.setdefault(factor, [sympy.S.Zero] * len(row))[place] += free
+    return {factor: part for factor, part in found.items() if any(c != 0 for c in part)}
+
+
 def _basis(
-    rows: dict[tuple[int, int], list[Expr]], width: int
-) -> tuple[list[list[Any]], dict[tuple[int, int], list[tuple[int, Any]]]]:
+    rows: dict[tuple[int, int, Expr], list[Expr]], width: int
+) -> tuple[list[list[Any]], dict[tuple[int, int, Expr], list[tuple[int, Any]]]]:
     """Span the top functionals by as few rows as their rank, without dividing by what may vanish.
 
     Returns:
-        The basis, and for each (equation, channel) its pairs (basis row, coefficient).
+        The basis, and for each (equation, channel, factor) its pairs (basis row, coefficient).
     """
     distinct: list[list[Expr]] = []
     for row in rows.values():

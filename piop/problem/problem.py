@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,8 +18,9 @@ from piop.problem.builtin import builtin_names, find_builtin
 from piop.problem.parts import Auxiliary, BoundaryCondition, Coordinate, Input
 from piop.problem.wellposed import check
 from piop.spec import Spec, spec_to_yaml
-from piop.spec.load import Draft, draft_file, draft_text, draft_words
+from piop.spec.load import Draft, draft_file, draft_spec, draft_text, draft_words
 from piop.spec.model import LearnSpec, Setting
+from piop.spec.tree import Scalar
 
 if TYPE_CHECKING:
     from piop.reference import Solution
@@ -174,6 +175,24 @@ class Problem:
         """
         found = {c.name: c for c in self.coordinates}
         return found[name]
+
+    def at(self, values: Mapping[str, float] | None = None) -> Problem:
+        """Put numbers in place of the parameters to infer.
+
+        Args:
+            values: Of some or all of them; the others keep the values that they start from.
+
+        Returns:
+            The same problem with nothing to infer; itself where there was nothing.
+
+        Raises:
+            SpecError: If the problem is ill posed at these values.
+        """
+        if not self.infer:
+            return self
+        numbers = {n: Scalar(repr(float(v))) for n, v in {**self.infer, **(values or {})}.items()}
+        parameters = {**self.spec.parameters, **numbers}
+        return Problem._of(draft_spec(replace(self.spec, parameters=parameters, infer=())))
 
     def function(self, name: str) -> Expr:
         """What stands for an unknown or an input in expressions, such as ``u(t, x)``.

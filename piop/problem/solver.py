@@ -38,6 +38,8 @@ class Method:
 def choose_method(problem: Problem) -> str:
     """Choose the method of a problem: the first of ``METHODS`` that covers it.
 
+    Parameters to infer count at the values that they start from.
+
     Raises:
         NotSupportedError: If none does, with the reason of each.
     """
@@ -56,7 +58,7 @@ def _first_method(problem: Problem) -> tuple[str | None, str]:
 
     Kept, since a refusal differentiates the equations and every command asks several times.
     """
-    reasons = []
+    problem, reasons = problem.at(), []
     for key, method in METHODS.items():
         reason = method.refuse(problem)
         if reason is None:

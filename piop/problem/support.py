@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from sympy import Derivative
+from sympy import Derivative, Symbol
 
 from piop.errors import NotSupportedError
 from piop.problem.conservation import forms_shocks
@@ -68,8 +68,15 @@ def _solving(problem: Problem) -> Iterator[str]:
 
 
 def _inverting(problem: Problem) -> Iterator[str]:
-    if problem.infer:
-        yield f"infer ({', '.join(problem.infer)}), because parameters are not trained yet"
+    stated = [i for i in problem.inputs if i.expression is not None]
+    for name in problem.infer:
+        symbol = Symbol(name, real=True)
+        for item in stated:
+            if item.expression is not None and item.expression.has(symbol):
+                yield (
+                    f"infer {name}, because it is part of the input {item.name}, which is drawn "
+                    "before the step"
+                )
     if problem.learn is not None:
         yield "learn, because inverse operators are not trained yet"
 

@@ -52,7 +52,8 @@ def solve_reference(
     meets the tolerance.
 
     Args:
-        problem: A ``Problem``.
+        problem: A ``Problem``; parameters to infer have the values that they start from, or those
+            that ``problem.at`` is given.
         functions: Input functions by name, each of batch B (or 1); hidden ones that others are
             expressed in are not needed.
         times: Save times, ascending, inside the problem's interval; default ``problem.save``. A
@@ -72,6 +73,7 @@ def solve_reference(
         DataError: Inputs missing or of different batch sizes, or times out of range.
         SolverError: Nothing finite at any level, or an equation without a solution.
     """
+    problem = problem.at()
     method = choose_method(problem)
     solver = SOLVERS[method]
     tolerance = METHODS[method].tolerance if tolerance is None else tolerance

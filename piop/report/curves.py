@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from piop.estimates import INFERRED, estimate_text
 from piop.report.style import GREY, LINES, dress, figure, label, legend, plain
 
 NOT_LOSSES = {"step", "seconds", "learning_rate", "gradient"}
@@ -22,7 +24,7 @@ def loss_figure(rows: Sequence[Mapping[str, float]]) -> Figure:
     """
     fig = figure(6.0, 4.2)
     top, bottom = fig.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    names = [n for n in dict.fromkeys(k for r in rows for k in r) if n not in NOT_LOSSES]
+    names = [n for n in dict.fromkeys(k for r in rows for k in r) if _is_loss(n)]
     names.sort(key=lambda n: n != "loss")
     for name, colour in zip(names, (LINES[-1], *LINES[:-1], *[GREY] * len(names)), strict=False):
         step, value = _column(rows, name)
@@ -39,6 +41,44 @@ def loss_figure(rows: Sequence[Mapping[str, float]]) -> Figure:
     bottom.plot(step, rate, color=GREY, linewidth=1.0)
     dress(bottom, x="step", y="step size")
     plain(bottom)
+    return fig
+
+
+def _is_loss(name: str) -> bool:
+    return name not in NOT_LOSSES and not name.startswith(INFERRED)
+
+
+def inferred_figure(
+    rows: Sequence[Mapping[str, float]],
+    found: Mapping[str, Mapping[str, Any]],
+    units: Mapping[str, str],
+) -> Figure | None:
+    """Each inferred parameter over the steps of training, and what the data say in the end.
+
+    Args:
+        rows: The rows of ``metrics.jsonl``.
+        found: Parameter → what ``evaluation.json`` says of it; may be empty.
+        units: Labels by name.
+
+    Returns:
+        None where nothing was inferred.
+    """
+    names = [n for n in dict.fromkeys(k for r in rows for k in r) if n.startswith(INFERRED)]
+    if not names:
+        return None
+    fig = figure(6.0, 2.2 * len(names))
+    for axes, key in zip(fig.subplots(len(names), 1, squeeze=False)[:, 0], names, strict=True):
+        name = key.removeprefix(INFERRED)
+        step, value = _column(rows, key)
+        axes.plot(step, value, color=LINES[0], linewidth=1.3, label="in training")
+        said = found.get(name, {})
+        if (interval := said.get("interval")) is not None:
+            axes.axhline(said["value"], color=LINES[1], linewidth=1.1, label="from the data")
+            axes.axhspan(*interval, color=LINES[1], alpha=0.25, linewidth=0)
+        title = "" if not said else f"{name} = {estimate_text(said)}"
+        dress(axes, title, "step", label(name, units))
+        plain(axes)
+        legend(axes)
     return fig
 
 

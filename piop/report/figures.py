@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from piop.datasets import replacing
-from piop.report.curves import error_figure, loss_figure
+from piop.report.curves import error_figure, inferred_figure, loss_figure
 from piop.report.panels import View, field_figure, residual_figure
 from piop.report.style import DPI
 
@@ -43,7 +44,11 @@ class Shown:
 
 
 def draw_figures(
-    folder: Path, metrics: Sequence[Mapping[str, float]], shown: Shown | None
+    folder: Path,
+    metrics: Sequence[Mapping[str, float]],
+    shown: Shown | None,
+    inferred: Mapping[str, Mapping[str, Any]] | None = None,
+    units: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Draw what there is to draw.
 
@@ -51,6 +56,8 @@ def draw_figures(
         folder: The run's ``figures``, made when missing.
         metrics: Rows of ``metrics.jsonl``; none give no figure.
         shown: Held-out inputs; None where there is no reference to compare with.
+        inferred: Parameter → what ``evaluation.json`` says of it.
+        units: Labels of the parameters.
 
     Returns:
         The files written.
@@ -61,6 +68,9 @@ def draw_figures(
     figures: dict[str, Figure] = {}
     if metrics:
         figures["losses"] = loss_figure(metrics)
+        parameters = inferred_figure(metrics, inferred or {}, units or {})
+        if parameters is not None:
+            figures["inferred"] = parameters
     if shown is not None:
         view = View(shown.axes, shown.time, shown.units)
         for name, reference in shown.reference.items():

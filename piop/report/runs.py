@@ -18,6 +18,7 @@ from piop.report.figures import Shown, draw_figures
 from piop.residual import compile_residual
 from piop.run import predict_held_out
 from piop.run.evaluation import ends_only, errors_of
+from piop.run.folder import read_json
 from piop.run.prediction import save_grid
 from piop.training.lattice import on_lattices
 from piop.training.operator import OperatorField
@@ -52,7 +53,9 @@ def draw_run(run: Run, seed: int | None = None) -> list[Path]:
     shown = None
     if held_out is not None and held_out.queries.axes is not None:
         shown = collect(run, held_out)
-    return draw_figures(run.path / "figures", run.metrics, shown)
+    inferred = read_json(run.path / "evaluation.json").get("inferred")
+    units = {name: str(unit) for name, unit in run.problem.units.items()}
+    return draw_figures(run.path / "figures", run.metrics, shown, inferred, units)
 
 
 def collect(run: Run, held_out: HeldOut) -> Shown:
@@ -116,7 +119,7 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
         return {}
     if run.model.operator.gridded or ends_only(run.model):
         return {}
-    model, residual = run.model, compile_residual(run.problem)
+    model, residual = run.model, compile_residual(run.solved)
     like = model.operator.scale
     rows = torch.arange(min(ROWS, len(next(iter(held_out.truth.values())))))
     functions = {n: f.take(rows).to(like.device, like.dtype) for n, f in held_out.functions.items()}

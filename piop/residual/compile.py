@@ -53,7 +53,7 @@ def compile_residual(
     """Compile the residuals of a problem.
 
     Args:
-        problem: Its coordinates, channels, residuals and inputs are read.
+        problem: Its coordinates, channels, residuals, inputs and parameters to infer are read.
         extra: Multi-indices wanted in ``ResidualValues.derivatives`` beside those of the equations.
         kernel: What sums up attention, as :func:`choose_kernel` gives it.
 
@@ -64,7 +64,7 @@ def compile_residual(
         NotSupportedError: If a derivative is of order five or more.
     """
     plan = plan_streams(problem, extra)
-    return Residual(plan, tuple(problem.residuals), problem.inputs, kernel)
+    return Residual(plan, tuple(problem.residuals), problem.inputs, kernel, tuple(problem.infer))
 
 
 @final
@@ -76,9 +76,11 @@ class Residual:
         residuals: The equations, left side minus right side.
         inputs: The input functions of the problem (``name`` and ``of`` are read).
         kernel: What sums up attention; None for plain torch operations.
+        trained: Names of the parameters that are given with every call, and may carry a gradient.
 
     Attributes:
         plan: The streams.
+        trained: As given.
         input_terms: Pairs (name, multi-index over the input's own coordinates) of the inputs, and
             derivatives of inputs, that the equations hold.
         fallback: Why nested reverse mode is used in place of streams; None while streams work.
@@ -90,17 +92,21 @@ class Residual:
         residuals: Sequence[Expr],
         inputs: Sequence[Any],
         kernel: Kernel | None = None,
+        trained: Sequence[str] = (),
     ) -> None:
         self.plan = plan
         self.inputs = tuple(inputs)
+        self.trained = tuple(trained)
+        parameters = [sympy.Symbol(name, real=True) for name in trained]
         self.input_terms: tuple[InputTerm, ...] = input_terms(
-            residuals, plan.coordinates, plan.channels
+            residuals, [*plan.coordinates, *parameters], plan.channels
         )
         self.fallback: str | None = None
         self._residuals = tuple(residuals)
         self._layout = Layout.of(plan, kernel)
         atoms = [*plan.coordinates, *term_atoms(self.input_terms, self.inputs, plan.coordinates)]
         self._coefficients = compile_expressions(plan.coefficients, atoms)
+        atoms += parameters
         self._seed_table, self._seed_slots = _seeds(plan)
         self._wanted = _wanted(plan.remainders, plan)
         sums = {
@@ -136,7 +142,11 @@ class Residual:
         )
 
     def __call__(
-        self, field: Field, queries: Tensor, input_values: Sequence[Tensor] = ()
+        self,
+        field: Field,
+        queries: Tensor,
+        input_values: Sequence[Tensor] = (),
+        parameters: Sequence[Tensor] = (),
     ) -> ResidualValues:
         """Evaluate the residual of a field.
 
@@ -144,6 +154,7 @@ class Residual:
             field: Callable on queries; it receives a stream and returns a stream ``[B, N, C]``.
             queries: ``[B or 1, N, D]``, in physical units.
             input_values: As :meth:`evaluate_inputs` gives them.
+            parameters: Value ``[]`` of each of ``trained``, through which gradients flow.
 
         Returns:
             The residuals and the derivatives found on the way; differentiable by reverse mode.
@@ -154,9 +165,9 @@ class Residual:
         """
         if self.fallback is None:
             try:
-                return self._by_streams(field, queries, input_values)
+                return self._by_streams(field, queries, input_values, parameters)
             except (NoRuleError, TypeError, AttributeError) as reason:
-                out = self.reverse(field, queries, input_values)
+                out = self.reverse(field, queries, input_values, parameters)
                 self.fallback = str(reason)
                 warnings.warn(
                     f"no Taylor rule for {reason}: the residual falls back to nested reverse mode, "
@@ -165,10 +176,14 @@ class Residual:
                     stacklevel=2,
                 )
                 return out
-        return self.reverse(field, queries, input_values)
+        return self.reverse(field, queries, input_values, parameters)
 
     def reverse(
-        self, field: Field, queries: Tensor, input_values: Sequence[Tensor] = ()
+        self,
+        field: Field,
+        queries: Tensor,
+        input_values: Sequence[Tensor] = (),
+        parameters: Sequence[Tensor] = (),
     ) -> ResidualValues:
         """Evaluate by nested reverse mode: slow, obvious, and valid for any torch code."""
         indices = [_place(atom, self.plan) for atom in self._wanted_reverse]
@@ -179,7 +194,7 @@ class Residual:
                 queries = queries.expand(len(field(queries)), -1, -1)
         found = nested_derivatives(field, queries, indices)
         needed = [found[place] for place in indices[: len(self._wanted_reverse)]]
-        totals = self._combine_reverse([*queries.unbind(-1), *input_values, *needed])
+        totals = self._combine_reverse([*queries.unbind(-1), *input_values, *parameters, *needed])
         return ResidualValues(_stacked(totals, queries, input_values), self._named(found))
 
     def stream(self, queries: Tensor, input_values: Sequence[Tensor] = ()) -> Stream:
@@ -218,7 +233,11 @@ class Residual:
         return self.compile_lift(expressions)(functions, queries)
 
     def _by_streams(
-        self, field: Field, queries: Tensor, input_values: Sequence[Tensor]
+        self,
+        field: Field,
+        queries: Tensor,
+        input_values: Sequence[Tensor],
+        parameters: Sequence[Tensor],
     ) -> ResidualValues:
         out = field(self.stream(queries, input_values))
         if not isinstance(out, Stream):
@@ -234,7 +253,7 @@ class Residual:
         places = (_place(atom, self.plan) for atom in self._wanted)
         needed = [rows[row_of[index]][channel] for channel, index in places]
         sums = [rows[len(row_of) + stream][channel] for channel, stream in self._sums]
-        totals = self._combine([*queries.unbind(-1), *input_values, *needed, *sums])
+        totals = self._combine([*queries.unbind(-1), *input_values, *parameters, *needed, *sums])
         for stream, functional in enumerate(self.plan.collapsed):
             if len(functional.terms) == 1 and functional.terms[0][1] == 1:
                 row_of[functional.terms[0][0]] = len(self.plan.explicit) + stream

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+import sympy
 import torch
 from sympy import Expr
 from torch import Tensor
@@ -46,6 +47,7 @@ class GridResidual:
 
     Attributes:
         grid: The grid.
+        trained: Names of the parameters to infer, which are given with every call.
         places: Where the residual is given ``[1, N', D]``, the time slowest. Of steps there are two
             blocks, the beginnings of all steps and then their ends.
 
@@ -65,11 +67,14 @@ class GridResidual:
         self._expressions = tuple(problem.residuals if expressions is None else expressions)
         self.coordinates = tuple(c.symbol for c in problem.coordinates)
         self.channels, self.inputs = tuple(problem.channels), tuple(problem.inputs)
+        self.trained = tuple(problem.infer)
+        parameters = [sympy.Symbol(name, real=True) for name in self.trained]
         self.input_terms: tuple[InputTerm, ...] = input_terms(
-            self._expressions, self.coordinates, self.channels
+            self._expressions, [*self.coordinates, *parameters], self.channels
         )
         self._wanted = unknown_atoms(self._expressions, self.coordinates, self.channels)
         atoms = [*self.coordinates, *term_atoms(self.input_terms, self.inputs, self.coordinates)]
+        atoms += parameters
         self._combine = compile_expressions(self._expressions, [*atoms, *self._wanted])
         self.axes = tuple(axis.to(like) for axis in grid.ticks)
         self._means = tuple(grid.averages and holds for holds in self._hold_time())
@@ -100,7 +105,11 @@ class GridResidual:
         )
 
     def __call__(
-        self, field: OnGrid, queries: Tensor | None = None, input_values: Sequence[Tensor] = ()
+        self,
+        field: OnGrid,
+        queries: Tensor | None = None,
+        input_values: Sequence[Tensor] = (),
+        parameters: Sequence[Tensor] = (),
     ) -> ResidualValues:
         """Evaluate the residual of a field.
 
@@ -108,6 +117,7 @@ class GridResidual:
             field: Is asked once, for its values on the grid.
             queries: The places, which are known; not read.
             input_values: As :meth:`evaluate_inputs` gives them.
+            parameters: Value ``[]`` of each of ``trained``, through which gradients flow.
 
         Returns:
             The residuals ``[B, N', E]`` and the derivatives found on the way ``[B, N']``;
@@ -125,7 +135,7 @@ class GridResidual:
             self._derivative(values, unknown_place(a, self.coordinates, self.channels), known)
             for a in self._wanted
         ]
-        totals = self._combine([*self._coordinates, *input_values, *wanted])
+        totals = self._combine([*self._coordinates, *input_values, *parameters, *wanted])
         batch = max([len(values), *(len(v) for v in input_values)])
         shape = (batch, *(len(axis.flatten()) for axis in self._coordinates))
         stacked = [

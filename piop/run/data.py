@@ -30,12 +30,13 @@ def load_data(problem: Problem, data: str | Path | AnyDataset | None) -> AnyData
 
     Raises:
         DataError: If it does not fit the problem, holds values that are not finite or cannot be
-            squared, or has too few trajectories to hold one out.
+            squared, or has too few trajectories to hold one out; where parameters are inferred,
+            none is.
     """
     if data is None:
         return None
     found = open_dataset(data, problem) if isinstance(data, str | Path) else data
-    if len(found) < 2:
+    if len(found) < 2 and not problem.infer:
         raise DataError("the data hold one trajectory; at least two are needed, one to judge by")
     place = str(data) if isinstance(data, str | Path) else "data"
     for piece in found.pieces():
@@ -82,6 +83,11 @@ def split_data(data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:
     order = torch.randperm(len(data), generator=generator)
     count = max(1, round(HELD_OUT_SHARE * len(data)))
     return data.part(order[count:].sort().values), data.part(order[:count].sort().values)
+
+
+def parts_of_data(problem: Problem, data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:
+    """Give what is trained on, and what judges: where parameters are inferred, both are all."""
+    return (data, data) if problem.infer else split_data(data, seed)
 
 
 def data_of_use(

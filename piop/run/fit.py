@@ -16,7 +16,7 @@ from piop.problem import Problem
 from piop.problem.support import require_supported
 from piop.residual import choose_kernel
 from piop.run.choices import configure
-from piop.run.data import data_of_use, describe_data, load_data, note_grids, split_data
+from piop.run.data import data_of_use, describe_data, load_data, note_grids, parts_of_data
 from piop.run.folder import RunFolder, ensure_run, new_folder, write_json
 from piop.run.machine import (
     choose_machine,
@@ -131,6 +131,7 @@ def fit(
         folder = RunFolder(Path(place))
         given = load_data(problem, data)
         found = data_of_use(problem, config, given)
+        _require_observations(problem, physics, found is not None)
         if not physics and found is None:
             raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
         if precision == "bf16" and found is None:
@@ -141,7 +142,7 @@ def fit(
         require_choices(problem, config, found is not None)
         parts = parts_of(problem, config, found is not None)
         require_effect(config, settings or {}, parts, field_kind(config))
-        trained = None if found is None else split_data(found, seed)[0]
+        trained = None if found is None else parts_of_data(problem, found, seed)[0]
         statistics = find_statistics(problem, trained, seed, physics=physics)
         statistics = note_grids(problem, config, statistics, found)
         scattered = found is not None and found.scattered
@@ -251,7 +252,9 @@ def _train(
 ) -> Run:
     problem, config, statistics = job.problem, job.config, job.statistics
     seed = config.machine.seed
-    trained, held = (None, None) if job.data is None else split_data(job.data, seed)
+    trained, held = None, None
+    if job.data is not None:
+        trained, held = parts_of_data(problem, job.data, seed)
     with threads_of(config.machine):
         model = build_model(problem, statistics, config)
         if initial is not None:
@@ -322,6 +325,23 @@ def _remedy(trainer: Trainer, config: TrainingConfig, data: bool, error: Excepti
         f"The memory of a step grows linearly with {names}: {again} with less: "
         f"piop resume {trainer.folder} {as_settings(lower)}"
     )
+
+
+def _require_observations(problem: Problem, physics: bool, data: bool) -> None:
+    """Make sure that parameters to infer are in equations, and that there are solutions."""
+    if not problem.infer:
+        return
+    names = ", ".join(problem.infer)
+    if not physics:
+        raise UsageError(
+            f"infer: {names}: without physics nothing says what {names} does; leave --no-physics "
+            f"(physics=False) out"
+        )
+    if not data:
+        raise UsageError(
+            f"infer: {names}: equations alone do not tell; give solutions to learn from, "
+            f"noisy ones too: --data FILE (data=...)"
+        )
 
 
 def _weights_of(path: str | Path) -> dict[str, torch.Tensor]:

@@ -218,6 +218,15 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_atomic(path, json.dumps(content, indent=1, allow_nan=False).encode() + b"\n")
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file of a run folder; nothing where there is none that can be read."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def versions() -> dict[str, str]:
     """Name the versions that a run's numbers depend on."""
     found = {"python": platform.python_version()}

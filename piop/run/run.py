@@ -15,9 +15,10 @@ from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.problem import Problem
 from piop.problem.support import require_supported
 from piop.run import evaluation
-from piop.run.data import split_data
+from piop.run.data import parts_of_data
 from piop.run.discretisation import Grids, Sensors, study
-from piop.run.folder import RunFolder, ensure_run, versions, write_json
+from piop.run.folder import RunFolder, ensure_run, read_json, versions, write_json
+from piop.run.inference import as_trained, infer
 from piop.run.inputs import Given, read_inputs
 from piop.run.machine import settle_machine
 from piop.run.prediction import as_dataset, predict_values, read_at
@@ -41,7 +42,8 @@ class Run:
         statistics: The sizes that make it dimensionless.
         interrupted: True if training was ended by Ctrl-C.
         data: The data it was trained on, as the config records it; None without.
-        held_data: The part of the data that was held out, where it is at hand.
+        held_data: The part of the data that was held out, where it is at hand; all of them where
+            parameters are inferred.
         first_step: Seconds of the first step, which holds any compilation.
     """
 
@@ -89,6 +91,20 @@ class Run:
         """The rows of ``metrics.jsonl``."""
         return read_metrics(RunFolder(self.path).metrics)
 
+    @property
+    def inferred(self) -> dict[str, float]:
+        """Parameters that were inferred: as last evaluated, else as training found them."""
+        module = self.model.operator.inferred
+        if module is None:
+            return {}
+        known = read_json(RunFolder(self.path).evaluation).get("inferred") or {}
+        return {n: known[n]["value"] if n in known else v for n, v in module.values().items()}
+
+    @property
+    def solved(self) -> Problem:
+        """The problem with what was inferred in place of the parameters to infer."""
+        return self.problem.at(self.inferred)
+
     def predict(self, inputs: Given | None = None, at: Any = None) -> xr.Dataset:
         """Predict the solutions of given inputs.
 
@@ -127,11 +143,7 @@ class Run:
         Raises:
             NotSupportedError: If no reference solver covers the problem.
         """
-        end = evaluation.ends_only(self.model)
-        if self._judged_by_data:
-            return evaluation.hold_out_data(self.problem, self._data_held_out(samples), end)
-        seed = self.config.machine.seed if seed is None else seed
-        return evaluation.hold_out_law(self.problem, samples, seed, queries, sensors, end)
+        return self._held_out(self.solved, samples, seed, queries, sensors)
 
     def evaluate(
         self,
@@ -155,8 +167,9 @@ class Run:
 
         Returns:
             What is written: ``relative_l2`` with ``mean``, ``std`` and ``per_sample``, per channel
-            and time, the reference's own error, trivial baselines, residual, seconds, warnings.
-            Without a reference ``relative_l2`` is None and a warning says why.
+            and time, the reference's own error, trivial baselines, residual, seconds, warnings,
+            and ``inferred`` parameters, at which the references are solved. Without a reference
+            ``relative_l2`` is None and a warning says why.
         """
         if samples < 1:
             raise UsageError(f"samples: {samples} is not above zero")
@@ -167,13 +180,17 @@ class Run:
             f"The operator is saved; judge it by fewer inputs: "
             f"piop evaluate {self.path} --samples {max(1, samples // 4)}"
         )
+        parameters, doubts = self._infer()
+        values = {name: entry["value"] for name, entry in parameters.get("inferred", {}).items()}
+        problem = self.problem.at(values)
         try:
             with explained(lambda _: remedy, self.config.machine.device):
-                held_out = self.held_out(samples, seed, queries, sensors)
-                found = evaluation.report(self.problem, self.model, held_out)
+                held_out = self._held_out(problem, samples, seed, queries, sensors)
+                found = evaluation.report(problem, self.model, held_out)
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
-        found |= self._circumstances(seed)
+        found |= parameters | {"warnings": [*found["warnings"], *doubts]}
+        found |= self._circumstances(problem, seed)
         if write:
             write_json(RunFolder(self.path).evaluation, found)
         return found
@@ -218,23 +235,51 @@ class Run:
         source = self._data_held_out(samples) if self._judged_by_data else samples
         remedy = "Judge by fewer samples, half as many to begin with, or on coarser grids"
         with explained(lambda _: remedy, self.config.machine.device):
-            found = study(self.problem, self.model, source, seed, sensors, grids)
+            found = study(self.solved, self.model, source, seed, sensors, grids)
         found |= {"seed": seed, "judged_by": "data" if self._judged_by_data else "law"}
         if write:
             write_json(RunFolder(self.path).discretisation, found)
         return found
+
+    def _held_out(
+        self,
+        problem: Problem,
+        samples: int,
+        seed: int | None,
+        queries: Queries | None,
+        sensors: evaluation.Sensors | None,
+    ) -> evaluation.HeldOut:
+        """Hold out inputs of a problem whose parameters are numbers."""
+        end = evaluation.ends_only(self.model)
+        if self._judged_by_data:
+            return evaluation.hold_out_data(problem, self._data_held_out(samples), end)
+        seed = self.config.machine.seed if seed is None else seed
+        return evaluation.hold_out_law(problem, samples, seed, queries, sensors, end)
+
+    def _infer(self) -> tuple[dict[str, Any], list[str]]:
+        """Estimate the parameters from the data, and say what is doubtful of them."""
+        module = self.model.operator.inferred
+        if module is None:
+            return {}, []
+        try:
+            data = self._data_again()
+        except (UsageError, NotSupportedError) as error:
+            known = read_json(RunFolder(self.path).evaluation).get("inferred")
+            found = {"inferred": known or as_trained(self.problem, module.values())}
+            return found, [f"{', '.join(module.names)}: as before, because {error}"]
+        return infer(self.problem, module.values(), data)
 
     @property
     def _judged_by_data(self) -> bool:
         """Whether held-out inputs are split off the data, not drawn from the law."""
         return self.data is not None and not self.config.physics
 
-    def _circumstances(self, seed: int | None) -> dict[str, Any]:
+    def _circumstances(self, problem: Problem, seed: int | None) -> dict[str, Any]:
         rows = self.metrics
         last = rows[-1] if rows else {"step": 0, "seconds": 0.0}
         seed = self.config.machine.seed if seed is None else seed
         return {
-            "residual": self._residual(seed),
+            "residual": self._residual(problem, seed),
             "steps": int(last["step"]),
             "seconds": last["seconds"],
             "first_step_seconds": round(self.first_step, 3),
@@ -247,22 +292,31 @@ class Run:
             "interrupted": self.interrupted,
         }
 
-    def _residual(self, seed: int) -> dict[str, float]:
+    def _residual(self, problem: Problem, seed: int) -> dict[str, float]:
         """Size of each equation's residual; none where the equations cannot be evaluated yet."""
         try:
-            require_supported(self.problem)
+            require_supported(problem)
         except NotSupportedError:
             return {}
-        return evaluation.mean_residual(self.problem, self.model, self.config, seed)
+        return evaluation.mean_residual(problem, self.model, self.config, seed)
 
     def _data_held_out(self, samples: int) -> Dataset:
-        assert self.data is not None  # noqa: S101 - asked for only with data
-        held = self.held_data
-        if held is None:
-            path = self.data["path"]
-            if path is None or not Path(path).exists():
-                raise NotSupportedError(
-                    f"the data of this run ({path or 'given in Python'}) are not there"
-                )
-            held = split_data(open_dataset(path, self.problem), self.config.machine.seed)[1]
+        held = self._data_again()
         return held.take(torch.arange(min(samples, len(held))))
+
+    def _data_again(self) -> AnyDataset:
+        """Give the part of the data that judges, from its file where it is not at hand.
+
+        Raises:
+            NotSupportedError: If it is not there.
+        """
+        assert self.data is not None  # noqa: S101 - asked for only with data
+        if self.held_data is not None:
+            return self.held_data
+        path = self.data["path"]
+        if path is None or not Path(path).exists():
+            raise NotSupportedError(
+                f"the data of this run ({path or 'given in Python'}) are not there"
+            )
+        found = open_dataset(path, self.problem)
+        return parts_of_data(self.problem, found, self.config.machine.seed)[1]

@@ -73,6 +73,12 @@ def draft_text(text: str, file: str, folder: Path | None) -> Draft:
     return _draft(read_yaml(text, file), folder or Path())
 
 
+def draft_spec(spec: Spec) -> Draft:
+    """Resolve the formulas of a spec that is there already, as one with other parameters."""
+    issues: list[Issue] = []
+    return Draft(spec, resolve(spec, issues), issues)
+
+
 def draft_words(words: Mapping[str, Any]) -> Draft:
     """The same for the words of ``piop.Problem(...)``, in which any path may be given."""
     return _draft(read_objects(words), None)

@@ -129,7 +129,12 @@ def _declare_parameters(spec: Spec, names: Names, issues: list[Issue]) -> None:
         if quantity is None or isinstance(quantity, tuple):
             names.broken |= {name}
             continue
-        known[name] = quantity
+        if quantity.number is None:
+            message = f"parameters.{name}: depends on a parameter that is to be inferred"
+            refuse(issues, value.place, message, "Write it out where it is used.")
+            names.broken |= {name}
+            continue
+        known[name] = symbol(Symbol(name, real=True)) if name in infer else quantity
         names.constants[name] = as_number(quantity)
         names.values[name] = symbol(Symbol(name, real=True)) if name in infer else quantity
 
@@ -140,6 +145,10 @@ def _declare_bounds(spec: Spec, names: Names, issues: list[Issue]) -> None:
     for section in ("time", "space"):
         for name, ends in getattr(spec, section).items():
             values = [evaluate(end, scope, issues, f"{section}.{name}") for end in ends]
+            for end, v in zip(ends, values, strict=True):
+                if v is not None and not isinstance(v, tuple) and v.number is None:
+                    message = f"{section}.{name}: depends on a parameter that is to be inferred"
+                    refuse(issues, end.place, message, "The domain must be known.")
             numbers = [v.number for v in values if v is not None and not isinstance(v, tuple)]
             if len(numbers) == 2 and None not in numbers:
                 names.bounds[name] = (numbers[0], numbers[1])  # type: ignore[assignment]

@@ -302,5 +302,6 @@ def _size(problem: Problem, expression: sp.Expr, scales: Mapping[str, float]) ->
 def residual_of(problem: Problem, expressions: Sequence[sp.Expr]) -> Residual:
     """Compile expressions of the unknowns as if they were the equations of the problem."""
     symbols = tuple(c.symbol for c in problem.coordinates)
-    plan = plan_expressions(expressions, symbols, problem.channels)
-    return Residual(plan, expressions, problem.inputs)
+    trained = [sp.Symbol(name, real=True) for name in problem.infer]
+    plan = plan_expressions(expressions, symbols, problem.channels, trained=trained)
+    return Residual(plan, expressions, problem.inputs, trained=tuple(problem.infer))

@@ -114,7 +114,8 @@ class ResidualLoss(nn.Module):
         for name, points in batch.conditions.items():
             condition = self.conditions[name]
             field = whole or self._field(batch, name, points)
-            values = condition.residual(field, points.queries, points.input_values).values
+            known = points.input_values, self._trained()
+            values = condition.residual(field, points.queries, *known).values
             misfits = condition.misfits(values)
             part = ((misfits**2).sum(-1) * weight).mean() * batch.share
             parts[condition.part] = (
@@ -140,11 +141,16 @@ class ResidualLoss(nn.Module):
         """
         assert self.residual is not None  # noqa: S101 - batches have equations only with physics
         field = whole or self._field(batch, EQUATIONS, points)
-        found = self.residual(field, points.queries, points.input_values)
+        found = self.residual(field, points.queries, points.input_values, self._trained())
         weight = self._function_weight(batch)
         weight = weight * front_weight(self._slopes_of(found), self.config.front)
         weight = weight if points.weight is None else weight * points.weight
         return Misfits(found.values / self.scales, weight)
+
+    def _trained(self) -> tuple[Tensor, ...]:
+        """Present values ``[]`` of the parameters that are trained."""
+        inferred = self.operator.inferred
+        return () if inferred is None else inferred()
 
     def _function_weight(self, batch: Batch) -> Tensor | float:
         """``[B, 1]``, or one where all functions count the same."""

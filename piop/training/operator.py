@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.residual import GridLift, Lift
+from piop.training.inferred import Inferred
 from piop.training.layout import Layout
 
 
@@ -67,6 +68,9 @@ class Operator(nn.Module):
         scale: Typical size of each channel, its units.
         walls: The factors of φ of each channel; by default none.
 
+    Attributes:
+        inferred: Parameters of the equations that are trained beside the backbone; None for none.
+
     Source: Lagaris, Likas & Fotiadis 1998, eq. 3 and 12 (doi:10.1109/72.712178).
     """
 
@@ -90,6 +94,7 @@ class Operator(nn.Module):
         self.clock = clock
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
+        self.inferred: Inferred | None = None
         powers = [[float(order == k) for order in orders] for k in range(3)]
         self.register_buffer("powers", torch.tensor(powers, dtype=torch.float64), persistent=False)
 

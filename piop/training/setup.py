@@ -27,8 +27,10 @@ from piop.training.constraints import (
     penalised_conditions,
 )
 from piop.training.distributed import Processes
+from piop.training.functions import choose_functions
 from piop.training.grid_conditions import conditions_on_grid, penalised_on_grid
 from piop.training.home import home_ticks, learning_grid
+from piop.training.inferred import Inferred
 from piop.training.lattice import Axes, lattices
 from piop.training.objective import ResidualLoss
 from piop.training.operator import Clock, Operator, Span
@@ -131,6 +133,8 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     mean, scale = statistics.channel_mean, statistics.channel_scale
     walls = [spans(problem, faces) for faces in conditions.walls]
     operator = Operator(backbone, conditions.lift, clock, mean, scale, walls)
+    if problem.infer:
+        operator.inferred = Inferred(problem.infer)
     operator.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
     known = built_in_data(problem, conditions, mean)
     grids = lattices(problem) if config.physics else {}
@@ -264,7 +268,8 @@ def build_source(
     like, seed = example_of(config), config.machine.seed
     law = None
     if loss.residual is not None:
-        law = LawSource(problem, loss, statistics, model.grids, config, like, processes)
+        functions = choose_functions(problem, data, model.grids)
+        law = LawSource(problem, loss, statistics, model.grids, config, like, processes, functions)
     if data is None:
         if law is None:
             raise UsageError("without physics there must be data: give --data FILE")

@@ -12,12 +12,13 @@ from piop.datasets import AnyDataset, Dataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
 from piop.residual import GridResidual, Residual, compile_residual
-from piop.sampling import Draws, collocation, observe, reconstruct, sample_inputs
+from piop.sampling import Draws, collocation
 from piop.sampling.adaptive import choose_by_density, residual_density
 from piop.training.batch import Batch, Observations, Points
 from piop.training.config import PointsConfig, TrainingConfig
 from piop.training.constraints import KnownField
 from piop.training.distributed import Alone, Processes
+from piop.training.functions import FunctionSource, OfLaw, interpolated, take_samples
 from piop.training.held import Held, mean_square, trajectories
 from piop.training.horizon import horizon, steps_within, within_horizon
 from piop.training.lattice import Axes, on_lattices
@@ -40,6 +41,7 @@ class LawSource:
         config: How many functions and points, how they are placed, and the seed.
         like: A tensor of the device and precision of the batches.
         processes: Those that share a batch; this one draws its part.
+        functions: Which functions a step looks at; by default those of the law.
     """
 
     def __init__(
@@ -51,13 +53,17 @@ class LawSource:
         config: TrainingConfig,
         like: Tensor,
         processes: Processes | None = None,
+        functions: FunctionSource | None = None,
     ) -> None:
         if loss.residual is None:
             raise ValueError("the law gives points for the equations, and this loss has none")
         self.problem, self.loss, self.residual = problem, loss, loss.residual
         self.fixed = isinstance(loss.residual, GridResidual)
-        points = compile_residual(problem) if isinstance(loss.residual, GridResidual) else None
-        self.size = FunctionSize(problem, points or loss.residual, statistics)  # type: ignore[arg-type]
+        self.functions = functions or OfLaw(problem)
+        start = problem.at()
+        own = self.fixed or problem.infer  # at points, and where parameters start from
+        points = compile_residual(start) if own else loss.residual
+        self.size = FunctionSize(start, points, statistics)  # type: ignore[arg-type]
         self.grids, self.config, self.like = grids, config.points, like
         self.sampling, self.seed = config.sampling, config.machine.seed
         self.adaptive = self.config.method == "residual_adaptive"
@@ -75,7 +81,7 @@ class LawSource:
         """
         index = torch.arange(self.part.start, self.part.stop)
         draws = Draws(self.seed, step + 1, index, self.like.device)
-        functions = sample_inputs(self.problem, draws, self.like.dtype)
+        functions, seen = self.functions(draws, self.like.dtype)
         places = draws
         if self.config.shared:  # the points of sample 0, on every process
             places = replace(draws, index=torch.zeros(1, dtype=torch.int64))
@@ -91,7 +97,6 @@ class LawSource:
             if not self.fixed:
                 queries = within_horizon(self.problem, queries, part)
             conditions[name] = self._points(name, condition.residual, functions, queries)
-        seen = observe(functions, self.problem, draws, self.like.dtype)
         batch = Batch(
             inputs=on_lattices(self.grids, functions, seen),
             size=self.size(functions, self._size_points(draws, equations.queries)),
@@ -239,8 +244,7 @@ def seen_functions(
 ) -> dict[str, InputFunction]:
     """Interpolate from their sensors the inputs that built-in data or grids need."""
     needed = {*grids, *(known.names if known is not None else ())}
-    by_name = {item.name: item for item in problem.inputs}
-    return {name: reconstruct(problem, by_name[name], seen[name]) for name in sorted(needed)}
+    return interpolated(problem, {name: seen[name] for name in sorted(needed)})
 
 
 def _flat(problem: Problem, data: Dataset) -> tuple[Tensor, Tensor]:
@@ -258,9 +262,3 @@ def _flat(problem: Problem, data: Dataset) -> tuple[Tensor, Tensor]:
     ]
     # a batch that is read from a file has no time for a copy
     return points, columns[0][..., None] if len(columns) == 1 else torch.stack(columns, -1)
-
-
-def take_samples(samples: FunctionSamples, index: Tensor) -> FunctionSamples:
-    """Keep the samples of some functions."""
-    mask = None if samples.mask is None else samples.mask[index]
-    return FunctionSamples(samples.points[index], samples.values[index], mask)

@@ -72,6 +72,7 @@ def find_statistics(
         seed: Of the functions of the law.
         physics: Whether the equations are learned from.
     """
+    problem = problem.at()
     if data is None:
         return law_statistics(problem, compile_residual(problem), seed)
     count = len(problem.channels)

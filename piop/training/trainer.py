@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from piop.errors import TrainingError
+from piop.estimates import INFERRED
 from piop.training.checkpoint import load_state, save_state, save_weights
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Alone, LostProcessError, Processes, checksum
@@ -180,6 +181,9 @@ class Trainer:
             what = not_finite({k: float(v) for k, v in parts.items()}) or NO_GRADIENTS
             raise self._failure(what, self.step + 1, statistics) from error
         self.step += gradients
+        if self.operator.inferred is not None:
+            present = zip(self.operator.inferred.names, self.operator.inferred(), strict=True)
+            row |= {INFERRED + name: value.detach() for name, value in present}
         self._latest = (self.step, row, self.phase.seen[1])
         self._since_note.append(self._latest)
         return row

@@ -16,12 +16,13 @@ from piop.training.batch import Batch, Observations
 from piop.training.config import TrainingConfig
 from piop.training.constraints import KnownField
 from piop.training.distributed import Alone, Processes
+from piop.training.functions import take_samples
 from piop.training.held import Held, mean_square, trajectories
 from piop.training.home import data_indices
 from piop.training.horizon import horizon, steps_within
 from piop.training.lattice import Axes, on_lattices
 from piop.training.layout import Layout, lay
-from piop.training.sources import seen_functions, take_samples
+from piop.training.sources import seen_functions
 
 
 @final

@@ -76,3 +76,19 @@ def test_a_file_of_another_layout_is_refused_without_a_traceback(piop, tmp_path)
     code, _, err = piop(*arguments, "--data", tmp_path / "d")
     assert code == 2
     assert "found: b. Expected the names of the spec" in err
+
+
+def test_noise_is_as_large_as_asked_and_of_the_sample_alone(piop, tmp_path, monkeypatch):
+    monkeypatch.setattr("piop.generation.BATCH", 2)
+    found = {}
+    for name, count, level in (("clean", 3, 0), ("noisy", 3, 0.05), ("one", 1, 0.05)):
+        path = tmp_path / f"{name}.nc"
+        assert piop("data", "heat", "-n", count, "--noise", level, "--output", path)[0] == 0
+        found[name] = xr.load_dataset(path, engine="h5netcdf")
+    away = found["noisy"]["u"].values - found["clean"]["u"].values
+    spread = found["clean"]["u"].values.reshape(3, -1).std(1)
+    np.testing.assert_allclose(away.reshape(3, -1).std(1) / spread, 0.05, rtol=0.05)
+    assert abs(np.corrcoef(away[0].ravel(), away[1].ravel())[0, 1]) < 0.05
+    np.testing.assert_allclose(found["one"]["u"], found["noisy"]["u"][:1], rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(found["noisy"]["u0"], found["clean"]["u0"])
+    assert found["noisy"].attrs["noise"] == 0.05

@@ -109,3 +109,19 @@ def test_errors_over_sensors_and_grids_stand_in_rows_and_columns():
     ]
     unknown = {**found, "reference_error_estimate": {"8": None, "16": None}}
     assert "references" not in resolution_table(unknown)
+
+
+def test_inferred_parameters_are_told_with_their_uncertainty():
+    known = {"value": 0.010034, "std": 0.000021, "interval": [0.009993, 0.010075],
+             "trained": 0.0112, "start": 0.03}  # fmt: skip
+    unknown = {"value": 1.5, "std": None, "interval": None, "trained": 1.5, "start": 1.0}
+    inference = {"samples": 16, "noise": {"u": {"std": 0.01, "relative": 0.0503}}}
+    found = error_table(
+        {**EVALUATION, "inferred": {"nu": known, "k": unknown}, "inference": inference}
+    ).splitlines()
+    assert (
+        "Inferred nu = 0.010034 ± 2.1e-05 (95 %: 0.009993 to 0.010075; training alone 0.0112)"
+        in found
+    )
+    assert "Inferred k = 1.5" in found
+    assert "Noise of the data: 5 % of u (16 samples)" in found

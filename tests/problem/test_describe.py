@@ -114,7 +114,13 @@ def test_a_description_tells_the_laws_definitions_and_limits():
             {"boundary": {"x": "outflow"}, "equations": ["dt(u) + dx(u) = 0"]},
             "outflow at a boundary, because conditions of conservation laws",
         ),
-        ({"parameters": {"k": 1}, "equations": ["dt(u) = k*dxx(u)"], "infer": ["k"]}, "infer"),
+        (
+            {"inputs": {"g": {"of": ["x"], "law": "fourier_series", "terms": 2,
+                              "amplitude": [0, 1], "wavenumber": [1, 2]},
+                        "f": {"of": ["x"], "expression": "exp(k*g)"}},
+             "parameters": {"k": 1}, "equations": ["dt(u) = dxx(u) + f"], "infer": ["k"]},
+            "infer k, because it is part of the input f",
+        ),
         (
             {"inputs": {"f": {"of": ["x"], "law": "piecewise_constant", "cells": 4, "low": 1, "high": 2}},
              "equations": ["dt(u) = div(f*grad(u))"]},
@@ -177,9 +183,8 @@ def test_data_alone_ask_for_neither_solver_nor_derivatives():
 
 
 def test_what_no_data_would_help_is_not_told_to_be_trained_on_data():
-    inverse = Problem(**PLAIN | {"parameters": {"k": 1}, "equations": ["dt(u) = k*dxx(u)"],
-                                 "infer": ["k"]})  # fmt: skip
+    past = Problem(**PLAIN | {"inputs": {"h": {"of": ["x"], "law": "history", "until": 0.5}}})
     for purpose in ("solve", "data"):
-        with pytest.raises(NotSupportedError, match="infer") as caught:
-            require_supported(inverse, purpose)
+        with pytest.raises(NotSupportedError, match="history") as caught:
+            require_supported(past, purpose)
         assert "--data" not in str(caught.value)

@@ -129,7 +129,7 @@ def test_extra_derivatives_stay_apart() -> None:
 def test_plan_reads_a_problem() -> None:
     names = SimpleNamespace(symbol=T), SimpleNamespace(symbol=X)
     residuals = (U1.diff(T) - U1.diff(X, 2),)
-    problem = SimpleNamespace(coordinates=names, channels=("u",), residuals=residuals)
+    problem = SimpleNamespace(coordinates=names, channels=("u",), residuals=residuals, infer={})
     assert plan_streams(problem).describe() == "3 streams: u, u_x, collapsed u_t - u_xx"
 
 
@@ -177,3 +177,20 @@ def test_shares_and_remainders_make_up_the_equations(terms) -> None:
         assert all(b in rows for b in below(index) if b != index)
         assert not any(is_below(index, other) for other in rows)
     assert len(found.collapsed) <= max(len(found.top), 1)
+
+
+def test_trained_parameters_stay_out_of_the_streams() -> None:
+    """They multiply whole streams afterwards, so one may be shared by several parameters."""
+    k, c = sympy.symbols("k c", real=True)
+    a = sympy.Function("a", real=True)(X)
+    laplacian = U2.diff(X, 2) + U2.diff(Y, 2)
+    residual = U2.diff(T) - k * (1 + c) * laplacian + c * U2.diff(X) * U2
+    found = plan_expressions([residual], (T, X, Y), ("u",), trained=(k, c))
+    assert found.describe() == "5 streams: u, u_x, u_y, collapsed u_t, collapsed u_xx + u_yy"
+    assert not any(e.has(k, c) for s in found.collapsed for _, e in s.terms)
+    total = sum(s.coefficient * (laplacian if s.stream else U2.diff(T)) for s in found.shares[0])
+    assert sympy.expand(total + found.remainders[0] - residual) == 0
+    rough = plan_expressions([U1.diff(T) - sympy.exp(k * a) * U1.diff(X, 2)], (T, X), ("u",),
+                             trained=(k,))  # fmt: skip
+    assert rough.coefficients == ()
+    assert rough.describe() == "4 streams: u, u_x, collapsed u_t, collapsed u_xx"

@@ -8,6 +8,7 @@ import pytest
 import sympy
 from sympy import Derivative, Function, Rational, Symbol
 
+from piop.errors import SpecError
 from piop.problem import Problem
 from piop.problem.builtin import builtin_names, find_builtin
 from piop.spec.laws import GaussianRandomField
@@ -86,6 +87,18 @@ def test_navier_stokes_has_an_auxiliary_channel():
     assert law == GaussianRandomField(scale=343, tau=7, alpha=2.5, zero_mean=True)
 
 
+def test_what_is_ill_posed_at_the_start_of_a_parameter_is_refused():
+    words = HEAT | {"parameters": {"nu": -0.5}, "equations": ["dt(u) = nu*dxx(u)"]}
+    with pytest.raises(SpecError, match="short waves grow without bound"):
+        Problem(**words, infer=["nu"])
+
+
+def test_a_parameter_that_another_is_made_of_is_not_inferred():
+    words = HEAT | {"parameters": {"k": 1, "nu": "2*k"}, "equations": ["dt(u) = nu*dxx(u)"]}
+    with pytest.raises(SpecError, match=r"parameters.nu: depends on a parameter that is to be"):
+        Problem(**words, infer=["k"])
+
+
 def test_derivatives_are_carried_out_in_residuals_and_kept_in_raw_ones():
     problem = Problem(**HEAT | {"equations": ["dt(u) + d(u**2/2, x) = dxx(u)"]})
     assert problem.residuals[0] == Derivative(u, t) + u * Derivative(u, x) - Derivative(u, (x, 2))
@@ -101,6 +114,11 @@ def test_parameters_are_numbers_unless_drawn_or_inferred():
     inferred = Problem(**words, infer=["nu"])
     assert inferred.residuals[0].has(nu)
     assert inferred.infer == {"nu": 0.5}
+    assert inferred.at() == fixed
+    assert inferred.at({"nu": 0.25}) == Problem(**words | {"parameters": {"nu": 0.25}})
+    assert fixed.at() is fixed
+    with pytest.raises(SpecError, match="short waves grow without bound"):
+        inferred.at({"nu": -0.1})
     drawn = Problem(**words | {"parameters": {"nu": {"law": "uniform", "low": 1, "high": 2}}})
     assert drawn.residuals[0].has(nu)
     assert drawn.inputs[0].symbol == nu

@@ -136,6 +136,8 @@ CASES = [
     ("name: heat", "name: heat\nsave: {x: 1}", (3, 11), "not a whole number from 2", ""),
     ("name: heat", "name: heat\nunits: {q: m}", (3, 9), "'q' is not declared", ""),
     ("name: heat", "name: heat\ninfer: [q]", (3, 9), "'q' is not a constant parameter", ""),
+    (EQ, "dt(u) = (1 + nu - nu)*dxx(u)\ninfer: [nu]", (11, 9), "no condition depends on 'nu'", "No data"),
+    ("[0, 1]}\nspace", "[0, nu]}\ninfer: [nu]\nspace", (3, 15), "depends on a parameter that is to be", ""),
     ("name: heat", "name: heat\nlearn: {from: u, to: q}", (3, 18), "'q' is not an input", ""),
     ("name: heat", "name: heat\nlearn: {from: u}", (3, 8), "'to' is missing", ""),
     ("name: heat", "name: heat\nlearn: {from: u, to: u0, noise: -1}", (3, 33), "not negative", ""),

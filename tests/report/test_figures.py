@@ -10,7 +10,7 @@ import pytest
 
 from piop.errors import PiopError
 from piop.report import Shown, draw_figures
-from piop.report.curves import error_figure, loss_figure
+from piop.report.curves import error_figure, inferred_figure, loss_figure
 from piop.report.panels import View, field_figure, residual_figure
 from piop.report.style import error_colours, field_colours, label
 
@@ -51,6 +51,19 @@ def test_losses_leave_out_what_is_always_zero():
     assert top.get_legend_handles_labels()[1] == ["loss", "residual"]
     assert top.get_yscale() == "log"
     assert bottom.get_xlabel() == "step"
+
+
+def test_inferred_parameters_are_drawn_over_steps_and_are_no_losses():
+    rows = [row | {"inferred/nu": 0.1 / row["step"]} for row in ROWS]
+    assert loss_figure(rows).axes[0].get_legend_handles_labels()[1] == ["loss", "residual"]
+    assert inferred_figure(ROWS, {}, {}) is None
+    found = {"nu": {"value": 0.01, "std": 0.002, "interval": [0.006, 0.014]}}
+    (axes,) = inferred_figure(rows, found, {"nu": "m²/s"}).axes
+    training, said = axes.get_lines()
+    assert list(training.get_ydata()) == [row["inferred/nu"] for row in rows]
+    assert list(said.get_ydata()) == [0.01, 0.01]
+    assert axes.get_ylabel() == "nu [m²/s]"
+    assert axes.get_title(loc="left") == "nu = 0.01 ± 0.002"
 
 
 def test_losses_of_a_single_row_are_drawn():

@@ -49,6 +49,7 @@ def _problem(names: str, channels: Sequence[str], residuals: object, inputs: obj
         space=tuple(c for c in coordinates if c.name != "t"),
         channels=tuple(channels),
         residuals=tuple(sympy.sympify(r).doit() for r in residuals),
+        infer={},
         inputs=tuple(SimpleNamespace(name=n, of=tuple(of)) for n, of in dict(inputs).items()),
     )
 

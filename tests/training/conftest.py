@@ -57,7 +57,7 @@ def build(problem, data=None, physics=True, points=None, sampling=None, **settin
         backbone_settings=SMALL,
         physics=physics,
     )
-    statistics = law_statistics(problem, compile_residual(problem), 0)
+    statistics = law_statistics(problem.at(), compile_residual(problem.at()), 0)
     model = build_model(problem, statistics, config)
     objective = build_objective(problem, model, statistics, config, data=data is not None)
     draw = build_source(problem, model, objective, statistics, config, data)

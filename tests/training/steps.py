@@ -41,6 +41,8 @@ sensors: {u0: {count: 8, place: grid}}
 save: {t: 5, x: 16}
 """
 
+INVERSE = BURGERS.replace("0.05*", "nu*") + "parameters: {nu: 0.05}\ninfer: [nu]\n"
+
 BASE = TrainingConfig(
     BudgetConfig(steps=7),
     MachineConfig(precision="float64", checkpoint=0.0),
@@ -65,6 +67,7 @@ CASES = {
     ),
     "attention": replace(BASE, adaptive=AdaptiveConfig(weighting="residual_attention")),
     "data and physics": BASE,
+    "data and a parameter": replace(BASE, adaptive=AdaptiveConfig(weighting="gradient_norm")),
     "data alone": replace(BASE, physics=False),
 }
 
@@ -87,9 +90,9 @@ FROZEN_BATCHES = 2
 
 
 def build_trainer(name, folder, processes=None, stop=None):
-    problem, config = Problem.from_yaml(BURGERS), CASES[name]
+    problem, config = Problem.from_yaml(INVERSE if "parameter" in name else BURGERS), CASES[name]
     data = data_with_gaps() if name.startswith("data") else None
-    statistics = law_statistics(problem, compile_residual(problem), 0)
+    statistics = law_statistics(problem.at(), compile_residual(problem.at()), 0)
     model = build_model(problem, statistics, config)
     part = (processes or Alone()).part
     given = data is not None

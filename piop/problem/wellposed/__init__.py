@@ -76,3 +76,4 @@ def check(problem: Problem, draft: Draft) -> None:
             with suppress(*SYMPY_FAILS):  # what cannot be decided is let pass
                 look(problem, resolved, issues)
     raise_issues(issues)
+    problem.at()  # a coefficient to infer is a symbol, whose sign the passes above do not know

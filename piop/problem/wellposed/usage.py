@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from sympy import Symbol
+
 from piop.errors import Issue
 from piop.expression.parse import did_you_mean
 from piop.spec.laws import History
@@ -27,6 +29,8 @@ def check_usage(problem: Problem, resolved: Resolved, issues: list[Issue]) -> No
     constants = [n for n, v in spec.parameters.items() if isinstance(v, Scalar)]
     for text in spec.infer:
         _known(text.text, constants, text.place, "infer", issues, "a constant parameter")
+        if text.text in constants and not resolved.failed:
+            _felt(problem, text, issues)
     unknowns = [u.text for u in spec.unknowns]
     for name in spec.gauge:
         _known(name, unknowns, spec.place(f"gauge.{name}"), "gauge", issues, "an unknown")
@@ -43,6 +47,17 @@ def check_usage(problem: Problem, resolved: Resolved, issues: list[Issue]) -> No
         for name in spec.learn.target:
             inputs = [i.name for i in problem.inputs]
             _known(name, inputs, spec.place("learn.to"), "learn.to", issues, "an input")
+
+
+def _felt(problem: Problem, text: Scalar, issues: list[Issue]) -> None:
+    """Refuse to infer what no solution depends on."""
+    initial = [e for data in problem.initial.values() for e in data]
+    faces = [e for found in problem.boundary.values() for c in found for e in c.values]
+    stated = [i.expression for i in problem.inputs if i.expression is not None]
+    symbol = Symbol(text.text, real=True)
+    if not any(e.has(symbol) for e in (*problem.residuals, *initial, *faces, *stated)):
+        message = f"infer: no equation and no condition depends on '{text.text}'"
+        refuse(issues, text.place, message, "No data can tell its value.")
 
 
 def _known(

@@ -1,0 +1,297 @@
+"""Parameters as data tell them, with their uncertainty: least squares by the classical solver.
+
+Training gives a value by the way, as good as the network is. From there Gauss-Newton steps minimise
+the misfit of the *classical solution* to the data, whose curvature gives the standard error. With
+independent normal noise of one size for each unknown and no prior, that is the mode of the
+posterior and its Laplace approximation.
+
+Source: Seber & Wild 1989, Nonlinear Regression, sec. 2.1 (doi:10.1002/0471725315): the asymptotic
+covariance σ²(JᵀJ)⁻¹, eq. 2.15 and σ² from the residual sum of squares, eq. 2.13.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from piop.datasets import AnyDataset
+from piop.errors import NotSupportedError, SolverError, SpecError
+from piop.problem import Problem
+from piop.run.forward import Forward, neighbours
+
+SAMPLES = 64
+"""Samples of the data that are solved for, at most."""
+ROUNDS, HALVINGS = 12, 6
+APART = 0.01
+"""How far apart solutions are compared for their slope: share of a parameter. One side is enough:
+its error, a percent or so, is one of the standard error."""
+COARSEST, ASIDE = 1e-4, 0.1
+"""Largest tolerance of a solution; and its error as a share of what would move an estimate by one
+standard error, were it of the shape of a slope."""
+SETTLED = 0.05
+"""A step below this share of the standard error ends the search."""
+LARGEST = 1.0
+"""Largest change of a logarithm in one step."""
+CORRELATED, BY_CHANCE = 0.1, 4.0
+"""Correlation of neighbouring misfits that is told: at least so much, and so many times 1/√n."""
+SEEN_APART = 1e-7
+"""Smallest eigenvalue of the parameters' correlations for them to be told apart."""
+NORMAL = 1.959964
+"""Half width of the middle 95 % of a normal distribution, in standard deviations."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a parameter is moved: in its logarithm where it starts from a number, else as it is.
+
+    Attributes:
+        start: Where the search starts, units of the parameter.
+        logarithmic: Whether its sign stays.
+        step: Between the solutions of a slope, in what is moved.
+    """
+
+    start: float
+    logarithmic: bool
+    step: float
+
+    def value(self, moved: float) -> float:
+        """Give the parameter for what was moved, 0 at the start."""
+        return self.start * math.exp(moved) if self.logarithmic else self.start + moved
+
+    def interval(self, moved: float, error: float) -> list[float]:
+        """Give the middle 95 %, ascending."""
+        ends = self.value(moved - NORMAL * error), self.value(moved + NORMAL * error)
+        return sorted(ends)
+
+    def std(self, moved: float, error: float) -> float:
+        """Give the standard error in the units of the parameter, to first order."""
+        return abs(self.value(moved)) * error if self.logarithmic else error
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The end of a search.
+
+    Attributes:
+        moved: Of each parameter ``[P]``.
+        covariance: Of the same ``[P, P]``; None where the data do not tell them apart.
+        noise: Standard deviation of the noise of each channel ``[C]``.
+        misfits: Data minus solution ``[n, P, C]``.
+        rounds: Gauss-Newton steps taken.
+        settled: Whether the last one was small.
+    """
+
+    moved: Tensor
+    covariance: Tensor | None
+    noise: Tensor
+    misfits: Tensor
+    rounds: int
+    settled: bool
+
+
+def infer(
+    problem: Problem, trained: Mapping[str, float], data: AnyDataset
+) -> tuple[dict[str, Any], list[str]]:
+    """Estimate the parameters of a problem from data.
+
+    Args:
+        problem: With parameters to infer.
+        trained: What training found, where the search starts.
+        data: What it was trained on; the first ``SAMPLES`` are looked at.
+
+    Returns:
+        What ``evaluation.json`` holds under ``inferred`` and ``inference``, and warnings. For each
+        parameter ``value``, ``std``, ``interval`` (the middle 95 %), ``trained`` and ``start``;
+        where there is no solver to say better, ``value`` is that of training and ``std`` None.
+    """
+    scales = [_scale(problem.infer[name], value) for name, value in trained.items()]
+    names = list(trained)
+
+    def at(moved: Tensor) -> dict[str, float]:
+        return {n: s.value(float(m)) for n, s, m in zip(names, scales, moved, strict=True)}
+
+    try:
+        forward = Forward(problem, data.take(torch.arange(min(SAMPLES, len(data)))))
+        observed, steps = forward.observed(), [s.step for s in scales]
+        _settle_tolerance(forward, observed, observed - forward(trained))
+        found = least_squares(lambda moved: forward(at(moved)), observed, steps)
+    except (NotSupportedError, SolverError, SpecError) as error:
+        reason = f"no classical solution says how sure the parameters are: {error}"
+        return {"inferred": as_trained(problem, trained)}, [reason]
+    covariance = found.covariance
+    inferred = {}
+    for i, (name, scale) in enumerate(zip(names, scales, strict=True)):
+        moved = float(found.moved[i])
+        error = None if covariance is None else math.sqrt(float(covariance[i, i]))
+        inferred[name] = {
+            "value": scale.value(moved),
+            "std": None if error is None else scale.std(moved, error),
+            "interval": None if error is None else scale.interval(moved, error),
+            "trained": trained[name],
+            "start": problem.infer[name],
+        }
+    size = forward.observed().square().nanmean((0, 1)).sqrt()
+    inference = {
+        "samples": len(found.misfits),
+        "observations": int(found.misfits.isfinite().sum()),
+        "noise": {
+            name: {"std": float(noise), "relative": float(noise / whole)}
+            for name, noise, whole in zip(forward.channels, found.noise, size, strict=True)
+        },
+        "correlation": None if covariance is None else _correlation(covariance).tolist(),
+        "rounds": found.rounds,
+        "reference_error": forward.error,
+    }
+    warnings = _warnings(found, forward, names, size)
+    return {"inferred": inferred, "inference": inference}, warnings
+
+
+def as_trained(problem: Problem, trained: Mapping[str, float]) -> dict[str, Any]:
+    """Describe parameters of which nothing but training knows."""
+    return {
+        name: {
+            "value": value,
+            "std": None,
+            "interval": None,
+            "trained": value,
+            "start": problem.infer[name],
+        }
+        for name, value in trained.items()
+    }
+
+
+def least_squares(
+    solve: Callable[[Tensor], Tensor], observed: Tensor, steps: Sequence[float]
+) -> Fit:
+    """Minimise Σ_c S_c/σ_c² by Gauss-Newton steps, each halved until the misfit falls.
+
+    Args:
+        solve: What is moved ``[P]`` → the values to compare ``[n, points, C]``.
+        observed: The data, NaN where there are none.
+        steps: Between the solutions of a slope.
+
+    Raises:
+        SolverError: If there is no solution where the search starts.
+    """
+    moved = torch.zeros(len(steps), dtype=torch.float64)
+    misfits = observed - solve(moved)
+    settled, rounds = False, 0
+    while True:
+        slopes = _slopes(solve, moved, observed - misfits, steps)
+        noise = _noise(misfits, len(steps))
+        normal, right = _normal_equations(slopes / noise, misfits / noise)
+        covariance = _inverse(normal)
+        if covariance is None or settled or rounds == ROUNDS:
+            return Fit(moved, covariance, noise, misfits, rounds, settled)
+        step = covariance @ right
+        step = step * min(1.0, LARGEST / float(step.abs().max().clamp(min=1e-300)))
+        settled = bool((step.abs() < SETTLED * covariance.diagonal().sqrt()).all())
+        taken = _descend(solve, observed, moved, step, misfits, noise)
+        if taken is None:  # the misfit falls no further: rounding, or slopes that lead nowhere
+            return Fit(moved, covariance, noise, misfits, rounds, settled)
+        moved, misfits = taken
+        rounds += 1
+
+
+def _descend(
+    solve: Callable[[Tensor], Tensor],
+    observed: Tensor,
+    moved: Tensor,
+    step: Tensor,
+    misfits: Tensor,
+    noise: Tensor,
+) -> tuple[Tensor, Tensor] | None:
+    before = (misfits / noise).square().nansum()
+    for halving in range(HALVINGS):
+        there = moved + step * 0.5**halving
+        try:
+            found = observed - solve(there)
+        except (SolverError, SpecError):
+            continue
+        if (found / noise).square().nansum() <= before:
+            return there, found
+    return None
+
+
+def _slopes(
+    solve: Callable[[Tensor], Tensor], moved: Tensor, here: Tensor, steps: Sequence[float]
+) -> Tensor:
+    """Differences ``[P, n, points, C]`` from the solution that is known, NaN where that is."""
+    found = []
+    for i, size in enumerate(steps):
+        side = torch.zeros_like(moved)
+        side[i] = size
+        found.append((solve(moved + side) - here) / size)
+    return torch.stack(found)
+
+
+def _settle_tolerance(forward: Forward, observed: Tensor, misfits: Tensor) -> None:
+    """Ask of solutions no more than the noise makes worth while."""
+    size, count = observed.square().nanmean((0, 1)).sqrt(), observed.isfinite().sum((0, 1))
+    worth = ASIDE * _noise(misfits, 1) / (size * count.sqrt()).clamp(min=1e-300)
+    forward.tolerance = max(forward.least, min(COARSEST, float(worth.min())))
+    forward.error = 0.0
+
+
+def _noise(misfits: Tensor, parameters: int) -> Tensor:
+    """Standard deviation of each channel ``[C]``, the parameters' share taken off the count."""
+    known = misfits.isfinite().sum((0, 1))
+    free = (known - parameters / len(known)).clamp(min=1)
+    return (misfits.square().nansum((0, 1)) / free).sqrt().clamp(min=1e-300)
+
+
+def _normal_equations(slopes: Tensor, misfits: Tensor) -> tuple[Tensor, Tensor]:
+    known = misfits.isfinite()
+    rows = torch.where(known, slopes, 0.0).flatten(1)
+    right = torch.where(known, misfits, 0.0).flatten()
+    return rows @ rows.T, rows @ right
+
+
+def _inverse(normal: Tensor) -> Tensor | None:
+    """Invert; None where the data do not tell the parameters apart, or nothing of one."""
+    size = normal.diagonal().sqrt()
+    if not bool((size > 0).all()) or not bool(normal.isfinite().all()):
+        return None
+    scaled = normal / (size[:, None] * size)
+    if float(torch.linalg.eigvalsh(scaled)[0]) < SEEN_APART:
+        return None
+    return torch.linalg.inv(scaled) / (size[:, None] * size)
+
+
+def _correlation(covariance: Tensor) -> Tensor:
+    size = covariance.diagonal().sqrt()
+    return covariance / (size[:, None] * size)
+
+
+def _scale(start: float, trained: float) -> Scale:
+    if start != 0:
+        return Scale(trained, True, APART)
+    return Scale(trained, False, APART * (abs(trained) or 1.0))
+
+
+def _warnings(found: Fit, forward: Forward, names: Sequence[str], size: Tensor) -> list[str]:
+    warnings, what = [], ", ".join(names)
+    if found.covariance is None:
+        apart = " apart" if len(names) > 1 else ""
+        warnings.append(f"the data do not tell {' and '.join(names)}{apart}")
+    elif not found.settled:
+        warnings.append(f"the search for {what} had not settled after {found.rounds} steps")
+    beside = neighbours(found.misfits, forward.data)
+    chance = BY_CHANCE / math.sqrt(max(1, int(found.misfits.isfinite().sum())))
+    if beside is not None and abs(beside) > max(CORRELATED, chance):
+        warnings.append(
+            f"the misfits of neighbouring points are correlated ({beside:.2f}): the uncertainty of "
+            f"{what} holds for independent noise and equations that hold"
+        )
+    count = found.misfits[..., 0].isfinite().sum()
+    if bool((forward.error * size * count.sqrt() > found.noise).any()):
+        warnings.append(
+            f"the classical solution errs by up to {forward.error:.1e}, which is not small beside "
+            f"the noise: the uncertainty of {what} leaves that out"
+        )
+    return warnings
