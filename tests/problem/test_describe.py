@@ -107,6 +107,23 @@ def test_a_description_tells_the_laws_definitions_and_limits():
     }
 
 
+STATED = {
+    "inputs": {
+        "g": {
+            "of": ["x"],
+            "law": "fourier_series",
+            "terms": 2,
+            "amplitude": [0, 1],
+            "wavenumber": [1, 2],
+        },
+        "f": {"of": ["x"], "expression": "exp(k*g)"},
+    },
+    "parameters": {"k": 1},
+    "equations": ["dt(u) = dxx(u) + f"],
+    "infer": ["k"],
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -115,10 +132,7 @@ def test_a_description_tells_the_laws_definitions_and_limits():
             "outflow at a boundary, because conditions of conservation laws",
         ),
         (
-            {"inputs": {"g": {"of": ["x"], "law": "fourier_series", "terms": 2,
-                              "amplitude": [0, 1], "wavenumber": [1, 2]},
-                        "f": {"of": ["x"], "expression": "exp(k*g)"}},
-             "parameters": {"k": 1}, "equations": ["dt(u) = dxx(u) + f"], "infer": ["k"]},
+            STATED,
             "infer k, because it is part of the input f",
         ),
         (
@@ -183,8 +197,8 @@ def test_data_alone_ask_for_neither_solver_nor_derivatives():
 
 
 def test_what_no_data_would_help_is_not_told_to_be_trained_on_data():
-    past = Problem(**PLAIN | {"inputs": {"h": {"of": ["x"], "law": "history", "until": 0.5}}})
+    inverse = Problem(**PLAIN | STATED)
     for purpose in ("solve", "data"):
-        with pytest.raises(NotSupportedError, match="history") as caught:
-            require_supported(past, purpose)
+        with pytest.raises(NotSupportedError, match="infer k") as caught:
+            require_supported(inverse, purpose)
         assert "--data" not in str(caught.value)
