@@ -28,7 +28,12 @@ FOURIER = [
     if choose_method(Problem.from_file(path)) == "fourier"
     and not history_of(Problem.from_file(path))  # those of navier_stokes: tests/run/test_history.py
 ]
-WALLED = [path for path in SPECS if choose_method(Problem.from_file(path)) == "chebyshev"]
+WALLED = [
+    path
+    for path in SPECS
+    if choose_method(Problem.from_file(path)) == "chebyshev"
+    and path.stem != "stokes_channel"  # corners: no polynomial of the test holds its pressure
+]
 DEGREES = {1: 64, 2: 28}  # of polynomials between walls, by the number of space axes
 DEGREE = 8  # of the polynomial in time through the reference
 

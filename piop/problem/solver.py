@@ -10,6 +10,7 @@ from piop.errors import NotSupportedError
 from piop.problem.conditions import expression_smoothness
 from piop.problem.conservation import forms_shocks, mirror, read_conservation_law
 from piop.problem.divergence import divergence_form
+from piop.problem.multipliers import multipliers
 from piop.problem.problem import Problem
 from piop.problem.terms import orders, space_order, split_terms
 from piop.problem.transport import transport_form
@@ -147,7 +148,14 @@ def _outside_chebyshev(problem: Problem) -> str | None:
         elif highest == 1 and evolving and _steepens(problem):
             reasons.append("a nonlinear first-order equation, whose solutions may jump")
         if not evolving and highest == 1 and len(problem.channels) > 1:
-            reasons.append(f"{name} has no derivative of second order and no evolution of its own")
+            if name not in multipliers(problem):
+                reasons.append(
+                    f"{name} has no derivative of second order and no evolution of its own"
+                )
+            elif any(c.unknown == name for given in problem.boundary.values() for c in given):
+                reasons.append(
+                    f"a condition on {name}, which takes none: it is there for a constraint"
+                )
     if max(problem.time_order.values(), default=0) > 2:
         reasons.append("an order in time above two")
     return ", ".join(dict.fromkeys(reasons)) or None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from piop.errors import Issue
+from piop.problem.multipliers import multipliers
 from piop.problem.parts import BoundaryCondition, Coordinate
 from piop.problem.terms import orders
 from piop.spec.names import refuse
@@ -67,7 +68,8 @@ def _by_kind(
     issues: list[Issue],
 ) -> bool:
     """Faces with ``outflow``, ``wall`` or a general equation, which name no unknown."""
-    total = sum(_order(problem, name, axis) for name in problem.channels)
+    asking = [name for name in problem.channels if name not in multipliers(problem)]
+    total = sum(_order(problem, name, axis) for name in asking)
     highest = max(_order(problem, name, axis) for name in problem.channels)
     done = False
     for face, conditions in zip(faces, found, strict=True):

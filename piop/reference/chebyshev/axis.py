@@ -30,6 +30,7 @@ class Axis:
         periodic: Whether the ends are one point.
         derivative: Order → matrix ``[n, n]``.
         interpolate: Points ``[m]`` → matrix ``[m, n]``.
+        lowered: Values at the nodes ``[n, n]`` of the polynomial through those off the walls.
     """
 
     nodes: Tensor
@@ -37,6 +38,7 @@ class Axis:
     periodic: bool
     derivative: Callable[[int], Tensor]
     interpolate: Callable[[Tensor], Tensor]
+    lowered: Tensor
 
 
 def chebyshev_axis(low: float, high: float, n: int, device: torch.device) -> Axis:
@@ -70,7 +72,8 @@ def chebyshev_axis(low: float, high: float, n: int, device: torch.device) -> Axi
         matrix = terms / terms.sum(1, keepdim=True)
         return torch.where(hit.any(1, keepdim=True), hit.to(matrix), matrix)
 
-    return Axis(nodes, half * _clenshaw_curtis(n, device), False, derivative, interpolate)
+    weights = half * _clenshaw_curtis(n, device)
+    return Axis(nodes, weights, False, derivative, interpolate, _lowered(n, device))
 
 
 def fourier_axis(low: float, length: float, n: int, device: torch.device) -> Axis:
@@ -91,7 +94,21 @@ def fourier_axis(low: float, length: float, n: int, device: torch.device) -> Axi
         return torch.where(hit, torch.ones_like(matrix), matrix)
 
     weights = torch.full((n,), length / n, dtype=torch.float64, device=device)
-    return Axis(nodes, weights, True, derivative, interpolate)
+    whole = torch.eye(n, dtype=torch.float64, device=device)
+    return Axis(nodes, weights, True, derivative, interpolate, whole)
+
+
+def _lowered(n: int, device: torch.device) -> Tensor:
+    """Extrapolate to both ends from the other nodes, by barycentric weights (−1)^j sin² θ_j."""
+    index = torch.arange(1, n - 1, dtype=torch.float64, device=device)
+    angle = math.pi * index / (n - 1)
+    signed = torch.where(index % 2 == 0, 1.0, -1.0) * torch.sin(angle) ** 2
+    matrix = torch.eye(n, dtype=torch.float64, device=device)
+    for row, apart in ((0, torch.sin(angle / 2) ** 2), (-1, torch.cos(angle / 2) ** 2)):
+        terms = signed / apart
+        matrix[row, 1:-1] = terms / terms.sum()
+        matrix[row, [0, -1]] = 0.0
+    return matrix
 
 
 def _clenshaw_curtis(n: int, device: torch.device) -> Tensor:

@@ -19,6 +19,7 @@ from sympy import Derivative, Expr
 from piop.errors import NotSupportedError
 from piop.problem.atoms import applied, derivative_counts, name_of, outermost_atoms
 from piop.problem.differentiate import partial
+from piop.problem.multipliers import multipliers
 from piop.problem.split import Channel, Order
 from piop.problem.walls import condition_residual
 
@@ -59,6 +60,7 @@ class Equations:
         conditions: Those of all faces; Dirichlet last, so that they hold at corners.
         initial_conditions: What must vanish at the start on each face: the conditions of unknowns
             of second order in time, which are met through their derivative alone.
+        multipliers: Channels whose row is a constraint that does not hold them: pressures.
         linear: Whether no slope holds an unknown.
         steady: Whether no slope holds anything that moves in time.
     """
@@ -69,6 +71,7 @@ class Equations:
     rows: tuple[Row, ...]
     conditions: tuple[Row, ...]
     initial_conditions: tuple[Row, ...]
+    multipliers: tuple[int, ...]
     linear: bool
     steady: bool
 
@@ -92,6 +95,7 @@ class _Builder:
         self.space = [c.symbol for c in problem.space]
         orders = {u: problem.time_order.get(u, 0) for u in problem.channels}
         self.orders = orders
+        self.multipliers = multipliers(problem)
         self.channels = tuple(
             Channel(u, p) for u in problem.channels for p in range(max(orders[u], 1))
         )
@@ -126,6 +130,7 @@ class _Builder:
             tuple(rows[i] for i in range(len(self.channels))),
             tuple(conditions),
             tuple(start),
+            tuple(self.index[name, 0] for name in self.multipliers),
             not any(s.free_symbols & set(unknowns) for s in slopes),
             not any(s.free_symbols & moving for s in slopes),
         )
@@ -136,8 +141,10 @@ class _Builder:
 
         def score(residual: Expr, name: str) -> int:
             atoms = [a for a in outermost_atoms(residual) if name_of(a) == name]
-            if not atoms:
+            if bool(atoms) == (name in self.multipliers):  # a multiplier's row is one without it
                 return -10_000
+            if not atoms:
+                return 0
             counts = [derivative_counts(a) for a in atoms]
             if self.orders[name]:
                 top = any(c.get(self.time, 0) == self.orders[name] for c in counts)

@@ -51,6 +51,25 @@ class Mesh:
         """The matrix ``[points, points]`` of ∂^order."""
         return reduce(torch.kron, [a.derivative(n) for a, n in zip(self.parts, order, strict=True)])
 
+    def lowered(self) -> tuple[Tensor, Tensor]:
+        """Nodes at walls, and what gives values there by polynomials two degrees lower.
+
+        Those go through the nodes off the walls, as the pressure of a flow does whose velocity goes
+        through all of them: on equal terms it would have parts that no velocity feels (Bernardi and
+        Maday 1997, Spectral Methods, sec. 24-25, doi:10.1016/S1570-8659(97)80003-8).
+
+        Returns:
+            Indices ``[k]`` and a matrix ``[k, points]``.
+        """
+        along = [a.lowered for a in self.parts]
+        inner = [torch.ones(len(a.nodes), dtype=torch.bool, device=self.device) for a in self.parts]
+        for keep, part in zip(inner, self.parts, strict=True):
+            if not part.periodic:
+                keep[[0, -1]] = False
+        mask = reduce(lambda a, b: a[..., None] & b, inner).flatten()
+        nodes = (~mask).nonzero().flatten()
+        return nodes, reduce(torch.kron, along)[nodes]
+
     def norm(self, values: Tensor) -> Tensor:
         """Root mean square over the box ``[...]`` of ``values [..., *sizes]``."""
         dims = tuple(range(-len(self.sizes), 0))

@@ -92,6 +92,7 @@ class System:
         self._operators: dict[tuple[int, ...], Tensor] = {}
         self._known: tuple[tuple[float, ...], list[Tensor]] | None = None
         index = torch.arange(mesh.points, device=mesh.device).reshape(mesh.sizes)
+        self._lowered = mesh.lowered() if self.equations.multipliers else None
         self.faces = [
             index.select(c.row.face[0], c.row.face[1]).flatten()  # type: ignore[index]
             for c in program.conditions
@@ -111,6 +112,16 @@ class System:
         for channel, mean in self.gauges.items():
             off = (w[:, :, channel] * self.mesh.weights).flatten(2).sum(2) - mean
             out[:, :, channel] += off.reshape(*off.shape, *(1,) * len(self.mesh.sizes))
+        if self._lowered is not None:
+            nodes, extrapolate = self._lowered
+            for channel in self.equations.multipliers:
+                own = w[:, :, channel].flatten(2)
+                rows = (
+                    out[:, :, channel]
+                    .flatten(2)
+                    .index_copy(2, nodes, own[..., nodes] - own @ extrapolate.T)
+                )
+                out[:, :, channel] = rows.reshape(out[:, :, channel].shape)
         for compiled in self.program.conditions:
             dim, end = self._face(compiled)
             found = compiled.value(self._at_face(compiled, arguments))[0]
@@ -189,6 +200,12 @@ class System:
                 out[:, row, :, channel] += k[..., None] * self._operator(order)
             else:
                 out[:, row, nodes, channel] += k[..., None] * self._operator(order)[nodes]
+        if self._lowered is not None:
+            nodes, extrapolate = self._lowered
+            for channel in self.equations.multipliers:
+                out[:, channel, nodes] = 0.0
+                out[:, channel, nodes, channel, nodes] = 1.0
+                out[:, channel, nodes, channel] -= extrapolate
         return out.reshape(batch, self.size, self.size)
 
     def _face_shape(self, dim: int) -> tuple[int, ...]:
