@@ -68,6 +68,6 @@ def residual_for(signature: Signature, order: int = 2) -> Residual:
         for s, axis in zip(symbols, signature.coordinates, strict=True)
     ]
     problem = SimpleNamespace(
-        coordinates=coordinates, channels=channels, residuals=residuals, inputs=()
+        coordinates=coordinates, channels=channels, residuals=residuals, infer=(), inputs=()
     )
     return compile_residual(problem)
