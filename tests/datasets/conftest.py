@@ -33,6 +33,7 @@ class FileProblem:
     channels: tuple[str, ...] = ("u",)
     units: dict[str, str] = field(default_factory=dict)
     hash: str = "c0ffee"
+    infer: tuple[str, ...] = ()
     spec: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(title="A title"))
 
     @property

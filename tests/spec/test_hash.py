@@ -114,7 +114,7 @@ inputs:
 definitions: {V: "(u, v)", drag: "k*dot(V, V)"}
 equations:
   - dt(V) = div(a*grad(u))*(1, 0) + nu*lap(V) + (f, s*c)
-  - dtt(v)*0 + drag*0 + dt(v) = nu*lap(v) + min(q, m)
+  - dtt(v)*0 + drag + dt(v) = nu*lap(v) + min(q, m)
 initial: {u: "max(0, sin(pi*x))", v: 0}
 boundary:
   x: {dirichlet: {u: 0, v: 0}}
