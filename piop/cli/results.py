@@ -94,6 +94,9 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
         lines.append(f"Relative L2 error on {count} held-out input{'s' if count > 1 else ''}")
         rows = [("operator", f"{error['mean']:.4g} ± {error['std']:.2g}")]
         rows += [(f"  {name}", f"{v:.4g}") for name, v in _channels(evaluation).items()]
+        for level, e in (evaluation.get("noise") or {}).items():
+            name = f"  noise of {100 * float(level):g} %"
+            rows.append((name, f"{e['mean']:.4g} ± {e['std']:.2g}"))
         rows += [(name, f"{v:.4g}") for name, v in evaluation.get("baselines", {}).items()]
         known = (evaluation.get("reference") or {}).get("error_estimate")
         if known is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,10 +17,8 @@ from piop.datasets.formats import read_raw
 from piop.datasets.history import after_past
 from piop.datasets.raw import RawFile
 from piop.datasets.sensors import sensors_of
-from piop.errors import DataError
-
-if TYPE_CHECKING:
-    from piop.problem import Problem
+from piop.errors import DataError, PiopError
+from piop.problem import Problem
 
 logger = logging.getLogger(__name__)
 
@@ -85,13 +83,26 @@ def _estimate(raw: RawFile, count: int) -> Tensor | None:
 def compare_spec(attributes: Mapping[str, Any], path: str, problem: Problem) -> None:
     """Warn of a file that was made from another version of a spec.
 
-    Data for parameters to infer are bound to be: of the spec that has them as numbers.
+    Data for parameters to infer are bound to be: of the spec that has them as numbers. Those of a
+    problem that asks for an inverse operator are that operator's too.
     """
     written_for = attributes.get("piop_hash")
-    if written_for is not None and written_for != problem.hash and not problem.infer:
+    if written_for is None or written_for == problem.hash or problem.infer:
+        return
+    if not _is_inverse_of(problem, str(attributes.get("piop_spec", ""))):
         logger.warning(
             "%s was made from another version of the spec (%s…, this is %s…)",
             path,
             str(written_for)[:12],
             problem.hash[:12],
         )
+
+
+def _is_inverse_of(problem: Problem, text: str) -> bool:
+    """Tell whether a problem is what a spec asks to learn."""
+    if "learn:" not in text:
+        return False
+    try:
+        return Problem.from_yaml(text).inverse() == problem
+    except PiopError:
+        return False

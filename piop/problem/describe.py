@@ -30,8 +30,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
     Returns:
         Keys ``name``, ``title``, ``source``, ``hash``, ``class``, ``coordinates``, ``unknowns``,
         ``auxiliary``, ``parameters``, ``infer`` (those unknown, and where their search begins),
-        ``equations`` (as written),
-        ``definitions``, ``residuals`` (as trained on),
+        ``learn``, ``equations`` (as written), ``definitions``, ``residuals`` (as trained on),
         ``inputs``, ``initial``, ``boundary``, ``conditions``, ``solver``, ``streams``, ``save``,
         ``units`` and ``supported``.
     """
@@ -50,6 +49,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
         "auxiliary": [{"name": a.name, "mean": a.mean} for a in problem.auxiliaries],
         "parameters": dict(problem.parameters),
         "infer": dict(problem.infer),
+        "learn": _inverse(problem),
         "equations": equation_texts(problem),
         "definitions": {name: text.text for name, text in spec.definitions.items()},
         "residuals": [write(residual) for residual in problem.residuals],
@@ -81,6 +81,7 @@ def to_text(problem: Problem) -> str:
         ("definitions", [f"{k} = {v}" for k, v in found["definitions"].items()]),
         ("parameters", [_parameter(problem, k, v) for k, v in found["parameters"].items()]),
         ("inputs", [_sentence(item) for item in found["inputs"]]),
+        ("learn", _learned(problem)),
         ("initial", [_given(problem, n, d) for n, d in found["initial"].items()]),
         ("boundary", [f"{face}: {what}" for face, what in found["boundary"].items()]),
         ("conditions", [_decided(c) for c in found["conditions"]]),
@@ -97,6 +98,22 @@ def to_text(problem: Problem) -> str:
             for first, value in zip([True] + [False] * len(values), values, strict=False)
         ]
     return "\n".join(lines)
+
+
+def _inverse(problem: Problem) -> dict[str, Any] | None:
+    learn = problem.learn
+    if learn is None:
+        return None
+    return {"from": list(learn.source), "to": list(learn.target), "noise": list(learn.noise)}
+
+
+def _learned(problem: Problem) -> list[str]:
+    if problem.learn is None:
+        return []
+    source, target = ", ".join(problem.learn.source), ", ".join(problem.learn.target)
+    levels = ", ".join(f"{100 * n:g} %" for n in problem.learn.noise)
+    noise = f", seen with noise of {levels}" if levels else ""
+    return [f"the operator from {source} to {target}{noise}; from pairs of both (--data FILE)"]
 
 
 def _parameter(problem: Problem, name: str, value: float) -> str:

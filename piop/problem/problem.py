@@ -15,6 +15,7 @@ from piop.expression.parse import did_you_mean
 from piop.geometry import Outline
 from piop.problem.build import build
 from piop.problem.builtin import builtin_names, find_builtin
+from piop.problem.inverse import inverse_spec
 from piop.problem.parts import Auxiliary, BoundaryCondition, Coordinate, Input
 from piop.problem.wellposed import check
 from piop.spec import Spec, spec_to_yaml
@@ -193,6 +194,18 @@ class Problem:
         numbers = {n: Scalar(repr(float(v))) for n, v in {**self.infer, **(values or {})}.items()}
         parameters = {**self.spec.parameters, **numbers}
         return Problem._of(draft_spec(replace(self.spec, parameters=parameters, infer=())))
+
+    def inverse(self) -> Problem:
+        """Turn the problem round as ``learn`` says.
+
+        Returns:
+            A problem without equations whose inputs are what was unknown and whose unknowns are
+            inputs of this one; data of this problem are data of that one too.
+
+        Raises:
+            NotSupportedError: If it cannot be turned round, with the reason.
+        """
+        return Problem._of(draft_spec(inverse_spec(self)))
 
     def function(self, name: str) -> Expr:
         """What stands for an unknown or an input in expressions, such as ``u(t, x)``.

@@ -10,6 +10,7 @@ from sympy import Derivative, Symbol
 from piop.errors import NotSupportedError
 from piop.problem.conservation import forms_shocks
 from piop.problem.history import history_of
+from piop.problem.inverse import inverse_obstacles
 from piop.problem.problem import Problem
 from piop.problem.solver import choose_method
 from piop.problem.walls import wall_conditions
@@ -23,19 +24,29 @@ def require_supported(problem: Problem, for_: Purpose = "solve") -> None:
 
     Args:
         problem: Any problem that passed its checks.
-        for_: ``solve`` (train on the equations; without a reference nothing but the residual tells
-            how right it is), ``reference`` (the classical solution alone) or ``data`` (train on
-            given solutions alone, which asks for neither residual nor reference).
+        for_: ``solve`` (train on the equations, or as ``learn`` says; without a reference nothing
+            but the residual tells how right it is), ``reference`` (the classical solution alone) or
+            ``data`` (train on given solutions alone, which asks for neither residual nor
+            reference).
 
     Raises:
         NotSupportedError: ``not supported yet: … because …``, with every reason, and whether data
             alone would do.
     """
+    if problem.learn is not None and for_ != "reference":
+        if obstacles := list(inverse_obstacles(problem)):
+            text = f"{problem.name}: not supported yet: learn, because " + "; ".join(obstacles)
+            raise NotSupportedError(text)
+        require_supported(problem.inverse(), "data")
+        return
     reasons: list[str] = []
     if for_ != "data":
         reasons += _knowing(problem) or (_solving(problem) if for_ == "reference" else [])
     if for_ != "reference":
         reasons += _inverting(problem)
+    if for_ == "data" and problem.infer:
+        names = ", ".join(problem.infer)
+        reasons.append(f"infer {names}, because without the equations nothing says what it does")
     if for_ == "solve" and problem.residuals:
         reasons += [*_remembering(problem), *_meeting(problem)]
         reasons += [*_differentiating(problem), *_breaking(problem)]
@@ -77,8 +88,6 @@ def _inverting(problem: Problem) -> Iterator[str]:
                     f"infer {name}, because it is part of the input {item.name}, which is drawn "
                     "before the step"
                 )
-    if problem.learn is not None:
-        yield "learn, because inverse operators are not trained yet"
 
 
 def _remembering(problem: Problem) -> Iterator[str]:

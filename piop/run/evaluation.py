@@ -28,6 +28,7 @@ from piop.run.prediction import predict_values, save_grid
 from piop.sampling import Draws, collocation, observe, place_sensors, sample_inputs
 from piop.training.config import TrainingConfig
 from piop.training.lattice import on_lattices
+from piop.training.noise import add_noise, noise_levels
 from piop.training.operator import OperatorField
 from piop.training.setup import Model, residual_of_model
 
@@ -261,6 +262,35 @@ def has_size(problem: Problem, held_out: HeldOut) -> Tensor:
     """Tell which solutions ``[B]`` an error can be relative to: those with no unknown zero."""
     judged = [held_out.truth[n] for n in problem.unknowns if n in held_out.truth]
     return torch.stack([value.flatten(1).any(1) for value in judged]).all(0)
+
+
+def errors_by_noise(
+    problem: Problem,
+    model: Model,
+    held_out: HeldOut,
+    scales: Mapping[str, Sequence[float]],
+    seed: int,
+) -> dict[str, dict[str, Any]]:
+    """Judge an operator at each level of noise that its inputs are seen with.
+
+    Args:
+        problem: The problem, which states the levels.
+        model: The operator.
+        held_out: What the data say.
+        scales: Standard deviations of the inputs, as the run's statistics have them.
+        seed: Of the noise, which is the same but for its size at every level.
+
+    Returns:
+        Level → ``mean``, ``std`` and ``per_sample`` of the relative L2 errors.
+    """
+    judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
+    count, found = len(held_out.accepted), {}
+    for level in noise_levels(problem):
+        levels = torch.full((count,), level, dtype=torch.float64)
+        inputs = add_noise(held_out.inputs, scales, levels, held_out_draws(seed, count))
+        prediction = predict_held_out(problem, model, replace(held_out, inputs=inputs))
+        found[f"{level:g}"] = summarise(errors_of(prediction, judged)).to_dict()
+    return found
 
 
 def report(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:

@@ -92,7 +92,8 @@ def fit(
         time: Budget in time, ``"5m"`` or seconds, counted from the end of the first step.
         backbone: Name of the network; by default the spec's, else ``pit``.
         data: File or data set of solutions to learn from as well.
-        physics: Learn from the equations; False learns from the data alone.
+        physics: Learn from the equations; False learns from the data alone, as what ``learn`` asks
+            for always is.
         init_from: A run whose weights to start from.
         device: ``cpu`` or ``cuda``; by default CUDA where there is one.
         precision: ``float64``, ``float32``, ``tf32`` (on a GPU) or ``bf16`` (the data's part only).
@@ -118,6 +119,9 @@ def fit(
         ``run = piop.Problem.from_file("burgers").fit(time="5m")``
     """
     require_supported(problem, "solve" if physics else "data")
+    if problem.learn is not None:
+        _require_pairs(problem, data is not None)
+        problem, physics = problem.inverse(), False
     budget = BudgetConfig(steps, None if time is None else parse_time(time))
     machine = choose_machine(budget, device, precision, compile, threads, seed)
     config = configure(
@@ -131,7 +135,7 @@ def fit(
         folder = RunFolder(Path(place))
         given = load_data(problem, data)
         found = data_of_use(problem, config, given)
-        _require_observations(problem, physics, found is not None)
+        _require_observations(problem, found is not None)
         if not physics and found is None:
             raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
         if precision == "bf16" and found is None:
@@ -327,17 +331,22 @@ def _remedy(trainer: Trainer, config: TrainingConfig, data: bool, error: Excepti
     )
 
 
-def _require_observations(problem: Problem, physics: bool, data: bool) -> None:
-    """Make sure that parameters to infer are in equations, and that there are solutions."""
-    if not problem.infer:
+def _require_pairs(problem: Problem, data: bool) -> None:
+    """Make sure that there is something to learn an inverse operator from."""
+    learn = problem.learn
+    if learn is None or data:
         return
-    names = ", ".join(problem.infer)
-    if not physics:
-        raise UsageError(
-            f"infer: {names}: without physics nothing says what {names} does; leave --no-physics "
-            f"(physics=False) out"
-        )
-    if not data:
+    source, target = ", ".join(learn.source), ", ".join(learn.target)
+    raise UsageError(
+        f"learn: from {source} to {target}: it is learned from pairs of both alone; give them by "
+        f"--data FILE (data=...). piop data {problem.name} -n 1000 --output FILE.nc makes them"
+    )
+
+
+def _require_observations(problem: Problem, data: bool) -> None:
+    """Make sure that there are solutions to infer parameters from."""
+    if problem.infer and not data:
+        names = ", ".join(problem.infer)
         raise UsageError(
             f"infer: {names}: equations alone do not tell; give solutions to learn from, "
             f"noisy ones too: --data FILE (data=...)"

@@ -168,8 +168,9 @@ class Run:
         Returns:
             What is written: ``relative_l2`` with ``mean``, ``std`` and ``per_sample``, per channel
             and time, the reference's own error, trivial baselines, residual, seconds, warnings,
-            and ``inferred`` parameters, at which the references are solved. Without a reference
-            ``relative_l2`` is None and a warning says why.
+            ``inferred`` parameters, at which the references are solved, and the errors at each
+            level of ``noise`` (``relative_l2`` is without). Without a reference ``relative_l2`` is
+            None and a warning says why.
         """
         if samples < 1:
             raise UsageError(f"samples: {samples} is not above zero")
@@ -187,6 +188,11 @@ class Run:
             with explained(lambda _: remedy, self.config.machine.device):
                 held_out = self._held_out(problem, samples, seed, queries, sensors)
                 found = evaluation.report(problem, self.model, held_out)
+                if scales := self.statistics.noise:
+                    own = self.config.machine.seed if seed is None else seed
+                    found["noise"] = evaluation.errors_by_noise(
+                        problem, self.model, held_out, scales, own
+                    )
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
         found |= parameters | {"warnings": [*found["warnings"], *doubts]}

@@ -81,7 +81,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (str, bool)) or value is None:
         return value
     if is_dataclass(value):
-        parts = {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.compare}
+        named = {f.name: getattr(value, f.name) for f in fields(value) if f.compare}
+        parts = {
+            k: _plain(v) for k, v in named.items() if v != ()
+        }  # a list left empty says nothing
         return {"": _NAMES.get(type(value), type(value).__name__), **parts}
     if isinstance(value, (int, float)):
         return repr(float(value))

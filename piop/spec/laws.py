@@ -403,7 +403,20 @@ class History:
 @final
 @dataclass(frozen=True)
 class FromData:
-    """Functions that come with their solutions, in a data set, and are drawn from no law."""
+    """Functions that come with their solutions, in a data set, and are drawn from no law.
+
+    Attributes:
+        noise: Levels of noise that they are seen with, drawn for each sample; shares of the
+            standard deviation of the data. None for what the data say.
+    """
+
+    noise: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        levels = tuple(float(n) for n in self.noise)
+        if not all(0 <= n < math.inf for n in levels):
+            raise ValueError("noise: a noise level is a number from 0 on")
+        object.__setattr__(self, "noise", levels)
 
     def differentiability(self, dimension: int) -> float:
         """As smooth as the data, which are not known here."""

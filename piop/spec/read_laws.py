@@ -85,6 +85,11 @@ def _boundary(reader: Reader, node: Node, path: str) -> dict[str, str]:
     return {k: reader.word(n, f"{path}.{k}", laws.AXIS_BOUNDARIES) for k, n, _ in entries}
 
 
+def _levels(reader: Reader, node: Node, path: str) -> tuple[float, ...]:
+    items = reader.items(node, path) if isinstance(node, Sequence) else (node,)
+    return tuple(reader.number(n, path) for n in items)
+
+
 def _path(reader: Reader, node: Node, path: str) -> str:
     return reader.text(node, path).text
 
@@ -108,6 +113,7 @@ _READERS: dict[str, Any] = {
     "high": Reader.number,
     "value": Reader.number,
     "until": Reader.number,
+    "noise": _levels,
     "times": _count,
     "path": _path,
     "variable": _path,

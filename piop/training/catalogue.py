@@ -58,7 +58,8 @@ def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str
     Returns:
         The presets in the order of the table, and what is wrong with backbones that are left out.
     """
-    problems = [Problem.from_file(name) for name in (builtin_names() if specs is None else specs)]
+    named = [Problem.from_file(name) for name in (builtin_names() if specs is None else specs)]
+    problems = [p if p.learn is None else p.inverse() for p in named]
     found, faults = all_backbones()
     shapes: dict[tuple[Field, bool], dict[str, Signature | str]] = {}
     entries = []

@@ -32,6 +32,7 @@ from piop.training.grid_conditions import conditions_on_grid, penalised_on_grid
 from piop.training.home import home_ticks, learning_grid
 from piop.training.inferred import Inferred
 from piop.training.lattice import Axes, lattices
+from piop.training.noise import NoisySource, noise_levels
 from piop.training.objective import ResidualLoss
 from piop.training.operator import Clock, Operator, Span
 from piop.training.phases import Draw
@@ -275,6 +276,7 @@ def build_source(
             raise UsageError("without physics there must be data: give --data FILE")
         return law
     known, grids = model.known, model.grids
+    seen: Draw
     if model.operator.gridded:
         seen = TrajectorySource(
             problem,
@@ -289,6 +291,9 @@ def build_source(
         )
     else:
         seen = DataSource(problem, data, known, grids, config.points, like, seed, processes)
+    if statistics.noise:
+        levels, functions = noise_levels(problem), config.points.data_functions
+        seen = NoisySource(seen, levels, statistics.noise, functions, seed, processes)
     return seen if law is None else MixedSource(law, seen)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import sympy as sp
@@ -17,6 +17,7 @@ from piop.problem.history import history_of
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.constraints import KnownField
+from piop.training.noise import noise_scales
 from piop.training.sizes import TINY, find_sizes, known_expressions, with_wave
 
 FUNCTIONS, POINTS = 256, 64
@@ -36,6 +37,8 @@ class Statistics:
         gridded: Inputs whose sensors lie on even grids, the same for every function.
         grid: Points along each coordinate of the data, as far as they are learnt from; empty where
             they are scattered, or there are none.
+        noise: Standard deviations that levels of noise are shares of, at each sensor of an input or
+            over all; none for inputs that are seen without noise.
     """
 
     input_mean: dict[str, float]
@@ -45,6 +48,7 @@ class Statistics:
     equation_scale: tuple[float, ...]
     gridded: tuple[str, ...] | None = None
     grid: tuple[int, ...] = ()
+    noise: dict[str, list[float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Give the statistics as plain dicts, lists and numbers."""
@@ -80,7 +84,7 @@ def find_statistics(
     whole = all(name in data.channels for name in problem.channels)
     if physics or not (whole or history_of(problem)):
         plain = law_statistics(problem, compile_residual(problem), seed)
-    return data_statistics(problem, data, plain)
+    return replace(data_statistics(problem, data, plain), noise=noise_scales(problem, data))
 
 
 def law_statistics(problem: Problem, residual: Residual, seed: int) -> Statistics:

@@ -240,7 +240,7 @@ def test_a_run_that_is_loaded_keeps_what_it_found(run):
 def test_data_are_needed_and_the_equations_too(problem, tmp_path):
     with pytest.raises(UsageError, match=r"infer: nu: equations alone .* --data FILE"):
         fit(problem, steps=1, out=tmp_path / "r")
-    with pytest.raises(UsageError, match=r"infer: nu: without physics nothing says"):
+    with pytest.raises(UsageError, match=r"infer nu, because without the equations"):
         fit(problem, steps=1, data=noisy(), physics=False, out=tmp_path / "r")
     assert not (tmp_path / "r").exists()
 

@@ -1,0 +1,77 @@
+"""The inverse operator as a problem of its own: what was unknown is seen, what was given is sought.
+
+It has no equations: it is known from pairs of both, such as ``piop data`` makes for the problem
+itself, and everything that trains, judges and predicts takes it like any other problem of data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from piop.errors import NotSupportedError
+from piop.spec.laws import FromData
+from piop.spec.model import InputSpec, SensorSpec, Spec
+from piop.spec.tree import Scalar
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
+
+
+def inverse_spec(problem: Problem) -> Spec:
+    """Turn the spec of a problem with ``learn`` round.
+
+    Args:
+        problem: ``learn: {from: u, to: a}`` makes u an input with the noise that is stated, seen on
+            the grid of ``save``, and a an unknown, sought on the grid of its sensors.
+
+    Raises:
+        NotSupportedError: If it cannot be turned round, with the reason.
+    """
+    if reasons := list(inverse_obstacles(problem)):
+        raise NotSupportedError(f"{problem.name}: learn: " + "; ".join(reasons))
+    spec, learn = problem.spec, problem.learn
+    assert learn is not None  # noqa: S101 - else there are obstacles
+    names = [c.name for c in problem.coordinates]
+    of = tuple(Scalar(name) for name in names)
+    first = next(i for i in problem.inputs if i.name == learn.target[0])
+    shape = first.sensor_shape if first.place == "grid" else problem.save
+    ends = {c.name: (Scalar(repr(c.low)), Scalar(repr(c.high))) for c in problem.coordinates}
+    kept = {n: v for n, v in spec.boundary.items() if all(c.kind == "periodic" for c in v)}
+    return replace(
+        spec,
+        time={n: ends[n] for n in spec.time},
+        space={n: ends[n] for n in spec.space},
+        unknowns=tuple(Scalar(name) for name in learn.target),
+        inputs={n: InputSpec(of, FromData(tuple(learn.noise))) for n in learn.source},
+        sensors={n: SensorSpec(problem.save, "grid") for n in learn.source},
+        save=dict(zip(names, shape, strict=True)),
+        boundary=kept,
+        equations=(),
+        parameters={},
+        definitions={},
+        auxiliary={},
+        gauge={},
+        initial={},
+        infer=(),
+        learn=None,
+    )
+
+
+def inverse_obstacles(problem: Problem) -> Iterator[str]:
+    """Say why a problem cannot be turned round; nothing where it can."""
+    if problem.learn is None:
+        yield "there is none"
+        return
+    everything = [c.name for c in problem.coordinates]
+    for name in problem.learn.target:
+        item = next((i for i in problem.inputs if i.name == name), None)
+        if item is not None and sorted(item.of) != sorted(everything):
+            own = f"of {', '.join(item.of)}" if item.of else "a number"
+            yield (
+                f"{name} is {own}, and what is learned is a function of all coordinates "
+                f"({', '.join(everything)})"
+            )
+    if problem.infer:
+        yield f"infer ({', '.join(problem.infer)}) beside it: one at a time"
