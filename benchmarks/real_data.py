@@ -8,7 +8,8 @@ grid that no network has seen) and Burgers' equation (800 and 400, initial data 
 17 × 16), both from neuraloperator's files. One loop trains all networks: the same samples in the
 same order, epochs, batch, optimiser, schedule, loss and units, whole solutions at every step. Only
 the peak of the learning rate is each network's own: the best of four on a fifth of the training
-data held out for that, after a shorter training on the rest. The test data choose nothing.
+data held out for that, after a shorter training on the rest, and the next best where the whole
+training diverges. The test data choose nothing.
 
 One seed of every network comes first. After each cell the result is written; started again, the
 script goes on with what is missing.
@@ -28,13 +29,15 @@ import torch
 from real.compare import markdown, summarise
 from real.networks import THEIRS, build, choices
 from real.problems import DATA, SOURCES, Loaded, load, split
-from real.training import Recipe, judge, train
+from real.training import Diverged, Recipe, judge, train
 from record import RESULTS, environment, record
 
 from piop.errors import UsageError
 
 RATES = (1e-3, 3e-3, 8e-3, 2e-2)
 TRIAL_SHARE, TRIAL_SEED, TRIAL_EPOCHS = 0.2, 100, 2
+WORST = 1e6
+"""Stands for the error of what diverged."""
 DIGITS = 6
 """Of the errors that are kept."""
 
@@ -67,9 +70,12 @@ def choose_rate(name: str, loaded: Loaded, recipe: Recipe, found: dict[str, floa
     for rate in RATES:
         if str(rate) not in found:
             entrant = build(name, loaded, TRIAL_SEED)
-            train(entrant, learned, shorter, rate, TRIAL_SEED)
-            error = float(judge(entrant, judged).mean())
-            found[str(rate)] = error if error < 1e6 else 1e6  # also where it is not a number
+            try:
+                train(entrant, learned, shorter, rate, TRIAL_SEED)
+                error = float(judge(entrant, judged).mean())
+            except Diverged:
+                error = WORST
+            found[str(rate)] = min(error, WORST)
     return min(RATES, key=lambda rate: found[str(rate)])
 
 
@@ -147,9 +153,17 @@ def run(options: argparse.Namespace) -> int:
             continue
         result["refused"].pop(key, None)
         rates = result["rates"].setdefault(key, {})
-        rate = choose_rate(name, loaded[problem], recipe, rates)
-        write(options.out, result)
-        found = run_cell(name, loaded[problem], recipe, rate, seed)
+        while True:
+            rate = choose_rate(name, loaded[problem], recipe, rates)
+            write(options.out, result)
+            try:
+                found = run_cell(name, loaded[problem], recipe, rate, seed)
+                break
+            except Diverged:  # longer training may, where the trial did not: the next best rate
+                print(f"{key}/{seed}: diverged at rate {rate:g}", flush=True)
+                if rates[str(rate)] == WORST:
+                    raise
+                rates[str(rate)] = WORST
         result["cells"].append({"problem": problem, **found})
         write(options.out, result)
         errors = ", ".join(f"{sum(e) / len(e):.4f} ({k})" for k, e in found["errors"].items())

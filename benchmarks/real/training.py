@@ -43,11 +43,18 @@ class Recipe:
         return asdict(self)
 
 
+class Diverged(ArithmeticError):
+    """A loss was not finite."""
+
+
 def train(entrant: Entrant, samples: Samples, recipe: Recipe, rate: float, seed: int) -> float:
     """Train an entrant; the order of the samples follows from the seed alone.
 
     Returns:
         Seconds of processor time.
+
+    Raises:
+        Diverged: At the first loss that is not finite.
     """
     start = time.process_time()
     generator = torch.Generator().manual_seed(seed)
@@ -62,6 +69,8 @@ def train(entrant: Entrant, samples: Samples, recipe: Recipe, rate: float, seed:
         for index in torch.randperm(len(samples), generator=generator).split(recipe.batch):
             part = samples.take(index)
             loss = relative_l2(entrant(part), part.values).mean()
+            if not torch.isfinite(loss):
+                raise Diverged
             optimiser.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(entrant.parameters(), recipe.clip)

@@ -17,6 +17,7 @@ from sympy import Derivative, Expr
 
 from piop.errors import NotSupportedError
 from piop.problem.atoms import applied, argument_order, derivative_counts, outermost_atoms
+from piop.problem.jacobian import as_fluxes, stream_function
 
 Order = tuple[int, ...]
 """How often to differentiate along each space axis."""
@@ -108,6 +109,7 @@ class _Splitter:
         self.states = len(states)
         self.names = {*problem.unknowns, *(a.name for a in problem.auxiliaries)}
         self.index = {(c.name, c.time_order): i for i, c in enumerate(self.channels)}
+        self.streams = tuple(self._streams()) if len(self.space) == 2 else ()
 
     def run(self) -> Split:
         unknowns = len(self.problem.unknowns)
@@ -137,6 +139,19 @@ class _Splitter:
             {a: known[1:] for a in atoms if (known := self._unknown(a))},
             {a: known for a in atoms if (known := self._input(a))},
         )
+
+    def _streams(self) -> Iterator[tuple[Expr, Expr, Expr]]:
+        """Find (psi, w, k) with w = k Δψ by an auxiliary equation alone."""
+        count = len(self.problem.unknowns)
+        for auxiliary, residual in zip(
+            self.problem.auxiliaries, self.problem.residuals_raw[count:], strict=True
+        ):
+            psi = self.problem.function(auxiliary.name)
+            for name in self.problem.unknowns:
+                w = self.problem.function(name)
+                factor = stream_function(residual.doit(), psi, w, self.space)
+                if factor is not None:
+                    yield psi, w, factor
 
     def _system(self, residuals: list[Expr], mass: dict, sign: int) -> System:
         linear: dict[tuple[int, int], Polynomial] = {}
@@ -232,7 +247,11 @@ class _Splitter:
         return tuple(int(count.get(s, 0)) for s in self.space)
 
     def _cheaper(self, outer: dict[tuple[int, Order], Expr]) -> dict[tuple[int, Order], Expr]:
-        """Write u^p ∂u as ∂u^(p+1)/(p+1) where that saves transforms (Burgers: 3 become 2)."""
+        """Write u^p ∂u as ∂u^(p+1)/(p+1) where that saves transforms (Burgers: 3 become 2).
+
+        The same for a vorticity that its own stream function moves (Navier–Stokes: 5 become 4).
+        """
+        outer = min((outer, self._without_jacobians(outer)), key=self._transforms)
         rewritten: dict[tuple[int, Order], Expr] = {}
         for (row, order), expression in outer.items():
             for term in sympy.Add.make_args(expression):
@@ -242,9 +261,22 @@ class _Splitter:
         tables = [{k: e for k, e in t.items() if e != 0} for t in (outer, rewritten)]
         return min(tables, key=self._transforms)
 
+    def _without_jacobians(self, outer: dict[tuple[int, Order], Expr]) -> dict:
+        """Write Jacobians of stream functions and vorticities as fluxes, in two dimensions."""
+        for name, w, factor in self.streams:
+            rewritten: dict[tuple[int, Order], Expr] = {}
+            for (row, order), expression in outer.items():
+                for inner, flux in as_fluxes(expression, name, w, factor, self.space):
+                    key = (row, _add(order, inner))
+                    rewritten[key] = rewritten.get(key, sympy.S.Zero) + flux
+            outer = rewritten
+        return outer
+
     def _transforms(self, outer: dict[tuple[int, Order], Expr]) -> int:
-        atoms = {a for e in outer.values() for a in outermost_atoms(e) if self._unknown(a)}
-        return len(atoms) + len(outer)
+        """Count transforms of a step's stage; what stands still needs none."""
+        moving = [p.expression for p in self._share(outer) if p.expression.has(self.time)]
+        atoms = {a for e in moving for a in outermost_atoms(e) if self._unknown(a)}
+        return len(atoms) + len(moving)
 
     def _conservative(self, term: Expr) -> tuple[Order, Expr]:
         zero = (0,) * len(self.space)
@@ -263,14 +295,15 @@ class _Splitter:
         return known[2], coefficient * base ** (exponent + 1) / (exponent + 1)
 
     def _share(self, outer: dict[tuple[int, Order], Expr]) -> tuple[Product, ...]:
-        """One product per expression up to a constant factor."""
+        """One product per expression up to a constant factor, those that stand still last."""
         places: dict[Expr, list[tuple[int, Order, Expr]]] = {}
         for (row, order), expression in outer.items():
             coefficient, rest = self._constant_part(sympy.factor_terms(expression))
             if rest.is_Add and rest.could_extract_minus_sign():
                 coefficient, rest = -coefficient, -rest
             places.setdefault(rest, []).append((row, order, coefficient))
-        return tuple(Product(e, tuple(p)) for e, p in places.items())
+        products = [Product(e, tuple(p)) for e, p in places.items()]
+        return tuple(sorted(products, key=lambda p: not p.expression.has(self.time)))
 
 
 def _add(left: Order, right: Order) -> Order:

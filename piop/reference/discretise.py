@@ -50,10 +50,20 @@ class Discretisation:
     @property
     def order_in_time(self) -> float:
         """Order to credit: 3.5, or 2 where a product holds second derivatives in all (stiff)."""
-        inner = max((sum(o) for _, o in self.main.unknowns), default=0)
+        inner = max((sum(o) + self._lift(c) for c, o in self.main.unknowns), default=0)
         places = [o for p in self.split.right.products for _, o, _ in p.places]
         outer = max((sum(o) for o in places), default=0)
         return 3.5 if inner + outer <= 1 else 2.0
+
+    def _lift(self, channel: int) -> int:
+        """Derivatives of a state that a channel stands for: −2 for ψ where −Δψ = w."""
+        row, split = channel - self.split.states, self.split.auxiliary
+        if row < 0 or any(r == row for p in split.products for r, _, _ in p.places):
+            return 0
+        orders = {c: max(map(sum, p)) for (r, c), p in split.linear.items() if r == row}
+        own = orders.pop(channel, 0)
+        states = all(c < self.split.states for c in orders)
+        return max(orders.values()) - own if orders and states else 0
 
     def initial(self, grid: Grid, sources: Sources) -> Tensor:
         """Spectra of the initial state ``[B, states, *modes]``, zero at Nyquist."""
@@ -105,7 +115,7 @@ class Discretisation:
         for name in ("Q", "f1", "f2", "f3"):
             out: dict[tuple[int, int], Tensor] = {}
             for (r, m), a in tables[name].items():
-                for (state, p), b in symbols.places.items():
+                for (state, p), b in nonlinear.places.items():
                     if m == state:
                         out[r, p] = out[r, p] + a * b if (r, p) in out else a * b
             folded[name] = out

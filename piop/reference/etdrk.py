@@ -47,12 +47,13 @@ class Multiplier:
             return torch.addcmul(base, x, self.diagonal)
         return self.add(x, base.clone())
 
-    def add(self, x: Tensor, out: Tensor) -> Tensor:
-        """``out += M x``, in place."""
-        if self.diagonal is not None:
+    def add(self, x: Tensor, out: Tensor, first: int = 0) -> Tensor:
+        """``out += M x``, in place; ``x`` holds some columns of it, from ``first`` on."""
+        if self.diagonal is not None and not first:
             return out.addcmul_(x, self.diagonal)
         for (row, column), symbol in self.pairs.items():
-            out[:, row].addcmul_(x[:, column], symbol)
+            if first <= column < first + x.shape[1]:
+                out[:, row].addcmul_(x[:, column - first], symbol)
         return out
 
 

@@ -93,7 +93,7 @@ class Marcher:
         out = Multiplier(symbols.linear, states, states)(w)
         if self.nonlinear.products:
             spectra = self.nonlinear.evaluate(w, t)
-            Multiplier(symbols.places, states, spectra.shape[1]).add(spectra, out)
+            Multiplier(self.nonlinear.places, states, spectra.shape[1]).add(spectra, out)
         return out
 
     def run(self, w: Tensor, start: float, times: Sequence[float], level: Level) -> Trajectory:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import cast, final
 
 import torch
 from torch import Tensor
 
 from piop.errors import SolverError
 from piop.problem.split import Split
+from piop.reference.etdrk import Multiplier
 from piop.reference.fourier import power
 from piop.reference.stage import Stage
-from piop.reference.symbols import Symbols, nonlinear_auxiliaries
+from piop.reference.symbols import Symbols, Table, nonlinear_auxiliaries
 
 
 @final
@@ -33,14 +34,30 @@ class Nonlinear:
     main: Stage | None
     auxiliary: Stage | None
     _late: list[int] = field(init=False)
+    _sum: Multiplier | None = field(init=False)
+    _base: Tensor | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self._late = nonlinear_auxiliaries(self.split, self.symbols.means)
+        products, states = len(self.split.right.products), self.split.states
+        self._sum = None
+        if products > states and not self._late:
+            self._sum = Multiplier(self.symbols.places, states, products)
 
     @property
     def products(self) -> int:
         """P: spectra that ``evaluate`` returns."""
+        if self._sum is not None:
+            return self.split.states
         return len(self.split.right.products) + len(self._late)
+
+    @property
+    def places(self) -> Table:
+        """(state, spectrum that ``evaluate`` returns) → symbol in front of it."""
+        if self._sum is None:
+            return self.symbols.places
+        one = torch.ones((1,) * (1 + len(self.symbols.grid.sizes)), dtype=torch.complex128)
+        return {(i, i): one.to(self.symbols.grid.device) for i in range(self.split.states)}
 
     def channels(self, w: Tensor, t: float) -> list[Tensor]:
         """Spectra of states and auxiliary unknowns, each ``[B, *modes]``."""
@@ -68,15 +85,32 @@ class Nonlinear:
         return channels
 
     def evaluate(self, w: Tensor, t: float) -> Tensor:
-        """Spectra of the products at ``w [B, states, *modes]``: ``[B, P, *modes]``."""
+        """Spectra at ``w [B, states, *modes]``: ``[B, P, *modes]``.
+
+        They are those of the products; of more products than states, of what the products add to
+        each state, so that a step carries fewer of them about.
+        """
         if self.main is not None and not self._late and not self.main.needs_auxiliary:
-            return self.main(() if self.main.straight else w.unbind(1), w, t)
+            channels = () if self.main.straight else w.unbind(1)
+            return self.main(channels, w, t) if self._sum is None else self._total(channels, w, t)
         channels = self.channels(w, t)
+        if self.main is not None and self._sum is not None:
+            return self._total(channels, w, t)
         late = [channels[self.split.states + i] for i in self._late]
         if self.main is None:
             return torch.stack(late, 1)
         spectra = self.main(channels, w, t)
         return torch.cat([spectra, torch.stack(late, 1)], 1) if late else spectra
+
+    def _total(self, channels: Sequence[Tensor], w: Tensor, t: float) -> Tensor:
+        """What the products add to each state ``[B, states, *modes]``."""
+        stage, places = cast("Stage", self.main), cast("Multiplier", self._sum)
+        if self._base is None or len(self._base) != len(w):
+            self._base, still = torch.zeros_like(w), stage.still(w, t)
+            if still is not None:
+                places.add(still, self._base, stage.pointwise.products)
+        moving = stage.moving(channels, w, t)
+        return self._base.clone() if moving is None else places.plus(self._base, moving)
 
     def check_means(self, w: Tensor, t: float, samples: Sequence[int]) -> None:
         """Refuse an auxiliary equation whose right side has a mean its operator cannot produce.

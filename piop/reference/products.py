@@ -24,10 +24,13 @@ class Pointwise:
         inputs: Input atoms with their orders.
         timed: Whether each input atom depends on time.
         static: What does not change in time, computed once from inputs, scalars, space and time.
-        compute: Products that are no constants, from unknowns, what ``static`` reads, and that.
-        constants: Products that are the constant 1; they come last.
+        compute: Products that move in time, from unknowns, what ``static`` reads, and that.
+        still: Those that stand still, from the same; they come after the moving ones.
+        products: How many move.
+        stills: How many stand still and are no constants.
+        constants: How many are the constant 1; they come last.
         moving: Whether anything known (input or time itself) moves in time.
-        square: Whether the one product is the square of an unknown: done in place.
+        square: Whether the one that moves is the square of an unknown: done in place.
         degrees: Polynomial degree in the unknowns; None where a product is not a polynomial.
     """
 
@@ -36,7 +39,9 @@ class Pointwise:
     timed: tuple[bool, ...]
     static: Callable[[Sequence[Tensor]], Sequence[Tensor]]
     compute: Callable[[Sequence[Tensor]], Sequence[Tensor]]
+    still: Callable[[Sequence[Tensor]], Sequence[Tensor]]
     products: int
+    stills: int
     constants: int
     moving: bool
     square: bool
@@ -55,7 +60,9 @@ def compile_products(problem: Any, split: Split, system: System) -> Pointwise:
     moving: set[Any] = {stands[a] for a in unknown} | {problem.time.symbol}
     moving |= {stands[a] for a, t in zip(inputs, timed, strict=True) if t}
     hoisted: dict[Any, sympy.Dummy] = {}
-    short = [_hoist(e, moving, hoisted) for e in bare if e != 1]
+    moves = [bool(e.free_symbols & moving) for e in bare]
+    short = [_hoist(e, moving, hoisted) for e, m in zip(bare, moves, strict=True) if m]
+    fixed = [e for e, m in zip(bare, moves, strict=True) if not m and e != 1]
     scalars = [i.symbol for i in problem.inputs if not i.of]
     known = [*(stands[a] for a in inputs), *scalars, *(c.symbol for c in problem.space)]
     known.append(problem.time.symbol)
@@ -66,10 +73,12 @@ def compile_products(problem: Any, split: Split, system: System) -> Pointwise:
         timed,
         compile_expressions(tuple(hoisted), tuple(known)),
         compile_expressions(short, tuple(arguments)),
+        compile_expressions(fixed, tuple(known)),
         len(short),
-        len(bare) - len(short),
+        len(fixed),
+        len(bare) - len(short) - len(fixed),
         any(timed) or any(problem.time.symbol in e.free_symbols for e in bare),
-        len(bare) == len(unknown) == 1 and bare[0] == stands[unknown[0]] ** 2,
+        len(short) == len(unknown) == 1 and short[0] == stands[unknown[0]] ** 2,
         tuple(_degree(e, [stands[a] for a in unknown]) for e in bare),
     )
 

@@ -44,6 +44,7 @@ class Stage:
             len(fine.sizes) == 1 or fine is self.grid
         )  # an inverse transform pads by itself
         self._known: tuple[float, list[Tensor], list[Tensor]] | None = None
+        self._still: Tensor | None = None
 
     def known(self, t: float) -> list[Tensor]:
         """Arguments that are no unknowns; only those that move are evaluated again."""
@@ -85,27 +86,44 @@ class Stage:
         return list(self.fine.backward(spectra).unbind(1))
 
     def products(self, atoms: list[Tensor], t: float, batch: int) -> Tensor:
-        """Products at the points ``[B, P, *fine.sizes]``; constants are left out."""
+        """Products that move, at the points ``[B, P, *fine.sizes]``."""
         values = list(self.pointwise.compute([*atoms, *self.known(t)]))
         for product, argument, coefficient in self.shifts:
             values[product] = values[product] - coefficient * atoms[argument]
+        return self._together(values, batch)
+
+    def _together(self, values: Sequence[Tensor], batch: int) -> Tensor:
         values = [v.expand(batch, *self.fine.sizes) for v in values]
         return values[0].unsqueeze(1) if len(values) == 1 else torch.stack(values, 1)
 
     def __call__(self, channels: Sequence[Tensor], whole: Tensor, t: float) -> Tensor:
         """Spectra of the products times ``fine.points`` ``[B, P, *modes]``; Nyquist not cleared."""
+        parts = [self.moving(channels, whole, t), self.still(whole, t)]
+        parts = [p for p in parts if p is not None]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def moving(self, channels: Sequence[Tensor], whole: Tensor, t: float) -> Tensor | None:
+        """Those of the products that move, which come first; None where all stand still."""
         if self.pointwise.square and self.straight and not self.shifts and self._flat:
             values = self.fine.backward(whole)
             return self._cut(self.fine.sums(values.square_()))
-        parts = []
-        if self.pointwise.products:
-            points = self.products(self.atoms(channels, whole), t, len(whole))
-            parts.append(self._cut(self.fine.sums(points)))
-        if self.pointwise.constants:
+        if not self.pointwise.products:
+            return None
+        points = self.products(self.atoms(channels, whole), t, len(whole))
+        return self._cut(self.fine.sums(points))
+
+    def still(self, whole: Tensor, t: float) -> Tensor | None:
+        """Those of the products that stand still, computed once; None where all move."""
+        if self._still is None or len(self._still) != len(whole):
+            parts = []
+            if self.pointwise.stills:
+                self.known(t)
+                values = self.pointwise.still(self._known[1])  # type: ignore[index]
+                parts.append(self._cut(self.fine.sums(self._together(values, len(whole)))))
             ones = whole.new_zeros((len(whole), self.pointwise.constants, *self.grid.modes))
             ones[(..., *(0,) * len(self.grid.sizes))] = self.fine.points
-            parts.append(ones)
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+            self._still = torch.cat([*parts, ones], 1)
+        return self._still if self._still.shape[1] else None
 
     def _cut(self, spectra: Tensor) -> Tensor:
         if self.fine is self.grid:

@@ -111,6 +111,23 @@ def test_taylor_green_vortex_decays_exactly():
     assert float((solution.time_derivatives["w"][0] + 0.1 * exact).abs().max()) < 1e-10
 
 
+def test_vorticity_stays_where_a_force_balances_it():
+    # ψ = cos x + cos 2y: what its flow and viscosity do to w = −Δψ is taken back by the force.
+    problem = periodic(
+        "dt(w) + dy(psi)*dx(w) - dx(psi)*dy(w) = 0.5*lap(w) + f",
+        ("w",),
+        {"x": [0, "2*pi"], "y": [0, "2*pi"]},
+        auxiliary={"psi": {"equation": "-lap(psi) = w", "mean": 0}},
+        definitions={"f": "0.5*(cos(x) + 16*cos(2*y)) - 6*sin(x)*sin(2*y)"},
+        initial={"w": "cos(x) + 4*cos(2*y)"},
+    )
+    solution = solve_reference(problem, {}, shape=(16, 16), tolerance=1e-8)
+    x, y = solution.axes
+    exact = torch.cos(x)[:, None] + 4 * torch.cos(2 * y)
+    assert float((solution.values["w"][0] - exact).abs().max()) < 1e-8
+    assert float(solution.time_derivatives["w"][0].abs().max()) < 1e-8
+
+
 def test_vorticity_is_carried_the_right_way():
     # The sign of psi: w = cos x + a small wave, moved by psi = cos x, that is v = −ψ_x = sin x.
     problem = periodic(
