@@ -3,8 +3,9 @@
     python benchmarks/ablation.py burgers --steps 1200
     python benchmarks/ablation.py heat2d --steps 150
 
-Every row changes the default recipe in one way and is trained on the equation alone. The budget is
-what the given number of steps of the default recipe costs: a row whose step takes longer gets fewer
+Every row changes the default recipe in one way and is trained on the equation alone; what the
+spec's ``solve:`` says is left aside. The budget is what the given number of steps of the default
+recipe costs: a row whose step takes longer gets fewer
 steps, one whose step takes less gets more, in proportion to the CPU time of its first seed's steps,
 the median, over that of a few steps of the default recipe taken just before, so that a machine
 whose pace changes burdens both; within 25 per cent counts as the same. Errors are relative L2 over
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from plain import plain
 from record import RESULTS, environment, record
 
 import piop
@@ -147,7 +149,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
 
-    problem = piop.Problem.from_file(options.problem)
+    problem = plain(options.problem)
     chosen = ROWS[options.problem]
     for name in options.rows or []:
         if name not in chosen:

@@ -4,11 +4,11 @@
     python benchmarks/backbones.py burgers --steps 400
 
 Each row is the default preset of a backbone, or its marching one, with the recipe that piop uses
-where nothing else is asked for; a row may need another step size or more steps to be at its best,
-so this is what a user gets at first, not a ranking of ideas. The error is relative L2 over held-out
-inputs, the same for all rows of a seed; the cost is the CPU time of the run's steps over that of
-PIT with the same seed. One seed of every row comes first; a finished run is kept when the script
-starts again.
+where neither spec nor user asks for another; a row may need another step size or more steps to be
+at its best, so this is what a user gets at first, not a ranking of ideas. The error is relative L2
+over held-out inputs, the same for all rows of a seed; the cost is the CPU time of the run's steps
+over that of PIT with the same seed. One seed of every row comes first; a finished run is kept when
+the script starts again.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from plain import plain
 from record import RESULTS, environment, record
 
 import piop
@@ -110,7 +111,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
 
-    problem = piop.Problem.from_file(options.problem)
+    problem = plain(options.problem)
     device = "gpu" if torch.cuda.is_available() else "cpu"
     name = f"backbones_{problem.name}_{options.steps}_{device}"
     path = RESULTS / f"{name}.json"

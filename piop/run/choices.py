@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from piop.models import find_preset
 from piop.problem import Problem
 from piop.problem.classify import classify
-from piop.training.config import LossConfig, TrainingConfig, apply_settings
+from piop.training.config import (
+    AdaptiveConfig,
+    LossConfig,
+    OptimiserConfig,
+    TrainingConfig,
+    apply_settings,
+)
 from piop.training.effect import POINTS_ALONE
 from piop.training.setup import preset_of
+
+RECIPE = frozenset(vars(OptimiserConfig())) | frozenset(vars(AdaptiveConfig()))
+"""Settings of the optimiser and of the weights that learn."""
 
 
 def configure(
@@ -22,6 +31,9 @@ def configure(
 ) -> TrainingConfig:
     """Apply the spec's ``solve:`` block, then the settings given.
 
+    The block's recipe (optimiser, adaptive weights) is for its own network and for the equations:
+    another network, or training on data alone, begins with the usual one.
+
     Raises:
         UsageError: For an unknown key or a value that is not allowed.
     """
@@ -29,15 +41,20 @@ def configure(
     usual = str(own.pop("backbone", config.backbone))
     config = replace(config, backbone=backbone or usual)
     if config.backbone != usual:  # the spec's sizes are those of its own network
-        theirs = vars(find_preset(usual, _text(own.pop("preset", None))).config)
-        own = {key: value for key, value in own.items() if key not in theirs}
-    if (
-        preset_of(config, {**own, **(settings or {})}).build.field != "point"
-    ):  # and its points, which are drawn
-        own = {key: value for key, value in own.items() if key not in POINTS_ALONE}
+        own = _without(own, vars(find_preset(usual, _text(own.pop("preset", None))).config))
+    if config.backbone != usual or not config.physics:
+        own = _without(own, RECIPE)
+    elif (settings or {}).get("optimiser", own.get("optimiser")) != own.get("optimiser"):
+        own = _without(own, {"learning_rate"})  # a step size is one optimiser's
+    if preset_of(config, {**own, **(settings or {})}).build.field != "point":
+        own = _without(own, POINTS_ALONE)  # its points, which are drawn
     chosen = {**habits(problem), **own, **(settings or {})}
     keys = vars(find_preset(config.backbone, _text(chosen.get("preset"))).config)
     return apply_settings(config, chosen, keys)
+
+
+def _without(settings: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in keys}
 
 
 def _text(value: Any) -> str | None:
