@@ -186,6 +186,45 @@ def test_cells_are_kept_gone_on_with_and_not_done_twice(command, real):
     assert second["rates"] == first["rates"]
 
 
+def test_a_loss_that_is_not_finite_ends_the_training(real):
+    training, problems = real("real.training"), real("real.problems")
+    inputs = {"a": FunctionSamples(torch.zeros(4, 1, 1), torch.zeros(4, 1, 1))}
+    samples = problems.Samples(inputs, (torch.zeros(2),), torch.ones(4, 2))
+
+    class Broken(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.level = torch.nn.Parameter(torch.tensor(torch.inf))
+
+        def forward(self, part):
+            return self.level.expand_as(part.values)
+
+    with pytest.raises(training.Diverged):
+        training.train(Broken(), samples, training.Recipe(), 1e-3, 0)
+
+
+def test_where_the_best_rate_diverges_the_next_is_taken(command, real, monkeypatch, capsys):
+    script = real("real_data")
+    train, tried = script.train, []
+
+    def sometimes(entrant, samples, recipe, rate, seed):
+        if seed != script.TRIAL_SEED:
+            tried.append(rate)
+            if len(tried) == 1:
+                raise script.Diverged
+        return train(entrant, samples, recipe, rate, seed)
+
+    monkeypatch.setattr(script, "train", sometimes)
+    code, found = command("--cells", "darcy/deeponet", "--seeds", "0")
+    assert code == 0
+    first, second = tried
+    rates = found["rates"]["darcy/deeponet"]
+    assert first != second == found["cells"][0]["rate"]
+    assert rates.pop(str(first)) == script.WORST
+    assert rates[str(second)] == min(rates.values())
+    assert f"diverged at rate {first:g}" in capsys.readouterr().out
+
+
 def test_a_result_of_another_setup_is_refused(command, capsys):
     assert command("--cells", "darcy/deeponet", "--seeds", "0")[0] == 0
     code, _ = command("--cells", "darcy/deeponet", "--seeds", "0", "--epochs", "2")
