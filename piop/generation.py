@@ -19,7 +19,7 @@ from piop.datasets.layout import ACCEPTED, AXIS, ESTIMATE, POINTS, STEP, file_at
 from piop.datasets.raw import POINT
 from piop.datasets.shards import Shards
 from piop.errors import UsageError
-from piop.problem.solver import METHODS, choose_method
+from piop.problem.solver import METHODS, choose_method, usual_tolerance
 from piop.reference import solve_reference
 from piop.sampling import Draws, sample_inputs
 from piop.training.distributed import joined
@@ -81,7 +81,7 @@ def generate(
     if count < 1:
         raise UsageError(f"n = {count}: at least one sample is needed")
     method = METHODS[choose_method(problem)]
-    tolerance = method.tolerance if tolerance is None else tolerance
+    tolerance = usual_tolerance(problem) if tolerance is None else tolerance
     if not SMALLEST <= tolerance < 1:
         raise UsageError(f"tolerance = {tolerance}: must be at least {SMALLEST:g} and below 1")
     if not 0 <= noise < math.inf:

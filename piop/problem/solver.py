@@ -9,7 +9,7 @@ from functools import lru_cache
 from piop.errors import NotSupportedError
 from piop.problem.conditions import expression_smoothness
 from piop.problem.conservation import forms_shocks, mirror, read_conservation_law
-from piop.problem.divergence import divergence_form
+from piop.problem.divergence import divergence_form, jumps
 from piop.problem.multipliers import multipliers
 from piop.problem.problem import Problem
 from piop.problem.terms import orders, space_order, split_terms
@@ -28,12 +28,27 @@ class Method:
         why: The class of problems that it is chosen for.
         refuse: Why a problem is outside that class; None where it is inside.
         tolerance: Error estimate that it is asked to stay below where nothing else is said.
+        jumping: The same where data of the equations jump, if that is another.
     """
 
     name: str
     why: str
     refuse: Callable[[Problem], str | None]
     tolerance: float = 1e-6
+    jumping: float | None = None
+
+
+def usual_tolerance(problem: Problem) -> float:
+    """Error estimate that references are asked to stay below where nothing else is said.
+
+    Raises:
+        NotSupportedError: If no method covers the problem.
+    """
+    method = METHODS[choose_method(problem)]
+    if method.jumping is None:
+        return method.tolerance
+    jumping = any(jumps(problem, r) for r in problem.residuals)
+    return method.jumping if jumping else method.tolerance
 
 
 def choose_method(problem: Problem) -> str:
@@ -209,6 +224,7 @@ METHODS: Mapping[str, Method] = {
         "cell-centred finite volumes with harmonic means, conjugate gradients with multigrid",
         "a steady linear equation in divergence form on a box",
         _unless_read(divergence_form),
+        jumping=1e-2,
     ),
     "finite_volume": Method(
         "finite volumes, MUSCL and SSP-RK3",

@@ -15,7 +15,7 @@ from piop.fields import grid_axis
 from piop.models import AxisSignature
 from piop.models.interpolation import values_between, weights_between
 from piop.problem import Coordinate, Problem
-from piop.problem.solver import METHODS, choose_method
+from piop.problem.solver import usual_tolerance
 from piop.reference import solve_reference
 from piop.training.functions import interpolated
 from piop.training.layout import is_even
@@ -48,7 +48,7 @@ class Forward:
     """
 
     def __init__(self, problem: Problem, data: Dataset) -> None:
-        self.least = METHODS[choose_method(problem)].tolerance
+        self.least = usual_tolerance(problem)
         self.tolerance = max(self.least, FIRST)
         if problem.spec.domain is not None:
             raise NotSupportedError("solutions on shapes are not compared with data yet")

@@ -5,7 +5,7 @@ import pytest
 from piop.errors import NotSupportedError
 from piop.problem import Problem
 from piop.problem.divergence import divergence_form
-from piop.problem.solver import choose_method
+from piop.problem.solver import choose_method, usual_tolerance
 
 
 def steady(*equations, space="x", **words):
@@ -111,3 +111,17 @@ def test_a_rough_field_without_jumps_is_left_to_the_order_that_is_observed():
         "a": {"of": ["x"], "expression": "1 + g**2"},
     }
     assert divergence_form(steady("-d(a*dx(u), x) = 1", inputs=inputs)).rough
+
+
+def test_the_usual_tolerance_is_one_that_jumps_allow():
+    def tolerance(a):
+        inputs = {"g": {"of": ["x"], "law": "fourier_series", "terms": 2, "amplitude": [-1, 1],
+                        "wavenumber": [1, 2], "hidden": True},
+                  "a": {"of": ["x"], **a}}  # fmt: skip
+        problem = Problem(name="case", space={"x": [0, 1]}, unknowns=["u"], inputs=inputs,
+                          equations=["-d(a*dx(u), x) = 1"], boundary={"x": {"dirichlet": {"u": 0}}},
+                          save={"x": 9})  # fmt: skip
+        return usual_tolerance(problem)
+
+    assert tolerance({"expression": "where(g > 0, 12, 3)", "smooth": False}) == 1e-2
+    assert tolerance({"expression": "exp(g)"}) == 1e-6
