@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from piop.reference.chebyshev.step import solve_factored
+from piop.reference.chebyshev.step import factorise, solve_factored
 from piop.reference.chebyshev.system import System
 
 _ITERATIONS = 60
@@ -27,14 +27,19 @@ def solve_steady(system: System, guess: Tensor) -> tuple[Tensor, Tensor]:
         The state and whether each instance converged ``[B]``.
     """
     w = guess.clone()
-    factored = torch.linalg.lu_factor(system.jacobian(w, 0.0))
+    pad = (1,) * (w.ndim - 1)
+    lu, pivots, singular = torch.linalg.lu_factor_ex(system.jacobian(w, 0.0))
+    if not system.equations.linear and bool(singular.any()):
+        # Zero may be where a condition such as u ∂u/∂n = g has no slope: begin beside it.
+        w = torch.where((singular > 0).expand(len(w)).reshape(-1, *pad), w + 1, w)
+        lu, pivots = factorise(system.jacobian(w, 0.0))
+    factored = lu, pivots
     if system.equations.linear:
         for _ in range(2):  # the second one takes off rounding
             w = w + _correction(system, factored, w)
         return w, torch.isfinite(w).flatten(1).all(1)
     good = torch.zeros(len(w), dtype=torch.bool, device=w.device)
     damping = torch.ones(len(w), dtype=w.dtype, device=w.device)
-    pad = (1,) * (w.ndim - 1)
     for _ in range(_ITERATIONS):
         change = _correction(system, factored, w)
         size = _size(system, change)
@@ -54,7 +59,7 @@ def solve_steady(system: System, guess: Tensor) -> tuple[Tensor, Tensor]:
         if bool((good | (damping < _SHORTEST)).all()):
             break
         damping = (2 * damping).clamp(max=1.0)
-        factored = torch.linalg.lu_factor(system.jacobian(w, 0.0))
+        factored = factorise(system.jacobian(w, 0.0))
     return w, good
 
 

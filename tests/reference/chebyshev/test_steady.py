@@ -95,6 +95,38 @@ def test_any_walls_of_a_square_with_drift_and_cross_derivative(faces):
     check(problem, u, 1e-8)
 
 
+def test_a_box_of_three_axes_with_every_kind_of_wall():
+    z = sp.Symbol("z", real=True)
+    u = sp.sin(X + Y) * sp.exp(z / 2) + Y * sp.cos(X - z)
+    left = lambda v: (  # noqa: E731
+        -sum(sp.diff(v, a, 2) for a in (X, Y, z)) + (1 + X) * sp.diff(v, z) + v
+    )
+    faces = {"x": ("dirichlet", "robin"), "y": ("neumann", "dirichlet"), "z": ("robin", "neumann")}
+    text = "-lap(u) + (1 + x)*dz(u) + u"
+    problem = manufactured(u, left, text, faces, ("x", "y", "z"), time=None)
+    check(problem, u, 1e-5, shape=(5, 6, 7))
+
+
+@pytest.mark.parametrize("evolving", [False, True])
+def test_walls_may_have_equations_of_their_own(evolving):
+    """Heat radiated at one end, ∂u/∂n + u⁴ = g; at the other a mixture of slope and value."""
+    u = 1 + sp.sin(2 * X) / 4 + (sp.exp(-T) * X / 5 if evolving else 0)
+    source = sp.diff(u, T) - sp.diff(u, X, 2) / 4
+    radiated = (sp.diff(u, X) + u**4).subs(X, 1)
+    mixed = (u * sp.diff(u, X)).subs(X, 0)
+    evolution = {"time": {"t": [0, 0.5]}, "initial": {"u": str(u.subs(T, 0))}}
+    problem = Problem(
+        name="case",
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        equations=[f"{'dt(u)' if evolving else '0'} - dxx(u)/4 = {source}"],
+        boundary={"x.min": f"u*dx(u) = {mixed}", "x.max": f"dx(u)*nx + u**4 = {radiated}"},
+        save={**({"t": 3} if evolving else {}), "x": 17},
+        **(evolution if evolving else {}),
+    )
+    check(problem, u, 1e-7)
+
+
 def test_a_wall_along_one_axis_and_a_period_along_the_other():
     u = sp.sin(2 * sp.pi * X) * sp.exp(Y - T) + sp.cos(4 * sp.pi * X + T)
     left = lambda v: (  # noqa: E731
@@ -144,6 +176,20 @@ def test_a_gauge_gives_the_mean_that_flat_walls_leave_free():
 def test_sources_that_flat_walls_cannot_balance_are_refused():
     with pytest.raises(SolverError, match=r"sample 0: .* of 'u' leave .* integrals must cancel"):
         solve_reference(free("cos(3*pi*x) + 0.1"), {}, limits=Limits(levels=3))
+
+
+def test_slopes_that_vanish_say_so():
+    """u² = 0 at a wall has no slope where it holds."""
+    problem = Problem(
+        name="case",
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        equations=["dxx(u) + u**2 = 1"],
+        boundary={"x.min": "0*dx(u) + u**2 = -1", "x.max": {"dirichlet": {"u": 0}}},
+        save={"x": 9},
+    )
+    with pytest.raises(SolverError, match="sample 0: Newton's iteration found no solution"):
+        solve_reference(problem, {}, limits=Limits(levels=3))
 
 
 def test_iterations_without_a_solution_say_so():
