@@ -8,10 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from piop.expression import write
 from piop.fields import InputFunction
 from piop.reference.fem import solve_on_shape
 from piop.reference.ladder import Limits
 from piop.reference.request import Request
+from piop.sampling import Draws, sample_inputs
 
 from .cases import SLANTED, X, Y, manufactured, on_shape, order
 
@@ -110,3 +112,46 @@ def test_made_up_solutions_are_found_within_the_estimate(a, u, kinds, sign):
     exact = torch.from_numpy(sympy.lambdify((X, Y), truth, "numpy")(*points.T))
     error = float((solution.values["u"][0] - exact).norm() / exact.norm())
     assert error <= float(solution.error_estimate) <= 1e-4
+
+
+WAVES = [
+    sympy.cos(2 * X + 3 * Y),
+    sympy.sin(5 * X - Y),
+    sympy.exp(X - 2 * Y),
+    sympy.sin(4 * X) * sympy.cos(6 * Y),
+    sympy.cos(9 * Y + X),
+    sympy.tanh(8 * (X - Y)),
+]
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "jumps"),
+    [(1e-2, False), (1e-3, False), (1e-4, False), (1e-2, True), (1e-3, True)],
+)
+def test_the_estimate_holds_on_99_of_100_random_solutions(tolerance, jumps):
+    """Sums of waves with random shares, all from one matrix; with ``jumps`` the second slope of
+    each wave has one, along a line that no side of a triangle follows."""
+    waves = WAVES[:3] if jumps else WAVES
+    share = [sympy.Symbol(f"c{i}", real=True) for i in range(len(waves))]
+    smooth = sum(c * w for c, w in zip(share, waves, strict=True))
+    z = X + Y / 3 - sympy.Rational(3, 5)
+    sides = [smooth * (1 + 20 * z**2), smooth] if jumps else [smooth, smooth]
+    left = [v - sympy.diff(v, X, 2) - sympy.diff(v, Y, 2) for v in sides]
+    u, f = (sympy.Piecewise((v[0], z > 0), (v[1], True)) for v in (sides, left))
+    text = {"u": write(u), "f": write(f)}
+    problem = on_shape(
+        f"-lap(u) + u = {text['f']}",
+        {"rest": {"dirichlet": {"u": text["u"]}}},
+        inputs={c.name: {"law": "uniform", "low": -1, "high": 1} for c in share},
+    )
+    functions = sample_inputs(problem, Draws(1, 0, torch.arange(200)))
+    request = Request((), (9, 9), tolerance, torch.device("cpu"), Limits())
+    with torch.no_grad():
+        solution = solve_on_shape(problem, functions, request)
+    assert bool(solution.accepted.all())
+    points = solution.points.numpy()
+    parts = [functions[c.name].on_grid(()).reshape(-1, 1).numpy() for c in share]
+    exact = sympy.lambdify((X, Y, *share), u, "numpy")(points[..., 0], points[..., 1], *parts)
+    exact = torch.from_numpy(exact)
+    error = (solution.values["u"] - exact).norm(dim=1) / exact.norm(dim=1)
+    assert int((error <= solution.error_estimate).sum()) >= 198
