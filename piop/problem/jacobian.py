@@ -12,6 +12,7 @@ transforms to the points and two back, in place of four and one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import sympy
 from sympy import Expr
@@ -60,7 +61,7 @@ def as_fluxes(
     x, y = axes
     expression = sympy.expand(expression)
     one, other = psi.diff(x) * w.diff(y), psi.diff(y) * w.diff(x)
-    c = expression.coeff(one)
+    c: Any = expression.coeff(one)
     rest = sympy.expand(expression - c * (one - other))
     if c == 0 or c.free_symbols & {*psi.free_symbols} or rest.has(one) or rest.coeff(other) != 0:
         yield (0, 0), expression

@@ -56,7 +56,7 @@ def compile_products(problem: Any, split: Split, system: System) -> Pointwise:
     inputs = [a for a in split.input_atoms if a in used]
     timed = tuple(problem.time.name in _of(problem, a) for a in inputs)
     stands = {a: sympy.Dummy(real=True) for a in (*unknown, *inputs)}
-    bare = [e.xreplace(stands) for e in expressions]
+    bare: list[Any] = [e.xreplace(stands) for e in expressions]
     moving: set[Any] = {stands[a] for a in unknown} | {problem.time.symbol}
     moving |= {stands[a] for a, t in zip(inputs, timed, strict=True) if t}
     hoisted: dict[Any, sympy.Dummy] = {}
