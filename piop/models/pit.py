@@ -57,19 +57,15 @@ class PITConfig:
 class PIT(Backbone):
     """The default PIT.
 
-    Where it leaves the paper, why, and what that did to the mean relative L2 error of Burgers'
-    equation (ν = 0.01, physics alone, one CPU core; ``docs/models.md``):
+    Where it leaves the paper, and why (``docs/models.md``):
 
-    - Position is relative along homogeneous axes, so one function teaches all its shifts: 0.020
-      after 123 CPU-seconds; with absolute harmonics in its place, all else equal, 0.201.
+    - Position is relative along homogeneous axes, so one function teaches all its shifts.
     - Queries start from the input as seen from where they are (:class:`HarmonicView`), not from
-      their coordinates alone: 0.096 with it and 0.110 without, and 0.138 with it alone, without
-      attention, after 122 CPU-seconds each.
-    - Views times functions of the time go straight to the answer (:class:`Transport`): advection
-      came to 0.020 after 300 steps, and to 0.222 without.
+      their coordinates alone.
+    - Views times functions of the time go straight to the answer (:class:`Transport`): what a
+      linear equation does to a harmonic, which perceptrons are slow to learn.
     - A smooth input is read off its harmonics on a lattice (:class:`Sensors`), so that scattered
-      sensors need not be learned: two-dimensional heat from 144 sensors at random places came to
-      0.019 after 150 steps, where attention to 100 scattered sensors stood at 0.10.
+      sensors need not be learned.
     - Linear maps for Q, K, V and one hidden layer in φ, ψ and the decoder, where the paper has
       perceptrons of three and four layers: 85 thousand parameters in place of a million, and each
       layer less is a layer less for every stream.

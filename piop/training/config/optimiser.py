@@ -12,13 +12,13 @@ class OptimiserConfig:
 
     Attributes:
         optimiser: ``soap`` (Vyas et al. 2024), ``muon`` (Jordan et al. 2024) or ``adamw``.
-        learning_rate: Peak step size. SOAP at 1e-2 reached 0.054 where 5e-3 reached 0.096 (Burgers'
-            equation, 120 CPU-seconds). Muon takes as much; AdamW wants about a tenth of it.
+        learning_rate: Peak step size. Muon takes as much as SOAP, and three times as much where
+            the equation is linear and periodic (docs/training.md); AdamW wants about a tenth.
         warmup: Share of the budget over which the step size rises from zero.
         final: Step size at the end as a share of the peak; a half cosine leads there.
         weight_decay: Decoupled weight decay per unit of the step size.
         clip: Largest norm of the gradient, which starts near ten; 0 for no limit. Limits of 1 and
-            10 and none were not told apart by single seeds.
+            10 and none are not told apart (docs/training.md).
         average: Decay per step of the running mean of the weights that predicts; 0 for none, since
             under a cosine to zero it gained nothing.
         lbfgs: Share of the budget at the end that L-BFGS spends on one frozen batch; 0 for none.

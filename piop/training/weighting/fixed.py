@@ -20,7 +20,7 @@ def relative_weight(size: Tensor, floor: float = 0.1) -> Tensor:
     Returns:
         ``[B]``.
 
-    Source: own (docs/training.md); Burgers' equation fell from 0.185 to 0.098 by it.
+    Source: own (docs/training.md).
     """
     return 1 / (floor + size)
 
