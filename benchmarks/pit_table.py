@@ -45,7 +45,7 @@ def read(path: Path, setup: dict[str, Any]) -> dict[str, Any]:
         return {"setup": setup, "protocol": {}, "cells": []}
     try:
         found = json.loads(path.read_text())
-        same = found["setup"] == setup
+        same = _known(found["setup"], setup) == _known(setup, found["setup"])
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: is no result of this script ({error!r}); give --out") from error
     if not same:
@@ -53,7 +53,16 @@ def read(path: Path, setup: dict[str, Any]) -> dict[str, Any]:
             f"{path}: holds cells of {found['setup']}, this is {setup}; give --out FILE for "
             "another table, or remove it"
         )
-    return {key: found[key] for key in ("setup", "protocol", "cells")}
+    return {"setup": setup, "protocol": found["protocol"], "cells": found["cells"]}
+
+
+def _known(setup: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A setup without the budgets of problems that the other had not heard of."""
+    steps, theirs = (s["budget"].get("steps") for s in (setup, other))
+    if not isinstance(steps, dict) or not isinstance(theirs, dict):
+        return setup
+    kept = {name: each for name, each in steps.items() if name in theirs}
+    return {**setup, "budget": {"steps": kept}}
 
 
 def write(path: Path, result: dict[str, Any]) -> str:

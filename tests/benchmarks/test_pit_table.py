@@ -119,6 +119,19 @@ def test_figures_of_another_budget_are_not_mixed(table, capsys):
     assert table("--time", "soon") == 2
 
 
+def test_a_problem_that_is_added_leaves_the_others_as_they_are(table, capsys):
+    assert table("--cells", "burgers/pit", "--seeds", "0") == 0
+    found = json.loads(table.out.read_text())
+    del found["setup"]["budget"]["steps"]["heat2d"]
+    table.out.write_text(json.dumps(found))
+    assert table("--cells", "burgers/pit") == 0
+    assert table.trained == ["burgers/pit/1", "burgers/pit/2"]
+    found["setup"]["budget"]["steps"]["burgers"]["pit"] += 1
+    table.out.write_text(json.dumps(found))
+    assert table("--cells", "burgers/pit") == 2
+    assert "give --out FILE" in capsys.readouterr().err
+
+
 def test_rows_hold_means_and_both_deviations(table):
     table("--cells", "burgers/pit")
     (row,) = json.loads(table.out.read_text())["table"]
