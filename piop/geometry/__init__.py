@@ -2,8 +2,10 @@
 
 from piop.geometry.curve import Arc, Curve, Segment
 from piop.geometry.mesh import Mesh, quality
-from piop.geometry.outline import Corner, GeometryError, Outline, named_by_sides, outline
-from piop.geometry.shape import Difference, Disk, Polygon, Shape, Union, box
+from piop.geometry.outline import Corner, Outline, named_by_sides, outline
+from piop.geometry.radial import RadialArc
+from piop.geometry.radius import GeometryError, Radius
+from piop.geometry.shape import Difference, Disk, Polygon, Shape, Star, Union, box
 
 __all__ = [
     "Arc",
@@ -15,8 +17,11 @@ __all__ = [
     "Mesh",
     "Outline",
     "Polygon",
+    "RadialArc",
+    "Radius",
     "Segment",
     "Shape",
+    "Star",
     "Union",
     "box",
     "named_by_sides",

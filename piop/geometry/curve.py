@@ -31,7 +31,12 @@ class Curve(ABC):
     @property
     @abstractmethod
     def turn(self) -> float:
-        """Angle by which its direction turns from end to end, positive to the left."""
+        """Angle by which its direction turns on its way, to either side; zero where straight."""
+
+    @property
+    @abstractmethod
+    def swept(self) -> float:
+        """½ ∫ (x dy − y dx) along it: over a closed loop these add up to the area."""
 
     @abstractmethod
     def at(self, s: Array | float) -> Array:
@@ -48,6 +53,11 @@ class Curve(ABC):
     @abstractmethod
     def part(self, start: float, stop: float) -> Self:
         """The piece between two parameters; backwards where the first is the larger."""
+
+    def steps(self, side: float, turn: float) -> Array:
+        """Parameters from 0 to 1 between which it is no longer than a side and turns by no more."""
+        count = math.ceil(max(self.length / side, self.turn / turn, 1) - 1e-9)
+        return np.linspace(0, 1, count + 1)
 
     def distance(self, points: Array) -> Array:
         """Distances ``[N]`` of points ``[N, 2]``."""
@@ -80,6 +90,11 @@ class Segment(Curve):
     def turn(self) -> float:
         """See the base class."""
         return 0.0
+
+    @property
+    def swept(self) -> float:
+        """See the base class."""
+        return chord_swept(self)
 
     def at(self, s: Array | float) -> Array:
         """See the base class; both ends are met to the last bit."""
@@ -127,7 +142,12 @@ class Arc(Curve):
     @property
     def turn(self) -> float:
         """See the base class."""
-        return self.sweep
+        return abs(self.sweep)
+
+    @property
+    def swept(self) -> float:
+        """See the base class."""
+        return chord_swept(self) + 0.5 * self.radius**2 * (self.sweep - math.sin(self.sweep))
 
     def at(self, s: Array | float) -> Array:
         """See the base class."""
@@ -154,53 +174,12 @@ class Arc(Curve):
         return Arc(self.face, self.centre, self.radius, first, sweep)
 
 
-def meetings(one: Curve, other: Curve) -> Array:
-    """Points ``[K, 2]`` where the lines or circles that two curves lie on cross."""
-    if isinstance(one, Segment) and isinstance(other, Segment):
-        return _lines(one, other)
-    if isinstance(one, Arc) and isinstance(other, Arc):
-        return _circles(one, other)
-    if isinstance(one, Arc):
-        one, other = other, one
-    assert isinstance(one, Segment)  # noqa: S101 - the cases above are the others
-    assert isinstance(other, Arc)  # noqa: S101
-    return _line_and_circle(one, other)
+def chord_swept(curve: Curve) -> float:
+    """½ ∫ (x dy − y dx) along the chord of a curve."""
+    (x0, y0), (x1, y1) = curve.at(np.array([0.0, 1.0])).tolist()
+    return 0.5 * (x0 * y1 - x1 * y0)
 
 
-def _lines(one: Segment, other: Segment) -> Array:
-    a, b = one.direction(0.0), other.direction(0.0)
-    cross = a[0] * b[1] - a[1] * b[0]
-    if abs(cross) < 1e-12:
-        return np.empty((0, 2))
-    gap = np.asarray(other.start) - np.asarray(one.start)
-    along = (gap[0] * b[1] - gap[1] * b[0]) / cross
-    return (np.asarray(one.start) + along * a)[None]
-
-
-def _line_and_circle(line: Segment, circle: Arc) -> Array:
-    along = line.direction(0.0)
-    away = np.asarray(circle.centre) - np.asarray(line.start)
-    foot = np.asarray(line.start) + (away @ along) * along
-    left = circle.radius**2 - float(np.sum((foot - np.asarray(circle.centre)) ** 2))
-    return _both_ways(foot, along, left, circle.radius)
-
-
-def _circles(one: Arc, other: Arc) -> Array:
-    apart = np.asarray(other.centre) - np.asarray(one.centre)
-    d = float(np.linalg.norm(apart))
-    if d < 1e-12 * one.radius:
-        return np.empty((0, 2))
-    along = (d**2 + one.radius**2 - other.radius**2) / (2 * d)
-    foot = np.asarray(one.centre) + along * apart / d
-    across = np.array([-apart[1], apart[0]]) / d
-    return _both_ways(foot, across, one.radius**2 - along**2, one.radius)
-
-
-def _both_ways(foot: Array, along: Array, square: float, radius: float) -> Array:
-    """Points at ±√square from a foot; the foot itself where they nearly touch."""
-    if square < -1e-12 * radius**2:
-        return np.empty((0, 2))
-    if square < 1e-12 * radius**2:
-        return foot[None]
-    step = math.sqrt(square) * along
-    return np.stack([foot - step, foot + step])
+def cross(a: Array, b: Array) -> Array:
+    """Third component of the cross product of vectors in the plane."""
+    return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]

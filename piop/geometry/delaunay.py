@@ -12,6 +12,7 @@ inside the circumcircle of another that came first; Qhull triangulates.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import final
 
 import numpy as np
@@ -21,13 +22,14 @@ from scipy.spatial import Delaunay, KDTree
 
 from piop.geometry.curve import Array, Point
 from piop.geometry.mesh import Mesh, areas, circumcircles, sides
-from piop.geometry.outline import GeometryError, Outline
+from piop.geometry.outline import Outline
+from piop.geometry.radius import GeometryError
 
 MOST = 200_000  # points of a mesh
 _ROUNDS = 400
 _THIN = 1.35  # circumradius to shortest side: angles of at least 21.7 degrees
 _LARGE = 0.70  # circumradius to the wanted side; 0.577 is that of an equilateral triangle
-_STEP = math.pi / 8  # longest piece of a circle that one edge spans
+_STEP = math.pi / 8  # most that the boundary turns along one edge
 _SHARP = math.pi / 3
 _SMOOTHINGS = 4
 
@@ -50,24 +52,22 @@ class _Refinement:
     """Points and edges as they grow."""
 
     def __init__(self, outline: Outline, size: float) -> None:
-        self.outline, self.size = outline, size
+        self.outline, self.size, self.whole = outline, size, outline.size
         self._require_few(outline.area / size**2)
         self.sharp = {c.place for c in outline.corners if c.angle < _SHARP}
         self.points: list[Array] = []
         self.number: dict[Point, int] = {}
         self.edges: list[tuple[int, int, int, float, float]] = []
         for k, curve in enumerate(outline.curves):
-            count = math.ceil(max(curve.length / size, abs(curve.turn) / _STEP, 1) - 1e-9)
-            s = np.linspace(0, 1, count + 1)
+            s = curve.steps(size, _STEP)
             nodes = [self._node(p) for p in curve.at(s)]
-            self.edges += [
-                (nodes[i], nodes[i + 1], k, float(s[i]), float(s[i + 1])) for i in range(count)
-            ]
+            ends = pairwise(zip(nodes, s.tolist(), strict=True))
+            self.edges += [(a, b, k, start, stop) for (a, start), (b, stop) in ends]
         self.sharp_nodes = {self._node(np.array(p)) for p in self.sharp}
 
     def _node(self, place: Array) -> int:
         """Number of a point; ends of curves that meet are one point."""
-        key = tuple(np.round(place / self.outline.size, 8).tolist())
+        key = tuple(np.round(place / self.whole, 8).tolist())
         if key not in self.number:
             self.number[key] = len(self.points)
             self.points.append(place)

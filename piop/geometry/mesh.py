@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from piop.geometry.curve import Array
+from piop.geometry.curve import Array, cross
 
 
 @final
@@ -32,11 +32,6 @@ def areas(points: Array, triangles: Array) -> Array:
     """Signed areas ``[T]``."""
     a, b, c = (points[triangles[:, k]] for k in range(3))
     return 0.5 * cross(b - a, c - a)
-
-
-def cross(a: Array, b: Array) -> Array:
-    """Third component of the cross product of vectors in the plane."""
-    return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
 
 
 def sides(points: Array, triangles: Array) -> Array:

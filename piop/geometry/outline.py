@@ -10,18 +10,13 @@ from typing import final
 
 import numpy as np
 
-from piop.errors import PiopError
-from piop.geometry.curve import Array, Curve, Point, Segment, meetings
+from piop.geometry.curve import Array, Curve, Point, Segment
+from piop.geometry.meetings import meetings
+from piop.geometry.radius import GeometryError
 from piop.geometry.shape import Shape
 
 SAME = 1e-9  # of the size of a shape: points that are nearer than this are one
 _ASIDE = 1e-6  # of the size: how far beside a curve is looked whether the shape is there
-
-
-class GeometryError(PiopError):
-    """A shape that has no boundary to speak of, or that cannot be meshed."""
-
-    exit_code = 2
 
 
 @final
@@ -112,14 +107,7 @@ def outline(shape: Shape) -> Outline:
 
 def loop_area(loop: Iterable[Curve]) -> float:
     """Area to the left of a closed loop; negative for the loop of a hole."""
-    total = 0.0
-    for curve in loop:
-        (x0, y0), (x1, y1) = curve.at(np.array([0.0, 1.0])).tolist()
-        total += 0.5 * (x0 * y1 - x1 * y0)
-        if curve.turn:
-            radius = curve.length / abs(curve.turn)
-            total += 0.5 * radius**2 * (curve.turn - math.sin(curve.turn))
-    return total
+    return sum(curve.swept for curve in loop)
 
 
 def _cut(curves: tuple[Curve, ...], same: float) -> list[Curve]:

@@ -1,15 +1,18 @@
-"""Shapes in the plane: polygons and disks, put together by union and difference."""
+"""Shapes in the plane: polygons, disks and stars, put together by union and difference."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 
 from piop.geometry.curve import Arc, Array, Curve, Point, Segment
+from piop.geometry.radial import RadialArc
+from piop.geometry.radius import Radius
 
 
 class Shape(ABC):
@@ -22,6 +25,20 @@ class Shape(ABC):
     @abstractmethod
     def curves(self) -> tuple[Curve, ...]:
         """Curves that hold the boundary, and perhaps pieces that are not part of it."""
+
+    def parts_of(self) -> tuple[Shape, ...]:
+        """The shapes that it is put together from."""
+        return ()
+
+    def with_radii(self, radii: Mapping[str, Radius]) -> Shape:
+        """The same with other radii of its stars, by their keys."""
+        del radii
+        return self
+
+    def stars(self) -> Iterator[Star]:
+        """Stars in it, in the order they are written."""
+        for part in self.parts_of():
+            yield from part.stars()
 
 
 @final
@@ -88,6 +105,44 @@ class Disk(Shape):
 
 @final
 @dataclass(frozen=True)
+class Star(Shape):
+    """What a radius sweeps as it turns once about a centre.
+
+    Attributes:
+        centre: From which every point of the boundary is seen.
+        radius: By the angle from the first axis, counter-clockwise.
+        key: By which the radius can be replaced.
+        face: Name of its boundary; may be empty.
+    """
+
+    centre: Point
+    radius: Radius
+    key: str = ""
+    face: str = ""
+
+    def inside(self, points: Array) -> Array:
+        """Compare distances from the centre with the radius at their angle."""
+        away = points - np.asarray(self.centre)
+        return np.linalg.norm(away, axis=-1) < self.radius(np.arctan2(away[:, 1], away[:, 0]))
+
+    def curves(self) -> tuple[Curve, ...]:
+        """Four quarters of its boundary."""
+        quarter = math.pi / 2
+        return tuple(
+            RadialArc(self.face, self.centre, self.radius, k * quarter, quarter) for k in range(4)
+        )
+
+    def with_radii(self, radii: Mapping[str, Radius]) -> Shape:
+        """See the base class."""
+        return replace(self, radius=radii.get(self.key, self.radius))
+
+    def stars(self) -> Iterator[Star]:
+        """Itself."""
+        yield self
+
+
+@final
+@dataclass(frozen=True)
 class Union(Shape):
     """What lies in any of its parts."""
 
@@ -100,6 +155,14 @@ class Union(Shape):
     def curves(self) -> tuple[Curve, ...]:
         """Those of all parts."""
         return tuple(c for p in self.parts for c in p.curves())
+
+    def parts_of(self) -> tuple[Shape, ...]:
+        """See the base class."""
+        return self.parts
+
+    def with_radii(self, radii: Mapping[str, Radius]) -> Shape:
+        """See the base class."""
+        return Union(tuple(p.with_radii(radii) for p in self.parts))
 
 
 @final
@@ -117,4 +180,13 @@ class Difference(Shape):
 
     def curves(self) -> tuple[Curve, ...]:
         """Those of all parts."""
-        return tuple(c for p in (self.whole, *self.removed) for c in p.curves())
+        return tuple(c for p in self.parts_of() for c in p.curves())
+
+    def parts_of(self) -> tuple[Shape, ...]:
+        """See the base class."""
+        return (self.whole, *self.removed)
+
+    def with_radii(self, radii: Mapping[str, Radius]) -> Shape:
+        """See the base class."""
+        whole, *removed = (p.with_radii(radii) for p in self.parts_of())
+        return Difference(whole, tuple(removed))
