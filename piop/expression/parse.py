@@ -54,6 +54,7 @@ class Scope:
         space: Those of them that are space.
         broken: Names whose declaration was refused already; using them raises a silent refusal.
         used: Collects the names that were looked up.
+        elsewhere: Declared names that have no meaning here, and why.
     """
 
     values: Mapping[str, Quantity]
@@ -61,6 +62,7 @@ class Scope:
     space: tuple[Symbol, ...] = ()
     broken: frozenset[str] = frozenset()
     used: set[str] = field(default_factory=set, compare=False)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse(text: str, scope: Scope) -> Quantity:
@@ -247,6 +249,8 @@ class _Walker:
             return Scalar(sympy.pi, float(sympy.pi), 1, 0, 1, 0)
         if name in FUNCTIONS or name in _VECTOR or name in ("where", "d"):
             raise Refusal(f"'{name}' is a function and needs arguments in parentheses")
+        if name in self.scope.elsewhere:
+            raise Refusal(f"'{name}' {self.scope.elsewhere[name]}")
         raise Refusal(f"'{name}' is not declared", 0, self._suggest(name))
 
     def _suggest(self, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import MappingProxyType
 from typing import Any
 
@@ -10,11 +11,12 @@ from sympy import Expr
 
 from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS
+from piop.geometry import Outline
 from piop.problem.differentiate import differentiate
 from piop.problem.faces import read_faces
 from piop.problem.inputs import read_inputs
 from piop.problem.parts import Auxiliary, Coordinate
-from piop.problem.shape import read_shape
+from piop.problem.shape import read_shape, varies
 from piop.spec.canonical import hash_of
 from piop.spec.load import Draft
 from piop.spec.model import Spec
@@ -24,6 +26,9 @@ from piop.spec.resolve import Resolved
 
 _SAVE = {1: 256, 2: 64, 3: 32}  # points per axis, by number of space dimensions
 _SAVE_TIMES = 101
+_SAVE_POINTS = 1000  # of a cloud on shapes that differ
+POINTS = "points"
+"""Key of ``save`` for how many points solutions on shapes are at."""
 
 
 def build(draft: Draft) -> dict[str, Any]:
@@ -35,7 +40,7 @@ def build(draft: Draft) -> dict[str, Any]:
     spec, resolved, issues = draft
     if set(resolved.names.bounds) != {*spec.time, *spec.space}:
         raise_issues(issues)
-    shape = read_shape(spec, resolved, issues)
+    region, shape = read_shape(spec, resolved, issues)
     periodic, boundary = read_faces(spec, resolved, shape, issues)
     time, space = _coordinates(spec, resolved, periodic)
     auxiliaries = tuple(
@@ -51,7 +56,13 @@ def build(draft: Draft) -> dict[str, Any]:
         "hash": "" if issues else hash_of(spec, resolved),
         "time": time,
         "space": space,
+        "angles": tuple(
+            Coordinate(n, s, 0.0, 2 * math.pi, periodic=True)
+            for n, s in resolved.names.angles.items()
+        ),
+        "region": region,
         "shape": shape,
+        "radii": MappingProxyType(dict(resolved.radii)),
         "unknowns": unknowns,
         "auxiliaries": auxiliaries,
         "residuals_raw": raw,
@@ -61,7 +72,8 @@ def build(draft: Draft) -> dict[str, Any]:
         "time_order": MappingProxyType(_time_order(unknowns, time, residuals, resolved)),
         "boundary": boundary,
         "gauge": MappingProxyType(dict(resolved.gauge)),
-        "save": _save(spec, time, space, issues),
+        "save": _save(spec, time, space, resolved, issues),
+        "points": _points(spec, shape, resolved, issues),
         "units": spec.units,
         "solve": spec.solve,
         "infer": MappingProxyType(
@@ -130,11 +142,28 @@ def _time_order(
 
 
 def _save(
-    spec: Spec, time: Coordinate | None, space: tuple[Coordinate, ...], issues: list[Issue]
+    spec: Spec,
+    time: Coordinate | None,
+    space: tuple[Coordinate, ...],
+    resolved: Resolved,
+    issues: list[Issue],
 ) -> tuple[int, ...]:
-    known = [*spec.time, *spec.space]
+    shaped = spec.domain is not None or "domain" in resolved.failed
+    known = [*spec.time, *spec.space, *((POINTS,) if shaped else ())]
     for name in spec.save:
         if name not in known:
             refuse(issues, spec.place(f"save.{name}"), f"save: '{name}' is not a coordinate")
     axes = [spec.save.get(c.name, _SAVE[len(space)]) for c in space]
     return tuple(([spec.save.get(time.name, _SAVE_TIMES)] if time else []) + axes)
+
+
+def _points(
+    spec: Spec, shape: Outline | None, resolved: Resolved, issues: list[Issue]
+) -> int | None:
+    """Points of a cloud: what is said, and for shapes that differ a number all have in common."""
+    if shape is None or POINTS not in spec.save:
+        return _SAVE_POINTS if shape is not None and varies(spec, resolved) else None
+    if axes := [name for name in spec.space if name in spec.save]:
+        message = f"save: points say where solutions on a shape are, and {axes[0]} too"
+        refuse(issues, spec.place(f"save.{axes[0]}"), message, "Leave one out.")
+    return spec.save[POINTS]

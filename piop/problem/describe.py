@@ -62,7 +62,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
         ],
         "solver": _solver(problem),
         "streams": _streams(problem),
-        "save": dict(zip([c.name for c in problem.coordinates], problem.save, strict=True)),
+        "save": _saved(problem),
         "units": dict(problem.units),
         "supported": _supported(problem),
     }
@@ -98,6 +98,13 @@ def to_text(problem: Problem) -> str:
             for first, value in zip([True] + [False] * len(values), values, strict=False)
         ]
     return "\n".join(lines)
+
+
+def _saved(problem: Problem) -> dict[str, int]:
+    """Points along each axis, or of the clouds that solutions on a shape are at."""
+    if problem.points is not None:
+        return {"points": problem.points}
+    return dict(zip([c.name for c in problem.coordinates], problem.save, strict=True))
 
 
 def _inverse(problem: Problem) -> dict[str, Any] | None:

@@ -35,7 +35,8 @@ def read_inputs(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[In
         of = tuple(t.text for t in item.of)
         expression = resolved.inputs.get(name)
         smooth = _smooth(item.law, expression) if item.smooth is None else item.smooth
-        shape, place = _sensors(spec, name, len(of), issues)
+        angle = resolved.names.angle_of(spec, name)
+        shape, place = _sensors(spec, name, len(of), issues, around=angle is not None)
         symbol = resolved.names.values[name].expr  # type: ignore[union-attr]
         found.append(
             Input(name, of, item.law, expression, item.hidden, smooth, shape, place, symbol)
@@ -54,14 +55,17 @@ def _smooth(law: laws.Law | None, expression: Expr | None) -> bool:
 
 
 def _sensors(
-    spec: Spec, name: str, dimension: int, issues: list[Issue]
+    spec: Spec, name: str, dimension: int, issues: list[Issue], around: bool
 ) -> tuple[tuple[int, ...], str]:
-    sensor = spec.sensors.get(name, SensorSpec())
+    sensor = spec.sensors.get(name, SensorSpec(place="grid" if around else "uniform"))
     place = spec.place(f"sensors.{name}.count")
     if dimension == 0:
         if sensor.count not in (None, (1,)):
             refuse(issues, place, f"sensors.{name}: a number has one sensor")
         return (1,), sensor.place
+    if around and sensor.place != "grid":
+        message = f"sensors.{name}: an input of an angle is seen at even angles"
+        refuse(issues, spec.place(f"sensors.{name}"), message, "Write 'place: grid'.")
     count = sensor.count or (_SENSORS[min(dimension, 3)],)
     if sensor.place != "grid":
         return count, sensor.place

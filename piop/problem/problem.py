@@ -12,7 +12,7 @@ from sympy import Expr
 from piop.errors import Issue, SpecError
 from piop.expression import Quantity
 from piop.expression.parse import did_you_mean
-from piop.geometry import Outline
+from piop.geometry import Outline, Shape
 from piop.problem.build import build
 from piop.problem.builtin import builtin_names, find_builtin
 from piop.problem.inverse import inverse_spec
@@ -54,7 +54,11 @@ class Problem:
         hash: SHA-256 of what the spec means, however it is spelled.
         time: None for a steady problem.
         space: One to three coordinates.
-        shape: Boundary of a shape in the plane; None on a box without holes.
+        angles: Angles of stars in the domain, which inputs may be of; no query has them.
+        region: The shape in the plane; None on a box without holes.
+        shape: Its boundary. Where radii depend on inputs both are those of inputs in the middle of
+            their laws, and :func:`piop.problem.shape.outline_of` traces each sample's own.
+        radii: Radius of each star, by where it stands in the domain.
         unknowns: Primary unknowns.
         auxiliaries: Unknowns fixed by a linear elliptic equation.
         residuals: Left minus right of every equation, derivatives carried out, constant parameters
@@ -69,6 +73,8 @@ class Problem:
         gauge: Unknown to its mean, where the equations leave a constant.
         save: Points of references and evaluations, ``(T, n1, …)`` or ``(n1, …)``. Times include
             both ends; periodic axes leave the right end out.
+        points: Points of solutions on shapes; None for the corners of triangles whose sides are as
+            long as the steps of the ``save`` grid.
         units: Label of each name.
         solve: The recipe known to work (``solve:``).
         infer: Parameter to be trained, and its starting value.
@@ -82,7 +88,10 @@ class Problem:
     hash: str
     time: Coordinate | None
     space: tuple[Coordinate, ...]
+    angles: tuple[Coordinate, ...]
+    region: Shape | None
     shape: Outline | None
+    radii: Mapping[str, Expr]
     unknowns: tuple[str, ...]
     auxiliaries: tuple[Auxiliary, ...]
     residuals: tuple[Expr, ...]
@@ -93,6 +102,7 @@ class Problem:
     boundary: Mapping[str, tuple[BoundaryCondition, ...]]
     gauge: Mapping[str, float]
     save: tuple[int, ...]
+    points: int | None
     units: Mapping[str, str]
     solve: Mapping[str, Setting]
     infer: Mapping[str, float]
@@ -164,17 +174,32 @@ class Problem:
         return tuple(i for i in self.inputs if not i.hidden)
 
     @property
+    def vectors(self) -> dict[str, int]:
+        """Visible inputs of an angle, and at how many they are seen.
+
+        No query has an angle that a sensor could be near or far from, so a network takes them as so
+        many numbers.
+        """
+        angles = {a.name for a in self.angles}
+        return {i.name: i.sensor_shape[0] for i in self.visible_inputs if angles & {*i.of}}
+
+    @property
+    def varies(self) -> bool:
+        """Whether the shape differs from sample to sample."""
+        return any(r.has(*(i.symbol for i in self.inputs)) for r in self.radii.values())
+
+    @property
     def periodic(self) -> bool:
         """Whether every space axis is periodic."""
         return all(c.periodic for c in self.space)
 
     def coordinate(self, name: str) -> Coordinate:
-        """The coordinate of this name.
+        """The coordinate of this name, or the angle.
 
         Raises:
             KeyError: If there is none.
         """
-        found = {c.name: c for c in self.coordinates}
+        found = {c.name: c for c in (*self.coordinates, *self.angles)}
         return found[name]
 
     def at(self, values: Mapping[str, float] | None = None) -> Problem:

@@ -1,8 +1,18 @@
-"""The shape of a problem in the plane, from the words of ``domain:``."""
+"""The shape of a problem in the plane, from the words of ``domain:``.
+
+Where the radius of a star depends on inputs, the shape differs from sample to sample. What holds
+for all of them, such as the names of the faces, is read off one: that of inputs in the middle of
+their laws.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import sympy
+from sympy import Expr
 
 from piop.errors import Issue
 from piop.expression import Scope, as_number, parse
@@ -12,15 +22,20 @@ from piop.geometry import (
     GeometryError,
     Outline,
     Polygon,
+    Radius,
     Shape,
+    Star,
     Union,
     box,
     named_by_sides,
     outline,
 )
+from piop.problem.numeric import evaluate
+from piop.problem.parts import Coordinate
+from piop.spec import laws
 from piop.spec.model import Spec
 from piop.spec.names import refuse
-from piop.spec.read_domain import part_names
+from piop.spec.read_domain import part_names, stars
 from piop.spec.resolve import Resolved
 from piop.spec.tree import Node, Scalar
 
@@ -28,15 +43,70 @@ OUTLINE = "outline"
 """Face of what lies on no side of the box around a shape and belongs to no hole."""
 
 
-def read_shape(spec: Spec, resolved: Resolved, issues: list[Issue]) -> Outline | None:
+def varies(spec: Spec, resolved: Resolved) -> bool:
+    """Whether a radius depends on inputs, so that shapes differ from sample to sample."""
+    drawn = [n for n, v in spec.parameters.items() if not isinstance(v, Scalar)]
+    atoms = [resolved.names.values[n] for n in (*spec.inputs, *drawn) if n in resolved.names.values]
+    return any(r.has(*(a.expr for a in atoms)) for r in resolved.radii.values())  # type: ignore[union-attr]
+
+
+class Varied(Protocol):
+    """What :func:`outline_of` reads of a ``Problem``."""
+
+    space: tuple[Coordinate, ...]
+    region: Shape | None
+    shape: Outline | None
+
+
+def outline_of(problem: Varied, radii: Mapping[str, Radius]) -> Outline:
+    """Trace the boundary of a problem's shape for one sample.
+
+    Args:
+        problem: The ``Problem``.
+        radii: Of its stars, by the keys of ``problem.radii``.
+
+    Raises:
+        GeometryError: If it leaves the space of the problem, is in pieces or touches itself, or has
+            other faces than the problem.
+    """
+    assert problem.region is not None and problem.shape is not None  # noqa: S101 - it has a shape
+    first, second = problem.space
+    sides = (first.low, first.high), (second.low, second.high)
+    found = _traced(problem.region.with_radii(radii), sides, (first.name, second.name))
+    if set(found.faces) != set(problem.shape.faces):
+        have, usual = (", ".join(sorted(o.faces)) for o in (found, problem.shape))
+        raise GeometryError(f"its faces are {have}, and conditions are given on {usual}")
+    return found
+
+
+def _traced(region: Shape, sides: Sequence[tuple[float, float]], names: tuple[str, str]) -> Outline:
+    for star in region.stars():
+        places = np.concatenate([c.at(np.linspace(0, 1, 257)) for c in star.curves()])
+        for axis, (low, high) in enumerate(sides):
+            least, most = places[:, axis].min(), places[:, axis].max()
+            slack = 1e-9 * (high - low)
+            if least < low - slack or most > high + slack:
+                raise GeometryError(
+                    f"the star {star.key.removeprefix('domain.')} [{least:.4g}, {most:.4g}] along "
+                    f"{names[axis]} reaches out of the interval [{low:g}, {high:g}] of space"
+                )
+    return named_by_sides(outline(region), sides[0], sides[1], names, OUTLINE)
+
+
+def read_shape(
+    spec: Spec, resolved: Resolved, issues: list[Issue]
+) -> tuple[Shape | None, Outline | None]:
     """Trace the boundary of a shape in the plane, its pieces named by the faces they are part of.
 
     Returns:
-        None for a problem without ``domain``, in other dimensions, or where it cannot be traced,
-        which is then among the issues.
+        The shape and its boundary; that of inputs in the middle of their laws where radii depend on
+        them. None twice for a problem without ``domain``, in other dimensions, or where it cannot
+        be traced, which is then among the issues.
     """
     if spec.domain is None or len(spec.space) != 2 or resolved.failed & {"domain", "space"}:
-        return None
+        return None, None
+    if any(stars(spec.domain)) and resolved.failed & {"inputs", "names"}:
+        return None, None
     reserved = {*spec.space, "rest", OUTLINE} & set(part_names(spec.domain))
     for name in sorted(reserved):
         place = spec.place(f"domain.holes.{name}")
@@ -44,42 +114,117 @@ def read_shape(spec: Spec, resolved: Resolved, issues: list[Issue]) -> Outline |
     names = resolved.names
     values = {n: names.values[n] for n in names.constants if n in names.values}
     constants = Scope(values, used=names.used)
-    try:
-        found = outline(_Reader(constants).whole(spec.domain))
-    except GeometryError as error:
-        refuse(issues, spec.place("domain"), f"domain: {error}")
-        return None
+    middle = _Middle(spec, resolved)
     first, second = spec.space
     sides = names.bounds[first], names.bounds[second]
-    return named_by_sides(found, *sides, (first, second), OUTLINE)
+    try:
+        region = _Reader(constants, middle).whole(spec.domain, "domain")
+        return region, _traced(region, sides, (first, second))
+    except GeometryError as error:
+        where = " where inputs are in the middle of their laws" if middle.used else ""
+        refuse(issues, spec.place(middle.path), f"{middle.path or 'domain'}: {error}{where}")
+        return None, None
+
+
+class _Middle:
+    """Radii with every input in the middle of its law.
+
+    Attributes:
+        used: Whether an input stood in any.
+        path: Of the star that was looked at last, while it may be at fault.
+    """
+
+    def __init__(self, spec: Spec, resolved: Resolved) -> None:
+        self.spec, self.resolved = spec, resolved
+        self.used, self.path = False, "domain"
+
+    def __call__(self, path: str) -> Radius:
+        """The radius of the star that stands at a path."""
+        self.path = path
+        words = next(s for s in stars(self.spec.domain) if s.path == path)
+        angle = self.resolved.names.angles[words.angle.text]
+        expression = self._without_inputs(self.resolved.radii[path])
+        if left := sorted(str(s) for s in expression.free_symbols - {angle}):
+            raise GeometryError(f"its radius depends on {left[0]}, which is to be inferred")
+
+        def radius(angles: Any) -> Any:
+            values = evaluate(expression, lambda atom: angles if atom == angle else np.nan)
+            return np.broadcast_to(values, angles.shape)
+
+        found = Radius.of(radius)
+        self.path = "domain"
+        return found
+
+    def _without_inputs(self, expression: Expr) -> Expr:
+        """Put the middle of its law in place of every input."""
+        values = self.resolved.names.values
+        known = [n for n in self._random() if n in values]
+        for name in known:
+            atom: Any = values[name].expr  # type: ignore[union-attr]
+            if expression.has(atom):
+                self.used = True
+                replaced: Any = expression.subs(atom, self._middle(name)).doit()
+                expression = replaced
+        return expression
+
+    def _random(self) -> list[str]:
+        numbers = [n for n, v in self.spec.parameters.items() if not isinstance(v, Scalar)]
+        return [*self.spec.inputs, *numbers]
+
+    def _middle(self, name: str) -> Expr:
+        if name in self.resolved.inputs:
+            return self._without_inputs(self.resolved.inputs[name])
+        item = self.spec.inputs.get(name)
+        law: Any = self.spec.parameters[name] if item is None else item.law
+        match law:
+            case laws.GaussianRandomField() | laws.Normal():
+                value = law.mean
+            case laws.FourierSeries():
+                value = 0.0
+            case laws.Uniform() | laws.LogUniform() | laws.PiecewiseConstant():
+                value = 0.5 * (law.low + law.high)
+            case laws.Constant():
+                value = law.value
+            case _:
+                raise GeometryError(
+                    f"its radius depends on {name}, whose law has no middle that the shape could "
+                    "be looked at for"
+                )
+        return sympy.Float(value)
 
 
 class _Reader:
     """Builds shapes from what was checked when the spec was read."""
 
-    def __init__(self, constants: Scope) -> None:
-        self.constants = constants
+    def __init__(self, constants: Scope, radius: Callable[[str], Radius]) -> None:
+        self.constants, self.radius = constants, radius
 
-    def whole(self, node: Any) -> Shape:
+    def whole(self, node: Any, path: str) -> Shape:
         """The shape less its holes."""
         found = {key.text: value for key, value in node.items}
         holes = found.pop("holes", None)
-        shape = self.shape(*next(iter(found.items())))
+        shape = self.shape(*next(iter(found.items())), path)
         if holes is None or not holes.items:
             return shape
-        removed = tuple(self.named(hole, name.text) for name, hole in holes.items)
+        removed = tuple(
+            self.named(hole, f"{path}.holes.{name.text}", name.text) for name, hole in holes.items
+        )
         return Difference(shape, removed)
 
-    def named(self, node: Any, face: str = "") -> Shape:
+    def named(self, node: Any, path: str, face: str = "") -> Shape:
         """A shape written as a mapping of one key."""
         ((kind, value),) = node.items
-        return self.shape(kind.text, value, face)
+        return self.shape(kind.text, value, path, face)
 
-    def shape(self, kind: str, node: Any, face: str = "") -> Shape:
+    def shape(self, kind: str, node: Any, path: str, face: str = "") -> Shape:
         """A shape of a kind; its boundary has the name ``face``."""
         if kind in ("union", "difference"):
-            first, *rest = (self.named(part, face) for part in node.items)
+            parts = enumerate(node.items)
+            first, *rest = (self.named(part, f"{path}.{kind}.{n}", face) for n, part in parts)
             return Union((first, *rest)) if kind == "union" else Difference(first, tuple(rest))
+        if kind == "star":
+            centre = next(value for key, value in node.items if key.text == "centre")
+            return Star(self.pair(centre), self.radius(path), path, face)
         if kind == "disk":
             x, y, radius = (self.number(v) for v in node.items)
             return Disk((x, y), radius, face)

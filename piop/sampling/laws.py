@@ -56,8 +56,7 @@ def sample_inputs(
 
 def input_axes(problem: Problem, item: Input) -> tuple[Coordinate, ...]:
     """Coordinates that an input depends on, in its own order."""
-    named = {coordinate.name: coordinate for coordinate in problem.coordinates}
-    return tuple(named[name] for name in item.of)
+    return tuple(problem.coordinate(name) for name in item.of)
 
 
 def draw(item: Input, axes: tuple[Coordinate, ...], draws: Draws) -> InputFunction:

@@ -11,6 +11,7 @@ from piop.errors import Issue
 from piop.expression import Quantity, Refusal, Scope, as_number, parse, symbol
 from piop.expression.parse import RESERVED, did_you_mean, short_derivative
 from piop.spec.model import Spec, Text
+from piop.spec.read_domain import stars
 from piop.spec.reader import NAME
 from piop.spec.tree import Place, Scalar
 
@@ -21,6 +22,7 @@ class Names:
 
     Attributes:
         coordinates: Time first where there is one, then space.
+        angles: Angles of stars in the domain, which inputs may be of.
         bounds: Interval of each coordinate.
         values: Every name that an equation may use, except definitions.
         constants: Parameters that are numbers.
@@ -34,16 +36,37 @@ class Names:
     constants: dict[str, float] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     used: set[str] = field(default_factory=set)
+    angles: dict[str, Symbol] = field(default_factory=dict)
 
     def scope(
         self, spec: Spec, extra: dict[str, Quantity] | None = None, **limits: object
     ) -> Scope:
-        """A scope of all names but those of the sections in ``without``."""
+        """A scope of all names but those of the sections in ``without``, and inputs of angles."""
         without = limits.get("without", ())
         hidden = {n for section, n, _ in declarations(spec) if section in without}  # type: ignore[operator]
+        around = {n: self.angle_of(spec, n) for n in spec.inputs}
+        nowhere = "which a point of space has not"
+        said = {n: f"depends on the angle {a}, {nowhere}" for n, a in around.items() if a}
+        said |= dict.fromkeys(self.angles, f"is the angle of a star, {nowhere}")
+        hidden |= said.keys()
         values = {k: v for k, v in self.values.items() if k not in hidden}
         space = tuple(self.coordinates[n] for n in spec.space if n in self.coordinates)
-        return Scope({**values, **(extra or {})}, self.coordinates, space, self.broken, self.used)
+        known = {**values, **(extra or {})}
+        return Scope(known, self.coordinates, space, self.broken, self.used, said)
+
+    def angle_of(self, spec: Spec, name: str) -> str | None:
+        """The angle that an input is of; None for one of coordinates, and for numbers."""
+        of = [text.text for text in spec.inputs[name].of]
+        return of[0] if of and of[0] in self.angles else None
+
+    def around(self, spec: Spec, angle: str) -> Scope:
+        """A scope of an angle, the inputs of it, and numbers."""
+        own = [n for n, i in spec.inputs.items() if not i.of or self.angle_of(spec, n) == angle]
+        known = {*own, *spec.parameters}
+        values = {n: v for n, v in self.values.items() if n in known}
+        axis = {angle: self.angles[angle]}
+        values[angle] = symbol(self.angles[angle])
+        return Scope(values, axis, (), self.broken, self.used)
 
 
 def declarations(spec: Spec) -> Iterator[tuple[str, str, Place]]:
@@ -56,6 +79,8 @@ def declarations(spec: Spec) -> Iterator[tuple[str, str, Place]]:
     for section in ("auxiliary", "inputs", "definitions"):
         for name in getattr(spec, section):
             yield section, name, spec.place(f"{section}.{name}")
+    for angle in {star.angle.text: star.angle for star in stars(spec.domain)}.values():
+        yield "domain", angle.text, angle.place
 
 
 def refuse(issues: list[Issue], place: Place, message: str, hint: str = "") -> None:
@@ -64,10 +89,23 @@ def refuse(issues: list[Issue], place: Place, message: str, hint: str = "") -> N
     issues.append(Issue(message + stop, place.file, place.line, place.column, hint))
 
 
-def declare(spec: Spec, issues: list[Issue], broken: frozenset[str] = frozenset()) -> Names:
-    """Check all declarations and build the symbols."""
+def declare(
+    spec: Spec,
+    issues: list[Issue],
+    broken: frozenset[str] = frozenset(),
+    failed: frozenset[str] = frozenset(),
+) -> Names:
+    """Check all declarations and build the symbols.
+
+    Args:
+        spec: As written.
+        issues: Takes what is wrong.
+        broken: Names whose declaration was refused already.
+        failed: Sections in which something was refused; a domain may have had angles.
+    """
     order = [*spec.time, *spec.space]
     names = Names({n: Symbol(n, real=True) for n in order}, {}, broken=broken)
+    names.angles = {s.angle.text: Symbol(s.angle.text, real=True) for s in stars(spec.domain)}
     _check_names(spec, issues)
     names.values.update({n: symbol(s) for n, s in names.coordinates.items()})
     _declare_parameters(spec, names, issues)
@@ -76,12 +114,15 @@ def declare(spec: Spec, issues: list[Issue], broken: frozenset[str] = frozenset(
         if NAME.match(unknown):
             names.values[unknown] = symbol(Function(unknown, real=True)(*everywhere))
     for name, item in spec.inputs.items():
-        axes = [_axis(names, text, name, issues) for text in item.of]
+        axes = [_axis(names, text, name, [] if "domain" in failed else issues) for text in item.of]
         if None in axes or len(set(axes)) < len(axes):
             if None not in axes:
                 refuse(issues, item.of[0].place, f"inputs.{name}.of: a coordinate is repeated")
             names.broken |= {name}
             continue
+        if len(axes) > 1 and set(axes) & set(names.angles.values()):
+            message = f"inputs.{name}.of: an input of an angle depends on nothing else"
+            refuse(issues, item.of[0].place, message)
         names.used.update(text.text for text in item.of)
         is_function = Function(name, real=True)
         names.values[name] = symbol(is_function(*axes) if axes else Symbol(name, real=True))
@@ -90,9 +131,10 @@ def declare(spec: Spec, issues: list[Issue], broken: frozenset[str] = frozenset(
 
 
 def _axis(names: Names, text: Text, name: str, issues: list[Issue]) -> Symbol | None:
-    axis = names.coordinates.get(text.text)
+    known = {**names.coordinates, **names.angles}
+    axis = known.get(text.text)
     if axis is None and text.text not in names.broken:
-        hint = did_you_mean(text.text, list(names.coordinates))
+        hint = did_you_mean(text.text, list(known))
         message = f"inputs.{name}.of: '{text.text}' is not a coordinate"
         refuse(issues, text.place, message, hint)
     return axis

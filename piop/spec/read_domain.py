@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from piop.spec.reader import Reader
 from piop.spec.tree import Node, Scalar
 
-SHAPES = ("box", "polygon", "disk")
+SHAPES = ("box", "polygon", "disk", "star")
 _OPERATIONS = ("union", "difference")
 
 
@@ -85,7 +86,49 @@ def _disk(reader: Reader, node: Node, path: str, dimensions: int) -> None:
         raise reader.fail(node.place, f"{path}: a disk is [x, y, radius] with a positive radius")
 
 
-_SHAPES = {"box": _box, "polygon": _polygon, "disk": _disk}
+def _star(reader: Reader, node: Node, path: str, dimensions: int) -> None:
+    found = reader.keys(node, path, _STAR)
+    if missing := [k for k in _STAR if k not in found]:
+        hint = "Such as {star: {centre: [0.5, 0.5], angle: phi, radius: 0.2 + 0.05*cos(3*phi)}}."
+        raise reader.fail(node.place, f"{path}: a star needs {', '.join(missing)}", hint)
+    centre = [reader.number(v, f"{path}.centre") for v in reader.items(found["centre"], path)]
+    if len(centre) != dimensions:
+        raise reader.fail(found["centre"].place, f"{path}.centre: a centre is [x, y]")
+    reader.text(found["angle"], f"{path}.angle")
+    reader.text(found["radius"], f"{path}.radius")
+
+
+_STAR = ("centre", "angle", "radius")
+_SHAPES = {"box": _box, "polygon": _polygon, "disk": _disk, "star": _star}
+
+
+@dataclass(frozen=True)
+class StarWords:
+    """A star as it is written.
+
+    Attributes:
+        path: Where it stands, such as ``domain.holes.cavity``; what its radius is known by.
+        angle: Name of its angle.
+        radius: An expression of the angle, and of inputs of the angle.
+    """
+
+    path: str
+    angle: Scalar
+    radius: Scalar
+
+
+def stars(node: Node | None, path: str = "domain") -> Iterator[StarWords]:
+    """The stars of a domain that was read, in the order they are written."""
+    for key, value in getattr(node, "items", ()):
+        if key.text in _OPERATIONS:
+            for number, part in enumerate(value.items):
+                yield from stars(part, f"{path}.{key.text}.{number}")
+        elif key.text == "holes":
+            for name, hole in value.items:
+                yield from stars(hole, f"{path}.holes.{name.text}")
+        elif key.text == "star":
+            found = {k.text: v for k, v in value.items}
+            yield StarWords(path, found["angle"], found["radius"])
 
 
 def bounding_boxes(
@@ -99,6 +142,8 @@ def bounding_boxes(
         elif key.text == "holes":
             for _, hole in value.items:
                 yield from bounding_boxes(hole, number)
+        elif key.text == "star":
+            continue  # its reach is known when its outline is traced
         elif key.text == "disk":
             *centre, radius = (number(v) for v in value.items)
             yield "disk", [(c - radius, c + radius) for c in centre], value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sympy import Expr, Symbol
 
@@ -12,6 +12,7 @@ from piop.expression import Quantity, Refusal, Scalar, Scope, parse_equation, sy
 from piop.expression.parse import did_you_mean
 from piop.spec.model import ConditionSpec, Spec, Text
 from piop.spec.names import Names, declare, evaluate, record, refuse
+from piop.spec.read_domain import stars
 from piop.spec.tree import Place
 
 _INITIAL = re.compile(r"\s*(?:(?:d(\w+)|d)\(\s*(\w+)\s*((?:,\s*\w+\s*)*)\)|(\w+))\s*\Z")
@@ -49,6 +50,7 @@ class Resolved:
         gauge: Unknown to mean.
         means: Auxiliary unknown to mean, where one is given.
         definitions: Named sub-expressions.
+        radii: Where a star stands in the domain to its radius.
         failed: Sections in which something was refused.
     """
 
@@ -61,6 +63,7 @@ class Resolved:
     gauge: dict[str, float] = field(default_factory=dict)
     means: dict[str, float] = field(default_factory=dict)
     definitions: dict[str, Quantity] = field(default_factory=dict)
+    radii: dict[str, Expr] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
 
 
@@ -79,7 +82,7 @@ def resolve(
         failed: Sections in which something was refused already.
     """
     known = len(issues)
-    names = declare(spec, issues, broken)
+    names = declare(spec, issues, broken, failed)
     result = Resolved(names, failed=set(failed))
     if len(issues) > known or broken:
         result.failed.add("names")
@@ -128,7 +131,7 @@ def _definitions(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
         later = frozenset(waiting | {name})
         scope = names.scope(spec, done)
         values = {k: v for k, v in scope.values.items() if k not in later}
-        own = Scope(values, scope.coordinates, scope.space, scope.broken, scope.used)
+        own = replace(scope, values=values)
         value = _defined(text, own, later, name, issues)
         if value is None:
             names.broken |= {name}
@@ -187,13 +190,18 @@ def _inputs(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
         if item.expression is None:
             continue
         path = f"inputs.{name}.expression"
-        scope = result.names.scope(spec, without=("unknowns", "auxiliary"))
+        angle = result.names.angle_of(spec, name)
+        scope = (
+            result.names.scope(spec, without=("unknowns", "auxiliary"))
+            if angle is None
+            else result.names.around(spec, angle)
+        )
         values = {k: v for k, v in scope.values.items() if k != name}
-        own = Scope(values, scope.coordinates, scope.space, scope.broken, scope.used)
+        own = replace(scope, values=values)
         expr = _scalar(item.expression, own, issues, path)
         if expr is None:
             continue
-        allowed = {result.names.coordinates.get(t.text) for t in item.of}
+        allowed = {scope.coordinates.get(t.text) for t in item.of}
         extra = (expr.free_symbols & set(result.names.coordinates.values())) - allowed
         if extra:
             names = ", ".join(sorted(map(str, extra)))
@@ -224,13 +232,7 @@ def _initial(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
         scope = result.names.scope(
             spec, result.definitions, without=("unknowns", "auxiliary", "time")
         )
-        scope = Scope(
-            _without_unknowns(scope, spec, result),
-            scope.coordinates,
-            scope.space,
-            scope.broken,
-            scope.used,
-        )
+        scope = replace(scope, values=_without_unknowns(scope, spec, result))
         expr = _scalar(text, scope, issues, f"initial.{key}")
         if expr is not None:
             result.initial[target] = (expr, place)
@@ -271,13 +273,7 @@ def _initial_key(key: str, times: tuple[str, ...]) -> tuple[str, int] | None:
 
 def _boundary(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
     plain = result.names.scope(spec, result.definitions, without=("unknowns", "auxiliary"))
-    plain = Scope(
-        _without_unknowns(plain, spec, result),
-        plain.coordinates,
-        plain.space,
-        plain.broken,
-        plain.used,
-    )
+    plain = replace(plain, values=_without_unknowns(plain, spec, result))
     normals: dict[str, Quantity] = {
         f"n{axis}": symbol(Symbol(f"n{axis}", real=True)) for axis in spec.space
     }
@@ -309,6 +305,14 @@ def _condition_values(
     return None if None in values else tuple(v for v in values if v is not None)
 
 
+def _domain(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
+    for star in stars(spec.domain):
+        scope = result.names.around(spec, star.angle.text)
+        expr = _scalar(star.radius, scope, issues, f"{star.path}.star.radius")
+        if expr is not None:
+            result.radii[star.path] = expr
+
+
 _SECTIONS = {
     "definitions": _definitions,
     "equations": _equations,
@@ -317,4 +321,5 @@ _SECTIONS = {
     "inputs": _inputs,
     "initial": _initial,
     "boundary": _boundary,
+    "domain": _domain,
 }
