@@ -15,10 +15,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import sympy
 from sympy import Derivative, Expr, Function, Symbol
 
 from piop.errors import NotSupportedError
+from piop.problem.numeric import evaluate
 from piop.problem.partitions import Index, below, composition_terms, is_below, product_terms
 
 if TYPE_CHECKING:
@@ -243,12 +245,26 @@ def _linear_coefficients(
     for channel, index, dummy in unknowns.values():
         for equation, expression in enumerate(plain):
             coefficient = sympy.diff(expression, dummy)
-            if coefficient.free_symbols & dummies:
+            if coefficient.free_symbols & dummies and not _feels(coefficient, dummies):
                 coefficient = sympy.expand(coefficient)
             if coefficient.free_symbols & dummies:
                 refused.add(index)
             linear.setdefault(index, {})[equation, channel] = coefficient
     return {index: found for index, found in linear.items() if index not in refused}
+
+
+def _feels(expression: Expr, symbols: set[Symbol]) -> bool:
+    """Whether an expression surely depends on symbols: it differs between two random places.
+
+    To expand one that does, to see whether they cancel, can take minutes for nothing.
+    """
+    random = np.random.default_rng(0)
+    rest = {a: 0.5 + random.random() for a in expression.free_symbols - symbols}
+    values = []
+    for _ in range(2):
+        places = {**rest, **{s: 0.5 + random.random() for s in symbols}}
+        values.append(float(evaluate(expression, lambda a, at=places: at.get(a, 0.7))))
+    return abs(values[0] - values[1]) > 1e-9 * max(map(abs, values))
 
 
 def _coefficient(linear: dict, equation: int, channel: int, index: Index) -> Expr:

@@ -12,6 +12,7 @@ from piop.problem.conservation import forms_shocks, mirror, read_conservation_la
 from piop.problem.divergence import divergence_form, jumps
 from piop.problem.multipliers import multipliers
 from piop.problem.problem import Problem
+from piop.problem.recovered import recovered_unknowns
 from piop.problem.terms import orders, space_order, split_terms
 from piop.problem.transport import transport_form
 from piop.problem.weak import weak_form
@@ -29,6 +30,7 @@ class Method:
         refuse: Why a problem is outside that class; None where it is inside.
         tolerance: Error estimate that it is asked to stay below where nothing else is said.
         jumping: The same where data of the equations jump, if that is another.
+        recovering: The same where unknowns follow from slopes of others, if that is another.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Method:
     refuse: Callable[[Problem], str | None]
     tolerance: float = 1e-6
     jumping: float | None = None
+    recovering: float | None = None
 
 
 def usual_tolerance(problem: Problem) -> float:
@@ -45,6 +48,8 @@ def usual_tolerance(problem: Problem) -> float:
         NotSupportedError: If no method covers the problem.
     """
     method = METHODS[choose_method(problem)]
+    if method.recovering is not None and recovered_unknowns(problem.at()):
+        return method.recovering
     if method.jumping is None:
         return method.tolerance
     jumping = any(jumps(problem, r) for r in problem.residuals)
@@ -237,6 +242,7 @@ METHODS: Mapping[str, Method] = {
         "a steady problem on a shape, in weak form",
         _outside_shapes,
         tolerance=1e-3,
+        recovering=3e-2,
     ),
 }
 """Key → method, the preferred one first. ``piop.reference.solve`` has the solver of each key."""

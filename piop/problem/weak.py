@@ -7,7 +7,9 @@ Method for Elliptic Problems, 1978, sec. 1.2), it says
     ∫ (S v − Σ_a Q_a ∂_a v) dx + ∮ H v ds = 0,
 
 where H is the flux Q·n through the boundary as the condition there gives it. Prescribed values take
-the place of their equation: v vanishes on those faces.
+the place of their equation: v vanishes on those faces. An unknown that its own equation gives by
+the others and their first derivatives, such as a stress, and that stands in no other equation, is
+found after them: ∫ (w − value) v dx = 0 for every v.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from piop.errors import NotSupportedError
 from piop.geometry import Segment
 from piop.problem.differentiate import differentiate, partial
 from piop.problem.divergence import jumps
+from piop.problem.fluxes import Sorter
 from piop.problem.parts import BoundaryCondition
 from piop.problem.problem import Problem
+from piop.problem.recovered import recovered_unknowns
 from piop.problem.terms import additive_terms
 
 Slope = tuple[int, int, int, int, Expr]
@@ -59,6 +63,8 @@ class WeakForm:
         jumps: What jumps in the integrals over the shape: rough inputs, ``where`` and ``sign``.
         kinked: Whether something jumps in the fluxes, so that slopes of the solution do.
         gauge: Unknown's index → its mean over the shape, where nothing else fixes the constant.
+        solved: Channel of each unknown that all of this is said of, by its index.
+        recovered: Channel → what gives it, of the atoms, for unknowns found after those.
     """
 
     atoms: tuple[tuple[Any, Any, Any], ...]
@@ -70,6 +76,8 @@ class WeakForm:
     jumps: tuple[Expr, ...]
     kinked: bool
     gauge: Mapping[int, float]
+    solved: tuple[int, ...]
+    recovered: Mapping[int, Expr]
 
 
 def weak_form(problem: Problem) -> WeakForm:
@@ -79,23 +87,26 @@ def weak_form(problem: Problem) -> WeakForm:
         NotSupportedError: If the problem has another form, with the term or face that stands out.
     """
     _require_covered(problem)
-    unknowns = [problem.function(n) for n in problem.channels]
+    recovered = recovered_unknowns(problem)
+    solved = tuple(c for c in range(len(problem.channels)) if c not in recovered)
+    names = [problem.channels[c] for c in solved]
+    unknowns = [problem.function(n) for n in names]
     x, y = (c.symbol for c in problem.space)
     atoms = tuple((u, Derivative(u, x), Derivative(u, y)) for u in unknowns)
-    sorter = _Sorter(problem, unknowns)
-    sorted_terms = [sorter.sort(r) for r in problem.residuals_raw]
+    sorter = Sorter(problem, unknowns)
+    sorted_terms = [sorter.sort(problem.residuals_raw[c]) for c in solved]
     volume = []
     for i, (source, fluxes) in enumerate(sorted_terms):
         volume += [(i, 0, source), *((i, k + 1, -q) for k, q in enumerate(fluxes))]
         own = [_slope(q, atoms[i][k]) for q in fluxes for k in (1, 2)]
         if not any(own):
-            name = problem.channels[i]
             raise NotSupportedError(
-                f"{name} has no second derivatives in equation {i + 1}, which is taken as its own"
+                f"{names[i]} has no second derivatives in equation {solved[i] + 1}, which is taken "
+                "as its own"
             )
-    values = {face: _prescribed(problem, found) for face, found in problem.boundary.items()}
+    values = {face: _prescribed(names, found) for face, found in problem.boundary.items()}
     natural = {
-        face: _Face(problem, face, atoms).through([q for _, q in sorted_terms], given)
+        face: _Face(problem, face, names, atoms).through([q for _, q in sorted_terms], given)
         for face, given in values.items()
     }
     integrands = [_integrand(volume, atoms), *(_integrand(n, atoms) for n in natural.values())]
@@ -111,7 +122,9 @@ def weak_form(problem: Problem) -> WeakForm:
         shared=not any(s.has(*unknowns, *known) for s in slopes),
         jumps=tuple(dict.fromkeys(j for _, _, e in volume for j in _jumping(problem, e))),
         kinked=any(_jumping(problem, e) for _, k, e in volume if k),
-        gauge={problem.channels.index(n): m for n, m in means.items()},
+        gauge={names.index(n): m for n, m in means.items()},
+        solved=solved,
+        recovered=recovered,
     )
 
 
@@ -132,8 +145,8 @@ def _require_covered(problem: Problem) -> None:
         raise NotSupportedError(", ".join(reasons))
 
 
-def _prescribed(problem: Problem, found: Sequence[BoundaryCondition]) -> dict[int, Expr]:
-    return {problem.channels.index(c.unknown): c.values[0] for c in found if c.kind == "dirichlet"}
+def _prescribed(names: Sequence[str], found: Sequence[BoundaryCondition]) -> dict[int, Expr]:
+    return {names.index(c.unknown): c.values[0] for c in found if c.kind == "dirichlet"}
 
 
 def _integrand(
@@ -168,86 +181,19 @@ def _expanded(expression: Expr) -> Expr:
     return sympy.Add(*additive_terms(expression))
 
 
-class _Sorter:
-    """Sorts the terms of a residual into a source and fluxes."""
-
-    def __init__(self, problem: Problem, unknowns: Sequence[Any]) -> None:
-        self.problem, self.unknowns = problem, unknowns
-        self.axes = [c.symbol for c in problem.space]
-
-    def sort(self, residual: Expr) -> tuple[Expr, tuple[Expr, ...]]:
-        """Give S and Q_a."""
-        source: Expr = sympy.S.Zero
-        fluxes: list[Expr] = [sympy.S.Zero for _ in self.axes]
-        for term in additive_terms(residual):
-            if self.order(term) < 2:
-                source += self.carried_out(term)
-                continue
-            factor, outer, inner = self.take_apart(term)
-            axis = self.axes.index(outer)
-            for part in additive_terms(inner):
-                if self.order(part) < 1:
-                    source += factor * self.carried_out(Derivative(part, outer, evaluate=False))
-                    continue
-                fluxes[axis] += factor * part
-                source -= part * self.along(factor, outer, term)
-        return source, tuple(fluxes)
-
-    def order(self, expression: Any) -> int:
-        """Highest derivative of an unknown, were all of them carried out."""
-        if expression in self.unknowns:
-            return 0
-        if isinstance(expression, Derivative):
-            inner = self.order(expression.expr)
-            return inner if inner < 0 else inner + int(expression.derivative_count)  # type: ignore[arg-type]
-        return max((self.order(a) for a in expression.args), default=-1)
-
-    def take_apart(self, term: Expr) -> tuple[Expr, Symbol, Expr]:
-        """Give factor, axis and expression of a term factor · ∂(expression)."""
-        holders = [f for f in sympy.Mul.make_args(term) if self.order(f) > 1]
-        if len(holders) != 1 or not isinstance(holders[0], Derivative):
-            raise NotSupportedError(f"{term} is not linear in second derivatives")
-        if self.order(holders[0]) > 2:
-            raise NotSupportedError(f"{term} is of an order above two")
-        *inner, outer = holders[0].variables
-        held: Any = holders[0].expr
-        within = self.carried_out(Derivative(held, *inner, evaluate=False)) if inner else held
-        return term / holders[0], outer, self.carried_out(within)  # type: ignore[return-value]
-
-    def carried_out(self, expression: Expr) -> Expr:
-        """Carry out derivatives; jumps have none."""
-        for derivative in expression.atoms(Derivative):
-            held: Any = derivative.expr
-            if held not in self.unknowns and jumps(self.problem, held):
-                raise NotSupportedError(f"{derivative} differentiates a jump")
-        return differentiate(expression)
-
-    def along(self, factor: Expr, axis: Symbol, term: Expr) -> Expr:
-        """The slope of what stands before a second derivative."""
-        if not any(factor.has(s) for s in (*self.axes, *self.unknowns, *self.inputs)):
-            return sympy.S.Zero
-        if self.order(factor) > 0 or jumps(self.problem, factor):
-            raise NotSupportedError(
-                f"the coefficient of {term} stands outside the derivative; write it as a flux, "
-                "div(a*grad(u))"
-            )
-        return differentiate(Derivative(factor, axis, evaluate=False))
-
-    @property
-    def inputs(self) -> list[Expr]:
-        """Input functions."""
-        return [i.symbol for i in self.problem.inputs if i.of]
-
-
 class _Face:
     """What the conditions of one face say of the fluxes through it."""
 
-    def __init__(self, problem: Problem, face: str, atoms: Sequence[tuple[Any, ...]]) -> None:
+    def __init__(
+        self, problem: Problem, face: str, names: Sequence[str], atoms: Sequence[tuple[Any, ...]]
+    ) -> None:
         self.problem, self.face, self.atoms = problem, face, atoms
+        self.names = list(names)
         self.slopes = [d for group in atoms for d in group[1:]]
         names = [f"n{c.name}" for c in problem.space]
         self.normal: list[Any] = [Symbol(n, real=True) for n in names]
         self.known = self._straight()
+        self.residuals: dict[BoundaryCondition, Expr] = {}
 
     def _straight(self) -> dict[Any, Any]:
         """The normal where it is along one axis on the whole face."""
@@ -273,16 +219,27 @@ class _Face:
 
     def _flux(self, i: int, q: Sequence[Expr], conditions: Sequence[BoundaryCondition]) -> Expr:
         outward = self._here(sympy.Add(*(a * n for a, n in zip(q, self.normal, strict=True))))
-        name = self.problem.channels[i]
-        for condition in sorted(conditions, key=lambda c: c.unknown != name):
-            if condition.unknown in ("", name):
-                found = self._without_slopes(outward, self._here(self._residual(condition)))
-                if found is not None:
-                    return found
+        name = self.names[i]
+        own = [c for c in conditions if c.unknown == name]
+        given = [self._known(c) for c in (*own, *(c for c in conditions if not c.unknown))]
+        for condition in given:
+            for left in (outward - condition, outward + condition):
+                if not left.has(*self.slopes):
+                    return _expanded(left)
+        for condition in given:
+            found = self._without_slopes(outward, condition)
+            if found is not None:
+                return found
         raise NotSupportedError(
             f"on {self.face} no condition gives the flux {outward} of equation {i + 1}; write it "
             "as an equation there, with the normal nx, ny"
         )
+
+    def _known(self, condition: BoundaryCondition) -> Expr:
+        """The residual of a condition, taken apart into terms once."""
+        if condition not in self.residuals:
+            self.residuals[condition] = self._here(self._residual(condition))
+        return self.residuals[condition]
 
     def _here(self, expression: Expr) -> Expr:
         here: Any = expression.xreplace(self.known)
@@ -291,7 +248,7 @@ class _Face:
     def _residual(self, condition: BoundaryCondition) -> Expr:
         if condition.kind == "general":
             return differentiate(condition.values[0])
-        u, *slopes = self.atoms[self.problem.channels.index(condition.unknown)]
+        u, *slopes = self.atoms[self.names.index(condition.unknown)]
         outward = sympy.Add(*(d * n for d, n in zip(slopes, self.normal, strict=True)))
         if condition.kind == "robin":
             alpha, beta, g = condition.values
@@ -300,7 +257,7 @@ class _Face:
 
     def _without_slopes(self, outward: Expr, condition: Expr) -> Expr | None:
         """Subtract that multiple of a condition which leaves no derivative of an unknown."""
-        ratios: list[Expr] = [sympy.S.One, sympy.S.NegativeOne]
+        ratios: list[Expr] = []
         for atom in self.slopes:
             below = _slope(condition, atom)
             if not below.is_zero:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -42,3 +44,26 @@ class Solution:
     tolerance: float
     notes: tuple[str, ...] = ()
     points: Tensor | None = None
+
+
+def together(parts: Sequence[Solution]) -> Solution:
+    """Put solutions of one batch each together, on one grid or at as many points."""
+    first = parts[0]
+
+    def joined(what: Callable[[Solution], Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        return {n: torch.cat([what(p)[n] for p in parts]) for n in what(first)}
+
+    points = [p.points for p in parts if p.points is not None]
+    return Solution(
+        first.times,
+        first.axes,
+        joined(lambda p: p.values),
+        joined(lambda p: p.time_derivatives),
+        torch.cat([p.error_estimate for p in parts]),
+        torch.cat([p.accepted for p in parts]),
+        torch.cat([p.modes for p in parts]),
+        torch.cat([p.step for p in parts]),
+        first.tolerance,
+        tuple(note for p in parts for note in p.notes),
+        torch.cat(points) if points else None,
+    )

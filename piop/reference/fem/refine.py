@@ -13,15 +13,18 @@ import torch
 
 from piop.errors import SolverError
 from piop.fields import InputFunction
-from piop.geometry import GeometryError
+from piop.geometry import GeometryError, Mesh, Outline
 from piop.geometry.delaunay import triangulate
-from piop.problem.weak import weak_form
+from piop.problem.weak import WeakForm, weak_form
+from piop.reference.fem.cloud import found_again, mesh_for, spread
 from piop.reference.fem.grids import Level, Meshes
+from piop.reference.fem.outlines import own_outline
 from piop.reference.fem.pointwise import Array
+from piop.reference.fem.recover import Recovery
 from piop.reference.fem.space import Space
 from piop.reference.fem.system import System
 from piop.reference.request import Request
-from piop.reference.solution import Solution
+from piop.reference.solution import Solution, together
 from piop.reference.sources import Sources
 
 SAFETY = 2.0
@@ -41,13 +44,58 @@ def solve_on_shape(
         problem: The ``Problem``.
         functions: Inputs by name.
         request: What is asked; its shape sets the size of triangles: their sides are as long as
-            the steps of such a grid, and their corners are the points of the output.
+            the steps of such a grid, and their corners are the points of the output. Where the
+            problem says how many points there are, these are spread over the shape, and the
+            triangles are as large as they can be.
         degree: Of the piecewise polynomials, 1 or 2.
 
+    Returns:
+        The solution. Samples whose own shape cannot be had or meshed are NaN throughout, with the
+        reason among the notes.
+
     Raises:
-        SolverError: If the shape cannot be meshed or the equations not be solved.
+        SolverError: If the one shape of all cannot be meshed, or the equations not be solved.
     """
-    return Refinement(problem, Sources(problem, functions, request.device), request, degree).run()
+    sources, form = Sources(problem, functions, request.device), weak_form(problem)
+    if problem.varies:
+        alone = [_alone(problem, form, sources, b, request, degree) for b in range(sources.batch)]
+        return together(alone)
+    try:
+        return Refinement(problem, form, problem.shape, sources, request, degree).run()
+    except GeometryError as error:
+        raise SolverError(f"{problem.name}: {error}") from None
+
+
+def _alone(
+    problem: Any, form: WeakForm, sources: Sources, sample: int, request: Request, degree: int
+) -> Solution:
+    """Solve one sample on its own shape."""
+    own = sources.take(torch.tensor([sample]))
+    try:
+        outline = own_outline(problem, own)
+        return Refinement(problem, form, outline, own, request, degree, first=sample).run()
+    except GeometryError as error:
+        return _without(problem, f"sample {sample}: the shape: {error}", request)
+
+
+def _without(problem: Any, note: str, request: Request) -> Solution:
+    """What is said of a sample that has no shape."""
+    device = request.device
+    nothing = torch.full((1, problem.points), math.nan, dtype=torch.float64, device=device)
+    error = torch.full((1,), math.inf, dtype=torch.float64, device=device)
+    return Solution(
+        torch.empty(0, dtype=torch.float64, device=device),
+        (),
+        dict.fromkeys(problem.channels, nothing),
+        {},
+        error,
+        error < 0,
+        torch.zeros((1, 2), dtype=torch.int64),
+        torch.zeros(1, dtype=torch.float64, device=device),
+        request.tolerance,
+        (note,),
+        points=nothing[..., None].expand(-1, -1, 2),
+    )
 
 
 @final
@@ -72,25 +120,33 @@ class Refinement:
 
     Args:
         problem: The ``Problem``.
+        form: Its weak form.
+        outline: Boundary of the shape, which all samples have.
         sources: Its inputs.
         request: What is asked.
         degree: Of the elements.
+        first: Number of the first sample, for messages.
+
+    Raises:
+        GeometryError: If the shape cannot be meshed.
     """
 
-    def __init__(self, problem: Any, sources: Sources, request: Request, degree: int) -> None:
+    def __init__(
+        self,
+        problem: Any,
+        form: WeakForm,
+        outline: Outline,
+        sources: Sources,
+        request: Request,
+        degree: int,
+        first: int = 0,
+    ) -> None:
         self.problem, self.sources, self.request, self.degree = problem, sources, request, degree
-        self.form = weak_form(problem)
-        steps = [
-            c.length / max(n - 1, 1) for c, n in zip(problem.space, request.shape, strict=True)
-        ]
-        self.side = math.sqrt(math.prod(steps))
-        try:
-            first = triangulate(problem.shape, self.side)
-        except GeometryError as error:
-            raise SolverError(f"{problem.name}: {error}") from None
+        self.form, self.outline, self.first = form, outline, first
+        mesh, self.side = self._first_mesh()
         prescribed = {face: bool(given) for face, given in self.form.values.items()}
-        self.meshes = Meshes(problem.shape, first, prescribed, degree)
-        self.points = torch.from_numpy(first.points)
+        self.meshes = Meshes(outline, mesh, prescribed, degree)
+        self.points, self.numbers = mesh.points, np.arange(len(mesh.points))
         self.tracks = [Track() for _ in range(sources.batch)]
         self.sides = torch.zeros((sources.batch, 2), dtype=torch.int64)
         self.notes: list[str] = []
@@ -100,11 +156,15 @@ class Refinement:
         left = list(range(self.sources.batch))
         for number, level in enumerate(self.meshes):
             space = self._space(level)
+            nodes = self._output(number, space)
             system = System(self.problem, self.form, space)
+            recovery = Recovery(self.problem, self.form, space)
             for group in self._chunks(left, space.count):
                 sources = self.sources.take(torch.tensor(group))
-                for sample, values in zip(group, system.solve(sources, group), strict=True):
-                    self._judge(self.tracks[sample], values[:, space.corners[: len(self.points)]])
+                named = [self.first + sample for sample in group]
+                solved = recovery.complete(sources, system.solve(sources, named), named)
+                for sample, values in zip(group, solved, strict=True):
+                    self._judge(self.tracks[sample], values[:, nodes])
             for sample in list(left):
                 if not self._goes_on(self.tracks[sample], number + 1, space.count):
                     left.remove(sample)
@@ -113,10 +173,35 @@ class Refinement:
                 return self._solution()
         raise AssertionError("meshes have no end")
 
+    def _first_mesh(self) -> tuple[Mesh, float]:
+        """The coarsest mesh, and about how long its sides are."""
+        if self.problem.points is not None:
+            mesh = mesh_for(self.outline, self.problem.points, self.degree)
+            mean = self.outline.area / len(mesh.triangles)
+            return mesh, math.sqrt(mean * 4 / math.sqrt(3))
+        counts = zip(self.problem.space, self.request.shape, strict=True)
+        steps = [c.length / max(n - 1, 1) for c, n in counts]
+        side = math.sqrt(math.prod(steps))
+        return triangulate(self.outline, side), side
+
+    def _output(self, level: int, space: Space) -> Array:
+        """Basis functions at the points of the output.
+
+        Those are corners of the first mesh; or some of its nodes, which are corners from the second
+        mesh on.
+        """
+        if self.problem.points is not None and level == 0:
+            chosen = spread(self.outline, space.places, self.problem.points)
+            self.points = space.places[chosen]
+            return chosen
+        if self.problem.points is not None and level == 1:
+            self.numbers = found_again(space.places[space.corners], self.points)
+        return space.corners[self.numbers]
+
     def _space(self, level: Level) -> Space:
-        mesh = level.mesh if self.degree == 1 else level.curved(self.problem.shape)
+        mesh = level.mesh if self.degree == 1 else level.curved(self.outline)
         crossed = [f for f, integrand in self.form.faces.items() if integrand.terms]
-        return Space(mesh, self.degree, level.faces(self.problem.shape), crossed)
+        return Space(mesh, self.degree, level.faces(self.outline), crossed)
 
     def _chunks(self, samples: Sequence[int], count: int) -> list[list[int]]:
         size = max(1, _MEMORY // (8 * _NUMBERS * count * len(self.form.atoms)))
@@ -157,9 +242,9 @@ class Refinement:
         track, tolerance = self.tracks[sample], self.request.tolerance
         if track.error > tolerance:
             self.notes.append(
-                f"sample {sample}: tolerance {tolerance:.1e} not met; on a mesh of {space.count} "
-                f"nodes the estimated error is {track.error:.1e} and falls with order "
-                f"{track.order:.1f}"
+                f"sample {self.first + sample}: tolerance {tolerance:.1e} not met; on a mesh of "
+                f"{space.count} nodes the estimated error is {track.error:.1e} and falls with "
+                f"order {track.order:.1f}"
             )
 
     def _solution(self) -> Solution:
@@ -178,5 +263,5 @@ class Refinement:
             torch.zeros(batch, dtype=torch.float64, device=device),
             self.request.tolerance,
             tuple(self.notes),
-            points=self.points.to(device).expand(batch, -1, -1),
+            points=torch.from_numpy(self.points).to(device).expand(batch, -1, -1),
         )
