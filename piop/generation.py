@@ -19,6 +19,7 @@ from piop.datasets.layout import ACCEPTED, AXIS, ESTIMATE, POINTS, STEP, file_at
 from piop.datasets.raw import POINT
 from piop.datasets.shards import Shards
 from piop.errors import UsageError
+from piop.fields import grid_axis
 from piop.problem.solver import METHODS, choose_method, usual_tolerance
 from piop.reference import solve_reference
 from piop.sampling import Draws, sample_inputs
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 SMALLEST = 1e-12  # tolerance: float64 and its rounding leave little below it
 BATCH = 16  # trajectories that one process solves and holds in memory at once
+_ANGLES = 64  # at which hidden inputs of an angle are written where no other is seen
 
 
 def generate(
@@ -190,6 +192,9 @@ def _solve(
     draws = Draws(attributes["seed"], 0, torch.arange(samples.start, samples.stop))
     functions = sample_inputs(problem, draws)
     solution = solve_reference(problem, functions, tolerance=attributes["tolerance"], device=device)
+    if not bool(solution.error_estimate.isfinite().all()):
+        for note in solution.notes:
+            logger.warning("of the samples from %d on, %s", samples.start, note)
     if solution.points is None:
         axes = _axes(problem, solution)
         solved = {f"axis/{name}": positions for name, positions in axes.items()}
@@ -210,10 +215,23 @@ def _at_points(problem: Problem, functions: Any, points: Tensor) -> dict[str, Te
     """Positions ``[B, P]`` of each coordinate, and inputs there."""
     names = [c.name for c in problem.space]
     found = {f"place/{name}": points[..., i] for i, name in enumerate(names)}
+    around = _around(problem)
+    found |= {f"axis/{name}": positions for name, positions in around.items()}
     for item in problem.inputs:
-        own = points[..., [names.index(c) for c in item.of]]
         function = functions[item.name]
-        found[item.name] = function(own) if item.of else function.on_grid(())
+        if around.keys() & set(item.of) or not item.of:
+            found[item.name] = function.on_grid([around[c] for c in item.of])
+        else:
+            found[item.name] = function(points[..., [names.index(c) for c in item.of]])
+    return found
+
+
+def _around(problem: Problem) -> dict[str, Tensor]:
+    """Angles that a file has inputs at: as many as the one that is seen at most is seen at."""
+    found = {}
+    for angle in problem.angles:
+        seen = [i.sensor_shape[0] for i in problem.inputs if angle.name in i.of and not i.hidden]
+        found[angle.name] = grid_axis(angle.low, angle.high, max(seen, default=_ANGLES), True)
     return found
 
 
@@ -235,18 +253,21 @@ def _axes(problem: Problem, solution: Any) -> dict[str, Tensor]:
 def _write(writer: DatasetWriter, problem: Problem, batch: dict[str, Tensor], first: bool) -> None:
     """Append what :func:`_solve` gave."""
     names = tuple(c.name for c in problem.coordinates)
+    angles = tuple(a.name for a in problem.angles)
     scattered = f"place/{names[-1]}" in batch
     for name in names:
         if scattered:
             writer.append(name, (POINT,), batch[f"place/{name}"])
         elif first:
             writer.axis(name, batch[f"axis/{name}"])
+    for name in angles if first else ():
+        writer.axis(name, batch[f"axis/{name}"])
     for name in problem.channels:
         writer.append(name, (POINT,) if scattered else names, batch[name])
     for item in problem.inputs:
         if item.name not in batch:
             continue
-        along = (POINT,) if scattered and item.of else item.of
+        along = (POINT,) if scattered and set(item.of) & set(names) else item.of
         writer.append(item.name, along, batch[item.name])
     for name in (ESTIMATE, ACCEPTED, STEP):
         writer.append(name, (), batch[name])

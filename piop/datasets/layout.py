@@ -27,7 +27,7 @@ OF_REFERENCE = {
 
 def check_names(problem: Problem) -> None:
     """Refuse names of the spec that the file needs for itself."""
-    used = {c.name for c in problem.coordinates} | set(problem.channels)
+    used = {c.name for c in (*problem.coordinates, *problem.angles)} | set(problem.channels)
     used |= {i.name for i in problem.inputs}
     for name in sorted(used & {SAMPLE, POINT, AXIS, *OF_REFERENCE}):
         message = f"'{name}' is a name that data files use themselves; rename it in the spec"

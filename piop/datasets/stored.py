@@ -152,7 +152,7 @@ def _read(file: OpenFile, problem: Problem, index: np.ndarray) -> Dataset:
 
 def _needed(name: str, problem: Problem) -> bool:
     """Whether an array of a file is read for a problem."""
-    coordinates = [c.name for c in problem.coordinates]
+    coordinates = [c.name for c in (*problem.coordinates, *problem.angles)]
     inputs = [i.name for i in problem.visible_inputs]
     own = [f"{i}_{c}" for i in inputs for c in coordinates]
     return name in {*problem.channels, *inputs, *coordinates, *own, ESTIMATE}

@@ -78,7 +78,7 @@ def study(
         SolverError: If the reference fails.
     """
     choices = (ALL,) if sensors is None else read_sensor_choices(sensors)
-    if sensors is not None and not any(item.of for item in problem.visible_inputs):
+    if sensors is not None and not _thinnable(problem):
         raise UsageError(f"sensors: {problem.name} has no input function that sensors could see")
     wanted = None if grids is None else read_grids(grids, [c.name for c in problem.space])
     cells: list[dict[str, Any]] = []
@@ -175,9 +175,7 @@ def _see(
     """See the input functions of held-out samples through fewer sensors, or through more."""
     draws = held_out_draws(seed, len(held_out.accepted))
     found = dict(held_out.inputs)
-    for item in problem.visible_inputs:
-        if not item.of:
-            continue
+    for item in _thinnable(problem):
         own = held_out.inputs[item.name]
         if choice.count and held_out.functions and choice.count > own.points.shape[1]:
             more = {item.name: (_shape(item, choice.count), item.place)}
@@ -185,6 +183,11 @@ def _see(
         else:
             found[item.name] = thin(own, choice, draws, item.name)
     return found
+
+
+def _thinnable(problem: Problem) -> list[Input]:
+    """Inputs that may be seen through fewer sensors, or more."""
+    return [i for i in problem.visible_inputs if i.of and i.name not in problem.vectors]
 
 
 def _shape(item: Input, count: int) -> tuple[int, ...]:

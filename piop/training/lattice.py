@@ -49,9 +49,11 @@ def highest_wave(problem: Problem, item: Input, unseen: float = UNSEEN) -> int:
 
     Returns:
         Whole periods (half waves between walls) over an axis, at most ``MOST_WAVES``; 0 where the
-        law has no spectrum.
+        law has no spectrum, and for what networks take as numbers.
     """
     if not isinstance(item.law, FourierSeries | GaussianRandomField):
+        return 0
+    if item.name in problem.vectors:
         return 0
     axes = input_axes(problem, item)
     prior = law_prior(item.law, axes)
@@ -124,7 +126,7 @@ def gridded_inputs(
         even = item.place == "grid" or not physics
         if data is not None:
             even = even and _all_even(data, item.name)
-        if item.of and (item.name in laid or even):
+        if item.of and item.name not in problem.vectors and (item.name in laid or even):
             found.append(item.name)
     return tuple(found)
 

@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.residual import GridLift, Lift
 from piop.training.inferred import Inferred
@@ -67,6 +68,8 @@ class Operator(nn.Module):
         mean: Lift of each channel without built-in data, units of the channel.
         scale: Typical size of each channel, its units.
         walls: The factors of φ of each channel; by default none.
+        vectors: Inputs whose sensors the backbone takes as so many channels of one number, and how
+            many those are.
 
     Attributes:
         inferred: Parameters of the equations that are trained beside the backbone; None for none.
@@ -86,12 +89,14 @@ class Operator(nn.Module):
         mean: Sequence[float],
         scale: Sequence[float],
         walls: Sequence[Sequence[Span]] = (),
+        vectors: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.orders = tuple(orders)
         self.walls: tuple[tuple[Span, ...], ...] = tuple(map(tuple, walls)) if any(walls) else ()
         self.clock = clock
+        self.vectors = dict(vectors or {})
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
         self.inferred: Inferred | None = None
@@ -114,7 +119,7 @@ class Operator(nn.Module):
         Returns:
             ``[B, N, C]`` in the units of the channels.
         """
-        values = self.backbone(inputs, queries) * self.scale
+        values = self.backbone(self._taken(inputs), queries) * self.scale
         if any(self.orders):
             values = values * self._growth(queries)
         if self.walls:
@@ -168,10 +173,27 @@ class Operator(nn.Module):
 
     def increment(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
         """Evaluate what is added to the lift ``[B, n_1, …, n_D, C]``."""
-        values = self.backbone.on_grid(inputs, axes) * self.scale  # type: ignore[operator]
+        values = self.backbone.on_grid(self._taken(inputs), axes) * self.scale  # type: ignore[operator]
         if any(self.orders):
             values = values * self._growth(axes[0].reshape(1, -1, *[1] * len(axes)))
         return values
+
+    def _taken(self, inputs: Mapping[str, FunctionSamples]) -> Mapping[str, FunctionSamples]:
+        """Put the sensors of some inputs side by side: ``[B, M, 1]`` as ``[B, 1, M]``.
+
+        Raises:
+            DataError: If there are more or fewer of them than the backbone takes.
+        """
+        found = dict(inputs)
+        for name, count in self.vectors.items():
+            seen = inputs[name]
+            if seen.values.shape[1] != count or seen.mask is not None:
+                raise DataError(
+                    f"input '{name}' is seen at {seen.values.shape[1]} angles; the operator takes "
+                    f"exactly {count}, even ones"
+                )
+            found[name] = FunctionSamples(seen.points[:, :1, :0], seen.values.mT)
+        return found
 
     def _growth(self, queries: Tensor) -> Any:
         """τ^k for each channel, one where k = 0: ``[B, N, C]``."""

@@ -133,7 +133,7 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
         )
     mean, scale = statistics.channel_mean, statistics.channel_scale
     walls = [spans(problem, faces) for faces in conditions.walls]
-    operator = Operator(backbone, conditions.lift, clock, mean, scale, walls)
+    operator = Operator(backbone, conditions.lift, clock, mean, scale, walls, problem.vectors)
     if problem.infer:
         operator.inferred = Inferred(problem.infer)
     operator.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])

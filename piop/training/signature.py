@@ -35,8 +35,8 @@ def signature_of(
         inputs=tuple(
             InputSignature(
                 item.name,
-                item.of,
-                channels=channels_of(problem, item),
+                () if item.name in problem.vectors else item.of,
+                channels=problem.vectors.get(item.name) or channels_of(problem, item),
                 mean=statistics.input_mean[item.name] if statistics else 0.0,
                 std=statistics.input_std[item.name] if statistics else 1.0,
                 smooth=item.smooth,
