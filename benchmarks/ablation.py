@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import statistics
 import sys
 import tempfile
@@ -177,7 +178,8 @@ def main() -> None:
                     print(f"{label}: left out: {error}", file=sys.stderr)
                     break
                 except TrainingError as error:  # it diverged, which is a result too
-                    run = {"seed": seed, "steps": steps, "relative_l2": None, "failed": str(error)}
+                    told = re.sub(r"\S+/run\b", "RUN", str(error))
+                    run = {"seed": seed, "steps": steps, "relative_l2": None, "failed": told}
                     run["commit"] = environment()["commit"]
                     ratio = 1.0
                 costs.setdefault(label, ratio)

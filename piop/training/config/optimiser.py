@@ -12,8 +12,7 @@ class OptimiserConfig:
 
     Attributes:
         optimiser: ``soap`` (Vyas et al. 2024), ``muon`` (Jordan et al. 2024) or ``adamw``.
-        learning_rate: Peak step size. Muon takes as much as SOAP, and three times as much where
-            the equation is linear and periodic (docs/training.md); AdamW wants about a tenth.
+        learning_rate: Peak step size. Muon takes as much as SOAP, AdamW wants about a tenth of it.
         warmup: Share of the budget over which the step size rises from zero.
         final: Step size at the end as a share of the peak; a half cosine leads there.
         weight_decay: Decoupled weight decay per unit of the step size.
