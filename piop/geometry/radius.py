@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Self, final
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from piop.errors import PiopError
 from piop.geometry.curve import Array
@@ -40,6 +39,8 @@ class Radius:
             angle = 2 * math.pi * bad[0] / len(values)
             message = f"its radius is {values[bad[0]]:.6g} at the angle {angle:.6g}"
             raise GeometryError(f"{message}; a positive number is needed")
+        from scipy.interpolate import CubicSpline  # shapes without a star do not need it
+
         self.step = 2 * math.pi / len(values)
         angles = self.step * np.arange(len(values) + 1)
         self._spline = CubicSpline(angles, np.append(values, values[0]), bc_type="periodic")

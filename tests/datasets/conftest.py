@@ -34,6 +34,7 @@ class FileProblem:
     units: dict[str, str] = field(default_factory=dict)
     hash: str = "c0ffee"
     infer: tuple[str, ...] = ()
+    angles: tuple[Axis, ...] = ()
     spec: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(title="A title"))
 
     @property

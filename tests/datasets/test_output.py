@@ -99,8 +99,8 @@ from types import SimpleNamespace as S
 from piop.datasets import DatasetWriter
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-problem = S(name="p", coordinates=(), channels=("u",), unknowns=("u",), inputs=(), units={},
-            hash="h", spec=S(title="t"), to_yaml=lambda: "y")
+problem = S(name="p", coordinates=(), angles=(), channels=("u",), unknowns=("u",), inputs=(),
+            units={}, hash="h", spec=S(title="t"), to_yaml=lambda: "y")
 try:
     with DatasetWriter.open(sys.argv[1], problem, 4) as writer:
         for _ in range(4):

@@ -32,12 +32,14 @@ def _item(name, of, law=None, place="uniform", shape=(16,), **more):
 def _problem(*inputs, space=None, time=True, folder=None):
     space = (_axis("x"),) if space is None else tuple(space)
     time = _axis("t", 0.0, 2.0, periodic=False) if time else None
+    coordinates = (*((time,) if time else ()), *space)
     return SimpleNamespace(
         inputs=inputs,
         visible_inputs=tuple(item for item in inputs if not item.hidden),
         space=space,
         time=time,
-        coordinates=(*((time,) if time else ()), *space),
+        coordinates=coordinates,
+        coordinate={c.name: c for c in coordinates}.__getitem__,
         folder=folder,
     )
 
