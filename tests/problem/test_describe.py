@@ -202,3 +202,18 @@ def test_what_no_data_would_help_is_not_told_to_be_trained_on_data():
         with pytest.raises(NotSupportedError, match="infer k") as caught:
             require_supported(inverse, purpose)
         assert "--data" not in str(caught.value)
+
+
+def test_equations_on_walls_stand_as_they_were_written():
+    text = """
+piop: 1
+name: case
+space: {x: [0, 1]}
+unknowns: [u]
+definitions: {flux: "(1 + u**2)*dx(u)"}
+equations: ["d(flux, x) = 1"]
+boundary: {x.min: ["flux*nx = 1"], x.max: {dirichlet: {u: 0}}}
+save: {x: 9}
+"""
+    found = describe.to_json(Problem.from_yaml(text))["boundary"]
+    assert found == {"x.min": "general flux*nx = 1", "x.max": "dirichlet u 0"}
