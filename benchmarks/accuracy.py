@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import tempfile
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from record import RESULTS, record
+from specs import reworded
 
 import piop
 from piop.run import fit
@@ -30,13 +31,8 @@ def load(name: str, place: str | None) -> piop.Problem:
     problem = piop.Problem.from_file(name)
     if place is None:
         return problem
-    words = yaml.safe_load(problem.to_yaml())
-    for item in problem.inputs:
-        count = 1
-        for n in item.sensor_shape:
-            count *= n
-        words.setdefault("sensors", {})[item.name] = {"count": count, "place": place}
-    return piop.Problem.from_yaml(yaml.safe_dump(words, sort_keys=False))
+    counts = {item.name: math.prod(item.sensor_shape) for item in problem.inputs}
+    return reworded(name, sensors={n: {"count": c, "place": place} for n, c in counts.items()})
 
 
 def one_seed(problem: piop.Problem, seed: int, options: argparse.Namespace) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from plain import plain
 from record import RESULTS, environment, record
+from specs import plain
 
 import piop
 from piop.errors import TrainingError, UsageError

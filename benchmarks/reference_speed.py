@@ -136,12 +136,13 @@ def measure(case: Case, threads: int, rounds: int) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(threads)
-    from piop.problem import Problem
+    from specs import reworded
+
     from piop.reference import solve_reference
     from piop.sampling.laws import sample_inputs
     from piop.sampling.random import Draws
 
-    problem = changed(Problem.from_file(case.spec), case.changes)
+    problem = reworded(case.spec, **case.changes)
     functions = sample_inputs(problem, Draws(0, 0, torch.arange(case.batch)))
     solvers: dict[str, Callable[[], torch.Tensor]] = {
         "piop": fixed(case, problem, functions, case.sizes, case.steps),
@@ -205,14 +206,6 @@ def largest_error(values: Any, truth: Any) -> float:
     """Largest over trajectories of the relative L2 error over space and time."""
     gap = (values - truth).flatten(1).norm(dim=1)
     return float((gap / truth.flatten(1).norm(dim=1)).max())
-
-
-def changed(problem: Any, words: dict[str, Any]) -> Any:
-    """The problem with other words for some of its keys."""
-    import yaml
-
-    spec = {**yaml.safe_load(problem.to_yaml()), **words}
-    return type(problem).from_yaml(yaml.safe_dump(spec)) if words else problem
 
 
 def thinned(values: Any, case: Case) -> Any:

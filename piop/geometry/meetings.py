@@ -35,11 +35,11 @@ def meetings(one: Curve, other: Curve) -> Array:
 
 def _lines(one: Segment, other: Segment) -> Array:
     a, b = one.direction(0.0), other.direction(0.0)
-    cross = a[0] * b[1] - a[1] * b[0]
-    if abs(cross) < 1e-12:
+    sine = cross(a, b)
+    if abs(sine) < 1e-12:
         return np.empty((0, 2))
     gap = np.asarray(other.start) - np.asarray(one.start)
-    along = (gap[0] * b[1] - gap[1] * b[0]) / cross
+    along = cross(gap, b) / sine
     return (np.asarray(one.start) + along * a)[None]
 
 
