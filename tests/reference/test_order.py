@@ -3,6 +3,11 @@
 import math
 
 import pytest
+import torch
+
+from piop.problem import Problem
+from piop.reference.discretise import Discretisation
+from piop.sampling import Draws, sample_inputs
 
 from .cases import orders, periodic, random_waves
 
@@ -53,3 +58,10 @@ def test_order_four_with_input_in_time():
     )
     found, _ = orders(problem, {"u0": WAVES, "f": source}, (32,), [20, 40], 160)
     assert min(found) > 3.8
+
+
+def test_a_vorticity_moved_by_its_stream_function_is_not_stiff():
+    """Fluxes of ψ hold two derivatives, and ψ has two less than the vorticity: one in all."""
+    problem = Problem.from_file("navier_stokes")
+    functions = sample_inputs(problem, Draws(0, 0, torch.arange(1)))
+    assert Discretisation(problem, functions, torch.device("cpu")).order_in_time == 3.5
