@@ -59,6 +59,10 @@ class Curve(ABC):
         count = math.ceil(max(self.length / side, self.turn / turn, 1) - 1e-9)
         return np.linspace(0, 1, count + 1)
 
+    def along(self, share: Array) -> Array:
+        """Parameters at these shares of its length."""
+        return share
+
     def distance(self, points: Array) -> Array:
         """Distances ``[N]`` of points ``[N, 2]``."""
         return np.linalg.norm(points - self.at(self.parameter(points)), axis=-1)

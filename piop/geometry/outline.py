@@ -17,6 +17,7 @@ from piop.geometry.shape import Shape
 
 SAME = 1e-9  # of the size of a shape: points that are nearer than this are one
 _ASIDE = 1e-6  # of the size: how far beside a curve is looked whether the shape is there
+_ROOM = 1e-3  # of the sides of a box: more than a curve bends out between places looked at
 
 
 @final
@@ -81,6 +82,22 @@ class Outline:
     def distance(self, points: Array) -> Array:
         """Distances ``[N]`` of points from the boundary, without sign."""
         return np.min([c.distance(points) for c in self.curves], axis=0)
+
+    def normals(self, points: Array, face: str) -> Array:
+        """Outward unit normals ``[N, 2]`` of a face, where it is nearest to points ``[N, 2]``."""
+        curves = [c for c in self.curves if c.face == face]
+        near = np.argmin([c.distance(points) for c in curves], axis=0)
+        along = np.empty_like(points)
+        for i, curve in enumerate(curves):
+            own = near == i
+            along[own] = curve.direction(curve.parameter(points[own]))
+        return np.stack([along[:, 1], -along[:, 0]], -1)  # the shape is on the left
+
+    def box(self) -> Array:
+        """A box ``[2, 2]`` around the shape, lows first, with some room."""
+        places = np.concatenate([c.at(np.linspace(0, 1, 65)) for c in self.curves])
+        room = _ROOM * np.ptp(places, axis=0)
+        return np.stack([places.min(0) - room, places.max(0) + room])
 
 
 def outline(shape: Shape) -> Outline:

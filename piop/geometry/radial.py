@@ -74,6 +74,11 @@ class RadialArc(Curve):
         inner = np.interp(np.arange(1, count) * total[-1] / count, total, s)
         return np.concatenate([[0.0], inner, [1.0]])
 
+    def along(self, share: Array) -> Array:
+        """See the base class."""
+        s, length, _ = self._fine
+        return np.interp(share * length[-1], length, s)
+
     def at(self, s: Array | float) -> Array:
         """See the base class."""
         angle = self._angle(s)

@@ -224,6 +224,8 @@ def _wall_obstacle(
     """Say why a condition on a face cannot be built in, or None where it can."""
     if condition.kind != "dirichlet":
         return "prescribed values alone can be built in"
+    if problem.shape is not None:
+        return "the distance to the boundary of a shape is not built in yet"
     name = condition.unknown
     rough = _roughness(problem, name, condition.values[0])
     order = orders[problem.channels.index(name)]
@@ -231,7 +233,9 @@ def _wall_obstacle(
 
 
 def _wall_text(problem: Problem, face: str, condition: BoundaryCondition) -> str:
-    where = f"at {axis_of(problem, face).name} = {place_of(problem, face):g}"
+    where = f"on {face}"
+    if problem.shape is None:
+        where = f"at {axis_of(problem, face).name} = {place_of(problem, face):g}"
     u, values = condition.unknown, [str(v) for v in condition.values]
     if condition.kind == "general":
         return f"{values[0]} = 0 {where}"

@@ -102,8 +102,13 @@ def _remembering(problem: Problem) -> Iterator[str]:
 def _meeting(problem: Problem) -> Iterator[str]:
     if max(problem.time_order.values(), default=0) > 2:
         yield "an order in time above two, because no more than two initial data are met yet"
-    if problem.spec.domain is not None:
-        yield "domain, because equations are not trained on shapes yet"
+    if problem.varies:
+        yield (
+            "domain, because its shape differs from sample to sample, and points of the equations "
+            "are placed in one shape"
+        )
+    if problem.shape is not None and any(c.periodic for c in problem.space):
+        yield "a periodic axis of a shape, because its sides are not matched with each other yet"
     kinds = {c.kind for _, c in wall_conditions(problem)} & {"outflow", "wall"}
     if kinds:
         yield (

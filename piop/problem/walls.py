@@ -1,12 +1,14 @@
-"""The conditions on the faces of a box, one by one and as residuals."""
+"""The conditions on the faces of a box or a shape, one by one and as residuals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import sympy as sp
 
+from piop.geometry import Segment
 from piop.problem.differentiate import differentiate
 
 if TYPE_CHECKING:
@@ -15,17 +17,22 @@ if TYPE_CHECKING:
 
 ENDS = {"min": -1, "max": 1}
 """End of an axis → where the outward normal points."""
+STRAIGHT = 1e-12
+"""Directions that differ by less are one."""
+
+
+def faces_of(problem: Problem) -> list[str]:
+    """Names of the parts of the boundary, those of a box axis by axis."""
+    if problem.shape is not None:
+        return list(problem.shape.faces)
+    return [f"{axis.name}.{end}" for axis in problem.space for end in ENDS]
 
 
 def wall_conditions(problem: Problem) -> Iterator[tuple[str, BoundaryCondition]]:
-    """Give each face of the box with each of its conditions; none where the domain is a shape."""
-    if problem.shape is not None:
-        return
-    for axis in problem.space:
-        for end in ENDS:
-            face = f"{axis.name}.{end}"
-            for condition in problem.boundary.get(face, ()):
-                yield face, condition
+    """Give each face of the box, or of the shape, with each of its conditions."""
+    for face in faces_of(problem):
+        for condition in problem.boundary.get(face, ()):
+            yield face, condition
 
 
 def axis_of(problem: Problem, face: str) -> Coordinate:
@@ -39,24 +46,48 @@ def place_of(problem: Problem, face: str) -> float:
     return axis.low if face.endswith(".min") else axis.high
 
 
-def condition_residual(problem: Problem, face: str, condition: BoundaryCondition) -> sp.Expr:
-    """Write a condition as left side minus right side, the normal being that of the face.
+def normal_names(problem: Problem) -> list[str]:
+    """Names under which the components of an outward normal that turns stand in residuals."""
+    return [f"outward {c.name}" for c in problem.space]
+
+
+def normal_on(problem: Problem, face: str) -> tuple[sp.Expr, ...]:
+    """The outward normal on a face, one component per axis.
+
+    Numbers where the face is straight. Elsewhere functions of the place, whose names
+    :func:`normal_names` gives and whose values ``Outline.normals`` of the problem's shape.
+    """
+    if problem.shape is None:
+        axis, sign = axis_of(problem, face), ENDS[face.split(".")[1]]
+        return tuple(sp.Integer(sign if c is axis else 0) for c in problem.space)
+    pieces = [c for c in problem.shape.curves if c.face == face]
+    along = np.array([c.direction(0.0) for c in pieces])
+    straight = all(isinstance(c, Segment) for c in pieces)
+    if straight and np.ptp(along, axis=0).max() < STRAIGHT:
+        return _numbers((along[0, 1], -along[0, 0]))
+    symbols = [c.symbol for c in problem.space]
+    return tuple(sp.Function(name, real=True)(*symbols) for name in normal_names(problem))
+
+
+def condition_residual(
+    problem: Problem, face: str, condition: BoundaryCondition, normal: Sequence[sp.Expr] = ()
+) -> sp.Expr:
+    """Write a condition as left side minus right side.
 
     Args:
         problem: The problem.
         face: Where it holds.
         condition: ``dirichlet``, ``neumann``, ``robin`` or ``general``.
+        normal: The outward normal; by default that of the face.
     """
-    axis, sign = axis_of(problem, face), ENDS[face.split(".")[1]]
+    normal = normal or normal_on(problem, face)
     if condition.kind == "general":
-        normal: dict[Any, Any] = {
-            sp.Symbol(f"n{c.name}", real=True): sp.Integer(sign if c is axis else 0)
-            for c in problem.space
-        }
-        turned: Any = condition.values[0].xreplace(normal)
-        return differentiate(turned)
+        found: Any = differentiate(condition.values[0])
+        named = [sp.Symbol(f"n{c.name}", real=True) for c in problem.space]
+        return found.xreplace(dict(zip(named, normal, strict=True)))
     u: Any = problem.function(condition.unknown)
-    outward = sign * sp.Derivative(u, axis.symbol)
+    slopes = [sp.Derivative(u, c.symbol) for c in problem.space]
+    outward = sp.Add(*(n * slope for n, slope in zip(normal, slopes, strict=True)))
     if condition.kind == "robin":
         alpha, beta, g = condition.values
         return differentiate(alpha * u + beta * outward - g)
@@ -71,3 +102,11 @@ def value_on(problem: Problem, channel: str, face: str) -> sp.Expr | None:
         if condition.kind == "dirichlet" and condition.unknown == channel:
             return condition.values[0]
     return None
+
+
+def _numbers(vector: tuple[float, float]) -> tuple[sp.Expr, ...]:
+    """Whole numbers where a direction is along an axis."""
+    whole = np.round(vector)
+    if np.abs(whole - vector).max() < STRAIGHT:
+        return tuple(sp.Integer(int(v)) for v in whole)
+    return tuple(sp.Float(float(v)) for v in vector)

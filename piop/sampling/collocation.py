@@ -1,8 +1,12 @@
-"""Points in the domain, at its start and on its faces, where conditions are imposed."""
+"""Points in the domain, at its start and on its faces, where conditions are imposed.
+
+Those in a shape are the points of the box around it that lie inside.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +15,7 @@ from torch import Tensor
 from piop.fields import grid_axis
 from piop.sampling.designs import scale_to_box, unit_points
 from piop.sampling.random import Draws
+from piop.sampling.shapes import Region
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate, Problem
@@ -26,10 +31,10 @@ def collocation(
     """Place points in the domain, in time and space.
 
     Args:
-        problem: Its coordinates give the box.
+        problem: Its coordinates give the box, and its shape what of it to fill.
         draws: A different point set for each sample, except on a grid.
         count: N, points per sample; on a grid at most that many, equally many along every axis.
-        method: ``uniform``, ``latin_hypercube``, ``sobol`` or ``grid``.
+        method: ``uniform``, ``latin_hypercube`` (in boxes alone), ``sobol`` or ``grid``.
         t_range: Part of the time axis to use; by default all of it.
 
     Returns:
@@ -37,13 +42,13 @@ def collocation(
 
     Raises:
         ValueError: If the method is unknown, the count not positive, or ``t_range`` not inside the
-            time axis.
+            time axis; of a shape also if the method is for boxes, or no point of the grid inside.
     """
-    axes, fixed = problem.coordinates, {}
+    fixed = {}
     if t_range is not None:
         _check_range(problem, t_range)
-        fixed = {axes[0].name: t_range}
-    return _place(axes, draws, "collocation", count, method, fixed)
+        fixed = {problem.coordinates[0].name: t_range}
+    return _place(problem, draws, "collocation", count, method, fixed)
 
 
 def initial_points(problem: Problem, draws: Draws, count: int, method: str = "uniform") -> Tensor:
@@ -56,24 +61,28 @@ def initial_points(problem: Problem, draws: Draws, count: int, method: str = "un
     if time is None:
         raise ValueError("a steady problem has no initial points")
     fixed = {time.name: (time.low, time.low)}
-    return _place(problem.coordinates, draws, "initial", count, method, fixed)
+    return _place(problem, draws, "initial", count, method, fixed)
 
 
 def boundary_points(
     problem: Problem, draws: Draws, count: int, face: str, method: str = "uniform"
 ) -> Tensor:
-    """Place points on a face such as ``x.min`` or ``y.max``: ``[B, N, D]`` float64.
+    """Place points on a face such as ``x.min``: ``[B, N, D]`` float64.
+
+    On the face of a shape they are spread over its length.
 
     Raises:
         ValueError: If there is no such face.
     """
+    lane = f"boundary/{face}"
+    if problem.shape is not None:
+        return _on_face(problem, draws, lane, count, face, method)
     faces = {f"{a.name}.{end}": (a, end) for a in problem.space for end in ("min", "max")}
     if face not in faces:
         raise ValueError(f"{face!r} is not a face; one of {', '.join(faces)}")
     axis, end = faces[face]
     place = axis.low if end == "min" else axis.high
-    fixed = {axis.name: (place, place)}
-    return _place(problem.coordinates, draws, f"boundary/{face}", count, method, fixed)
+    return _in_box(problem.coordinates, draws, lane, count, method, {axis.name: (place, place)})
 
 
 def _check_range(problem: Problem, t_range: tuple[float, float]) -> None:
@@ -85,6 +94,47 @@ def _check_range(problem: Problem, t_range: tuple[float, float]) -> None:
 
 
 def _place(
+    problem: Problem,
+    draws: Draws,
+    lane: str,
+    count: int,
+    method: str,
+    fixed: dict[str, tuple[float, float]],
+) -> Tensor:
+    """Place points in the domain, between other ends along some axes."""
+    axes = problem.coordinates
+    if problem.shape is None or problem.region is None:
+        return _in_box(axes, draws, lane, count, method, fixed)
+    region = Region(problem.region, problem.shape)
+    if method == "grid":
+        free = sum(c.name not in fixed or fixed[c.name][0] < fixed[c.name][1] for c in axes)
+
+        def grid(each: int) -> Tensor:
+            return _in_box(axes, draws, lane, each**free, method, fixed)
+
+        return region.on_grid(grid, count)
+    if method == "latin_hypercube":
+        raise ValueError(f"{method!r} divides a box, which a shape does not fill")
+    ends = zip(problem.space, region.ends, strict=True)
+    around = {axis.name: end for axis, end in ends} | fixed
+    return region.first(lambda n: _in_box(axes, draws, lane, n, method, around), count)
+
+
+def _on_face(
+    problem: Problem, draws: Draws, lane: str, count: int, face: str, method: str
+) -> Tensor:
+    """Place points on a face of a shape: at even shares of its length, and in time."""
+    assert problem.region is not None and problem.shape is not None  # noqa: S101 - the caller's
+    if face not in problem.shape.faces:
+        raise ValueError(f"{face!r} is not a face; one of {', '.join(problem.shape.faces)}")
+    along = replace(problem.space[0], low=0.0, high=1.0)  # a share of the length
+    axes = (*((problem.time,) if problem.time else ()), along)
+    points = _in_box(axes, draws, lane, count, method, {})
+    placed = Region(problem.region, problem.shape).on_face(face, points[..., -1])
+    return torch.cat([points[..., :-1], placed], -1)
+
+
+def _in_box(
     axes: tuple[Coordinate, ...],
     draws: Draws,
     lane: str,

@@ -19,10 +19,15 @@ from piop.problem.lift import lift_expression
 from piop.problem.parts import BoundaryCondition
 from piop.problem.plan import plan_expressions
 from piop.problem.terms import split_terms
-from piop.problem.walls import condition_residual
+from piop.problem.walls import condition_residual, normal_on
 from piop.residual import GridLift, GridResidual, Residual
 from piop.residual.inputs import evaluate_terms, input_terms, term_atoms
 from piop.sampling import Draws, boundary_points, initial_points
+from piop.sampling.shapes import Region
+from piop.training.normals import KnownInput, normals_on
+
+SLANTED = (sp.Rational(3, 5), sp.Rational(4, 5))
+"""A unit vector, for the size of a condition whose normal turns."""
 
 
 class KnownField:
@@ -108,6 +113,10 @@ class PenalisedCondition(ABC):
     @abstractmethod
     def place(self, draws: Draws, count: int) -> Tensor:
         """Place about ``count`` points per function ``[B, N, D]``."""
+
+    def known(self, functions: Mapping[str, InputFunction]) -> Mapping[str, InputFunction]:
+        """Give the functions that its expressions hold, beside those that are drawn."""
+        return functions
 
     @abstractmethod
     def misfits(self, values: Tensor) -> Tensor:
@@ -195,7 +204,7 @@ class WallCondition(PenalisedCondition):
 
     Args:
         problem: The problem.
-        face: Such as ``x.min``.
+        face: Such as ``x.min``, or part of the boundary of a shape.
         conditions: Those of the face.
         scales: Typical size of each channel, by name.
     """
@@ -209,14 +218,24 @@ class WallCondition(PenalisedCondition):
         conditions: Sequence[BoundaryCondition],
         scales: Mapping[str, float],
     ) -> None:
-        expressions = [condition_residual(problem, face, c) for c in conditions]
+        normal, inputs = normal_on(problem, face), ()
+        self._normal: dict[str, InputFunction] = {}
+        if turns := not all(n.is_number for n in normal):
+            inputs, self._normal = normals_on(problem, face)
+        expressions = [condition_residual(problem, face, c, normal) for c in conditions]
         self.problem, self.face = problem, face
-        self.residual = residual_of(problem, expressions)
-        self.units = [_size(problem, e, scales) for e in expressions]
+        self.residual = residual_of(problem, expressions, inputs)
+        slanted = SLANTED if turns else normal
+        sized = [condition_residual(problem, face, c, slanted) for c in conditions]
+        self.units = [_size(problem, e, scales) for e in sized]
 
     def place(self, draws: Draws, count: int) -> Tensor:
         """Place points on the face, at random times."""
         return boundary_points(self.problem, draws, count, self.face)
+
+    def known(self, functions: Mapping[str, InputFunction]) -> Mapping[str, InputFunction]:
+        """Add the normal where it turns."""
+        return {**functions, **self._normal}
 
     def misfits(self, values: Tensor) -> Tensor:
         """Divide by the units of the conditions ``[B, N, E]``."""
@@ -246,11 +265,15 @@ class GaugeCondition(PenalisedCondition):
 
     def place(self, draws: Draws, count: int) -> Tensor:
         """Place an even grid over space, at one random time for each function."""
-        space = self.problem.space
-        each = max(2, round(count ** (1 / len(space))))
+        space, region, share = self.problem.space, None, 1.0
+        if self.problem.region is not None and self.problem.shape is not None:
+            region = Region(self.problem.region, self.problem.shape)
+            share = self.problem.shape.area / math.prod(axis.length for axis in space)
+        each = max(2, round((count / share) ** (1 / len(space))))
         cells = (torch.arange(each, dtype=torch.float64, device=draws.device) + 0.5) / each
         ticks = [axis.low + axis.length * cells for axis in space]
         grid = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
+        grid = grid if region is None else grid[region.inside(grid)]
         grid = grid.expand(draws.batch, -1, -1)
         if self.problem.time is None:
             return grid
@@ -299,9 +322,18 @@ def _size(problem: Problem, expression: sp.Expr, scales: Mapping[str, float]) ->
     return math.sqrt(total) or 1.0
 
 
-def residual_of(problem: Problem, expressions: Sequence[sp.Expr]) -> Residual:
-    """Compile expressions of the unknowns as if they were the equations of the problem."""
+def residual_of(
+    problem: Problem, expressions: Sequence[sp.Expr], more: Sequence[KnownInput] = ()
+) -> Residual:
+    """Compile expressions of the unknowns as if they were the equations of the problem.
+
+    Args:
+        problem: The problem.
+        expressions: They may hold its inputs.
+        more: Other functions that they hold.
+    """
     symbols = tuple(c.symbol for c in problem.coordinates)
     trained = [sp.Symbol(name, real=True) for name in problem.infer]
     plan = plan_expressions(expressions, symbols, problem.channels, trained=trained)
-    return Residual(plan, expressions, problem.inputs, trained=tuple(problem.infer))
+    inputs = (*problem.inputs, *more)
+    return Residual(plan, expressions, inputs, trained=tuple(problem.infer))

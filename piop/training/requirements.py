@@ -17,6 +17,9 @@ from piop.training.setup import conditions_of, field_kind, signature_of
 from piop.training.statistics import Statistics
 from piop.training.weighting.choose import require_weights
 
+BOXED = ("latin_hypercube",)
+"""Ways to place points that fill boxes alone."""
+
 
 def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> None:
     """Make sure that the adaptive weights and points that are asked for have something to do.
@@ -34,6 +37,11 @@ def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> Non
         raise UsageError("shared: True is for points of the equations, and there is no physics")
     if curriculum and problem.time is None:
         raise UsageError(f"{asked} is a part of the time axis, and this problem has none")
+    if problem.shape is not None and config.physics and config.points.method in BOXED:
+        raise UsageError(
+            f"method: {config.points.method!r} divides a box, which a shape does not fill; use "
+            f"uniform or sobol"
+        )
     if adaptive and config.points.shared:
         raise UsageError(
             "method: 'residual_adaptive' chooses other points for each function, and shared: True "

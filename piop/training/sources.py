@@ -96,7 +96,8 @@ class LawSource:
             queries = condition.place(places, self.config.boundary)
             if not self.fixed:
                 queries = within_horizon(self.problem, queries, part)
-            conditions[name] = self._points(name, condition.residual, functions, queries)
+            known = condition.known(functions)
+            conditions[name] = self._points(name, condition.residual, known, queries)
         batch = Batch(
             inputs=on_lattices(self.grids, functions, seen),
             size=self.size(functions, self._size_points(draws, equations.queries)),

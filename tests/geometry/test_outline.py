@@ -12,7 +12,10 @@ from piop.geometry import (
     Difference,
     Disk,
     GeometryError,
+    Outline,
     Polygon,
+    Radius,
+    Star,
     Union,
     box,
     named_by_sides,
@@ -104,3 +107,31 @@ def test_area_of_a_square_less_any_disks_is_that_counted_on_a_fine_grid(disks):
     side = (np.arange(600) + 0.5) / 600
     grid = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
     assert found.area == pytest.approx(shape.inside(grid).mean(), abs=4e-3)
+
+
+@pytest.mark.parametrize("name", [*AREAS, "star"])
+def test_normals_point_out(name):
+    """By the divergence theorem for linear fields."""
+    wave = Radius.of(lambda angle: 0.7 + 0.2 * np.cos(3 * angle))
+    shape = AREAS[name][0] if name in AREAS else Star((0.3, -0.2), wave)
+    found = outline(shape)
+    found = Outline(tuple(c.named(c.face or "rest") for c in found.curves), found.loops)
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    matrix, shift = np.random.default_rng(0).normal(size=(2, 2)), np.array([0.7, -0.3])
+    flux = 0.0
+    for curve in found.curves:
+        points = curve.at(curve.along((nodes + 1) / 2))
+        normals = found.normals(points, curve.face)
+        assert np.linalg.norm(normals, axis=1) == pytest.approx(1)
+        through = ((points @ matrix.T + shift) * normals).sum(1)
+        flux += through @ weights * curve.length / 2
+    assert flux == pytest.approx(np.trace(matrix) * found.area, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", AREAS)
+def test_the_box_around_a_shape_holds_it_with_little_room(name):
+    found = outline(AREAS[name][0])
+    low, high = found.box()
+    places = np.concatenate([c.at(np.linspace(0, 1, 1001)) for c in found.curves])
+    assert (places > low).all() and (places < high).all()
+    assert np.prod(np.ptp(places, axis=0)) > 0.99 * np.prod(high - low)

@@ -146,7 +146,11 @@ STATED = {
             "learn",
         ),
         ({"inputs": {"h": {"of": ["x"], "law": "history", "until": 0.5}}}, "history"),
-        ({"domain": {"box": [[0, 1]]}}, "domain"),
+        (
+            {"space": {"x": [0, 1], "y": [0, 1]}, "domain": {"box": [[0, 1], [0, 1]]},
+             "boundary": {"x": "periodic", "y": {"dirichlet": {"u": 0}}}},
+            "a periodic axis of a shape",
+        ),
         (
             {"equations": ["d(u, t, 3) = -u + 0*dx(u)"], "initial": {"u": 0, "dt(u)": 0, "dtt(u)": 0}},
             "order in time above two",

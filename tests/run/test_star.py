@@ -86,5 +86,5 @@ def test_networks_learn_from_clouds(problem, path, tmp_path, backbone):
 
 
 def test_equations_are_not_trained_on_such_shapes(problem):
-    with pytest.raises(NotSupportedError, match="not trained on shapes yet"):
+    with pytest.raises(NotSupportedError, match="its shape differs from sample to sample"):
         require_supported(problem)

@@ -41,6 +41,8 @@ def _problem(*inputs, space=None, time=True, folder=None):
         coordinates=coordinates,
         coordinate={c.name: c for c in coordinates}.__getitem__,
         folder=folder,
+        region=None,
+        shape=None,
     )
 
 
