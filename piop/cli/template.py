@@ -17,8 +17,8 @@ parameters:
 unknowns: [u]                            # several: [u, v], with as many equations
 
 # What the operator takes: functions (of some coordinates) or scalars (of: []), drawn from a law.
-# Laws: fourier_series, gaussian_random_field, piecewise_constant, uniform, log_uniform, normal,
-# constant, from_file.
+# Laws: fourier_series, gaussian_random_field, piecewise_constant, uniform, log_uniform, integer,
+# normal, constant, from_file.
 inputs:
   u0: {of: [x], law: fourier_series, terms: 4, amplitude: [-0.5, 0.5], wavenumber: [1, 3]}
 

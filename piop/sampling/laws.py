@@ -81,6 +81,8 @@ def draw(item: Input, axes: tuple[Coordinate, ...], draws: Draws) -> InputFuncti
             )
         case laws.Uniform():
             return ScalarFunction(law.low + (law.high - law.low) * draws.uniform(lane), d)
+        case laws.Integer():
+            return ScalarFunction(draws.integers(lane, law.low, law.high).double(), d)
         case laws.LogUniform():
             return ScalarFunction(law.low * (law.high / law.low) ** draws.uniform(lane), d)
         case laws.Normal():

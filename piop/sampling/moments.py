@@ -48,6 +48,9 @@ def _statistics(problem: Problem, item: Input) -> tuple[float, float]:
             return prior.moments()
         case laws.Uniform() | laws.PiecewiseConstant():
             return (law.low + law.high) / 2, (law.high - law.low) / math.sqrt(12)
+        case laws.Integer():
+            count = law.high - law.low + 1
+            return (law.low + law.high) / 2, math.sqrt((count**2 - 1) / 12)
         case laws.LogUniform():
             return _log_uniform(law.low, law.high)
         case laws.Normal():

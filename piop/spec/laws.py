@@ -16,6 +16,7 @@ from typing import Literal, final
 
 AxisBoundary = Literal["periodic", "neumann", "dirichlet"]
 AXIS_BOUNDARIES: tuple[str, ...] = ("periodic", "neumann", "dirichlet")
+_LARGEST = 10**9  # whole numbers of a law
 
 
 def _number(key: str, value: object) -> float:
@@ -43,7 +44,7 @@ def _range(key: str, value: object) -> tuple[float, float]:
     return low, high
 
 
-def _low_high(law: Uniform | LogUniform | PiecewiseConstant) -> None:
+def _low_high(law: Uniform | LogUniform | Integer | PiecewiseConstant) -> None:
     low, high = _number("low", law.low), _number("high", law.high)
     if low > high:
         raise ValueError(f"low: {low:g} is above high: {high:g}")
@@ -298,6 +299,27 @@ class Uniform:
 
 @final
 @dataclass(frozen=True)
+class Integer:
+    """A whole number from low to high, both included, one as likely as another."""
+
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        _low_high(self)
+        for key in ("low", "high"):
+            value = getattr(self, key)
+            if value != int(value) or abs(value) > _LARGEST:
+                raise ValueError(f"{key}: {value:g} is not a whole number up to {_LARGEST:,}")
+            object.__setattr__(self, key, int(value))
+
+    def differentiability(self, dimension: int) -> float:
+        """A constant has all derivatives."""
+        return math.inf
+
+
+@final
+@dataclass(frozen=True)
 class LogUniform:
     """A positive number whose logarithm is uniform between those of low and high."""
 
@@ -429,6 +451,7 @@ Law = (
     | PiecewiseConstant
     | Uniform
     | LogUniform
+    | Integer
     | Normal
     | Constant
     | FromFile
@@ -436,7 +459,7 @@ Law = (
     | History
 )
 
-SCALAR_LAWS = (Uniform, LogUniform, Normal, Constant)
+SCALAR_LAWS = (Uniform, LogUniform, Integer, Normal, Constant)
 
 LAWS: dict[str, type[Law]] = {
     "fourier_series": FourierSeries,
@@ -444,6 +467,7 @@ LAWS: dict[str, type[Law]] = {
     "piecewise_constant": PiecewiseConstant,
     "uniform": Uniform,
     "log_uniform": LogUniform,
+    "integer": Integer,
     "normal": Normal,
     "constant": Constant,
     "from_file": FromFile,

@@ -62,6 +62,14 @@ def test_single_precision_rounds_the_same_functions(everything, many):
         )
 
 
+def test_whole_numbers_are_drawn_with_both_ends_and_evenly(many, item, problem):
+    law = laws.Integer(-1, 2)
+    numbers = sample_inputs(problem(item("k", [], law)), many(4000))["k"].on_grid(())
+    values, counts = numbers.unique(return_counts=True)
+    assert values.tolist() == [-1, 0, 1, 2]
+    assert (counts - 1000).abs().max() < 5 * (4000 * 0.25 * 0.75) ** 0.5
+
+
 def test_inputs_of_one_problem_are_independent_of_each_other(many, item, problem):
     law = laws.GaussianRandomField(tau=3.0, alpha=3.0, modes=3)
     drawn = sample_inputs(problem(item("a", ["x"], law), item("b", ["x"], law)), many(2000))

@@ -29,6 +29,7 @@ X = np.arange(8) / 8
         (laws.PiecewiseConstant((3,), -1.0, 4.0), ["x"]),
         (laws.Uniform(-1.0, 4.0), []),
         (laws.LogUniform(1e-2, 10.0), []),
+        (laws.Integer(-1, 3), []),
         (laws.Normal(2.0, 0.3), ["x"]),
     ],
 )

@@ -13,6 +13,7 @@ from piop.spec.laws import (
     FromFile,
     GaussianRandomField,
     History,
+    Integer,
     LogUniform,
     Matern,
     Normal,
@@ -64,6 +65,9 @@ from piop.spec.laws import (
         (lambda: Uniform(2, 1), "low: 2 is above high: 1"),
         (lambda: Uniform(None, 1), "low: None is not a finite number"),
         (lambda: LogUniform(0, 1), "low: 0 is not positive, as log_uniform needs"),
+        (lambda: Integer(2, 1), "low: 2 is above high: 1"),
+        (lambda: Integer(0, 1.5), "high: 1.5 is not a whole number up to 1,000,000,000"),
+        (lambda: Integer(-2e9, 1), "low: -2e[+]09 is not a whole number up to"),
         (lambda: Normal(0, 0), "std: 0 is not positive"),
         (lambda: Normal(True, 1), "mean: True is not a finite number"),
         (lambda: Constant("3"), "value: '3' is not a finite number"),
@@ -130,7 +134,7 @@ def test_differentiability_is_what_the_residual_may_ask_for():
     assert PiecewiseConstant(3, 0, 1).differentiability(1) == 0.0
     assert FromFile("a.nc").differentiability(1) == 2.0
     assert math.isnan(History(1.0).differentiability(2))
-    scalars = (Uniform(0, 1), LogUniform(1, 2), Normal(0, 1), Constant(1))
+    scalars = (Uniform(0, 1), LogUniform(1, 2), Integer(0, 1), Normal(0, 1), Constant(1))
     assert {law.differentiability(0) for law in scalars} == {math.inf}
 
 

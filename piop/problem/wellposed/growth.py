@@ -92,6 +92,7 @@ def _range(item: Input) -> tuple[float, ...]:
         case (
             laws.Uniform(low, high)
             | laws.LogUniform(low, high)
+            | laws.Integer(low, high)
             | laws.PiecewiseConstant(_, low, high)
         ):
             return (low, high)

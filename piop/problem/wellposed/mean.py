@@ -157,6 +157,8 @@ def _mean_is_zero(problem: Problem, item: Input) -> bool:
             return low > 0
         case laws.PiecewiseConstant() | laws.Uniform() | laws.LogUniform() | laws.Normal():
             return False
+        case laws.Integer(low=low, high=high):
+            return low == high == 0
         case laws.Constant(value=value):
             return value == 0
     return True
