@@ -11,16 +11,16 @@ from sympy import Expr
 
 from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS
-from piop.geometry import Outline
 from piop.problem.differentiate import differentiate
 from piop.problem.faces import read_faces
 from piop.problem.inputs import read_inputs
 from piop.problem.parts import Auxiliary, Coordinate
-from piop.problem.shape import read_shape, varies
+from piop.problem.shape import choice_of, read_shape, varies
 from piop.spec.canonical import hash_of
 from piop.spec.load import Draft
 from piop.spec.model import Spec
 from piop.spec.names import refuse
+from piop.spec.read_domain import alternatives
 from piop.spec.reader import raise_issues
 from piop.spec.resolve import Resolved
 
@@ -40,8 +40,11 @@ def build(draft: Draft) -> dict[str, Any]:
     spec, resolved, issues = draft
     if set(resolved.names.bounds) != {*spec.time, *spec.space}:
         raise_issues(issues)
-    region, shape = read_shape(spec, resolved, issues)
-    periodic, boundary = read_faces(spec, resolved, shape, issues)
+    regions, outlines = read_shape(spec, resolved, issues)
+    places = alternatives(spec.domain) if spec.domain is not None and outlines else ()
+    faces = {path: own.faces for path, own in zip(places, outlines, strict=True)}
+    periodic, boundary = read_faces(spec, resolved, faces, issues)
+    points = _points(spec, bool(outlines), resolved, issues)
     time, space = _coordinates(spec, resolved, periodic)
     auxiliaries = tuple(
         Auxiliary(name, e.left - e.right, resolved.means.get(name, 0.0), name in resolved.means)
@@ -60,20 +63,21 @@ def build(draft: Draft) -> dict[str, Any]:
             Coordinate(n, s, 0.0, 2 * math.pi, periodic=True)
             for n, s in resolved.names.angles.items()
         ),
-        "region": region,
-        "shape": shape,
+        "region": regions[0] if regions else None,
+        "shape": outlines[0] if outlines else None,
+        "choice": choice_of(spec, regions, outlines),
         "radii": MappingProxyType(dict(resolved.radii)),
         "unknowns": unknowns,
         "auxiliaries": auxiliaries,
         "residuals_raw": raw,
         "residuals": residuals,
-        "inputs": read_inputs(spec, resolved, issues),
+        "inputs": read_inputs(spec, resolved, points, issues),
         "initial": _initial(unknowns, resolved),
         "time_order": MappingProxyType(_time_order(unknowns, time, residuals, resolved)),
         "boundary": boundary,
         "gauge": MappingProxyType(dict(resolved.gauge)),
         "save": _save(spec, time, space, resolved, issues),
-        "points": _points(spec, shape, resolved, issues),
+        "points": points,
         "units": spec.units,
         "solve": spec.solve,
         "infer": MappingProxyType(
@@ -157,13 +161,20 @@ def _save(
     return tuple(([spec.save.get(time.name, _SAVE_TIMES)] if time else []) + axes)
 
 
-def _points(
-    spec: Spec, shape: Outline | None, resolved: Resolved, issues: list[Issue]
-) -> int | None:
+def _points(spec: Spec, shaped: bool, resolved: Resolved, issues: list[Issue]) -> int | None:
     """Points of a cloud: what is said, and for shapes that differ a number all have in common."""
-    if shape is None or POINTS not in spec.save:
-        return _SAVE_POINTS if shape is not None and varies(spec, resolved) else None
-    if axes := [name for name in spec.space if name in spec.save]:
+    if not shaped:
+        return None
+    axes = [name for name in spec.space if name in spec.save]
+    if POINTS not in spec.save:
+        if not varies(spec, resolved):
+            return None
+        if axes:
+            message = "save: solutions on shapes that differ from sample to sample are on no grid"
+            place = spec.place(f"save.{axes[0]}")
+            refuse(issues, place, message, f"Write {{points: {_SAVE_POINTS}}}.")
+        return _SAVE_POINTS
+    if axes:
         message = f"save: points say where solutions on a shape are, and {axes[0]} too"
         refuse(issues, spec.place(f"save.{axes[0]}"), message, "Leave one out.")
     return spec.save[POINTS]

@@ -9,7 +9,7 @@ from piop.errors import NotSupportedError
 from piop.expression import write
 from piop.problem.classify import classify
 from piop.problem.conditions import decide_conditions
-from piop.problem.parts import Input
+from piop.problem.parts import Choice, Input
 from piop.problem.plan import plan_streams
 from piop.problem.problem import Problem
 from piop.problem.solver import METHODS, choose_method
@@ -28,8 +28,9 @@ def to_json(problem: Problem) -> dict[str, Any]:
     """Everything that a reader of the spec wants to know, as plain dicts, lists, texts and numbers.
 
     Returns:
-        Keys ``name``, ``title``, ``source``, ``hash``, ``class``, ``coordinates``, ``unknowns``,
-        ``auxiliary``, ``parameters``, ``infer`` (those unknown, and where their search begins),
+        Keys ``name``, ``title``, ``source``, ``hash``, ``class``, ``coordinates``, ``choice`` (the
+        shapes of which every sample has one, with their faces), ``unknowns``, ``auxiliary``,
+        ``parameters``, ``infer`` (those unknown, and where their search begins),
         ``learn``, ``equations`` (as written), ``definitions``, ``residuals`` (as trained on),
         ``inputs``, ``initial``, ``boundary``, ``conditions``, ``solver``, ``streams``, ``save``,
         ``units`` and ``supported``.
@@ -45,6 +46,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
             {"name": c.name, "low": c.low, "high": c.high, "periodic": c.periodic}
             for c in problem.coordinates
         ],
+        "choice": None if problem.choice is None else _choice(problem.choice),
         "unknowns": list(problem.unknowns),
         "auxiliary": [{"name": a.name, "mean": a.mean} for a in problem.auxiliaries],
         "parameters": dict(problem.parameters),
@@ -77,6 +79,7 @@ def to_text(problem: Problem) -> str:
     rows = [
         ("class", [found["class"]]),
         ("domain", [_interval(c, problem.units) for c in found["coordinates"]]),
+        ("shape", _shapes(found["choice"])),
         ("equations", found["equations"]),
         ("definitions", [f"{k} = {v}" for k, v in found["definitions"].items()]),
         ("parameters", [_parameter(problem, k, v) for k, v in found["parameters"].items()]),
@@ -98,6 +101,19 @@ def to_text(problem: Problem) -> str:
             for first, value in zip([True] + [False] * len(values), values, strict=False)
         ]
     return "\n".join(lines)
+
+
+def _choice(choice: Choice) -> dict[str, Any]:
+    faces = {n: list(o.faces) for n, o in zip(choice.names, choice.outlines, strict=True)}
+    return {"by": choice.by, "of": faces}
+
+
+def _shapes(choice: dict[str, Any] | None) -> list[str]:
+    """How a reader is told of shapes that every sample has one of, and of their faces."""
+    if choice is None:
+        return []
+    shapes = [f"{k} {name} ({', '.join(f)})" for k, (name, f) in enumerate(choice["of"].items())]
+    return [f"{choice['by']} chooses:", *shapes]
 
 
 def _saved(problem: Problem) -> dict[str, int]:
@@ -206,7 +222,7 @@ def _sentence(item: dict[str, Any]) -> str:
     if item["law"]:
         law = dict(item["law"])
         rule = law.pop("law")
-        said = ", ".join(_value(k, v) for k, v in law.items() if v not in ({}, False))
+        said = ", ".join(_value(k, v) for k, v in law.items() if v != {} and v is not False)
         rule += f" ({said})" if said else ""
     else:
         rule = f"= {item['expression']}"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from piop.errors import Issue
 from piop.expression.parse import did_you_mean
-from piop.geometry import Outline
 from piop.problem.parts import BoundaryCondition
 from piop.spec.model import Spec
 from piop.spec.names import refuse
 from piop.spec.read_domain import part_names
 from piop.spec.resolve import Resolved
+from piop.spec.tree import Place
 
 Faces = Mapping[str, tuple[BoundaryCondition, ...]]
 
@@ -23,14 +23,21 @@ def box_faces(spec: Spec) -> list[str]:
 
 
 def read_faces(
-    spec: Spec, resolved: Resolved, shape: Outline | None, issues: list[Issue]
+    spec: Spec, resolved: Resolved, shapes: Mapping[str, Sequence[str]], issues: list[Issue]
 ) -> tuple[frozenset[str], Faces]:
     """Spread the conditions of an axis, and of ``rest``, over the faces they mean.
 
+    Args:
+        spec: As written.
+        resolved: Its conditions.
+        shapes: Faces of every shape that a sample may have, by where it stands; nothing for a box.
+        issues: Takes what is wrong.
+
     Returns:
-        The periodic axes, and the conditions of every other face.
+        The periodic axes, and the conditions of every other face that a shape has.
     """
-    faces = [*box_faces(spec), *part_names(spec.domain)] if shape is None else list(shape.faces)
+    faces = list(dict.fromkeys(face for own in shapes.values() for face in own))
+    faces = faces or [*box_faces(spec), *part_names(spec.domain)]
     periodic = set()
     found: dict[str, list[BoundaryCondition]] = {face: [] for face in faces}
     given: set[str] = set()
@@ -54,6 +61,8 @@ def read_faces(
                 refuse(issues, place, f"boundary.{key}: periodic excludes any other condition")
             else:
                 periodic.add(key)
+        if key != "rest":
+            _on_all(key, targets, shapes, place, issues)
         given.update(targets)
         for face in targets:
             found[face] += [
@@ -69,6 +78,23 @@ def read_faces(
                     issues, place, f"boundary.{face}: {axis} is periodic; it has no other condition"
                 )
     return frozenset(periodic), MappingProxyType({k: tuple(v) for k, v in found.items()})
+
+
+def _on_all(
+    key: str,
+    targets: Sequence[str],
+    shapes: Mapping[str, Sequence[str]],
+    place: Place,
+    issues: list[Issue],
+) -> None:
+    """Refuse a face that some of the shapes to choose from have and others have not."""
+    if not targets:
+        return
+    for where, own in shapes.items():
+        if not set(targets) & set(own):
+            message = f"boundary.{key}: {where} has no such face, and samples may have that shape"
+            hint = f"Its faces are {', '.join(own)}; 'rest' holds on all faces, whatever they are."
+            refuse(issues, place, message, hint)
 
 
 def _targets(key: str, spec: Spec, faces: list[str], given: set[str]) -> list[str] | None:

@@ -8,7 +8,7 @@ from sympy import Expr, Piecewise, Symbol
 from piop.errors import Issue
 from piop.problem.parts import Input
 from piop.spec import laws
-from piop.spec.model import SensorSpec, Spec
+from piop.spec.model import AT_POINTS, SensorSpec, Spec
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 from piop.spec.tree import Scalar
@@ -16,8 +16,17 @@ from piop.spec.tree import Scalar
 _SENSORS = {0: 1, 1: 64, 2: 256, 3: 512}  # by number of coordinates
 
 
-def read_inputs(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[Input, ...]:
-    """The inputs of a problem: parameters given by a law first, then those of ``inputs:``."""
+def read_inputs(
+    spec: Spec, resolved: Resolved, points: int | None, issues: list[Issue]
+) -> tuple[Input, ...]:
+    """The inputs of a problem: parameters given by a law first, then those of ``inputs:``.
+
+    Args:
+        spec: As written.
+        resolved: Its formulas.
+        points: How many points solutions on a shape are at, where that is said.
+        issues: Takes what is wrong.
+    """
     for name in spec.sensors:
         if name not in spec.inputs and not _is_random(spec, name):
             refuse(issues, spec.place(f"sensors.{name}"), f"sensors: '{name}' is not an input")
@@ -36,7 +45,7 @@ def read_inputs(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[In
         expression = resolved.inputs.get(name)
         smooth = _smooth(item.law, expression) if item.smooth is None else item.smooth
         angle = resolved.names.angle_of(spec, name)
-        shape, place = _sensors(spec, name, len(of), issues, around=angle is not None)
+        shape, place = _sensors(spec, name, len(of), points, issues, around=angle is not None)
         symbol = resolved.names.values[name].expr  # type: ignore[union-attr]
         found.append(
             Input(name, of, item.law, expression, item.hidden, smooth, shape, place, symbol)
@@ -55,7 +64,7 @@ def _smooth(law: laws.Law | None, expression: Expr | None) -> bool:
 
 
 def _sensors(
-    spec: Spec, name: str, dimension: int, issues: list[Issue], around: bool
+    spec: Spec, name: str, dimension: int, points: int | None, issues: list[Issue], around: bool
 ) -> tuple[tuple[int, ...], str]:
     sensor = spec.sensors.get(name, SensorSpec(place="grid" if around else "uniform"))
     place = spec.place(f"sensors.{name}.count")
@@ -66,6 +75,8 @@ def _sensors(
     if around and sensor.place != "grid":
         message = f"sensors.{name}: an input of an angle is seen at even angles"
         refuse(issues, spec.place(f"sensors.{name}"), message, "Write 'place: grid'.")
+    if sensor.place == AT_POINTS:
+        return (_points(spec, name, points, sensor, issues),), sensor.place
     count = sensor.count or (_SENSORS[min(dimension, 3)],)
     if sensor.place != "grid":
         return count, sensor.place
@@ -79,3 +90,19 @@ def _sensors(
     if len(count) != dimension:
         refuse(issues, place, f"sensors.{name}: {len(count)} counts for {dimension} coordinates")
     return count, sensor.place
+
+
+def _points(
+    spec: Spec, name: str, points: int | None, sensor: SensorSpec, issues: list[Issue]
+) -> int:
+    """How many sensors there are at the points of the solution."""
+    if points is None:
+        message = (
+            f"sensors.{name}: only solutions on a shape, at 'save: {{points: N}}', have points"
+        )
+        hint = "Write 'place: grid', or say how many points there are."
+        refuse(issues, spec.place(f"sensors.{name}.place"), message, hint)
+    elif sensor.count is not None:
+        message = f"sensors.{name}: there are as many as the solution has points, {points}"
+        refuse(issues, spec.place(f"sensors.{name}.count"), message, "Leave 'count' out.")
+    return points or 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sympy import Expr, Symbol
 
+from piop.geometry import Outline, Shape
 from piop.spec.laws import Law
 from piop.spec.tree import Place
 
@@ -46,7 +47,8 @@ class Input:
         hidden: Drawn, but not shown to the network.
         smooth: Whether its point-wise derivatives exist.
         sensor_shape: Sensors per axis for ``grid``, else their number; ``(1,)`` for a number.
-        place: How sensors are placed: ``grid``, ``uniform``, ``latin_hypercube`` or ``sobol``.
+        place: How sensors are placed: ``grid``, ``uniform``, ``latin_hypercube``, ``sobol``, or
+            ``points`` for those of the solution.
         symbol: ``Function(name)(*of)``, or a Symbol for a number.
     """
 
@@ -59,6 +61,23 @@ class Input:
     sensor_shape: tuple[int, ...]
     place: str
     symbol: Expr
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Shapes of which every sample has one.
+
+    Attributes:
+        by: Name of the hidden input whose value is the number of the shape, from 0 on.
+        names: Of the shapes, as in the spec.
+        regions: The shapes; those of inputs in the middle of their laws where radii depend on them.
+        outlines: Their boundaries.
+    """
+
+    by: str
+    names: tuple[str, ...]
+    regions: tuple[Shape, ...]
+    outlines: tuple[Outline, ...]
 
 
 @dataclass(frozen=True)

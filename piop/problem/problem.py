@@ -16,7 +16,7 @@ from piop.geometry import Outline, Shape
 from piop.problem.build import build
 from piop.problem.builtin import builtin_names, find_builtin
 from piop.problem.inverse import inverse_spec
-from piop.problem.parts import Auxiliary, BoundaryCondition, Coordinate, Input
+from piop.problem.parts import Auxiliary, BoundaryCondition, Choice, Coordinate, Input
 from piop.problem.wellposed import check
 from piop.spec import Spec, spec_to_yaml
 from piop.spec.load import Draft, draft_file, draft_spec, draft_text, draft_words
@@ -57,7 +57,10 @@ class Problem:
         angles: Angles of stars in the domain, which inputs may be of; no query has them.
         region: The shape in the plane; None on a box without holes.
         shape: Its boundary. Where radii depend on inputs both are those of inputs in the middle of
-            their laws, and :func:`piop.problem.shape.outline_of` traces each sample's own.
+            their laws, where there are shapes to choose from those of the first, and
+            :func:`piop.problem.shape.outline_of` traces each sample's own.
+        choice: Shapes of which every sample has one; None where all have the same, or differ by
+            radii alone.
         radii: Radius of each star, by where it stands in the domain.
         unknowns: Primary unknowns.
         auxiliaries: Unknowns fixed by a linear elliptic equation.
@@ -69,7 +72,7 @@ class Problem:
         time_order: Unknown to its order in time.
         boundary: Face (``x.min``) to its conditions; periodic axes have no face. A shape has those
             sides of the box around it that hold a piece of its boundary, its holes by their names,
-            and ``outline`` for the rest.
+            and ``outline`` for the rest. Of shapes to choose from, those that any of them has.
         gauge: Unknown to its mean, where the equations leave a constant.
         save: Points of references and evaluations, ``(T, n1, …)`` or ``(n1, …)``. Times include
             both ends; periodic axes leave the right end out.
@@ -91,6 +94,7 @@ class Problem:
     angles: tuple[Coordinate, ...]
     region: Shape | None
     shape: Outline | None
+    choice: Choice | None
     radii: Mapping[str, Expr]
     unknowns: tuple[str, ...]
     auxiliaries: tuple[Auxiliary, ...]
@@ -186,7 +190,16 @@ class Problem:
     @property
     def varies(self) -> bool:
         """Whether the shape differs from sample to sample."""
-        return any(r.has(*(i.symbol for i in self.inputs)) for r in self.radii.values())
+        return self.choice is not None or any(
+            r.has(*(i.symbol for i in self.inputs)) for r in self.radii.values()
+        )
+
+    @property
+    def outlines(self) -> tuple[Outline, ...]:
+        """The boundary of its shape, or of each of those to choose from; nothing for a box."""
+        if self.choice is not None:
+            return self.choice.outlines
+        return () if self.shape is None else (self.shape,)
 
     @property
     def periodic(self) -> bool:

@@ -1,8 +1,8 @@
 """The shape of a problem in the plane, from the words of ``domain:``.
 
-Where the radius of a star depends on inputs, the shape differs from sample to sample. What holds
-for all of them, such as the names of the faces, is read off one: that of inputs in the middle of
-their laws.
+Where there are shapes to choose from, or the radius of a star depends on inputs, the shape differs
+from sample to sample. What holds for all radii, such as the names of the faces, is read off one:
+that of inputs in the middle of their laws.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from piop.geometry import (
     outline,
 )
 from piop.problem.numeric import evaluate
-from piop.problem.parts import Coordinate
+from piop.problem.parts import Choice, Coordinate
 from piop.spec import laws
 from piop.spec.model import Spec
 from piop.spec.names import refuse
-from piop.spec.read_domain import part_names, stars
+from piop.spec.read_domain import alternatives, chooser, part_names, stars
 from piop.spec.resolve import Resolved
 from piop.spec.tree import Node, Scalar
 
@@ -44,7 +44,9 @@ OUTLINE = "outline"
 
 
 def varies(spec: Spec, resolved: Resolved) -> bool:
-    """Whether a radius depends on inputs, so that shapes differ from sample to sample."""
+    """Whether shapes differ from sample to sample: by choice, or by a radius of inputs."""
+    if chooser(spec.domain) is not None:
+        return True
     drawn = [n for n, v in spec.parameters.items() if not isinstance(v, Scalar)]
     atoms = [resolved.names.values[n] for n in (*spec.inputs, *drawn) if n in resolved.names.values]
     return any(r.has(*(a.expr for a in atoms)) for r in resolved.radii.values())  # type: ignore[union-attr]
@@ -56,25 +58,33 @@ class Varied(Protocol):
     space: tuple[Coordinate, ...]
     region: Shape | None
     shape: Outline | None
+    choice: Choice | None
 
 
-def outline_of(problem: Varied, radii: Mapping[str, Radius]) -> Outline:
+def outline_of(problem: Varied, radii: Mapping[str, Radius], number: int = 0) -> Outline:
     """Trace the boundary of a problem's shape for one sample.
 
     Args:
         problem: The ``Problem``.
         radii: Of its stars, by the keys of ``problem.radii``.
+        number: Of the shape, where there are several to choose from.
 
     Raises:
-        GeometryError: If it leaves the space of the problem, is in pieces or touches itself, or has
-            other faces than the problem.
+        GeometryError: If there is no such number, or if the shape leaves the space of the problem,
+            is in pieces, touches itself, or has other faces than the problem.
     """
-    assert problem.region is not None and problem.shape is not None  # noqa: S101 - it has a shape
+    region, known = problem.region, problem.shape
+    if problem.choice is not None:
+        if not 0 <= number < len(problem.choice.regions):
+            last = len(problem.choice.regions) - 1
+            raise GeometryError(f"its number is {number}, and there are shapes 0 to {last}")
+        region, known = problem.choice.regions[number], problem.choice.outlines[number]
+    assert region is not None and known is not None  # noqa: S101 - it has a shape
     first, second = problem.space
     sides = (first.low, first.high), (second.low, second.high)
-    found = _traced(problem.region.with_radii(radii), sides, (first.name, second.name))
-    if set(found.faces) != set(problem.shape.faces):
-        have, usual = (", ".join(sorted(o.faces)) for o in (found, problem.shape))
+    found = _traced(region.with_radii(radii), sides, (first.name, second.name))
+    if set(found.faces) != set(known.faces):
+        have, usual = (", ".join(sorted(o.faces)) for o in (found, known))
         raise GeometryError(f"its faces are {have}, and conditions are given on {usual}")
     return found
 
@@ -95,35 +105,50 @@ def _traced(region: Shape, sides: Sequence[tuple[float, float]], names: tuple[st
 
 def read_shape(
     spec: Spec, resolved: Resolved, issues: list[Issue]
-) -> tuple[Shape | None, Outline | None]:
-    """Trace the boundary of a shape in the plane, its pieces named by the faces they are part of.
+) -> tuple[tuple[Shape, ...], tuple[Outline, ...]]:
+    """Trace the boundaries of shapes in the plane, their pieces named by faces they are part of.
 
     Returns:
-        The shape and its boundary; that of inputs in the middle of their laws where radii depend on
-        them. None twice for a problem without ``domain``, in other dimensions, or where it cannot
-        be traced, which is then among the issues.
+        The shape and its boundary, or those to choose from in their order; those of inputs in the
+        middle of their laws where radii depend on them. Nothing for a problem without ``domain``,
+        in other dimensions, or where one cannot be traced, which is then among the issues.
     """
     if spec.domain is None or len(spec.space) != 2 or resolved.failed & {"domain", "space"}:
-        return None, None
+        return (), ()
     if any(stars(spec.domain)) and resolved.failed & {"inputs", "names"}:
-        return None, None
-    reserved = {*spec.space, "rest", OUTLINE} & set(part_names(spec.domain))
-    for name in sorted(reserved):
-        place = spec.place(f"domain.holes.{name}")
-        refuse(issues, place, f"domain.holes: '{name}' has a meaning in boundary; choose another")
+        return (), ()
     names = resolved.names
     values = {n: names.values[n] for n in names.constants if n in names.values}
     constants = Scope(values, used=names.used)
-    middle = _Middle(spec, resolved)
     first, second = spec.space
     sides = names.bounds[first], names.bounds[second]
-    try:
-        region = _Reader(constants, middle).whole(spec.domain, "domain")
-        return region, _traced(region, sides, (first, second))
-    except GeometryError as error:
-        where = " where inputs are in the middle of their laws" if middle.used else ""
-        refuse(issues, spec.place(middle.path), f"{middle.path or 'domain'}: {error}{where}")
-        return None, None
+    regions, outlines = [], []
+    shapes = alternatives(spec.domain)
+    for path, words in shapes.items():
+        for name in sorted({*spec.space, "rest", OUTLINE} & set(part_names(words))):
+            place = spec.place(f"{path}.holes.{name}")
+            refuse(
+                issues, place, f"{path}.holes: '{name}' has a meaning in boundary; choose another"
+            )
+        middle = _Middle(spec, resolved, path)
+        try:
+            regions.append(_Reader(constants, middle).whole(words, path))
+            outlines.append(_traced(regions[-1], sides, (first, second)))
+        except GeometryError as error:
+            where = " where inputs are in the middle of their laws" if middle.used else ""
+            refuse(issues, spec.place(middle.path), f"{middle.path}: {error}{where}")
+    return (tuple(regions), tuple(outlines)) if len(outlines) == len(shapes) else ((), ())
+
+
+def choice_of(
+    spec: Spec, regions: tuple[Shape, ...], outlines: tuple[Outline, ...]
+) -> Choice | None:
+    """What a sample's shape is chosen from; None where there is one, or none."""
+    by = chooser(spec.domain)
+    if by is None or spec.domain is None or not regions:
+        return None
+    names = tuple(path.removeprefix("domain.of.") for path in alternatives(spec.domain))
+    return Choice(by.text, names, regions, outlines)
 
 
 class _Middle:
@@ -134,9 +159,9 @@ class _Middle:
         path: Of the star that was looked at last, while it may be at fault.
     """
 
-    def __init__(self, spec: Spec, resolved: Resolved) -> None:
+    def __init__(self, spec: Spec, resolved: Resolved, whole: str) -> None:
         self.spec, self.resolved = spec, resolved
-        self.used, self.path = False, "domain"
+        self.used, self.path, self.whole = False, whole, whole
 
     def __call__(self, path: str) -> Radius:
         """The radius of the star that stands at a path."""
@@ -152,7 +177,7 @@ class _Middle:
             return np.broadcast_to(values, angles.shape)
 
         found = Radius.of(radius)
-        self.path = "domain"
+        self.path = self.whole
         return found
 
     def _without_inputs(self, expression: Expr) -> Expr:
@@ -183,6 +208,8 @@ class _Middle:
                 value = 0.0
             case laws.Uniform() | laws.LogUniform() | laws.PiecewiseConstant():
                 value = 0.5 * (law.low + law.high)
+            case laws.Integer():
+                value = (law.low + law.high) // 2
             case laws.Constant():
                 value = law.value
             case _:

@@ -15,6 +15,7 @@ from piop.problem.problem import Problem
 from piop.problem.solver import choose_method
 from piop.problem.walls import wall_conditions
 from piop.spec.laws import FromData
+from piop.spec.model import AT_POINTS
 
 Purpose = Literal["solve", "reference", "data"]
 
@@ -48,7 +49,7 @@ def require_supported(problem: Problem, for_: Purpose = "solve") -> None:
         names = ", ".join(problem.infer)
         reasons.append(f"infer {names}, because without the equations nothing says what it does")
     if for_ == "solve" and problem.residuals:
-        reasons += [*_remembering(problem), *_meeting(problem)]
+        reasons += [*_remembering(problem), *_seeing(problem), *_meeting(problem)]
         reasons += [*_differentiating(problem), *_breaking(problem)]
     if not reasons:
         return
@@ -96,6 +97,15 @@ def _remembering(problem: Problem) -> Iterator[str]:
         yield (
             f"input {past.name}, because its law is history: functions that are drawn to train on "
             "the equations come without a solution, and so without a past"
+        )
+
+
+def _seeing(problem: Problem) -> Iterator[str]:
+    there = [i.name for i in problem.visible_inputs if i.place == AT_POINTS]
+    if there:
+        yield (
+            f"input {', '.join(there)}, because it is seen at the points of solutions: functions "
+            "that are drawn to train on the equations come without one"
         )
 
 

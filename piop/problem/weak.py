@@ -197,8 +197,8 @@ class _Face:
 
     def _straight(self) -> dict[Any, Any]:
         """The normal where it is along one axis on the whole face."""
-        assert self.problem.shape is not None  # noqa: S101 - required before
-        pieces = [c for c in self.problem.shape.curves if c.face == self.face]
+        curves = [c for outline in self.problem.outlines for c in outline.curves]
+        pieces = [c for c in curves if c.face == self.face]
         if not all(isinstance(c, Segment) for c in pieces):
             return {}
         along = np.array([c.direction(0.0) for c in pieces])

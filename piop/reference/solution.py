@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -44,6 +44,23 @@ class Solution:
     tolerance: float
     notes: tuple[str, ...] = ()
     points: Tensor | None = None
+
+    def take(self, index: Tensor) -> Solution:
+        """Give the samples with these indices of the batch, in their order ``[B']``."""
+
+        def taken(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: value[index] for name, value in values.items()}
+
+        return replace(
+            self,
+            values=taken(self.values),
+            time_derivatives=taken(self.time_derivatives),
+            error_estimate=self.error_estimate[index],
+            accepted=self.accepted[index],
+            modes=self.modes[index],
+            step=self.step[index],
+            points=None if self.points is None else self.points[index],
+        )
 
 
 def together(parts: Sequence[Solution]) -> Solution:

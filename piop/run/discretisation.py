@@ -40,6 +40,7 @@ from piop.run.resolution import (
     read_sensor_choices,
     thin,
 )
+from piop.spec.model import AT_POINTS
 
 if TYPE_CHECKING:
     from piop.training.setup import Model
@@ -177,7 +178,8 @@ def _see(
     found = dict(held_out.inputs)
     for item in _thinnable(problem):
         own = held_out.inputs[item.name]
-        if choice.count and held_out.functions and choice.count > own.points.shape[1]:
+        more_there = bool(held_out.functions) and item.place != AT_POINTS
+        if choice.count and more_there and choice.count > own.points.shape[1]:
             more = {item.name: (_shape(item, choice.count), item.place)}
             found |= seen_elsewhere(problem, held_out.functions, draws, more)
         else:

@@ -98,12 +98,12 @@ def hold_out_law(
     space = tuple(len(axes[c.name]) for c in problem.space)
     times = None if problem.time is None else axes[problem.time.name]
     solution = solve_reference(problem, functions, times=times, shape=space)
-    if solution.points is not None:
-        queries = Queries(points=solution.points.cpu())
+    there = None if solution.points is None else solution.points.cpu()
+    seen = observe(functions, problem, draws, points=there)
     return HeldOut(
         functions,
-        observe(functions, problem, draws) | seen_elsewhere(problem, functions, draws, sensors),
-        queries,
+        seen | seen_elsewhere(problem, functions, draws, sensors),
+        queries if there is None else Queries(points=there),
         {name: value.double().cpu() for name, value in solution.values.items()},
         solution.error_estimate.cpu(),
         solution.accepted.cpu(),

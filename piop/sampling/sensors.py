@@ -14,28 +14,49 @@ from piop.fields import FunctionSamples, InputFunction, grid_axis
 from piop.sampling.designs import scale_to_box, unit_points
 from piop.sampling.laws import input_axes
 from piop.sampling.random import Draws
+from piop.spec.model import AT_POINTS
 
 if TYPE_CHECKING:
     from piop.problem import Input, Problem
 
 
 def place_sensors(
-    problem: Problem, item: Input, draws: Draws, dtype: torch.dtype = torch.float64
+    problem: Problem,
+    item: Input,
+    draws: Draws,
+    dtype: torch.dtype = torch.float64,
+    points: Tensor | None = None,
 ) -> Tensor:
     """Place the sensors of an input as its ``place`` and ``sensor_shape`` say.
 
-    A grid is the same for every sample, and leaves out the right end of periodic axes; the other
-    ways are drawn anew for every sample.
+    A grid is the same for every sample, and leaves out the right end of periodic axes; the points
+    of the solution are where they are; the other ways are drawn anew for every sample.
+
+    Args:
+        problem: Whose input it is.
+        item: The input.
+        draws: The randomness, B samples.
+        dtype: Of what is returned.
+        points: Those of the solution, where there is one ``[B, M, D]``.
 
     Returns:
         ``[B, M, d]``, physical coordinates; ``[B, 1, 0]`` for a scalar input.
 
     Raises:
         ValueError: If a grid does not have one count per coordinate, or ``place`` is unknown.
+        NotSupportedError: For sensors at the points of a solution where there is none.
     """
     axes = input_axes(problem, item)
     if not axes:
         return torch.zeros(draws.batch, 1, 0, dtype=dtype, device=draws.index.device)
+    if item.place == AT_POINTS:
+        if points is None:
+            raise NotSupportedError(
+                f"inputs.{item.name}: is seen at the points of the solution, which functions of "
+                "the law come without; give --data FILE"
+            )
+        names = [c.name for c in problem.coordinates]
+        return points[..., [names.index(name) for name in item.of]].to(draws.index.device, dtype)
     if item.place == "grid":
         if len(item.sensor_shape) != len(axes):
             raise ValueError(
@@ -56,6 +77,7 @@ def observe(
     problem: Problem,
     draws: Draws,
     dtype: torch.dtype = torch.float64,
+    points: Tensor | None = None,
 ) -> dict[str, FunctionSamples]:
     """See the visible inputs at sensors placed as the problem says.
 
@@ -64,12 +86,14 @@ def observe(
         problem: Whose visible inputs to see.
         draws: Sample numbers in the order of the functions' batch.
         dtype: Of points and values; a function evaluates in its own.
+        points: Those of the solution, where there is one ``[B, M, D]``.
 
     Returns:
         Points ``[B, M, d]`` and values ``[B, M, 1]`` of each visible input, by name.
 
     Raises:
-        NotSupportedError: For the law ``history``, of which there is no function.
+        NotSupportedError: For the law ``history``, of which there is no function, and for sensors
+            at the points of a solution where there is none.
     """
     seen = {}
     for item in problem.visible_inputs:
@@ -78,7 +102,7 @@ def observe(
                 f"inputs.{item.name}: a history is seen in data, which hold the solution; "
                 "give --data FILE"
             )
-        points = place_sensors(problem, item, draws)
-        values = functions[item.name](points)[..., None]
-        seen[item.name] = FunctionSamples(points.to(dtype), values.to(dtype))
+        places = place_sensors(problem, item, draws, points=points)
+        values = functions[item.name](places)[..., None]
+        seen[item.name] = FunctionSamples(places.to(dtype), values.to(dtype))
     return seen

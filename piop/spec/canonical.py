@@ -11,6 +11,7 @@ from piop.errors import Issue
 from piop.expression import write
 from piop.spec.laws import NAMES
 from piop.spec.model import Spec
+from piop.spec.read_domain import alternatives, chooser
 from piop.spec.reader import raise_issues
 from piop.spec.resolve import Resolved, resolve
 from piop.spec.tree import Mapping, Node, Sequence
@@ -63,7 +64,7 @@ def _meaning(spec: Spec, resolved: Resolved) -> dict[str, Any]:
             face: sorted([c.kind, c.unknown, *map(write, c.values)] for c in conditions)
             for face, conditions in resolved.boundary.items()
         },
-        "domain": _tree(spec.domain),
+        "domain": _domain(spec.domain),
         "sensors": {k: _plain(v) for k, v in spec.sensors.items()},
         "save": dict(spec.save),
         "infer": {k: repr(resolved.names.constants.get(k)) for k in infer},
@@ -93,9 +94,16 @@ def _plain(value: Any) -> Any:
     return [_plain(v) for v in value]
 
 
-def _tree(node: Node | None) -> Any:
+def _domain(node: Node | None) -> Any:
+    """The shape, or those to choose from in their order, by which they are chosen."""
     if node is None:
         return None
+    by = chooser(node)
+    shapes = [_tree(shape) for shape in alternatives(node).values()]
+    return shapes[0] if by is None else {"choose": by.text, "of": shapes}
+
+
+def _tree(node: Node) -> Any:
     if isinstance(node, Mapping):
         return {k.text: _tree(v) for k, v in node.items}
     if isinstance(node, Sequence):

@@ -14,6 +14,10 @@ Text: TypeAlias = Scalar
 Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...]"
 
 
+AT_POINTS = "points"
+"""Place of sensors that stand where the solution is known."""
+
+
 def _empty(**options: Any) -> Any:
     """A field that is an empty mapping unless given."""
     return field(default_factory=lambda: MappingProxyType({}), **options)
@@ -58,7 +62,10 @@ class AuxiliarySpec:
 
 @dataclass(frozen=True)
 class SensorSpec:
-    """Where an input is seen: ``count`` points (per axis on a grid), and how they are placed."""
+    """Where an input is seen: ``count`` points (per axis on a grid), and how they are placed.
+
+    ``place: points`` are those of the solution, as many as ``save`` says.
+    """
 
     count: tuple[int, ...] | None = None
     place: str = "uniform"

@@ -1,4 +1,4 @@
-"""The ``domain:`` part: shapes in two dimensions whose parts name faces."""
+"""The ``domain:`` part: shapes in two dimensions whose parts name faces, or a choice of such."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from piop.spec.reader import Reader
-from piop.spec.tree import Node, Scalar
+from piop.spec.tree import Mapping, Node, Scalar
 
 SHAPES = ("box", "polygon", "disk", "star")
 _OPERATIONS = ("union", "difference")
+_CHOICE = ("choose", "of")
 
 
 def read_domain(reader: Reader, node: Node, dimensions: int) -> Node:
@@ -18,17 +19,57 @@ def read_domain(reader: Reader, node: Node, dimensions: int) -> Node:
         raise reader.fail(
             node.place, "domain: sphere is not supported yet", "Use a box or a polygon."
         )
-    _shape(reader, node, "domain", dimensions, top=True)
+    if _chooses(node):
+        _choice(reader, node, dimensions)
+    else:
+        _shape(reader, node, "domain", dimensions, top=True)
     return node
+
+
+def chooser(node: Node | None) -> Scalar | None:
+    """What chooses between the shapes of a domain that was read; None where it has one shape."""
+    return next((v for k, v in getattr(node, "items", ()) if k.text == "choose"), None)
+
+
+def alternatives(node: Node) -> dict[str, Node]:
+    """The shapes that a domain which was read may have: where each stands, to its words."""
+    for key, value in getattr(node, "items", ()):
+        if key.text == "of":
+            return {f"domain.of.{name.text}": shape for name, shape in value.items}
+    return {"domain": node}
 
 
 def part_names(node: Node | None) -> tuple[str, ...]:
     """The names of the holes, which are faces that conditions may be given on."""
-    items = getattr(node, "items", ())
-    for key, value in items:
-        if key.text == "holes":
-            return tuple(name.text for name, _ in value.items)
-    return ()
+    found: dict[str, None] = {}
+    for shape in () if node is None else alternatives(node).values():
+        for key, value in getattr(shape, "items", ()):
+            if key.text == "holes":
+                found |= dict.fromkeys(name.text for name, _ in value.items)
+    return tuple(found)
+
+
+def _chooses(node: Node) -> bool:
+    return isinstance(node, Mapping) and any(key.text in _CHOICE for key, _ in node.items)
+
+
+def _choice(reader: Reader, node: Node, dimensions: int) -> None:
+    found = reader.keys(node, "domain", _CHOICE)
+    if missing := [key for key in _CHOICE if key not in found]:
+        hint = "Such as {choose: k, of: {square: {box: …}, disk: {disk: …}}}."
+        raise reader.fail(node.place, f"domain: a choice needs {missing[0]}", hint)
+    if dimensions != 2:
+        raise reader.fail(node.place, "domain: shapes to choose from need two space dimensions")
+    reader.text(found["choose"], "domain.choose")
+    shapes = reader.mapping(found["of"], "domain.of")
+    if len(shapes) < 2:
+        raise reader.fail(found["of"].place, "domain.of: two or more shapes are needed")
+    for name, shape, place in shapes:
+        reader.name(Scalar(name, place), "domain.of")
+        if _chooses(shape):
+            message = f"domain.of.{name}: a choice is of shapes, and this is another choice"
+            raise reader.fail(shape.place, message, "Write its shapes in its place.")
+        _shape(reader, shape, f"domain.of.{name}", dimensions, top=True)
 
 
 def _shape(reader: Reader, node: Node, path: str, dimensions: int, top: bool = False) -> None:
@@ -123,9 +164,9 @@ def stars(node: Node | None, path: str = "domain") -> Iterator[StarWords]:
         if key.text in _OPERATIONS:
             for number, part in enumerate(value.items):
                 yield from stars(part, f"{path}.{key.text}.{number}")
-        elif key.text == "holes":
-            for name, hole in value.items:
-                yield from stars(hole, f"{path}.holes.{name.text}")
+        elif key.text in ("holes", "of"):
+            for name, shape in value.items:
+                yield from stars(shape, f"{path}.{key.text}.{name.text}")
         elif key.text == "star":
             found = {k.text: v for k, v in value.items}
             yield StarWords(path, found["angle"], found["radius"])
@@ -139,11 +180,11 @@ def bounding_boxes(
         if key.text in _OPERATIONS:
             for part in value.items:
                 yield from bounding_boxes(part, number)
-        elif key.text == "holes":
-            for _, hole in value.items:
-                yield from bounding_boxes(hole, number)
-        elif key.text == "star":
-            continue  # its reach is known when its outline is traced
+        elif key.text in ("holes", "of"):
+            for _, shape in value.items:
+                yield from bounding_boxes(shape, number)
+        elif key.text in ("star", "choose"):
+            continue  # the reach of a star is known when its outline is traced
         elif key.text == "disk":
             *centre, radius = (number(v) for v in value.items)
             yield "disk", [(c - radius, c + radius) for c in centre], value

@@ -12,7 +12,7 @@ from piop.expression import Quantity, Refusal, Scalar, Scope, parse_equation, sy
 from piop.expression.parse import did_you_mean
 from piop.spec.model import ConditionSpec, Spec, Text
 from piop.spec.names import Names, declare, evaluate, record, refuse
-from piop.spec.read_domain import stars
+from piop.spec.read_domain import chooser, stars
 from piop.spec.tree import Place
 
 _INITIAL = re.compile(r"\s*(?:(?:d(\w+)|d)\(\s*(\w+)\s*((?:,\s*\w+\s*)*)\)|(\w+))\s*\Z")
@@ -311,6 +311,8 @@ def _domain(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
         expr = _scalar(star.radius, scope, issues, f"{star.path}.star.radius")
         if expr is not None:
             result.radii[star.path] = expr
+    if (by := chooser(spec.domain)) is not None:
+        result.names.used.add(by.text)
 
 
 _SECTIONS = {

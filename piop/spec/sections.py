@@ -7,14 +7,22 @@ from typing import Any
 
 from piop.expression import Refusal, Scope, parse
 from piop.spec.laws import LAWS, SCALAR_LAWS, Law
-from piop.spec.model import AuxiliarySpec, InputSpec, LearnSpec, SensorSpec, Setting, Text
+from piop.spec.model import (
+    AT_POINTS,
+    AuxiliarySpec,
+    InputSpec,
+    LearnSpec,
+    SensorSpec,
+    Setting,
+    Text,
+)
 from piop.spec.read_laws import law_keys, read_law
 from piop.spec.reader import Bad, Reader, is_number
 from piop.spec.tree import Mapping, Node, Scalar, Sequence
 
 NONE_KNOWN = "data"
 """What stands in place of equations where there are none."""
-PLACES = ("grid", "uniform", "latin_hypercube", "sobol")
+PLACES = ("grid", "uniform", "latin_hypercube", "sobol", AT_POINTS)
 
 
 def read_parameters(reader: Reader, node: Node, folder: Path | None) -> dict[str, Text | Law]:

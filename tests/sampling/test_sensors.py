@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from piop.errors import NotSupportedError
 from piop.sampling import observe, place_sensors, sample_inputs
 from piop.spec import laws
 
@@ -74,3 +75,26 @@ def test_a_grid_without_a_count_per_coordinate_is_refused(item, problem, square,
     one = item("a", ["x", "y"], LAW, "grid", (16,))
     with pytest.raises(ValueError, match=r"sensors.a: a grid needs one count for each of x, y"):
         place_sensors(problem(one, space=square), one, many(1))
+
+
+def test_sensors_at_the_points_of_the_solution_are_those_of_each_sample(
+    item, problem, square, many
+):
+    p = problem(
+        item("a", ["y", "x"], LAW, "points", (5,)),
+        item("b", ["x"], LAW, "points", (5,)),
+        space=square,
+        time=False,
+    )
+    there = torch.rand(3, 5, 2, generator=torch.Generator().manual_seed(0)).double()
+    functions = sample_inputs(p, many(3))
+    seen = observe(functions, p, many(3), points=there)
+    assert torch.equal(seen["a"].points, there[..., [1, 0]])
+    assert torch.equal(seen["a"].values[..., 0], functions["a"](there[..., [1, 0]]))
+    assert torch.equal(seen["b"].points, there[..., :1])
+
+
+def test_sensors_at_the_points_of_no_solution_are_refused(item, problem, square, many):
+    p = problem(item("a", ["x", "y"], LAW, "points", (5,)), space=square)
+    with pytest.raises(NotSupportedError, match="functions of the law come without; give --data"):
+        observe(sample_inputs(p, many(2)), p, many(2))

@@ -1,4 +1,4 @@
-"""A domain whose shapes do not fit the space they stand in."""
+"""A domain whose shapes do not fit the space they stand in, or cannot be chosen from."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from piop.errors import Issue
 from piop.expression import Scope, as_number, parse
+from piop.expression.parse import did_you_mean
+from piop.spec.laws import Integer
 from piop.spec.names import refuse
-from piop.spec.read_domain import bounding_boxes
+from piop.spec.read_domain import alternatives, bounding_boxes, chooser
 from piop.spec.resolve import Resolved
+from piop.spec.tree import Scalar
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
@@ -36,3 +39,41 @@ def check_domain(problem: Problem, resolved: Resolved, issues: list[Issue]) -> N
                     f"the interval [{axis.low:g}, {axis.high:g}] of space"
                 )
                 refuse(issues, node.place, message)
+    by = chooser(problem.spec.domain)
+    if by is not None and by.text not in resolved.names.broken:
+        _check_choice(problem, by, issues)
+
+
+def _check_choice(problem: Problem, by: Scalar, issues: list[Issue]) -> None:
+    """What chooses must be a number that is drawn, from the shapes there are, and not shown."""
+    shapes = [*alternatives(problem.spec.domain)]  # type: ignore[arg-type]
+    name, last = by.text, len(shapes) - 1
+    path = f"inputs.{name}"
+    item = next((i for i in problem.inputs if i.name == name), None)
+    usual = f"{name}: {{law: integer, low: 0, high: {last}, hidden: true}}"
+    if item is None:
+        hint = did_you_mean(name, [i.name for i in problem.inputs]) or f"Write inputs: {{{usual}}}."
+        refuse(issues, by.place, f"domain.choose: '{name}' is not an input", hint)
+    elif item.of or not isinstance(item.law, Integer):
+        what = f"depends on {', '.join(item.of)}" if item.of else "is not drawn as a whole number"
+        message = f"domain.choose: '{name}' {what}, and is to be the number of a shape"
+        refuse(issues, by.place, message, f"Write inputs: {{{usual}}}.")
+    elif not item.hidden:
+        message = (
+            f"domain.choose: '{name}' is shown to the network, which is to know a shape by the "
+            "points it is seen at, since one never seen has no number"
+        )
+        refuse(issues, by.place, message, f"Write inputs: {{{usual}}}.")
+    elif item.law.low < 0 or item.law.high > last:
+        key = "low" if item.law.low < 0 else "high"
+        message = (
+            f"{path}: is drawn from {item.law.low} to {item.law.high}, and domain.of has the "
+            f"shapes 0 to {last}"
+        )
+        refuse(issues, problem.spec.place(f"{path}.{key}"), message)
+    else:
+        for number, shape in enumerate(shapes):
+            if not item.law.low <= number <= item.law.high:
+                message = f"{shape}: is never drawn, since {name}, its number {number}, is not"
+                place = problem.spec.place(shape)
+                refuse(issues, place, message, f"Leave it out, or let {name} reach {number}.")

@@ -18,7 +18,7 @@ from piop.geometry.delaunay import triangulate
 from piop.problem.weak import WeakForm, weak_form
 from piop.reference.fem.cloud import found_again, mesh_for, spread
 from piop.reference.fem.grids import Level, Meshes
-from piop.reference.fem.outlines import own_outline
+from piop.reference.fem.outlines import of_one_shape, own_outline
 from piop.reference.fem.pointwise import Array
 from piop.reference.fem.recover import Recovery
 from piop.reference.fem.space import Space
@@ -58,24 +58,33 @@ def solve_on_shape(
     """
     sources, form = Sources(problem, functions, request.device), weak_form(problem)
     if problem.varies:
-        alone = [_alone(problem, form, sources, b, request, degree) for b in range(sources.batch)]
-        return together(alone)
+        groups = of_one_shape(problem, sources)
+        parts = [_alike(problem, form, sources, group, request, degree) for group in groups]
+        order = torch.tensor([sample for group in groups for sample in group]).argsort()
+        return together(parts).take(order)
+    every = range(sources.batch)
     try:
-        return Refinement(problem, form, problem.shape, sources, request, degree).run()
+        return Refinement(problem, form, problem.shape, sources, request, degree, every).run()
     except GeometryError as error:
         raise SolverError(f"{problem.name}: {error}") from None
 
 
-def _alone(
-    problem: Any, form: WeakForm, sources: Sources, sample: int, request: Request, degree: int
+def _alike(
+    problem: Any,
+    form: WeakForm,
+    sources: Sources,
+    samples: Sequence[int],
+    request: Request,
+    degree: int,
 ) -> Solution:
-    """Solve one sample on its own shape."""
-    own = sources.take(torch.tensor([sample]))
+    """Solve samples of one shape on that shape."""
+    own = sources.take(torch.tensor(samples))
     try:
         outline = own_outline(problem, own)
-        return Refinement(problem, form, outline, own, request, degree, first=sample).run()
+        return Refinement(problem, form, outline, own, request, degree, samples).run()
     except GeometryError as error:
-        return _without(problem, f"sample {sample}: the shape: {error}", request)
+        texts = [f"sample {sample}: the shape: {error}" for sample in samples]
+        return together([_without(problem, text, request) for text in texts])
 
 
 def _without(problem: Any, note: str, request: Request) -> Solution:
@@ -125,7 +134,7 @@ class Refinement:
         sources: Its inputs.
         request: What is asked.
         degree: Of the elements.
-        first: Number of the first sample, for messages.
+        named: Numbers of the samples, for messages.
 
     Raises:
         GeometryError: If the shape cannot be meshed.
@@ -139,10 +148,10 @@ class Refinement:
         sources: Sources,
         request: Request,
         degree: int,
-        first: int = 0,
+        named: Sequence[int],
     ) -> None:
         self.problem, self.sources, self.request, self.degree = problem, sources, request, degree
-        self.form, self.outline, self.first = form, outline, first
+        self.form, self.outline, self.named = form, outline, named
         mesh, self.side = self._first_mesh()
         prescribed = {face: bool(given) for face, given in self.form.values.items()}
         self.meshes = Meshes(outline, mesh, prescribed, degree)
@@ -161,7 +170,7 @@ class Refinement:
             recovery = Recovery(self.problem, self.form, space)
             for group in self._chunks(left, space.count):
                 sources = self.sources.take(torch.tensor(group))
-                named = [self.first + sample for sample in group]
+                named = [self.named[sample] for sample in group]
                 solved = recovery.complete(sources, system.solve(sources, named), named)
                 for sample, values in zip(group, solved, strict=True):
                     self._judge(self.tracks[sample], values[:, nodes])
@@ -242,7 +251,7 @@ class Refinement:
         track, tolerance = self.tracks[sample], self.request.tolerance
         if track.error > tolerance:
             self.notes.append(
-                f"sample {self.first + sample}: tolerance {tolerance:.1e} not met; on a mesh of "
+                f"sample {self.named[sample]}: tolerance {tolerance:.1e} not met; on a mesh of "
                 f"{space.count} nodes the estimated error is {track.error:.1e} and falls with "
                 f"order {track.order:.1f}"
             )

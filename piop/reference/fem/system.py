@@ -99,6 +99,7 @@ class System:
             (face, i): Pointwise(problem, [value], [])
             for face, given in form.values.items()
             for i, value in given.items()
+            if face in space.on_face  # of shapes to choose from others may have it
         }
         count, channels = space.count, len(form.atoms)
         self.free = np.ones((channels, count), dtype=bool)
