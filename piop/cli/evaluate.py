@@ -29,6 +29,11 @@ from piop.cli.results import show_discretisation, show_results
     metavar="64,128,64x32",
     help="Judge on grids of so many points per axis of space.",
 )
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Judge on the first samples of this file instead.",
+)
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="By default the run's own.")
 @common
 def evaluate(
@@ -37,22 +42,24 @@ def evaluate(
     seed: int | None,
     sensors: str | None,
     grids: str | None,
+    data: Path | None,
     device: str | None,
     as_json: bool,
 ) -> None:
     """Judge RUN on held-out inputs.
 
-    Prints the errors, rewrites evaluation.json and the figures. With --sensors or --grid it prints
-    the errors of each choice of sensors on each grid instead, and writes discretisation.json and a
-    figure: fewer sensors are a random part of those that there are, and the reference is solved on
-    each grid; a run that was trained on data alone is judged on grids within that of the data.
+    Prints the errors, rewrites evaluation.json and the figures. With --data they are those of a
+    file that was not trained on, such as one of shapes never seen. With --sensors or --grid it
+    prints the errors of each choice of sensors on each grid instead, and writes discretisation.json
+    and a figure: fewer sensors are a random part of those that there are, and the reference is
+    solved on each grid; what is judged on data is judged on grids within theirs.
     """
     from piop.run import Run
 
     loaded = Run.load(run, device)
     if sensors is not None or grids is not None:
-        found = loaded.discretisation(sensors, grids, samples, seed)
+        found = loaded.discretisation(sensors, grids, samples, seed, data=data)
         show_discretisation(loaded, found, as_json)
         return
-    loaded.evaluate(samples, seed)
-    show_results(loaded, as_json)
+    loaded.evaluate(samples, seed, data=data)
+    show_results(loaded, as_json, data=data)

@@ -10,6 +10,8 @@ from piop.cli.console import print_json, say
 from piop.estimates import estimate_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from piop.run import Run
 
 
@@ -21,13 +23,14 @@ PRECISIONS = {
 }
 
 
-def show_results(run: Run, as_json: bool, profile: bool = False) -> None:
+def show_results(run: Run, as_json: bool, profile: bool = False, data: Path | None = None) -> None:
     """Print what ``evaluation.json`` says, then draw the figures into the run folder.
 
     Args:
         run: The run.
         as_json: Print one JSON object.
         profile: Print ``profile.json`` too.
+        data: File that was judged on, where it is not what is held out.
     """
     evaluation = json.loads((run.path / "evaluation.json").read_text())
     times = json.loads((run.path / "profile.json").read_text()) if profile else None
@@ -41,7 +44,7 @@ def show_results(run: Run, as_json: bool, profile: bool = False) -> None:
         print(f"Run folder: {run.path}", flush=True)
     from piop.report import draw_run
 
-    figures = draw_run(run)
+    figures = draw_run(run, data=data)
     say(f"Figures: {len(figures)} in {run.path / 'figures'}")
 
 
@@ -91,7 +94,8 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
     error = evaluation.get("relative_l2")
     if error is not None:
         count = evaluation["samples"]
-        lines.append(f"Relative L2 error on {count} held-out input{'s' if count > 1 else ''}")
+        of = f" of {evaluation['data']}" if "data" in evaluation else ""
+        lines.append(f"Relative L2 error on {count} held-out input{'s' if count > 1 else ''}{of}")
         rows = [("operator", f"{error['mean']:.4g} ± {error['std']:.2g}")]
         rows += [(f"  {name}", f"{v:.4g}") for name, v in _channels(evaluation).items()]
         for level, e in (evaluation.get("noise") or {}).items():

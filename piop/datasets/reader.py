@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def _estimate(raw: RawFile, count: int) -> Tensor | None:
 
 
 def compare_spec(attributes: Mapping[str, Any], path: str, problem: Problem) -> None:
-    """Warn of a file that was made from another version of a spec.
+    """Warn of a file that was made from another spec, or from another version of it.
 
     Data for parameters to infer are bound to be: of the spec that has them as numbers. Those of a
     problem that asks for an inverse operator are that operator's too.
@@ -89,13 +90,19 @@ def compare_spec(attributes: Mapping[str, Any], path: str, problem: Problem) -> 
     written_for = attributes.get("piop_hash")
     if written_for is None or written_for == problem.hash or problem.infer:
         return
-    if not _is_inverse_of(problem, str(attributes.get("piop_spec", ""))):
-        logger.warning(
-            "%s was made from another version of the spec (%s…, this is %s…)",
-            path,
-            str(written_for)[:12],
-            problem.hash[:12],
-        )
+    text = str(attributes.get("piop_spec", ""))
+    if _is_inverse_of(problem, text):
+        return
+    named = re.search(r'^name: "?([^"\s]+)"?$', text, re.MULTILINE)
+    if named and named[1] != problem.name:
+        logger.warning("%s was made from the spec %s; this is %s", path, named[1], problem.name)
+        return
+    logger.warning(
+        "%s was made from another version of the spec (%s…, this is %s…)",
+        path,
+        str(written_for)[:12],
+        problem.hash[:12],
+    )
 
 
 def _is_inverse_of(problem: Problem, text: str) -> bool:

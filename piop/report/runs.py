@@ -31,12 +31,13 @@ FINE = (101, 256)  # times and points of figures in one space dimension, at most
 POINTS = 2048  # queries of the residual at once
 
 
-def draw_run(run: Run, seed: int | None = None) -> list[Path]:
+def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> list[Path]:
     """Draw the figures of a run into its folder.
 
     Args:
         run: Trained; its metrics and weights are read.
         seed: Of the held-out inputs; by default the run's own.
+        data: File of those to show instead.
 
     Returns:
         The files written: losses alone where nothing can be compared with.
@@ -47,7 +48,7 @@ def draw_run(run: Run, seed: int | None = None) -> list[Path]:
     try:
         line, end = len(run.problem.space) == 1, ends_only(run.model)
         finer = save_grid(run.problem, FINE, end) if line else None
-        held_out = run.held_out(SAMPLES, seed, finer)
+        held_out = run.held_out(SAMPLES, seed, finer, data=data)
     except (NotSupportedError, SolverError):
         held_out = None
     shown = None

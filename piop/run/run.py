@@ -134,16 +134,18 @@ class Run:
         seed: int | None = None,
         queries: Queries | None = None,
         sensors: evaluation.Sensors | None = None,
+        data: str | Path | AnyDataset | None = None,
     ) -> evaluation.HeldOut:
         """Get inputs that were never trained on, with their solutions.
 
-        They are split off the data where the run was trained on data alone, else drawn from the
-        law with another seed and solved by the reference.
+        They are those of other data where these are given; split off the data where the run was
+        trained on data alone; else drawn from the law with another seed and solved by the
+        reference.
 
         Raises:
             NotSupportedError: If no reference solver covers the problem.
         """
-        return self._held_out(self.solved, samples, seed, queries, sensors)
+        return self._held_out(self.solved, samples, seed, queries, sensors, data)
 
     def evaluate(
         self,
@@ -152,6 +154,7 @@ class Run:
         at: Any = None,
         sensors: evaluation.Sensors | None = None,
         write: bool = True,
+        data: str | Path | AnyDataset | None = None,
     ) -> dict[str, Any]:
         """Judge the operator on held-out inputs.
 
@@ -164,16 +167,24 @@ class Run:
             sensors: Input → (count or counts per axis, place), where not as in the spec, such as
                 ``{"u0": (100, "uniform")}``.
             write: Write ``evaluation.json``.
+            data: File or data set to judge on instead, of which nothing may have been trained on:
+                the first ``samples`` of it, seen where they are.
 
         Returns:
             What is written: ``relative_l2`` with ``mean``, ``std`` and ``per_sample``, per channel
             and time, the reference's own error, trivial baselines, residual, seconds, warnings,
             ``inferred`` parameters, at which the references are solved, and the errors at each
             level of ``noise`` (``relative_l2`` is without). Without a reference ``relative_l2`` is
-            None and a warning says why.
+            None and a warning says why; the path of ``data``, where that judged.
+
+        Raises:
+            UsageError: For arguments that cannot be used.
+            DataError: If the data do not fit the problem.
         """
         if samples < 1:
             raise UsageError(f"samples: {samples} is not above zero")
+        if data is not None and (at is not None or sensors is not None):
+            raise UsageError("data: are judged on where they are; leave at and sensors out")
         queries = None if at is None else read_at(self.problem, at)
         if queries is not None and queries.axes is None:
             raise UsageError('evaluate needs a grid: give at={"t": ..., "x": ...}')
@@ -186,7 +197,7 @@ class Run:
         problem = self.problem.at(values)
         try:
             with explained(lambda _: remedy, self.config.machine.device):
-                held_out = self._held_out(problem, samples, seed, queries, sensors)
+                held_out = self._held_out(problem, samples, seed, queries, sensors, data)
                 found = evaluation.report(problem, self.model, held_out)
                 if scales := self.statistics.noise:
                     own = self.config.machine.seed if seed is None else seed
@@ -197,6 +208,8 @@ class Run:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
         found |= parameters | {"warnings": [*found["warnings"], *doubts]}
         found |= self._circumstances(problem, seed)
+        if data is not None:
+            found["data"] = str(data) if isinstance(data, str | Path) else "given in Python"
         if write:
             write_json(RunFolder(self.path).evaluation, found)
         return found
@@ -208,6 +221,7 @@ class Run:
         samples: int = 64,
         seed: int | None = None,
         write: bool = True,
+        data: str | Path | AnyDataset | None = None,
     ) -> dict[str, Any]:
         """Judge the operator over the resolution of what it sees and of what it is asked for.
 
@@ -222,6 +236,7 @@ class Run:
             samples: How many held-out inputs, the same for all.
             seed: Of the held-out inputs and of the sensors kept; by default the run's own.
             write: Write ``discretisation.json``.
+            data: File or data set to judge on instead, as in :meth:`evaluate`.
 
         Returns:
             What is written: ``relative_l2``, a list with ``sensors``, ``grid``, ``mean``, ``std``
@@ -238,11 +253,12 @@ class Run:
         if samples < 1:
             raise UsageError(f"samples: {samples} is not above zero")
         seed = self.config.machine.seed if seed is None else seed
-        source = self._data_held_out(samples) if self._judged_by_data else samples
+        by_data = data is not None or self._judged_by_data
+        source = self._data_held_out(samples, data) if by_data else samples
         remedy = "Judge by fewer samples, half as many to begin with, or on coarser grids"
         with explained(lambda _: remedy, self.config.machine.device):
             found = study(self.solved, self.model, source, seed, sensors, grids)
-        found |= {"seed": seed, "judged_by": "data" if self._judged_by_data else "law"}
+        found |= {"seed": seed, "judged_by": "data" if by_data else "law"}
         if write:
             write_json(RunFolder(self.path).discretisation, found)
         return found
@@ -254,11 +270,12 @@ class Run:
         seed: int | None,
         queries: Queries | None,
         sensors: evaluation.Sensors | None,
+        data: str | Path | AnyDataset | None = None,
     ) -> evaluation.HeldOut:
         """Hold out inputs of a problem whose parameters are numbers."""
         end = evaluation.ends_only(self.model)
-        if self._judged_by_data:
-            return evaluation.hold_out_data(problem, self._data_held_out(samples), end)
+        if data is not None or self._judged_by_data:
+            return evaluation.hold_out_data(problem, self._data_held_out(samples, data), end)
         seed = self.config.machine.seed if seed is None else seed
         return evaluation.hold_out_law(problem, samples, seed, queries, sensors, end)
 
@@ -306,8 +323,11 @@ class Run:
             return {}
         return evaluation.mean_residual(problem, self.model, self.config, seed)
 
-    def _data_held_out(self, samples: int) -> Dataset:
-        held = self._data_again()
+    def _data_held_out(self, samples: int, data: str | Path | AnyDataset | None = None) -> Dataset:
+        if data is None:
+            held = self._data_again()
+        else:
+            held = open_dataset(data, self.problem) if isinstance(data, str | Path) else data
         return held.take(torch.arange(min(samples, len(held))))
 
     def _data_again(self) -> AnyDataset:
