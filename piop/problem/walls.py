@@ -22,9 +22,9 @@ STRAIGHT = 1e-12
 
 
 def faces_of(problem: Problem) -> list[str]:
-    """Names of the parts of the boundary, those of a box axis by axis."""
+    """Names of the parts of the boundary, those of a box axis by axis, of all shapes to choose."""
     if problem.shape is not None:
-        return list(problem.shape.faces)
+        return list(dict.fromkeys(face for own in problem.outlines for face in own.faces))
     return [f"{axis.name}.{end}" for axis in problem.space for end in ENDS]
 
 
@@ -60,7 +60,7 @@ def normal_on(problem: Problem, face: str) -> tuple[sp.Expr, ...]:
     if problem.shape is None:
         axis, sign = axis_of(problem, face), ENDS[face.split(".")[1]]
         return tuple(sp.Integer(sign if c is axis else 0) for c in problem.space)
-    pieces = [c for c in problem.shape.curves if c.face == face]
+    pieces = [c for own in problem.outlines for c in own.curves if c.face == face]
     along = np.array([c.direction(0.0) for c in pieces])
     straight = all(isinstance(c, Segment) for c in pieces)
     if straight and np.ptp(along, axis=0).max() < STRAIGHT:
