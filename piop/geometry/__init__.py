@@ -1,5 +1,6 @@
 """Shapes in the plane and their boundaries; ``piop.geometry.delaunay`` meshes them with SciPy."""
 
+from piop.geometry.apart import Apart, apart
 from piop.geometry.curve import Arc, Curve, Segment
 from piop.geometry.mesh import Mesh, quality
 from piop.geometry.outline import Corner, Outline, named_by_sides, outline
@@ -8,6 +9,7 @@ from piop.geometry.radius import GeometryError, Radius
 from piop.geometry.shape import Difference, Disk, Polygon, Shape, Star, Union, box
 
 __all__ = [
+    "Apart",
     "Arc",
     "Corner",
     "Curve",
@@ -23,6 +25,7 @@ __all__ = [
     "Shape",
     "Star",
     "Union",
+    "apart",
     "box",
     "named_by_sides",
     "outline",

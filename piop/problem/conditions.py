@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Literal
 
 import sympy as sp
 
+from piop.problem.around import obstacle_around
 from piop.problem.lift import disagreement
 from piop.problem.plan import derivative_index
-from piop.problem.walls import axis_of, place_of, wall_conditions
+from piop.problem.walls import as_written, axis_of, place_of, wall_conditions
 
 if TYPE_CHECKING:
     from piop.problem.parts import BoundaryCondition, Input
@@ -120,6 +121,7 @@ def decide_conditions(
     orders = tuple(lift.get(channel, 0) for channel in problem.channels)
     built: dict[str, list[str]] = {channel: [] for channel in problem.channels}
     boundary = []
+    around = "wall" if problem.shape is None else "boundary"
     for face, condition in wall_conditions(problem) if walls else ():
         what = _wall_text(problem, face, condition)
         found = _wall_obstacle(problem, face, condition, orders, built)
@@ -133,7 +135,7 @@ def decide_conditions(
             built[condition.unknown].append(face)
         else:
             boundary.append((face, condition))
-        why = "through the distance to the wall" if hard else found or "as asked"
+        why = f"through the distance to the {around}" if hard else found or "as asked"
         decisions.append(Decision(what, hard, why))
     return Conditions(
         lift=orders,
@@ -224,11 +226,11 @@ def _wall_obstacle(
     """Say why a condition on a face cannot be built in, or None where it can."""
     if condition.kind != "dirichlet":
         return "prescribed values alone can be built in"
-    if problem.shape is not None:
-        return "the distance to the boundary of a shape is not built in yet"
     name = condition.unknown
     rough = _roughness(problem, name, condition.values[0])
     order = orders[problem.channels.index(name)]
+    if problem.shape is not None:
+        return rough or obstacle_around(problem, name, order)
     return rough or disagreement(problem, name, order, built[name], face)
 
 
@@ -238,7 +240,7 @@ def _wall_text(problem: Problem, face: str, condition: BoundaryCondition) -> str
         where = f"at {axis_of(problem, face).name} = {place_of(problem, face):g}"
     u, values = condition.unknown, [str(v) for v in condition.values]
     if condition.kind == "general":
-        return f"{values[0]} = 0 {where}"
+        return f"{as_written(problem, condition) or f'{values[0]} = 0'} {where}"
     if condition.kind == "robin":
         return f"({values[0]})*{u} + ({values[1]})*d{u}/dn {where} is {values[2]}"
     quantity = {"dirichlet": u, "neumann": f"d{u}/dn"}.get(condition.kind)

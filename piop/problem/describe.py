@@ -14,6 +14,7 @@ from piop.problem.plan import plan_streams
 from piop.problem.problem import Problem
 from piop.problem.solver import METHODS, choose_method
 from piop.problem.support import require_supported
+from piop.problem.walls import as_written
 from piop.spec.laws import NAMES
 
 
@@ -174,13 +175,10 @@ def _plain(value: Any) -> Any:
 
 def _boundary(problem: Problem) -> dict[str, str]:
     found = {c.name: "periodic" for c in problem.space if c.periodic}
-    given = [c for conditions in problem.spec.boundary.values() for c in conditions]
-    # An equation as it was written, its definitions by their names.
-    written = {c.place: c.values[0].text for c in given if c.kind == "general" and c.place.line}
     for face, conditions in problem.boundary.items():
         texts = []
         for c in conditions:
-            values = written.get(c.place) or ", ".join(write(v) for v in c.values)
+            values = as_written(problem, c) or ", ".join(write(v) for v in c.values)
             texts.append(f"{c.kind} {c.unknown} {values}".replace("  ", " ").strip())
         found[face] = "; ".join(texts) or "none"
     return found

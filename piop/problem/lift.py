@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
+from piop.problem.around import surround
 from piop.problem.atoms import applied, derivative_counts, name_of, outermost_atoms
 from piop.problem.walls import ENDS, axis_of, place_of, value_on
 from piop.spec.laws import GaussianRandomField
@@ -46,12 +47,15 @@ def lift_expression(
         problem: The problem.
         channel: Whose data.
         order: How many initial data to meet: u0, and then the slope in time.
-        faces: Whose prescribed values to meet, each where it agrees with what it touches.
+        faces: Whose prescribed values to meet, each where it agrees with what it touches; of a
+            shape all or none.
         constant: Where to start without initial data, units of the channel.
 
     Returns:
         The function; None where what it takes on a face is not known before inputs are drawn.
     """
+    if problem.shape is not None and faces:
+        return surround(problem, channel, order)
     found: sp.Expr = sp.Float(constant) if constant else sp.S.Zero
     if order and problem.time is not None:
         since = problem.time.symbol - problem.time.low

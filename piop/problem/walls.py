@@ -104,6 +104,15 @@ def value_on(problem: Problem, channel: str, face: str) -> sp.Expr | None:
     return None
 
 
+def as_written(problem: Problem, condition: BoundaryCondition) -> str | None:
+    """An equation on a face as the spec has it, its definitions by their names."""
+    for given in problem.spec.boundary.values():
+        for c in given:
+            if c.kind == "general" and c.place.line and c.place == condition.place:
+                return c.values[0].text
+    return None
+
+
 def _numbers(vector: tuple[float, float]) -> tuple[sp.Expr, ...]:
     """Whole numbers where a direction is along an axis."""
     whole = np.round(vector)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from piop.errors import DataError
 from piop.fields import FunctionSamples
+from piop.geometry import Apart
 from piop.residual import GridLift, Lift
 from piop.training.inferred import Inferred
 from piop.training.layout import Layout
@@ -54,12 +55,34 @@ class Span:
         return (at - self.low) / length if self.ends[0] else (self.high - at) / length
 
 
+@dataclass(frozen=True)
+class Around:
+    """What vanishes all around a shape, and is one at its largest.
+
+    Attributes:
+        columns: Of the queries, one for each axis of the plane.
+        distance: To the boundary.
+    """
+
+    columns: tuple[int, int]
+    distance: Apart
+
+    def __call__(self, queries: Any) -> Any:
+        """Evaluate at ``[B, N, D]``: ``[B, N, 1]``."""
+        x, y = (queries[..., i : i + 1] for i in self.columns)
+        return self.distance(x, y, torch)
+
+
+Factor = Span | Around
+
+
 class Operator(nn.Module):
     """u = lift + φ · τ^k · scale · backbone(inputs, queries), with τ = (t − t0)/T.
 
     Where k initial data of a channel are built in, ``lift`` meets them, and where values on walls
-    are, these, and φ is the product of the distances to those walls: both hold exactly for any
-    weights. Elsewhere k = 0, φ = 1, and without either the lift is a constant.
+    are, these, and φ is the product of the distances to those walls, or the distance to the
+    boundary of a shape: both hold exactly for any weights. Elsewhere k = 0, φ = 1, and without
+    either the lift is a constant.
 
     Args:
         backbone: Inputs and queries → ``[B, N, C]``, dimensionless.
@@ -88,13 +111,13 @@ class Operator(nn.Module):
         clock: Clock | None,
         mean: Sequence[float],
         scale: Sequence[float],
-        walls: Sequence[Sequence[Span]] = (),
+        walls: Sequence[Sequence[Factor]] = (),
         vectors: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.orders = tuple(orders)
-        self.walls: tuple[tuple[Span, ...], ...] = tuple(map(tuple, walls)) if any(walls) else ()
+        self.walls: tuple[tuple[Factor, ...], ...] = tuple(map(tuple, walls)) if any(walls) else ()
         self.clock = clock
         self.vectors = dict(vectors or {})
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
@@ -212,7 +235,7 @@ class Operator(nn.Module):
         each = [self._product(spans, queries) for spans in self.walls]
         return torch.cat(each, -1)
 
-    def _product(self, spans: Sequence[Span], queries: Any) -> Any:
+    def _product(self, spans: Sequence[Factor], queries: Any) -> Any:
         if not spans:
             return queries[..., :1] * 0 + 1
         found = spans[0](queries)

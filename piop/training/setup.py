@@ -15,6 +15,7 @@ from piop.models import Backbone, build_backbone, find_preset
 from piop.models.base import Field
 from piop.models.preset import Preset
 from piop.problem import Problem
+from piop.problem.around import distance_around
 from piop.problem.conditions import Conditions, decide_conditions
 from piop.problem.walls import ENDS
 from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
@@ -34,7 +35,7 @@ from piop.training.inferred import Inferred
 from piop.training.lattice import Axes, lattices
 from piop.training.noise import NoisySource, noise_levels
 from piop.training.objective import ResidualLoss
-from piop.training.operator import Clock, Operator, Span
+from piop.training.operator import Around, Clock, Factor, Operator, Span
 from piop.training.phases import Draw
 from piop.training.signature import homogeneous_axes, signature_of
 from piop.training.sources import DataSource, LawSource, MixedSource
@@ -146,8 +147,11 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     return Model(operator, conditions, known, grids, home)
 
 
-def spans(problem: Problem, faces: Sequence[str]) -> tuple[Span, ...]:
-    """Give what vanishes on faces, axis by axis."""
+def spans(problem: Problem, faces: Sequence[str]) -> tuple[Factor, ...]:
+    """Give what vanishes on faces, axis by axis, or all around a shape."""
+    if problem.shape is not None:
+        first = len(problem.coordinates) - 2
+        return (Around((first, first + 1), distance_around(problem)),) if faces else ()
     found = []
     for column, axis in enumerate(problem.coordinates):
         low, high = (f"{axis.name}.{end}" in faces for end in ENDS)

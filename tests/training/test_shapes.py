@@ -3,16 +3,19 @@
 from dataclasses import replace
 
 import pytest
+import sympy as sp
 import torch
 
 from piop.errors import NotSupportedError, UsageError
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
 from piop.problem.support import require_supported
-from piop.sampling import Draws
+from piop.run import fit
+from piop.sampling import Draws, boundary_points, collocation, sample_inputs
 from piop.training.config import PointsConfig
-from piop.training.constraints import penalised_conditions
+from piop.training.constraints import penalised_conditions, residual_of
 from piop.training.requirements import require_choices
+from piop.training.setup import spans
 
 RING = """
 piop: 1
@@ -149,3 +152,139 @@ def test_a_periodic_axis_of_a_shape_is_refused():
     )
     with pytest.raises(NotSupportedError, match="a periodic axis of a shape"):
         require_supported(problem)
+
+
+HARD = """
+piop: 1
+name: hard
+space: {x: [-1, 1], y: [-1, 1]}
+domain: DOMAIN
+unknowns: [u]
+inputs:
+  f:
+    of: [x, y]
+    law: gaussian_random_field
+    matern: {smoothness: 4.5, length: 0.5, variance: 4}
+    modes: 4
+equations: ["-div((1 + x**2)*grad(u)) = f"]
+boundary: {rest: {dirichlet: {u: "x + f*y"}}}
+sensors: {f: {count: [6, 6], place: grid}}
+save: {x: 9, y: 9}
+"""
+DOMAINS = {
+    "L": "{polygon: [[-1, -1], [1, -1], [1, 0], [0, 0], [0, 1], [-1, 1]]}",
+    "ring": "{disk: [0, 0, 1], holes: {inner: {disk: [0.2, 0.1, 0.4]}}}",
+    "U": "{difference: [{box: [[-1, 1], [-1, 1]]}, {box: [[-0.5, 0.5], [-0.5, 1]]}]}",
+    "half moon": "{union: [{disk: [-0.3, 0, 0.7]}, {box: [[-0.3, 1], [-0.3, 0.3]]}]}",
+    "hexagon": "{polygon: [[1, 0], [0.5, 0.8], [-0.5, 0.8], [-1, 0], [-0.5, -0.8], [0.5, -0.8]]}",
+}
+
+
+def hard(domain):
+    return Problem.from_yaml(HARD.replace("DOMAIN", DOMAINS[domain]))
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_values_around_a_shape_hold_for_any_weights(domain, builder):
+    built = builder(hard(domain))
+    assert set(built.loss.conditions) == set()
+    draws = Draws(0, 0, torch.arange(3))
+    functions = sample_inputs(built.problem, draws)
+    seen = built.draw(0, 0.0).inputs
+    for face in built.problem.shape.faces:
+        edge = boundary_points(built.problem, draws, 30, face)
+        known = built.model.known(functions, edge)
+        found = built.model.operator(seen, edge, known)[..., 0]
+        exact = edge[..., 0] + functions["f"](edge) * edge[..., 1]
+        assert torch.allclose(found, exact, atol=1e-12)
+    inside = collocation(built.problem, draws, 50)
+    known = built.model.known(functions, inside)
+    assert (built.model.operator(seen, inside, known) - known).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_streams_through_the_distance_to_a_shape_equal_nested_reverse_mode(domain, builder):
+    built = builder(hard(domain))
+    batch = built.draw(0, 0.0)
+    points = batch.equations
+    operator, residual = built.model.operator, built.loss.residual
+
+    def field(queries):
+        return operator(batch.inputs, queries)
+
+    fast = residual(field, points.queries, points.input_values).values
+    slow = residual.reverse(field, points.queries, points.input_values).values
+    assert residual.fallback is None
+    assert torch.allclose(fast, slow, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_nothing_is_lost_on_the_boundary_and_at_corners(domain, dtype):
+    """Derivatives are finite at ends of curves, and those of ordinary points are those beside."""
+    problem = hard(domain)
+    (around,) = spans(problem, problem.shape.faces)
+    curves = problem.shape.curves
+    ends = torch.tensor([c.at(0.0).tolist() for c in curves], dtype=dtype)[None]
+    residual = residual_of(problem, [laplacian(problem)])
+    assert torch.isfinite(residual(around, ends).values).all()
+    assert residual.fallback is None
+    edge = torch.tensor([c.at(0.4).tolist() for c in curves], dtype=torch.float64)[None]
+    along = torch.tensor([c.direction(0.4).tolist() for c in curves], dtype=torch.float64)[None]
+    inward = torch.stack([-along[..., 1], along[..., 0]], -1)
+    on, beside = (residual(around, edge + h * inward).values for h in (0.0, 1e-6))
+    assert torch.allclose(on, beside, rtol=1e-3, atol=1e-3)
+
+
+def laplacian(problem):
+    u = problem.function("u")
+    return sum(sp.Derivative(u, c.symbol, 2) for c in problem.space)
+
+
+def test_channels_differ_in_what_is_built_in(builder):
+    problem = Problem(
+        name="two",
+        space={"x": [-1, 1], "y": [-1, 1]},
+        domain={"disk": [0, 0, 1]},
+        unknowns=["u", "v"],
+        equations=["-lap(u) = 1", "v - lap(v) = u"],
+        boundary={"rest": [{"dirichlet": {"u": "x"}}, {"neumann": {"v": 0}}]},
+    )
+    built = builder(problem)
+    assert set(built.loss.conditions) == {"wall/outline"}
+    edge = boundary_points(problem, Draws(0, 0, torch.arange(3)), 8, "outline")
+    found = built.model.operator({}, edge, built.model.known({}, edge))
+    assert torch.allclose(found[..., 0], edge[..., 0], atol=1e-13)
+    assert found[..., 1].abs().min() > 0
+    assert torch.isfinite(built.loss(built.draw(0, 0.0))[0]["loss"])
+
+
+TORSION = """
+piop: 1
+name: torsion
+space: {x: [-1, 1], y: [-1, 1]}
+domain: {disk: [0, 0, 1]}
+unknowns: [u]
+equations: ["-lap(u) = 1"]
+boundary: {rest: CONDITION}
+save: {x: 9, y: 9}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("condition", "steps", "much"),
+    [("{dirichlet: {u: 0}}", 60, 0.02), ("{robin: {u: [1, 1, 0]}}", 150, 0.15)],
+)
+def test_a_disk_in_torsion_is_learned(condition, steps, much, tmp_path):
+    """u = (1 − r²)/4, or with u + ∂u/∂n = 0 half more; errors are those of its own reference."""
+    problem = Problem.from_yaml(TORSION.replace("CONDITION", condition))
+    settings = {"width": 16, "blocks": 1, "heads": 2, "functions": 1, "queries": 64}
+    settings |= {"boundary": 32} if "robin" in condition else {}
+    run = fit(problem, steps=steps, compile=False, settings=settings, out=tmp_path / "run")
+    assert run.evaluate(1)["relative_l2"]["mean"] < much
+    points = collocation(problem, Draws(5, 0, torch.arange(1)), 50)
+    found = run.predict({}, at=points[0].numpy())["u"].values[0]
+    r2 = points[0].square().sum(-1).numpy()
+    exact = (1 - r2) / 4 + (0.5 if "robin" in condition else 0)
+    assert ((found - exact) ** 2).sum() ** 0.5 < 1.5 * much * (exact**2).sum() ** 0.5

@@ -1,0 +1,130 @@
+"""Values prescribed all around a shape: what is built in, with which function, and why not."""
+
+import pytest
+import sympy as sp
+
+from piop.problem import Problem
+from piop.problem.conditions import decide_conditions
+from piop.problem.lift import lift_expression
+
+DISK = {"disk": [0, 0, 1]}
+HOLE = {"box": [[-1, 1], [-1, 1]], "holes": {"pin": {"disk": [0, 0, 0.5]}}}
+ZERO = {"rest": {"dirichlet": {"u": 0}}}
+FIELD = {"of": ["x", "y"], "law": "gaussian_random_field", "tau": 3, "alpha": 6, "modes": 2}
+
+
+def plate(boundary=None, domain=None, equation="-lap(u) = 1", **words):
+    return Problem(
+        name="plate",
+        space={"x": [-1, 1], "y": [-1, 1]},
+        domain=domain or DISK,
+        unknowns=["u"],
+        equations=[equation],
+        boundary=boundary or ZERO,
+        **words,
+    )
+
+
+def rod(initial, boundary=None, **words):
+    words = {"equation": "dt(u) = lap(u)", "time": {"t": [1, 2]}, "initial": initial, **words}
+    return plate(boundary, **words)
+
+
+@pytest.mark.parametrize("domain", [DISK, HOLE])
+def test_one_value_all_around_is_built_in(domain):
+    found = decide_conditions(plate({"rest": {"dirichlet": {"u": "x*y"}}}, domain))
+    assert not found.boundary
+    assert {d.why for d in found.decisions} == {"through the distance to the boundary"}
+    assert all(d.built_in for d in found.decisions)
+    problem = plate({"rest": {"dirichlet": {"u": "x*y"}}}, domain)
+    x, y = (c.symbol for c in problem.space)
+    assert lift_expression(problem, "u", 0, found.walls[0]) == x * y
+    assert decide_conditions(problem, walls=False).walls == ((),)
+
+
+def test_visible_inputs_may_be_prescribed_and_rough_or_hidden_ones_not():
+    def built_in(**changes):
+        problem = plate({"rest": {"dirichlet": {"u": "2*g"}}}, inputs={"g": {**FIELD, **changes}})
+        return decide_conditions(problem).decisions[0]
+
+    assert built_in().built_in
+    assert "which the network does not see" in built_in(hidden=True).why
+    assert "of its derivatives" in built_in(alpha=2.5).why
+
+
+@pytest.mark.parametrize(
+    ("boundary", "domain", "reason"),
+    [
+        (
+            {"pin": {"dirichlet": {"u": 1}}, **ZERO},
+            HOLE,
+            "the faces of the shape prescribe different values",
+        ),
+        (
+            {"pin": {"neumann": {"u": 0}}, **ZERO},
+            HOLE,
+            "not all faces of the shape prescribe a value",
+        ),
+        (
+            ZERO,
+            {
+                "union": [
+                    {"box": [[-1, 0], [-1, 1]]},
+                    {"disk": [0, 0, 0.2]},
+                    {"box": [[0, 1], [0, 1]]},
+                ]
+            },
+            "the distance to the boundary is not known: its parts touch along a line",
+        ),
+        (
+            ZERO,
+            {"star": {"centre": [0, 0], "angle": "phi", "radius": "0.5 + 0.1*cos(phi)"}},
+            "the distance to the boundary is not known: no formula",
+        ),
+    ],
+)
+def test_what_is_penalised_is_told_with_the_reason(boundary, domain, reason):
+    problem = plate(boundary, domain)
+    found = decide_conditions(problem)
+    assert reason in {d.why.split(" says")[0] for d in found.decisions}
+    assert found.walls == ((),)
+    assert {face for face, _ in found.boundary} == set(problem.shape.faces)
+    with pytest.raises(ValueError, match="constraints: hard is not possible"):
+        decide_conditions(problem, "hard")
+
+
+def test_soft_penalises_all():
+    found = decide_conditions(plate(), "soft")
+    assert [d.why for d in found.decisions] == ["as asked"]
+    assert found.walls == ((),)
+
+
+def test_a_start_that_agrees_on_the_boundary_is_met_beside_it():
+    problem = rod({"u": "(1 - x**2 - y**2)*x + 1"}, {"rest": {"dirichlet": {"u": "t**2"}}})
+    found = decide_conditions(problem)
+    assert found.lift == (1,) and found.walls == (("outline",),)
+    lift = lift_expression(problem, "u", 1, found.walls[0])
+    t, x, y = (c.symbol for c in problem.coordinates)
+    assert sp.expand(lift.subs(t, 1) - problem.initial["u"][0]) == 0
+    assert sp.simplify((lift - t**2).subs(y, sp.sqrt(1 - x**2))) == 0
+
+
+def test_a_slope_in_time_that_agrees_too():
+    words = {"equation": "dtt(u) = lap(u)", "time": {"t": [0, 1]}}
+    start = {"u": "1 - x**2 - y**2", "dt(u)": "3 + x*(1 - x**2 - y**2)"}
+    problem = rod(start, {"rest": {"dirichlet": {"u": "3*t"}}}, **words)
+    found = decide_conditions(problem)
+    assert found.lift == (2,) and found.walls == (("outline",),)
+    lift = lift_expression(problem, "u", 2, found.walls[0])
+    t, x, y = (c.symbol for c in problem.coordinates)
+    data = [sp.diff(lift, t, k).subs(t, 0) for k in (0, 1)]
+    assert all(sp.expand(a - b) == 0 for a, b in zip(data, problem.initial["u"], strict=True))
+    assert sp.simplify((lift - 3 * t).subs(y, sp.sqrt(1 - x**2))) == 0
+
+
+@pytest.mark.parametrize("start", ["1 - x**2", "u0"])
+def test_a_start_that_need_not_agree_leaves_the_boundary_penalised(start):
+    given = {"inputs": {"u0": FIELD}} if start == "u0" else {}
+    found = decide_conditions(rod({"u": start}, **given))
+    assert found.lift == (1,) and found.walls == ((),)
+    assert "nothing says that it is that of the initial data" in found.decisions[-1].why
