@@ -87,6 +87,7 @@ SMOOTH = {
     "sinh": torch.sinh,
     "cosh": torch.cosh,
     "square": torch.square,
+    "pow 0": lambda z: z**0 * torch.sin(z),
     "pow 3": lambda z: z**3,
     "pow 2.5": lambda z: (2 + z) ** 2.5,
     "2 ** z": lambda z: 2.0**z,

@@ -241,7 +241,11 @@ class Refinement:
         left = math.floor(math.log(min(_MOST, self.request.limits.modes[1] ** 2) / size, 4))
         if left < 1 or level >= self.request.limits.levels:
             return False
-        reached = track.error * 2 ** (-left * track.order)
+        # Two meshes show no order yet: a third is worth its cost where the best order would do.
+        unknown = len(track.values) < 3 and not self.form.jumps
+        order = self.degree + 1.0 if unknown else track.order
+        error = track.error * (2**track.order - 1) / (2**order - 1)
+        reached = error * 2 ** (-left * order)
         return math.isinf(track.error) or 4 * size <= _ENOUGH or reached <= self.request.tolerance
 
     def _finish(self, sample: int, level: int, space: Space) -> None:

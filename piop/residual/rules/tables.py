@@ -213,10 +213,12 @@ def rsqrt(x: Tensor, root: Tensor, inverse: Tensor, n: int) -> Derivatives:
 
 
 def power(exponent: float) -> Table:
-    """Differentiate xᵖ; a whole p ≥ 0 ends the list after p derivatives."""
+    """Differentiate xᵖ; a whole p ≥ 0 ends the list after p derivatives, p = 0 after one."""
     known = {-1.0: reciprocal, 0.5: sqrt, -0.5: rsqrt}
     if exponent in known:
         return known[exponent]
+    if exponent == 0:
+        return Table(lambda x: (), lambda x, basis, n: [torch.ones_like(x), 0.0])
 
     def derivatives(x: Tensor, basis: tuple[Tensor, ...], n: int) -> Derivatives:
         out: list[Any] = []

@@ -12,6 +12,7 @@ from piop.reference import Limits, solve_reference
 from piop.sampling import Draws, sample_inputs
 
 from ..cases import Formula
+from ..patches import residual_over_bent
 from .cases import X, Y, exact_values, relative
 
 STREAM = sp.sin(2 * X + sp.Rational(1, 3)) * sp.cos(3 * Y) + X * Y**2
@@ -147,3 +148,14 @@ def test_what_a_pressure_cannot_have_is_refused():
         choose_method(problem)
     with pytest.raises(SpecError, match="leave a constant in p free"):
         flow(CLOSED)
+
+
+def test_the_residual_of_the_channel_vanishes():
+    """Away from the corners, where the pressure is no polynomial."""
+    problem = Problem.from_file("stokes_channel")
+    functions = sample_inputs(problem, Draws(7, 0, torch.arange(1)))
+    solution = solve_reference(problem, functions)
+    points = torch.stack(torch.meshgrid(*solution.axes, indexing="ij"), -1).flatten(0, 1)
+    values = {name: solution.values[name][0].flatten() for name in problem.channels}
+    found = residual_over_bent(problem, functions, points, values, [1.5, 0.5], 0.3, 8)
+    assert (found < 1e-5).all()

@@ -8,6 +8,7 @@ import sympy
 import torch
 
 from piop.errors import SolverError
+from piop.problem import Problem
 from piop.problem.weak import weak_form
 from piop.reference import solve_reference
 from piop.reference.ladder import Limits
@@ -187,6 +188,13 @@ def test_a_tolerance_out_of_reach_is_reported():
     truth = np.sin(9 * points[0, :, 0]) * np.exp(points[0, :, 1])
     error = np.linalg.norm(found[0] - truth) / np.linalg.norm(truth)
     assert error <= float(solution.error_estimate)
+
+
+def test_two_meshes_of_unknown_order_are_followed_by_a_third():
+    """The second has 17,000 nodes: a fourth would be too fine, the third meets the tolerance."""
+    solution = solve_reference(Problem.from_file("poisson_lshape"), {}, tolerance=1e-4)
+    assert bool(solution.accepted.all())
+    assert solution.modes.tolist() == [[129, 129]]
 
 
 def test_too_fine_a_grid_cannot_be_meshed():
