@@ -14,8 +14,9 @@ from torch import Tensor
 from piop.datasets.channels import channel_of
 from piop.datasets.checks import numbers
 from piop.datasets.dataset import Dataset
-from piop.datasets.formats import read_raw
+from piop.datasets.formats import guarded, open_raw
 from piop.datasets.history import after_past
+from piop.datasets.marked import solved
 from piop.datasets.raw import RawFile
 from piop.datasets.sensors import sensors_of
 from piop.errors import DataError, PiopError
@@ -31,13 +32,16 @@ def read_dataset(path: str | Path, problem: Problem) -> Dataset:
     ``t(sample, point)``, ``x(sample, point)``; inputs as :func:`piop.datasets.read_sensors` says.
     Auxiliary unknowns are read where the file has them. Where an input is the history of the
     solution, the file holds the whole trajectory: the history is cut from it, and the values begin
-    at its last time.
+    at its last time. Samples whose reference found no solution are left out, with a warning.
 
     Raises:
         DataError: A missing variable, shapes that do not fit, NaN (with its sample), positions
             outside the domain, inputs and solutions of different numbers of samples.
     """
-    found = dataset_of(read_raw(path), problem)
+    with open_raw(path) as file:
+        index = solved(file)
+        raw = guarded(Path(path), file.format, lambda: file.read(index))
+    found = dataset_of(raw, problem)
     compare_spec(found.attributes, str(path), problem)
     return found
 

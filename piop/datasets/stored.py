@@ -16,6 +16,7 @@ from torch import Tensor
 from piop.datasets.dataset import Dataset
 from piop.datasets.formats import guarded, open_raw
 from piop.datasets.layout import ESTIMATE
+from piop.datasets.marked import solved
 from piop.datasets.opened import OpenFile
 from piop.datasets.reader import compare_spec, dataset_of, read_dataset
 from piop.errors import DataError
@@ -54,7 +55,7 @@ class StoredDataset:
 
     @classmethod
     def open(cls, path: str | Path, problem: Problem) -> Self:
-        """Open a file; nothing but its first sample is read.
+        """Open a file; nothing but its first sample is read, and which of them have a solution.
 
         Raises:
             DataError: If its first sample does not fit the problem, its format is one whose samples
@@ -67,10 +68,12 @@ class StoredDataset:
                 f"{path}: samples of {file.format} cannot be read one by one; write the data as "
                 f"NetCDF or Zarr"
             )
+        known = solved(file)
+        index = np.arange(file.count) if known is None else known
         file = replace(file, arrays={n: a for n, a in file.arrays.items() if _needed(n, problem)})
-        first = _read(file, problem, np.arange(min(1, file.count or 0)))
+        first = _read(file, problem, index[:1])
         compare_spec(first.attributes, str(path), problem)
-        return cls(file, problem, torch.arange(file.count or 0), first)
+        return cls(file, problem, torch.from_numpy(index), first)
 
     @property
     def axes(self) -> dict[str, Tensor]:

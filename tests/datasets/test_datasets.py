@@ -5,13 +5,20 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
+import math
 
 import numpy as np
 import pytest
 import torch
 import xarray as xr
 
-from piop.datasets import Dataset, DatasetWriter, read_dataset, write_dataset
+from piop.datasets import (
+    Dataset,
+    DatasetWriter,
+    StoredDataset,
+    read_dataset,
+    write_dataset,
+)
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 
@@ -53,6 +60,45 @@ def test_a_data_set_on_a_grid_survives_the_file(grid, several, tmp_path):
     torch.testing.assert_close(found.error_estimate, grid.error_estimate, rtol=0, atol=0)
     assert found.attributes["seed"] == 7
     assert len(found) == 5
+
+
+def marked(grid, several, path, estimates):
+    """Write a data set, NaN where there is no estimate, as `piop data` does."""
+    estimates = torch.tensor(estimates, dtype=torch.float64)
+    values = {n: v.clone() for n, v in grid.values.items()}
+    for each in values.values():
+        each[~estimates.isfinite()] = torch.nan
+    bad = dataclasses.replace(grid, values=values, error_estimate=estimates)
+    write_dataset(bad, path, several)
+    data = xr.load_dataset(path)
+    data["reference_accepted"] = ("sample", (estimates.numpy() < 1e-3).astype(np.int8))
+    data.to_netcdf(path)
+    return values
+
+
+def test_samples_without_a_solution_are_left_out(grid, several, tmp_path, caplog):
+    file = tmp_path / "d.nc"
+    values = marked(grid, several, file, [1e-4, math.inf, 2e-3, math.nan, 1e-4])
+    kept = [0, 2, 4]
+    for reader in (read_dataset, StoredDataset.open):
+        found = reader(file, several)
+        assert len(found) == 3
+        data = found.take(torch.arange(3))
+        torch.testing.assert_close(data.values["u"], values["u"][kept])
+        torch.testing.assert_close(data.inputs["f"].values, grid.inputs["f"].values[kept])
+        said = caplog.text
+        caplog.clear()
+        assert "2 of 5 samples have no solution" in said
+        assert "1 of 5 samples missed the tolerance" in said
+        assert "estimated at up to 2.0e-03" in said
+
+
+def test_a_file_without_any_solution_is_refused(grid, several, tmp_path):
+    file = tmp_path / "d.nc"
+    marked(grid, several, file, [math.inf] * 5)
+    for reader in (read_dataset, StoredDataset.open):
+        with pytest.raises(DataError, match="none of its 5 samples has a solution"):
+            reader(file, several)
 
 
 def test_scattered_values_and_sensors_survive_the_file(line, tmp_path):
