@@ -63,6 +63,8 @@ def obstacle_around(problem: Problem, channel: str, order: int) -> str | None:
     Returns:
         A clause; None where it can be.
     """
+    if problem.varies:
+        return "the shape differs from sample to sample"
     values = [value_on(problem, channel, face) for face in faces_of(problem)]
     if any(v is None for v in values):
         return "not all faces of the shape prescribe a value"

@@ -93,6 +93,12 @@ def test_what_is_penalised_is_told_with_the_reason(boundary, domain, reason):
         decide_conditions(problem, "hard")
 
 
+def test_shapes_that_differ_have_nothing_built_in():
+    found = decide_conditions(Problem.from_file("electrostatics"))
+    assert {d.why for d in found.decisions} == {"the shape differs from sample to sample"}
+    assert not any(d.built_in for d in found.decisions)
+
+
 def test_soft_penalises_all():
     found = decide_conditions(plate(), "soft")
     assert [d.why for d in found.decisions] == ["as asked"]
