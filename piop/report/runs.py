@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from matplotlib.tri import LinearTriInterpolator, Triangulation
 from torch import Tensor
 
 from piop.errors import NotSupportedError, SolverError
 from piop.fields import FunctionSamples
+from piop.geometry import Shape
 from piop.metrics import relative_l2_by_time
 from piop.report.figures import Shown, draw_figures
 from piop.residual import compile_residual
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 SAMPLES, ROWS = 8, 3  # held-out inputs behind the curves, and shown one by one
 FINE = (101, 256)  # times and points of figures in one space dimension, at most
+RASTER = 97  # places along each axis of figures of a shape
 POINTS = 2048  # queries of the residual at once
 
 
@@ -54,6 +57,8 @@ def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> lis
     shown = None
     if held_out is not None and held_out.queries.axes is not None:
         shown = collect(run, held_out)
+    elif held_out is not None and run.problem.region is not None and not run.problem.varies:
+        shown = collect_cloud(run, held_out, run.problem.region)
     inferred = read_json(run.path / "evaluation.json").get("inferred")
     units = {name: str(unit) for name, unit in run.problem.units.items()}
     return draw_figures(run.path / "figures", run.metrics, shown, inferred, units)
@@ -84,6 +89,34 @@ def collect(run: Run, held_out: HeldOut) -> Shown:
         shown,
         errors=_by_time(prediction, truth).numpy(),
         baselines={"stays at u0": _by_time(still, truth).mean(0).numpy()},
+    )
+
+
+def collect_cloud(run: Run, held_out: HeldOut, region: Shape) -> Shown:
+    """Bring solutions at points of a shape to a grid; what is outside is NaN."""
+    problem = run.problem
+    assert held_out.queries.points is not None  # noqa: S101 - asked for by the caller
+    truth, prediction = held_out.truth, predict_held_out(problem, run.model, held_out)
+    errors = errors_of(prediction, dict(truth))
+    axes = {c.name: np.linspace(c.low, c.high, RASTER) for c in problem.space}
+    grid = np.meshgrid(*axes.values(), indexing="ij")
+    inside = region.inside(np.stack(grid, -1).reshape(-1, 2)).reshape(grid[0].shape)
+
+    def laid(values: Tensor) -> np.ndarray:
+        places = held_out.queries.points.expand(len(values), -1, -1).numpy()  # type: ignore[union-attr]
+        rows = []
+        for points, row in zip(places[:ROWS], values[:ROWS].numpy(), strict=True):
+            between = LinearTriInterpolator(Triangulation(points[:, 0], points[:, 1]), row)
+            rows.append(np.where(inside, between(*grid).filled(np.nan), np.nan))
+        return np.stack(rows)
+
+    return Shown(
+        axes=axes,
+        time=None,
+        units={name: str(unit) for name, unit in problem.units.items()},
+        reference={name: laid(value) for name, value in truth.items()},
+        prediction={name: laid(prediction[name]) for name in truth},
+        titles=[f"input {i}: error {e:.2g}" for i, e in enumerate(errors[:ROWS].tolist())],
     )
 
 

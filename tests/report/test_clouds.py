@@ -1,0 +1,35 @@
+"""Solutions at points of a shape on paper."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from piop.datasets import Queries
+from piop.problem import Problem
+from piop.report import runs
+from piop.run import HeldOut
+from piop.sampling import Draws, collocation
+
+
+def test_a_cloud_is_laid_on_a_grid_inside_its_shape(monkeypatch):
+    """Linear functions are met at every place between points; outside there is nothing."""
+    problem = Problem.from_file("poisson_lshape")
+    points = collocation(problem, Draws(0, 0, torch.arange(1)), 400)
+    corners = torch.tensor([c.at(0.0).tolist() for c in problem.shape.curves])[None]
+    points = torch.cat([points, corners], 1)
+    truth = {"u": 2 + points[..., 0] - 3 * points[..., 1]}
+    held_out = HeldOut({}, {}, Queries(points=points), truth, None, torch.ones(1).bool())
+    monkeypatch.setattr(runs, "predict_held_out", lambda *_: {"u": truth["u"] * 1.1})
+    run = SimpleNamespace(problem=problem, model=None)
+    shown = runs.collect_cloud(run, held_out, problem.region)
+    x, y = np.meshgrid(shown.axes["x"], shown.axes["y"], indexing="ij")
+    found = shown.reference["u"][0]
+    known = np.isfinite(found)
+    assert np.abs(found - (2 + x - 3 * y))[known].max() < 1e-12
+    assert np.abs(shown.prediction["u"][0] - 1.1 * found)[known].max() < 1e-12
+    places = np.stack([x, y], -1)[known]
+    assert problem.region.inside(places).all()
+    assert known.mean() > 0.7
+    assert shown.titles == ["input 0: error 0.1"]
+    assert shown.residuals == {}
