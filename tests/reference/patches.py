@@ -31,7 +31,7 @@ def residual_over_bent(problem, functions, points, values, centre, radius, degre
     Returns:
         Root mean squares over places inside, one ratio per equation.
     """
-    centre = torch.tensor(centre, dtype=torch.float64)
+    centre = torch.as_tensor(centre, dtype=torch.float64)
     here = (points - centre).norm(dim=-1) < radius
     basis = polynomials((points[here] - centre) / radius, degree)
     assert len(basis) > 1.5 * basis.shape[1]
