@@ -13,6 +13,7 @@ from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from piop.errors import SolverError
+from piop.problem.atoms import outermost_atoms
 from piop.problem.weak import Integrand, WeakForm
 from piop.reference.fem.pointwise import Array, Pointwise
 from piop.reference.fem.space import Quadrature, Space
@@ -94,7 +95,11 @@ class System:
         self.problem, self.form, self.space = problem, form, space
         self.faces = [Part(problem, form, form.faces[f], q) for f, q in space.faces.items()]
         self.parts = [Part(problem, form, form.volume, space.volume), *self.faces]
+        places = {c.symbol for c in problem.coordinates}
+        still = [e for e in form.jumps if not outermost_atoms(e) and e.free_symbols <= places]
         self.jumps = Pointwise(problem, form.jumps, [])
+        self.still = Pointwise(problem, still, [])
+        self.shared: Any = None
         self.prescribed = {
             (face, i): Pointwise(problem, [value], [])
             for face, given in form.values.items()
@@ -122,25 +127,22 @@ class System:
         Raises:
             SolverError: If a matrix is singular, Newton's method fails, or data are not finite.
         """
-        self.parts = [*self._volume(sources), *self.faces]
         given = self.given(sources)
-        if self.form.linear and self.form.shared:
+        if self.form.linear and self.form.shared and not self.form.jumps:
             return self._step(sources, given, list(samples))
         solve = self._step if self.form.linear else self._newton
-        return np.concatenate(
-            [
-                solve(sources.take(torch.tensor([b])), given[b : b + 1], [sample])
-                for b, sample in enumerate(samples)
-            ]
-        )
+        found = []
+        for b, sample in enumerate(samples):
+            own = sources.take(torch.tensor([b]))
+            self.parts = [*self._volume(own, self.jumps), *self.faces]
+            found.append(solve(own, given[b : b + 1], [sample]))
+        return np.concatenate(found)
 
-    def _volume(self, sources: Sources) -> list[Part]:
+    def _volume(self, sources: Sources, jumps: Pointwise) -> list[Part]:
         """The integral over the shape; triangles in which something jumps are taken apart."""
         volume = self.space.volume
-        if not self.form.jumps:
-            return [Part(self.problem, self.form, self.form.volume, volume)]
         held = np.zeros(volume.weights.shape[0], dtype=bool)
-        for values in self.jumps(self.jumps.known(sources, volume.points)):
+        for values in jumps(jumps.known(sources, volume.points)):
             whole = np.broadcast_to(values, (len(values), len(volume.points)))
             most = _JUMP * np.ptp(whole, axis=1)
             inside = np.ptp(whole.reshape(len(values), *volume.weights.shape), axis=2)
@@ -153,7 +155,6 @@ class System:
     def _step(self, sources: Sources, given: Array, samples: list[int]) -> Array:
         """One step of Newton's method from zero, which solves a linear problem."""
         terms = [p.known(p.terms, sources) for p in self.parts]
-        slopes = [p.known(p.slopes, sources.take(torch.tensor([0]))) for p in self.parts]
         state = np.zeros_like(given)
         residual = self._residual(terms, state, given)
         if (bad := ~np.isfinite(residual).all((1, 2))).any():
@@ -161,7 +162,22 @@ class System:
                 f"sample {samples[int(bad.argmax())]}: a coefficient, the source or a condition "
                 "is not finite"
             )
-        return state - self._factorised(slopes, state[:1], samples[0])(residual, state)
+        return state - self._inverse(sources, state[:1], samples[0])(residual, state)
+
+    def _inverse(self, sources: Sources, state: Array, sample: int) -> Any:
+        """What solves a linear problem; one for all samples where their coefficients are the same.
+
+        That one divides the triangles in which coefficients jump, and not those of any sample's
+        source: no sample depends on the others.
+        """
+        if self.shared is not None:
+            return self.shared
+        first, parts = sources.take(torch.tensor([0])), self.parts
+        if self.form.shared:
+            parts = [*self._volume(first, self.still), *self.faces]
+        found = self._factorised(parts, [p.known(p.slopes, first) for p in parts], state, sample)
+        self.shared = found if self.form.shared else None
+        return found
 
     def _newton(self, sources: Sources, given: Array, samples: list[int]) -> Array:
         """Damped steps until they are small.
@@ -183,7 +199,7 @@ class System:
                     f"sample {samples[0]}: the equations are not finite at the constant from "
                     "which Newton's method starts"
                 )
-            solve = self._factorised(slopes, state, samples[0])
+            solve = self._factorised(self.parts, slopes, state, samples[0])
             step = solve(residual, state)
             length, share = float(np.linalg.norm(step)), 1.0
             while True:
@@ -214,9 +230,11 @@ class System:
             found = np.sum([part.residual(own, state) for part, own in parts], axis=0)
         return np.where(self.free, found, state - given)
 
-    def _factorised(self, known: Sequence[list[Tensor]], state: Array, sample: int) -> Any:
+    def _factorised(
+        self, parts: Sequence[Part], known: Sequence[list[Tensor]], state: Array, sample: int
+    ) -> Any:
         """Give a function of residuals and states ``[B, C, count]`` that solves for a step."""
-        matrix, free = self._matrix(known, state), self.free.ravel()
+        matrix, free = self._matrix(parts, known, state), self.free.ravel()
         kept, across = matrix[free][:, free], matrix[free][:, ~free]
         means = {i: m for i, m in self.form.gauge.items() if self.free[i].all()}
         rows = np.array([self._mean(i)[free] for i in means])
@@ -248,9 +266,9 @@ class System:
         row[channel] = self.space.volume.vector({0: one})[0] / self.space.volume.weights.sum()
         return row.ravel()
 
-    def _matrix(self, known: Sequence[list[Tensor]], state: Array) -> Any:
+    def _matrix(self, parts: Sequence[Part], known: Sequence[list[Tensor]], state: Array) -> Any:
         rows, columns, entries = [], [], []
-        for part, own in zip(self.parts, known, strict=True):
+        for part, own in zip(parts, known, strict=True):
             numbers = part.quadrature.numbers
             for i, j, block in part.blocks(own, state):
                 row = (numbers + i * self.space.count)[:, None]

@@ -238,3 +238,21 @@ def test_sources_and_what_they_cause_belong_together_on_every_shape(shape):
     one, other = found[0] @ sources[1], found[1] @ sources[0]
     assert one == pytest.approx(other, rel=1e-11)
     assert one > 1e-4
+
+
+@pytest.mark.parametrize("coefficient", ["1", "where(x < 0.4, 1, 3)"])
+def test_a_sample_whose_source_jumps_does_not_depend_on_the_others(coefficient):
+    """Triangles that the edge of one source cuts are whole in the samples of the others."""
+    place = {"law": "uniform", "low": 0.3, "high": 0.7}
+    source = "where((x - a)**2 + (y - b)**2 < 0.02, 1, 0)"
+    problem = on_shape(
+        f"-div({coefficient}*grad(u)) = {source}",
+        ZERO,
+        {"disk": [0.5, 0.5, 0.5]},
+        inputs={"a": place, "b": place},
+    )
+    together = sample_inputs(problem, Draws(2, 0, torch.arange(3)))
+    alone = sample_inputs(problem, Draws(2, 0, torch.tensor([2])))
+    both = [solve_reference(problem, f, shape=(13, 13), tolerance=5e-2) for f in (together, alone)]
+    batch, single = (s.values["u"][-1] for s in both)
+    torch.testing.assert_close(batch, single, rtol=1e-12, atol=1e-12 * float(single.abs().max()))
