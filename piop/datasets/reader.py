@@ -36,7 +36,7 @@ def read_dataset(path: str | Path, problem: Problem) -> Dataset:
 
     Raises:
         DataError: A missing variable, shapes that do not fit, NaN (with its sample), positions
-            outside the domain, inputs and solutions of different numbers of samples.
+            outside the domain, inputs and solutions of different numbers of samples, or of none.
     """
     with open_raw(path) as file:
         index = solved(file)
@@ -72,7 +72,10 @@ def _count(raw: RawFile, counts: dict[str, int]) -> int:
     if len(set(counts.values())) > 1:
         given = ", ".join(f"'{name}' {count}" for name, count in counts.items())
         raise DataError(f"{raw.path}: different numbers of samples: {given}")
-    return next(iter(counts.values()))
+    count = next(iter(counts.values()))
+    if not count:
+        raise DataError(f"{raw.path}: holds no samples")
+    return count
 
 
 def _estimate(raw: RawFile, count: int) -> Tensor | None:

@@ -164,7 +164,9 @@ def _save(
 def _points(spec: Spec, shaped: bool, resolved: Resolved, issues: list[Issue]) -> int | None:
     """Points of a cloud: what is said, and for shapes that differ a number all have in common."""
     if not shaped:
-        return None
+        # Of a shape that cannot be read nothing else is said, as that it has no points.
+        broken = "domain" in resolved.failed or (spec.domain is not None and len(spec.space) == 2)
+        return spec.save.get(POINTS, _SAVE_POINTS) if broken else None
     axes = [name for name in spec.space if name in spec.save]
     if POINTS not in spec.save:
         if not varies(spec, resolved):

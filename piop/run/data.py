@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,11 @@ def load_data(problem: Problem, data: str | Path | AnyDataset | None) -> AnyData
         raise DataError("the data hold one trajectory; at least two are needed, one to judge by")
     place = str(data) if isinstance(data, str | Path) else "data"
     for piece in found.pieces():
-        _check_values(place, piece)
+        check_values(place, piece)
     return found
 
 
-def _check_values(place: str, data: Dataset) -> None:
+def check_values(place: str, data: Dataset) -> None:
     """Refuse values of which no sizes can be taken; those from Python were never looked at."""
     found = {name: _given(samples) for name, samples in data.inputs.items()}
     for name, values in {**found, **data.values}.items():
@@ -65,13 +66,32 @@ def _given(samples: FunctionSamples) -> torch.Tensor:
 
 def describe_data(data: str | Path | AnyDataset, found: AnyDataset) -> dict[str, Any]:
     """Record which data a run was trained on: path, size and a hash of the values."""
-    place = data.file.path if isinstance(data, StoredDataset) else data
-    path = None if isinstance(place, Dataset) else str(Path(place).resolve())
+    path = _path_of(data)
     digest = hashlib.sha256()
     for name in sorted(found.channels):
         for piece in found.pieces():
             digest.update(piece.values[name].double().numpy().tobytes())
     return {"path": path, "samples": len(found), "hash": digest.hexdigest()}
+
+
+def _path_of(data: str | Path | AnyDataset) -> str | None:
+    place = data.file.path if isinstance(data, StoredDataset) else data
+    return None if isinstance(place, Dataset) else str(Path(place).resolve())
+
+
+def doubt_of_data(
+    trained: Mapping[str, Any] | None, data: str | Path | AnyDataset | None
+) -> list[str]:
+    """Warn where the data that judge are those that a run was trained on.
+
+    Args:
+        trained: What :func:`describe_data` said of the run's own; None if it had none.
+        data: Those that judge, where they are given.
+    """
+    path = None if data is None else _path_of(data)
+    if path is None or trained is None or trained["path"] != path:
+        return []
+    return [f"the run was trained on samples of {path}, so errors on them say little of new ones"]
 
 
 def split_data(data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:

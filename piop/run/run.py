@@ -15,7 +15,7 @@ from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.problem import Problem
 from piop.problem.support import require_supported
 from piop.run import evaluation
-from piop.run.data import parts_of_data
+from piop.run.data import check_values, doubt_of_data, parts_of_data
 from piop.run.discretisation import Grids, Sensors, study
 from piop.run.folder import RunFolder, ensure_run, read_json, versions, write_json
 from piop.run.inference import as_trained, infer
@@ -206,6 +206,7 @@ class Run:
                     )
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
+        doubts = [*doubts, *doubt_of_data(self.data, data)]
         found |= parameters | {"warnings": [*found["warnings"], *doubts]}
         found |= self._circumstances(problem, seed)
         if data is not None:
@@ -326,9 +327,11 @@ class Run:
     def _data_held_out(self, samples: int, data: str | Path | AnyDataset | None = None) -> Dataset:
         if data is None:
             held = self._data_again()
-        else:
-            held = open_dataset(data, self.problem) if isinstance(data, str | Path) else data
-        return held.take(torch.arange(min(samples, len(held))))
+            return held.take(torch.arange(min(samples, len(held))))
+        held = open_dataset(data, self.problem) if isinstance(data, str | Path) else data
+        found = held.take(torch.arange(min(samples, len(held))))
+        check_values(str(data) if isinstance(data, str | Path) else "data", found)
+        return found
 
     def _data_again(self) -> AnyDataset:
         """Give the part of the data that judges, from its file where it is not at hand.

@@ -158,6 +158,14 @@ def test_refused_with_place_and_remedy(old, new, message):
         changed((old, new))
 
 
+def test_of_shapes_that_cannot_be_read_nothing_else_is_said():
+    for old, new in ((DISK, "    disk: {ball: [0.5, 0.5, 0.5]}\n"), ("  choose: k\n", "")):
+        with pytest.raises(SpecError) as caught:
+            changed((old, new))
+        assert "domain" in str(caught.value)
+        assert "sensors" not in str(caught.value)
+
+
 def test_shapes_to_choose_from_are_in_the_plane():
     with pytest.raises(SpecError, match="shapes to choose from need two space dimensions"):
         Problem.from_yaml(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 from piop.cli.results import error_table
 from piop.datasets import read_dataset
@@ -130,6 +132,23 @@ def test_other_data_that_do_not_fit_are_refused(run, unseen, tmp_path):
     np.savez(other, x=np.zeros((2, 3)), y=np.zeros((2, 3)), u=np.ones((2, 3)))
     with pytest.raises(DataError, match="'f'"):
         run.evaluate(data=other)
+
+
+def test_data_without_samples_and_values_without_squares_are_refused(run, path, tmp_path):
+    data = read_dataset(path, run.problem)
+    with pytest.raises(DataError, match="'u' is as large as 1e\\+200, whose square is no number"):
+        run.evaluate(data=replace(data, values={"u": data.values["u"] * 0 + 1e200}))
+    with xr.open_dataset(path, engine="h5netcdf") as file:
+        file.isel(sample=slice(0)).to_netcdf(tmp_path / "none.nc", engine="h5netcdf")
+    with pytest.raises(DataError, match=r"none\.nc: holds no samples"):
+        run.evaluate(data=tmp_path / "none.nc")
+
+
+def test_data_that_were_trained_on_judge_with_a_warning(run, path, unseen):
+    found = run.evaluate(data=path, write=False)
+    assert any("was trained on samples of" in text for text in found["warnings"])
+    others = run.evaluate(data=unseen, write=False)
+    assert not any("was trained on" in text for text in others["warnings"])
 
 
 def test_a_network_of_grids_refuses_such_data(problem, path, tmp_path):
