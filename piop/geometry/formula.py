@@ -87,15 +87,15 @@ class Circle(Formula):
         return Circle(self.centre, self.radius, -self.sign)
 
 
-@final
 @dataclass(frozen=True)
-class Both(Formula):
-    """What is in two regions: a + b − √(a² + b²).
+class Pair(Formula):
+    """Two regions put together.
 
     Attributes:
-        first: a.
-        second: b.
-        angle: Inside, where their boundaries cross; π where that is not known, or nowhere.
+        first: The function a of one.
+        second: The function b of the other.
+        angle: Where their boundaries cross, inside of what is in both, or outside of what is in
+            either; π where they do not, or nothing is known.
         size: Length of the whole.
     """
 
@@ -103,6 +103,12 @@ class Both(Formula):
     second: Formula
     angle: float
     size: float
+
+
+@final
+@dataclass(frozen=True)
+class Both(Pair):
+    """What is in two regions: a + b − √(a² + b²)."""
 
     def __call__(self, x: Any, y: Any, maths: Any) -> Any:
         """See the base class."""
@@ -116,20 +122,8 @@ class Both(Formula):
 
 @final
 @dataclass(frozen=True)
-class Either(Formula):
-    """What is in one of two regions at least: a + b + √(a² + b²).
-
-    Attributes:
-        first: a.
-        second: b.
-        angle: Outside, where their boundaries cross.
-        size: Length of the whole.
-    """
-
-    first: Formula
-    second: Formula
-    angle: float
-    size: float
+class Either(Pair):
+    """What is in one of two regions at least: a + b + √(a² + b²)."""
 
     def __call__(self, x: Any, y: Any, maths: Any) -> Any:
         """See the base class."""
@@ -143,23 +137,12 @@ class Either(Formula):
 
 @final
 @dataclass(frozen=True)
-class Joined(Formula):
+class Joined(Pair):
     """Two regions where both functions are positive: their product over their root mean square.
 
     At a corner of angle α it is as flat as harmonic functions that vanish on both sides are there,
     r^(π/α) but no flatter than the product itself, so that what it multiplies may be smooth.
-
-    Attributes:
-        first: a.
-        second: b.
-        angle: α; π where the boundaries do not cross, or nothing is known.
-        size: Length of the whole.
     """
-
-    first: Formula
-    second: Formula
-    angle: float
-    size: float
 
     def __call__(self, x: Any, y: Any, maths: Any) -> Any:
         """See the base class."""
