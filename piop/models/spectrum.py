@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
+from piop.linalg import solve
 from piop.models.base import AxisSignature, InputSignature, standardised
 from piop.models.encoding import angles, harmonics, wave_vectors
 
@@ -71,7 +72,7 @@ class Spectrum(nn.Module):
             right = right + weighted.mT @ values[:, piece]
         count = normal[..., :1, :1]  # the constant with itself: how many sensors there are
         normal = normal + RIDGE * count * torch.diag_embed((1 + prior) ** 2)
-        return torch.linalg.solve(normal, right).to(samples.values.dtype)
+        return solve(normal, right).to(samples.values.dtype)
 
     def basis(self, points: Tensor) -> Tensor:
         """1, cosines, sines at ``points [B, M, d]``: ``[B, M, 1 + 2K]``."""

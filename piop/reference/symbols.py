@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from piop.errors import NotSupportedError
+from piop.linalg import invert
 from piop.problem.split import Polynomial, Split
 from piop.reference.fourier import Grid
 from piop.reference.sources import Sources
@@ -168,7 +169,7 @@ def _inverse_mass(split: Split, grid: Grid, sources: Sources) -> Table:
     full = torch.where(
         keep[..., None, None], full, torch.eye(n, dtype=full.dtype, device=grid.device)
     )
-    inverse, info = torch.linalg.inv_ex(full)
+    inverse, info = invert(full)
     if bool(info.any()) or not bool(torch.isfinite(inverse.real).all()):
         raise NotSupportedError("the equations cannot be solved for the time derivatives")
     return {(r, c): inverse[..., r, c] * keep for r in range(n) for c in range(n)}

@@ -65,7 +65,8 @@ def choose_machine(
         device=chosen,  # type: ignore[arg-type]
         precision=precision,  # type: ignore[arg-type]
         compile=compile,
-        threads=threads or torch.get_num_threads(),
+        threads=threads,
+        default_threads=torch.get_num_threads() if threads is None else None,
         seed=seed,
     )
 
@@ -133,9 +134,17 @@ def precision_of(machine: MachineConfig) -> Iterator[None]:
 
 @contextmanager
 def threads_of(machine: MachineConfig) -> Iterator[None]:
-    """Run a block with the threads of a run, and give torch's own number back after it."""
+    """Run a block with the threads of a run, and give torch's own number back after it.
+
+    Setting their number, even to what it is, turns MKL's own choice of threads off
+    (``MKL_DYNAMIC=FALSE``). A run that asked for none is left alone therefore, unless it began with
+    another number than torch has now: the numbers of a resumed run depend on it.
+    """
     before = torch.get_num_threads()
-    torch.set_num_threads(machine.threads or before)
+    if machine.threads is None and machine.default_threads in (None, before):
+        yield
+        return
+    torch.set_num_threads(machine.threads or machine.default_threads or before)
     try:
         yield
     finally:

@@ -1,7 +1,9 @@
 import pytest
+import torch
 
 from piop.errors import UsageError
-from piop.run.machine import require_graphs, settle_machine
+from piop.run import fit, resume
+from piop.run.machine import require_graphs, settle_machine, threads_of
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 
 
@@ -26,3 +28,36 @@ def test_cuda_graphs_are_refused_where_nothing_can_be_recorded(heat, tmp_path):
         require_graphs(MachineConfig(device="cuda", cuda_graphs=True))
     require_graphs(MachineConfig(device="cuda", compile=True, cuda_graphs=True))
     require_graphs(MachineConfig())
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """Numbers of threads that torch is told, one after another."""
+    told = []
+    set_threads = torch.set_num_threads
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: (told.append(n), set_threads(n)))
+    return told
+
+
+def test_threads_are_left_alone_unless_asked_for(heat, tmp_path, counts):
+    run = fit(heat, steps=1, out=tmp_path / "own", samples=0, device="cpu")
+    machine = run.config.machine
+    assert (machine.threads, machine.default_threads) == (None, torch.get_num_threads())
+    resume(run.path, steps=2, samples=0)
+    assert counts == []
+
+
+def test_threads_asked_for_are_set_also_on_a_resume(heat, tmp_path, counts):
+    own = torch.get_num_threads()
+    run = fit(heat, steps=1, out=tmp_path / "asked", samples=0, device="cpu", threads=own)
+    machine = run.config.machine
+    assert (machine.threads, machine.default_threads) == (own, None)
+    resume(run.path, steps=2, samples=0)
+    assert counts == [own] * 4  # each sets them and gives torch's own number back
+
+
+def test_a_resume_takes_the_threads_its_run_began_with(counts):
+    own = torch.get_num_threads()
+    with threads_of(MachineConfig(default_threads=own + 1)):
+        assert torch.get_num_threads() == own + 1
+    assert counts == [own + 1, own]

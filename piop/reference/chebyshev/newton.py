@@ -12,7 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from piop.reference.chebyshev.step import factorise, solve_factored
+from piop.linalg import factorise
+from piop.reference.chebyshev.step import solve_factored
 from piop.reference.chebyshev.system import System
 
 _ITERATIONS = 60
@@ -28,11 +29,11 @@ def solve_steady(system: System, guess: Tensor) -> tuple[Tensor, Tensor]:
     """
     w = guess.clone()
     pad = (1,) * (w.ndim - 1)
-    lu, pivots, singular = torch.linalg.lu_factor_ex(system.jacobian(w, 0.0))
+    lu, pivots, singular = factorise(system.jacobian(w, 0.0))
     if not system.equations.linear and bool(singular.any()):
         # Zero may be where a condition such as u ∂u/∂n = g has no slope: begin beside it.
         w = torch.where((singular > 0).expand(len(w)).reshape(-1, *pad), w + 1, w)
-        lu, pivots = factorise(system.jacobian(w, 0.0))
+        lu, pivots, _ = factorise(system.jacobian(w, 0.0))
     factored = lu, pivots
     if system.equations.linear:
         for _ in range(2):  # the second one takes off rounding
@@ -59,7 +60,7 @@ def solve_steady(system: System, guess: Tensor) -> tuple[Tensor, Tensor]:
         if bool((good | (damping < _SHORTEST)).all()):
             break
         damping = (2 * damping).clamp(max=1.0)
-        factored = factorise(system.jacobian(w, 0.0))
+        factored = factorise(system.jacobian(w, 0.0))[:2]
     return w, good
 
 

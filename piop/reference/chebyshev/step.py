@@ -12,6 +12,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from piop.linalg import factorise
 from piop.reference.chebyshev.radau import Radau
 from piop.reference.chebyshev.system import System
 
@@ -123,15 +124,9 @@ class Stepper:
                 self._factors.clear()
             assert self._slope is not None  # noqa: S101 - made by stages
             self._factors[key] = [
-                factorise(s / h * self.mass + self._slope) for s in self.scheme.shifts
+                factorise(s / h * self.mass + self._slope)[:2] for s in self.scheme.shifts
             ]
         return self._factors[key]
-
-
-def factorise(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Factors of ``[B or 1, n, n]``; those of a singular matrix give no finite solution."""
-    lu, pivots, _ = torch.linalg.lu_factor_ex(matrix)
-    return lu, pivots
 
 
 def solve_factored(factored: tuple[Tensor, Tensor], right: Tensor) -> Tensor:

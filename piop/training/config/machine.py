@@ -20,7 +20,8 @@ class MachineConfig:
             GPU everywhere in training, ``bf16`` in the data's part alone, since derivatives are not
             taken below float32.
         compile: Trace and compile the training step.
-        threads: CPU threads of torch; None leaves torch's own choice.
+        threads: CPU threads of torch; None leaves torch's own choice, and MKL's.
+        default_threads: The threads torch chose where none were asked for; a resume takes as many.
         seed: Of weights, functions and points.
         checkpoint: Seconds between checkpoints.
         kernel: What sums up the attention of streams: plain ``torch``, or the ``triton`` kernel,
@@ -33,6 +34,7 @@ class MachineConfig:
     precision: Literal["float64", "float32", "tf32", "bf16"] = "float32"
     compile: bool = False
     threads: int | None = None
+    default_threads: int | None = None
     seed: int = 0
     checkpoint: float = 30.0
     kernel: Literal["torch", "triton"] = "torch"

@@ -11,7 +11,7 @@ from piop.errors import UsageError
 from piop.training.config.run import SECTIONS, TrainingConfig
 from piop.training.config.values import convert
 
-OWN_ARGUMENTS = {"device", "precision", "compile", "threads", "seed"}
+OWN_ARGUMENTS = {"device", "precision", "compile", "threads", "default_threads", "seed"}
 POSITIVE = {"functions", "queries", "boundary", "data_functions", "data_queries", "bins",
             "space_bins", "weight_every", "candidates", "learning_rate",
             "precondition", "time_order"}  # fmt: skip

@@ -51,7 +51,7 @@ def test_an_unknown_key_far_from_all_lists_them(key):
         apply_settings(START, {key: 1}, {"width": 64})
 
 
-@pytest.mark.parametrize("key", ["device", "seed", "threads"])
+@pytest.mark.parametrize("key", ["device", "seed", "threads", "default_threads"])
 def test_what_has_its_own_argument_is_no_setting(key):
     with pytest.raises(UsageError, match="is not a setting"):
         apply_settings(START, {key: 1}, {})

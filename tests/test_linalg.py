@@ -1,0 +1,72 @@
+"""Batches of large matrices on two threads of which MKL may not choose fewer, in real processes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from piop.linalg import factorise, invert, solve
+
+BATCH = """
+import torch
+from piop.linalg import factorise, invert, solve
+assert torch.get_num_threads() == 2
+generator = torch.Generator().manual_seed(0)
+for dtype in (torch.float64, torch.complex128):
+    for shape in ((4, 197, 197), (2, 3, 160, 160), (8, 64, 64), (1, 300, 300), (64, 16, 16)):
+        matrix = torch.randn(shape, dtype=dtype, generator=generator)
+        matrix = matrix + 2 * shape[-1] ** 0.5 * torch.eye(shape[-1], dtype=dtype)
+        right = torch.randn(*shape[:-1], 2, dtype=dtype, generator=generator)
+        inverse, singular = invert(matrix)
+        lu, pivots, flat = factorise(matrix)
+        assert not singular.any() and singular.shape == shape[:-2]
+        assert not flat.any() and flat.shape == shape[:-2]
+        found = [solve(matrix, right), inverse @ right, torch.linalg.lu_solve(lu, pivots, right)]
+        for solution in found:
+            assert (matrix @ solution - right).abs().max() < 1e-11  # rounding: about 1e-14
+"""
+
+SPECTRUM = """
+import math, torch
+from piop.fields import FunctionSamples
+from piop.models import AxisSignature, InputSignature
+from piop.models.spectrum import Spectrum
+assert torch.get_num_threads() == 2
+axes = [AxisSignature(name, 0.0, 1.0, periodic=True) for name in "xy"]
+spectrum = Spectrum(InputSignature("u0", ("x", "y"), waves=8), axes).double()
+ticks = torch.arange(20, dtype=torch.float64) / 20
+points = torch.cartesian_prod(ticks, ticks).expand(4, -1, 2)
+values = torch.cos(2 * math.pi * points[..., :1])
+coefficients = spectrum(FunctionSamples(points, values))
+assert coefficients.shape[1] > 150  # from about there on MKL factors on several threads
+assert (spectrum.basis(points) @ coefficients - values).abs().max() < 1e-4  # the ridge's bias
+"""
+
+
+@pytest.mark.parametrize("script", [BATCH, SPECTRUM], ids=["matrices", "spectrum"])
+def test_batches_are_right_where_mkl_may_not_choose_its_threads(script):
+    threads = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "MKL_DYNAMIC": "FALSE"}
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **threads},
+        capture_output=True,
+        text=True,
+        timeout=120,  # what is wrong may go on for ever
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_singular_matrix_is_told():
+    matrix = torch.eye(40).repeat(3, 1, 1)
+    matrix[1, 7, 7] = 0
+    assert (invert(matrix)[1] > 0).tolist() == [False, True, False]
+    assert (factorise(matrix)[2] > 0).tolist() == [False, True, False]
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        solve(matrix, torch.ones(3, 40, 1))
+
+
+def test_a_matrix_serves_every_right_side_of_a_batch():
+    found = solve(2 * torch.eye(40).unsqueeze(0), torch.ones(3, 40, 2))
+    assert torch.equal(found, torch.full((3, 40, 2), 0.5))
