@@ -24,10 +24,10 @@ import torch
 
 from piop.datasets import AnyDataset, DatasetWriter, StoredDataset, read_dataset
 from piop.problem import Problem
-from piop.run.choices import configure
 from piop.run.data import note_grids
+from piop.run.recipes import configure
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
-from piop.training.gradients import make_gradients
+from piop.training.loop.gradients import make_gradients
 from piop.training.setup import build_model, build_objective, build_source
 from piop.training.statistics import find_statistics
 

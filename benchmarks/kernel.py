@@ -21,22 +21,22 @@ from record import record
 from steps.timing import Options, interleaved, peak_memory
 from torch import Tensor
 
+from piop.forms.streams import plan_streams
 from piop.problem import Problem
-from piop.problem.plan import plan_streams
 from piop.residual.attention import Kernel
 from piop.residual.attention.kernel import missing_for_triton
 from piop.residual.attention.online import online_totals
 from piop.residual.rules import scores
-from piop.residual.streams import Layout, Stream
-from piop.residual.trace import Step, compile_step
+from piop.residual.streams import Stream, StreamLayout
+from piop.residual.trace import TracedStep, compile_step
 
 FUNCTIONS, HEADS, QUERIES, KEY, VALUE = 16, 4, 256, 20, 16
 SENSORS = (64, 256, 1024, 4096, 16384, 65536)
 
 
-def step_of(kernel: Kernel | None, tensors: list[Tensor], compiled: bool) -> Step:
+def step_of(kernel: Kernel | None, tensors: list[Tensor], compiled: bool) -> TracedStep:
     """Prepare forward and backward of attention of Burgers' three streams."""
-    layout = Layout.of(plan_streams(Problem.from_file("burgers")), kernel)
+    layout = StreamLayout.of(plan_streams(Problem.from_file("burgers")), kernel)
 
     def loss(params: list[Tensor], _: list[Tensor]) -> Any:
         query, key, value = params
@@ -83,7 +83,7 @@ def measure(sensors: int, options: Options) -> dict[str, float]:
             try:
                 step = step_of(kernel, tensors, compiled)
 
-                def run(step: Step = step) -> object:
+                def run(step: TracedStep = step) -> object:
                     return step(tensors, [])
 
                 bytes_of[name] = peak_memory(run, options.device)

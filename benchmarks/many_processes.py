@@ -30,10 +30,10 @@ from piop.residual import compile_residual
 from piop.run.fit import configure
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.distributed import Alone, Processes, joined
-from piop.training.gradients import make_gradients
+from piop.training.distributed.reduction import ControlFlags, SharedGradients
 from piop.training.launch import launched_together
-from piop.training.phases import Stochastic
-from piop.training.reduction import News, SharedGradients
+from piop.training.loop.gradients import make_gradients
+from piop.training.loop.phases import Stochastic
 from piop.training.setup import build_model, build_objective, build_source
 from piop.training.statistics import law_statistics
 
@@ -135,7 +135,7 @@ def step_of(problem: Problem, config: TrainingConfig, processes: Processes) -> C
     draw = build_source(problem, model, loss, statistics, config, None, processes)
     gradients = make_gradients(loss, config.machine.compile)
     if processes.count > 1:
-        gradients = SharedGradients(gradients, loss, processes, News)
+        gradients = SharedGradients(gradients, loss, processes, ControlFlags)
     phase = Stochastic(model.operator, gradients, draw, config.optimiser, loss.weightings)
     return lambda index: phase.step(index, 0.5)
 

@@ -31,10 +31,10 @@ from piop.generation import generate
 from piop.problem import Problem
 from piop.residual import compile_residual
 from piop.run import fit
-from piop.training.batch import Batch, flatten
+from piop.training.batches.batch import Batch, flatten
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
-from piop.training.objective import EQUATIONS, ResidualLoss
-from piop.training.optimise import build_optimiser
+from piop.training.loss.objective import EQUATIONS, ResidualLoss
+from piop.training.optimisers.build import build_optimiser
 from piop.training.setup import build_model, build_objective, build_source
 from piop.training.statistics import law_statistics
 

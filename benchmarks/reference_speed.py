@@ -139,7 +139,7 @@ def measure(case: Case, threads: int, rounds: int) -> dict[str, Any]:
     from specs import reworded
 
     from piop.reference import solve_reference
-    from piop.sampling.laws import sample_inputs
+    from piop.sampling.distributions import sample_inputs
     from piop.sampling.random import Draws
 
     problem = reworded(case.spec, **case.changes)
@@ -222,11 +222,11 @@ def fixed(
     """The reference solver at one resolution and step."""
     import torch
 
-    from piop.reference.discretise import Discretisation
-    from piop.reference.evolve import Level
+    from piop.reference.fourier.discretisation import Discretisation
+    from piop.reference.fourier.time_stepping import SpectralLevel
 
     discretisation = Discretisation(problem, functions, torch.device("cpu"))
-    level = Level(sizes, case.times[1], steps, padded=False)
+    level = SpectralLevel(sizes, case.times[1], steps, padded=False)
     with torch.no_grad():
         marcher = discretisation.marcher(level, discretisation.sources)
         start = discretisation.initial(marcher.grid, discretisation.sources)

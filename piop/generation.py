@@ -15,8 +15,8 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from piop.datasets import DatasetWriter
+from piop.datasets.arrays import POINT
 from piop.datasets.layout import ACCEPTED, AXIS, ESTIMATE, POINTS, STEP, file_attributes
-from piop.datasets.raw import POINT
 from piop.datasets.shards import Shards
 from piop.errors import UsageError
 from piop.fields import grid_axis
@@ -143,7 +143,7 @@ def _assemble(
     parts: Sequence[range],
 ) -> dict[str, Any]:
     """Write the file from its parts, one after the other; remove them and sum up."""
-    summary = Summary()
+    summary = GenerationSummary()
     with DatasetWriter.open(path, problem, count, workspace=shards.folder, **attributes) as writer:
         for part in parts:
             batch = load_tensors(shards.read(part))
@@ -156,7 +156,7 @@ def _assemble(
     }
 
 
-class Summary:
+class GenerationSummary:
     """How good the solutions are, batch by batch.
 
     Attributes:

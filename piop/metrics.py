@@ -56,7 +56,7 @@ def relative_l2_by_time(prediction: Tensor, truth: Tensor) -> Tensor:
 
 @final
 @dataclass(frozen=True)
-class Summary:
+class ErrorSummary:
     """Errors of a set of samples.
 
     Attributes:
@@ -77,7 +77,7 @@ class Summary:
         return {"mean": self.mean, "std": self.std, "per_sample": list(self.per_sample)}
 
 
-def summarise(errors: Tensor) -> Summary:
+def summarise(errors: Tensor) -> ErrorSummary:
     """Summarise errors ``[B]``.
 
     Raises:
@@ -87,7 +87,7 @@ def summarise(errors: Tensor) -> Summary:
         raise ValueError(f"expected errors of at least one sample [B], got {list(errors.shape)}")
     errors = errors.detach().double().cpu()
     std = float(errors.std()) if len(errors) > 1 else 0.0
-    return Summary(float(errors.mean()), std, tuple(errors.tolist()))
+    return ErrorSummary(float(errors.mean()), std, tuple(errors.tolist()))
 
 
 def trivial_baselines(truth: Tensor, initial: Tensor | None = None) -> dict[str, Tensor]:

@@ -5,13 +5,7 @@ import math
 import pytest
 import torch
 
-from piop.metrics import (
-    relative_l2,
-    relative_l2_by_time,
-    summarise,
-    trivial_baselines,
-    unbeaten,
-)
+from piop.metrics import relative_l2, relative_l2_by_time, summarise, trivial_baselines, unbeaten
 
 TRUTH = torch.tensor([[[3.0, 4.0], [0.0, 2.0]], [[1.0, 0.0], [0.0, 0.0]]])  # [B, T, x]
 OTHER = torch.tensor([[[3.0, 4.0], [1.0, 2.0]], [[0.0, 0.0], [0.0, 3.0]]])

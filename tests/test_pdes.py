@@ -10,11 +10,11 @@ import torch
 from piop.errors import NotSupportedError
 from piop.problem import Problem
 from piop.problem.describe import to_json
-from piop.problem.history import history_of
+from piop.problem.inputs import history_of
 from piop.problem.solver import METHODS, choose_method
 from piop.problem.support import require_supported
 from piop.reference import solve_reference
-from piop.residual import Grid, GridResidual, compile_residual
+from piop.residual import GridResidual, TensorGrid, compile_residual
 from piop.sampling import Draws, collocation, sample_inputs
 
 SPECS = sorted(
@@ -205,7 +205,7 @@ def test_reference_on_a_grid_vanishes_with_the_order_of_the_scheme(path, steps, 
     ]
     sizes = []
     for stride in (2, 1):
-        residual = GridResidual(problem, Grid((times[::stride], *space), steps=steps))
+        residual = GridResidual(problem, TensorGrid((times[::stride], *space), steps=steps))
         field = SimpleNamespace(on_grid=lambda axes, s=stride: values[:, ::s])
         known = residual.evaluate_inputs(functions, residual.places)
         found = residual(field, residual.places, known).values[..., 0]

@@ -18,10 +18,10 @@ from piop.problem.conditions import decide_conditions
 from piop.residual import compile_residual
 from piop.residual.trace import compile_step
 from piop.sampling import Draws, collocation, observe, sample_inputs
-from piop.training.batch import Batch, Points, flatten
-from piop.training.constraints import built_in_data
+from piop.training.batches.batch import Batch, CollocationPoints, flatten
+from piop.training.loop.microbatches import COMPILED_ROWS, EAGER_ROWS, piece_count, split
+from piop.training.loss.constraints import built_in_data
 from piop.training.operator import Clock, Operator, OperatorField
-from piop.training.pieces import COMPILED_ROWS, EAGER_ROWS, piece_count, split
 from piop.training.setup import signature_of
 from piop.training.statistics import law_statistics
 from steps.timing import Options, Run, interleaved, peak_memory
@@ -117,7 +117,7 @@ def build_case(
     at = collocation(problem, draws, queries, "uniform").to(like)
     seen = observe(drawn, problem, draws, dtype)
     rows = None if lift is None else lift(drawn, at)
-    points = Points(at, residual.evaluate_inputs(drawn, at), rows)
+    points = CollocationPoints(at, residual.evaluate_inputs(drawn, at), rows)
     scales = torch.tensor(statistics.equation_scale, device=device, dtype=dtype)
 
     def network(values: list[Tensor]) -> Callable[..., Any]:
@@ -126,7 +126,7 @@ def build_case(
 
     def physics(evaluate: Callable[..., Any]) -> Callable[[list[Tensor], Batch], Tensor]:
         def loss(values: list[Tensor], batch: Batch) -> Tensor:
-            at: Points = batch.equations  # type: ignore[assignment]
+            at: CollocationPoints = batch.equations  # type: ignore[assignment]
             field = OperatorField(network(values), batch.inputs, lift, at.lift)  # type: ignore[arg-type]
             found = evaluate(field, at.queries, at.input_values).values
             return ((found / scales) ** 2).mean()
@@ -134,7 +134,7 @@ def build_case(
         return loss
 
     def supervised(values: list[Tensor], batch: Batch) -> Tensor:
-        at: Points = batch.equations  # type: ignore[assignment]
+        at: CollocationPoints = batch.equations  # type: ignore[assignment]
         value = None if at.lift is None else at.lift[0]
         return (network(values)(batch.inputs, at.queries, value) ** 2).mean()
 

@@ -27,8 +27,8 @@ from torch.func import functional_call
 
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature
-from piop.models.deeponet import DeepONet, DeepONetConfig
-from piop.models.fixed import glorot
+from piop.models.core.sensors import glorot
+from piop.models.deeponet.network import DeepONet, DeepONetConfig
 from piop.problem import Problem
 from piop.residual import compile_residual
 from piop.residual.trace import compile_step

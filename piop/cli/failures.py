@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from piop.cli.console import prepare_streams, print_json
-from piop.cli.together import run_together
+from piop.cli.distributed import run_together
 from piop.errors import PiopError, SpecError
 from piop.training.launch import launched_together
 

@@ -3,13 +3,11 @@
 from piop.datasets.dataset import Dataset
 from piop.datasets.inspection import inspect_file
 from piop.datasets.output import replacing
-from piop.datasets.prediction import write_prediction
 from piop.datasets.queries import Queries, read_queries
 from piop.datasets.reader import read_dataset
 from piop.datasets.sensors import read_sensors
 from piop.datasets.stored import AnyDataset, StoredDataset, open_dataset
-from piop.datasets.whole import write_dataset
-from piop.datasets.writer import DatasetWriter
+from piop.datasets.writer import DatasetWriter, write_dataset, write_prediction
 
 __all__ = [
     "AnyDataset",

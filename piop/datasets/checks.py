@@ -1,4 +1,4 @@
-"""What numbers read from a file must satisfy: numbers, finite, inside the domain, increasing."""
+"""What numbers read from a file must satisfy: finite, inside the domain, increasing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from piop.errors import DataError
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate
+
 
 SLACK = 1e-6  # of a coordinate's length: positions stored in single precision may miss an end
 
@@ -75,3 +76,9 @@ def check_axis(path: str, coordinate: Coordinate, values: np.ndarray) -> np.ndar
         found = f"{values[i]:.6g} is followed by {values[i + 1]:.6g}"
         raise DataError(f"{path}: axis '{name}' does not increase: {found}")
     return check_domain(path, name, coordinate, values)
+
+
+def increasing(values: np.ndarray) -> bool:
+    """Tell a list of positions: more than one number, each larger than the last."""
+    real = values.ndim == 1 and len(values) > 1 and values.dtype.kind in "fiu"
+    return bool(real and (np.diff(values.astype(np.float64)) > 0).all())

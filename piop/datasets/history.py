@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from piop.datasets.channels import channel_of
+from piop.datasets.arrays import RawFile
 from piop.datasets.checks import SLACK
 from piop.datasets.dataset import Dataset
-from piop.datasets.raw import RawFile
+from piop.datasets.layout import channel_of
 from piop.errors import DataError
 from piop.fields import FunctionSamples
-from piop.problem.history import asked_coordinates, history_of, seen_times
+from piop.problem.inputs import asked_coordinates, history_of, seen_times
 
 if TYPE_CHECKING:
     from piop.problem import Input, Problem

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from piop.datasets.formats import guarded, open_raw
+from piop.datasets.arrays import POINT, SAMPLE, OpenFile, StoredArray
+from piop.datasets.checks import increasing
+from piop.datasets.formats.detect import guarded, open_raw
 from piop.datasets.layout import OF_REFERENCE
-from piop.datasets.opened import OpenFile, StoredArray
-from piop.datasets.raw import POINT, SAMPLE
 from piop.datasets.reader import dataset_of
-from piop.datasets.shapes import increasing
 
 if TYPE_CHECKING:
     from piop.problem import Problem

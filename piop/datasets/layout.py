@@ -1,16 +1,26 @@
-"""The one place that knows how a problem is laid out in a file."""
+"""How a problem is laid out in a file: variables, attributes, unknowns, failed samples."""
 
 from __future__ import annotations
 
+import logging
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from piop.datasets.raw import POINT, SAMPLE
+import numpy as np
+import torch
+from torch import Tensor
+
+from piop.datasets.arrays import POINT, SAMPLE, OpenFile, RawFile, Variable
+from piop.datasets.axes import named, scattered, spread
+from piop.datasets.checks import check_axis, check_domain, check_finite, numbers
+from piop.datasets.formats.detect import guarded
 from piop.errors import DataError
 
 if TYPE_CHECKING:
     from piop.problem import Problem
+
 
 FORMAT = 1
 ESTIMATE = "error_estimate"
@@ -68,3 +78,92 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:  # used from a checkout that is not installed
         return "unknown"
+
+
+def channel_of(
+    raw: RawFile, problem: Problem, name: str
+) -> tuple[dict[str, Tensor], Tensor | None, Tensor]:
+    """Read an unknown.
+
+    Returns:
+        Its axes and values ``[n, T, *grid]``, or no axes, its points ``[n, P, D]`` and values
+        ``[n, P]``.
+
+    Raises:
+        DataError: As :func:`piop.datasets.read_dataset`.
+    """
+    names = [c.name for c in problem.coordinates]
+    value = raw.need(name, f"an unknown of the spec, a function of {', '.join(names)}")
+    where = {c: raw.need(c, f"a coordinate of '{name}'") for c in names}
+    value, where = named(raw, name, value, where)
+    if all(v.dimensions == (c,) for c, v in where.items()):
+        return _grid(raw, problem, name, value, where)
+    points, flat = scattered(raw, name, value, where)
+    check_finite(raw.path, name, flat)
+    for i, coordinate in enumerate(problem.coordinates):
+        points[..., i] = check_domain(raw.path, name, coordinate, points[..., i])
+    return {}, torch.from_numpy(points), torch.from_numpy(flat)
+
+
+def _grid(
+    raw: RawFile, problem: Problem, name: str, value: Variable, where: dict[str, Variable]
+) -> tuple[dict[str, Tensor], None, Tensor]:
+    axes = {
+        c.name: torch.from_numpy(
+            check_axis(raw.path, c, numbers(raw.path, c.name, where[c.name].values))
+        )
+        for c in problem.coordinates
+    }
+    spread(raw, name, value, where)  # refuses dimensions that do not belong
+    array, dimensions = numbers(raw.path, name, value.values), list(value.dimensions or ())
+    if SAMPLE not in dimensions:
+        array, dimensions = array[None], [SAMPLE, *dimensions]
+    array = np.ascontiguousarray(array.transpose([dimensions.index(d) for d in (SAMPLE, *where)]))
+    check_finite(raw.path, name, array)
+    return axes, None, torch.from_numpy(array)
+
+
+logger = logging.getLogger(__name__)
+
+
+def solved(file: OpenFile) -> np.ndarray | None:
+    """Number the samples that have a solution, and warn of those that do not or are inaccurate.
+
+    A sample has none where the error estimate of its reference is not finite. One that missed its
+    tolerance has one, and is kept.
+
+    Returns:
+        Their numbers, ascending; None where all are or the file does not say.
+
+    Raises:
+        DataError: If no sample has one.
+    """
+    estimate = _of_samples(file, ESTIMATE)
+    if estimate is None:
+        return None
+    known = np.isfinite(estimate)
+    count, left_out = len(known), int((~known).sum())
+    if count and left_out == count:
+        raise DataError(f"{file.path}: none of its {count} samples has a solution ('{ESTIMATE}')")
+    if left_out:
+        logger.warning(
+            "%s: %d of %d samples have no solution (their %s is not finite) and are left out",
+            file.path, left_out, count, ESTIMATE,
+        )  # fmt: skip
+    accepted = _of_samples(file, ACCEPTED)
+    missed = known & (accepted == 0) if accepted is not None else np.zeros_like(known)
+    if missed.any():
+        logger.warning(
+            "%s: %d of %d samples missed the tolerance of their reference (%s is 0; errors are "
+            "estimated at up to %.1e); they are used all the same",
+            file.path, missed.sum(), count, ACCEPTED, estimate[missed].max(),
+        )  # fmt: skip
+    return np.flatnonzero(known) if left_out else None
+
+
+def _of_samples(file: OpenFile, name: str) -> np.ndarray | None:
+    """Read one number per sample; None where the file has no such array of numbers."""
+    array = file.arrays.get(name)
+    if array is None or array.dimensions != (SAMPLE,) or array.dtype.kind not in "fiub":
+        return None
+    return guarded(Path(file.path), file.format, lambda: array.read().values)

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from piop.datasets.arrays import RawFile
+from piop.datasets.axes import scattered
 from piop.datasets.checks import check_axis, check_domain, check_finite, numbers
-from piop.datasets.columns import column, padded, sample_numbers
-from piop.datasets.formats import read_raw
-from piop.datasets.raw import RawFile
-from piop.datasets.spread import scattered
+from piop.datasets.formats.detect import read_raw
+from piop.datasets.sensors import column, padded, sample_numbers
 from piop.errors import DataError, UsageError
 
 if TYPE_CHECKING:

@@ -11,13 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from piop.datasets.channels import channel_of
+from piop.datasets.arrays import RawFile
 from piop.datasets.checks import numbers
 from piop.datasets.dataset import Dataset
-from piop.datasets.formats import guarded, open_raw
+from piop.datasets.formats.detect import guarded, open_raw
 from piop.datasets.history import after_past
-from piop.datasets.marked import solved
-from piop.datasets.raw import RawFile
+from piop.datasets.layout import channel_of, solved
 from piop.datasets.sensors import sensors_of
 from piop.errors import DataError, PiopError
 from piop.problem import Problem

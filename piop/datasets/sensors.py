@@ -1,23 +1,117 @@
-"""Read input functions seen at sensors: any number, any positions, several inputs, scalars."""
+"""Read input functions at sensors: any number, any positions, several inputs, scalars."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from piop.datasets.axes import coordinate_variable, named
-from piop.datasets.columns import samples_from_columns
-from piop.datasets.formats import read_raw
+import numpy as np
+import torch
+
+from piop.datasets.arrays import SAMPLE, RawFile
+from piop.datasets.axes import coordinate_variable, named, scattered
+from piop.datasets.checks import check_domain, check_finite
+from piop.datasets.formats.detect import read_raw
 from piop.datasets.history import past_of
-from piop.datasets.raw import RawFile
-from piop.datasets.samples import function_samples
-from piop.datasets.spread import scattered
 from piop.errors import DataError
 from piop.fields import FunctionSamples
-from piop.spec.laws import History
+from piop.spec.distributions import History
 
 if TYPE_CHECKING:
     from piop.problem import Input, Problem
+
+
+def function_samples(
+    raw: RawFile, problem: Problem, item: Input, points: np.ndarray, values: np.ndarray
+) -> FunctionSamples:
+    """Check points ``[B, M, d]`` and values ``[B, M]``; NaN in both means no sensor."""
+    missing = np.isnan(values) & np.isnan(points).any(-1)
+    check_finite(raw.path, item.name, np.where(missing, 0.0, values))
+    for i, name in enumerate(item.of):
+        coordinate = problem.coordinate(name)
+        position = np.where(missing, coordinate.low, points[..., i])
+        points[..., i] = check_domain(raw.path, item.name, coordinate, position)
+    if missing.all(axis=1).any():
+        sample = int(np.argmax(missing.all(axis=1)))
+        raise DataError(f"{raw.path}: '{item.name}' has no sensors in sample {sample}")
+    values = np.where(missing, 0.0, values)
+    mask = torch.from_numpy(~missing) if missing.any() else None
+    return FunctionSamples(torch.from_numpy(points), torch.from_numpy(values)[..., None], mask)
+
+
+def samples_from_columns(raw: RawFile, problem: Problem) -> dict[str, FunctionSamples]:
+    """Read every visible input from columns named as in the spec."""
+    number = sample_numbers(raw)
+    found = {}
+    for item in problem.visible_inputs:
+        if isinstance(item.law, History):
+            message = f"'{item.name}' is a history, which a table does not hold"
+            raise DataError(f"{raw.path}: {message}; give the solution on a grid, as NetCDF or npz")
+        values = column(raw, item.name, "an input of the spec")
+        here = ~np.isnan(values)
+        if not here.any():
+            raise DataError(f"{raw.path}: column '{item.name}' is empty")
+        points = [column(raw, c, f"where '{item.name}' is given") for c in item.of]
+        for name, position in zip(item.of, points, strict=True):
+            if np.isnan(position[here]).any():
+                row = int(np.flatnonzero(here & np.isnan(position))[0])
+                message = f"row {row + 1} has a value of '{item.name}' but none of '{name}'"
+                raise DataError(f"{raw.path}: {message}")
+        if item.of:
+            where = np.stack(points, -1)[here]
+            arrays = padded(where, values[here], number[here], int(number.max()) + 1)
+        else:
+            arrays = _scalar(raw, item, values, number)
+        found[item.name] = function_samples(raw, problem, item, *arrays)
+    return found
+
+
+def column(raw: RawFile, name: str, what: str) -> np.ndarray:
+    """Return a column, or say which is missing and which there are."""
+    if name not in raw.variables:
+        found = ", ".join(raw.variables)
+        raise DataError(f"{raw.path}: no column '{name}' ({what}); found: {found}")
+    return raw.variables[name].values
+
+
+def sample_numbers(raw: RawFile) -> np.ndarray:
+    """Number the samples 0, 1, … in the order of the values of a column ``sample``."""
+    rows = len(next(iter(raw.variables.values())).values)
+    if SAMPLE not in raw.variables:
+        return np.zeros(rows, dtype=int)
+    labels = raw.variables[SAMPLE].values
+    if np.isnan(labels).any():
+        row = int(np.argmax(np.isnan(labels))) + 1
+        raise DataError(f"{raw.path}: row {row} has no sample number")
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def padded(
+    points: np.ndarray, values: np.ndarray, number: np.ndarray, batch: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sort rows ``[R, d]``, ``[R]`` into samples ``[B, M, d]``, ``[B, M]``; NaN fills up."""
+    counts = np.bincount(number, minlength=batch)
+    order = np.argsort(number, kind="stable")
+    slot = np.arange(len(number)) - np.repeat(np.cumsum(counts) - counts, counts)
+    where = np.full((batch, int(counts.max()), points.shape[1]), np.nan)
+    what = np.full(where.shape[:2], np.nan)
+    where[number[order], slot] = points[order]
+    what[number[order], slot] = values[order]
+    return where, what
+
+
+def _scalar(
+    raw: RawFile, item: Input, values: np.ndarray, number: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    found = np.full((int(number.max()) + 1, 1), np.nan)
+    for i, here in enumerate(found):
+        given = np.unique(values[(number == i) & ~np.isnan(values)])
+        if len(given) != 1:
+            what = f"{len(given)} values" if len(given) else "no value"
+            message = f"the scalar '{item.name}' has {what} in sample {i}; expected one"
+            raise DataError(f"{raw.path}: {message}")
+        here[0] = given[0]
+    return np.zeros((len(found), 1, 0)), found
 
 
 def read_sensors(path: str | Path, problem: Problem) -> dict[str, FunctionSamples]:

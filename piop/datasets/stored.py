@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from piop.datasets.arrays import OpenFile
 from piop.datasets.dataset import Dataset
-from piop.datasets.formats import guarded, open_raw
-from piop.datasets.layout import ESTIMATE
-from piop.datasets.marked import solved
-from piop.datasets.opened import OpenFile
+from piop.datasets.formats.detect import guarded, open_raw
+from piop.datasets.layout import ESTIMATE, solved
 from piop.datasets.reader import compare_spec, dataset_of, read_dataset
 from piop.errors import DataError
 from piop.fields import FunctionSamples

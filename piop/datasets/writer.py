@@ -1,23 +1,30 @@
-"""Write a data set a part at a time, so that one larger than memory can be made."""
+"""Write data sets and predictions, whole or in parts."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from piop.datasets.layout import check_names, file_attributes, variable_attributes
-from piop.datasets.raw import SAMPLE
+from piop.datasets.arrays import POINT, SAMPLE
+from piop.datasets.dataset import Dataset
+from piop.datasets.history import with_past
+from piop.datasets.layout import ESTIMATE, check_names, file_attributes, variable_attributes
+from piop.datasets.queries import Queries
 from piop.errors import DataError
+from piop.fields import FunctionSamples
+from piop.spec.distributions import History
 
 if TYPE_CHECKING:
     from piop.problem import Problem
+
 
 CHUNK_BYTES = 4_000_000  # of one variable: what a reader must load to see one sample
 ZARR = ".zarr"
@@ -90,9 +97,9 @@ class DatasetWriter(ABC):
         """
         check_names(problem)
         if Path(path).suffix == ZARR:
-            from piop.datasets.zarr_writer import zarr_writer as writer_of
+            from piop.datasets.formats.zarr import zarr_writer as writer_of
         else:
-            from piop.datasets.netcdf_writer import netcdf_writer as writer_of
+            from piop.datasets.formats.netcdf import netcdf_writer as writer_of
         found = file_attributes(problem, **attributes)
         with writer_of(Path(path), problem, count, found, workspace) as writer:
             yield writer
@@ -109,7 +116,7 @@ class DatasetWriter(ABC):
             NotSupportedError: Zarr without its library.
         """
         if Path(path).suffix == ZARR:
-            from piop.datasets.zarr_writer import require_zarr as require
+            from piop.datasets.formats.zarr import require_zarr as require
         else:
             from piop.datasets.output import require_place as require
         require(Path(path))
@@ -154,3 +161,101 @@ class DatasetWriter(ABC):
 
 def _array(values: Tensor | np.ndarray) -> np.ndarray:
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def write_dataset(dataset: Dataset, path: str | Path, problem: Problem) -> None:
+    """Write a data set as NetCDF or Zarr; :func:`piop.datasets.read_dataset` gives it back."""
+    dataset = with_past(problem, dataset)
+    with DatasetWriter.open(path, problem, len(dataset), **_own(dataset)) as writer:
+        for name, positions in dataset.axes.items():
+            writer.axis(name, positions)
+        dimensions: tuple[str, ...] = tuple(dataset.axes)
+        if dataset.points is not None:
+            dimensions = (POINT,)
+            for i, coordinate in enumerate(problem.coordinates):
+                writer.append(coordinate.name, dimensions, dataset.points[..., i])
+        for name, values in dataset.values.items():
+            writer.append(name, dimensions, values)
+        for item in problem.visible_inputs:
+            if isinstance(item.law, History):
+                continue  # it is in the solution
+            write_input(writer, item.name, item.of, dataset.inputs[item.name], dataset.axes)
+        if dataset.error_estimate is not None:
+            writer.append(ESTIMATE, (), dataset.error_estimate)
+
+
+def write_input(
+    writer: DatasetWriter,
+    name: str,
+    of: tuple[str, ...],
+    samples: FunctionSamples,
+    axes: Mapping[str, Tensor],
+) -> None:
+    """Write an input along the file's axes if its sensors are on them, else at its own points."""
+    values = samples.values[..., 0]
+    shape = tuple(len(axes[c]) for c in of) if all(c in axes for c in of) else None
+    if not of:
+        writer.append(name, (), values[:, 0])
+    elif shape is not None and _on_grid(samples, [axes[c] for c in of]):
+        writer.append(name, of, values.reshape(len(values), *shape))
+    else:
+        dimension = f"{POINT}_{name}"
+        points = samples.points
+        if samples.mask is not None:
+            points = torch.where(samples.mask[..., None], points, torch.nan)
+            values = torch.where(samples.mask, values, torch.nan)
+        for i, coordinate in enumerate(of):
+            writer.append(f"{name}_{coordinate}", (dimension,), points[..., i])
+        writer.append(name, (dimension,), values)
+
+
+def _on_grid(samples: FunctionSamples, axes: list[Tensor]) -> bool:
+    grid = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(1, -1, len(axes))
+    if samples.mask is not None or samples.points.shape[1] != grid.shape[1]:
+        return False
+    return bool((samples.points == grid.to(samples.points)).all())
+
+
+def _own(dataset: Dataset) -> dict[str, Any]:
+    made = {"title", "piop_format", "piop_spec", "piop_hash"}
+    return {
+        k: v
+        for k, v in dataset.attributes.items()
+        if k not in made
+        and not k.endswith("_version")
+        and isinstance(v, str | int | float | np.number)
+    }
+
+
+def write_prediction(
+    path: str | Path,
+    problem: Problem,
+    queries: Queries,
+    values: Mapping[str, Tensor | np.ndarray],
+    **attributes: Any,
+) -> None:
+    """Write a prediction as NetCDF.
+
+    Args:
+        path: Where; what is there is replaced once the new file is whole.
+        problem: Whose names, units and canonical spec to write.
+        queries: Where the prediction is.
+        values: Channel → ``[B, *queries.shape]`` (or flat, ``[B, N]``).
+        attributes: More of them, such as the run.
+
+    Raises:
+        DataError: The place cannot be written.
+        PiopError: Writing failed, such as on a full disk.
+    """
+    batch = len(next(iter(values.values())))
+    with DatasetWriter.open(path, problem, batch, **attributes) as writer:
+        for name, positions in (queries.axes or {}).items():
+            writer.axis(name, positions)
+        dimensions: tuple[str, ...] = tuple(queries.axes or ())
+        if queries.points is not None:
+            dimensions = (POINT,)
+            points = queries.points.expand(batch, -1, -1)
+            for i, coordinate in enumerate(problem.coordinates):
+                writer.append(coordinate.name, dimensions, points[..., i])
+        for name, value in values.items():
+            writer.append(name, dimensions, value.reshape(batch, *queries.shape))

@@ -1,6 +1,6 @@
 """Backbones: networks from inputs and queries to dimensionless values; they know no PDE."""
 
-from piop.models.base import AxisSignature, Backbone, InputSignature, Signature
+from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature
 from piop.models.registry import BACKBONES, build_backbone, find_preset
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The problem: a spec as mathematics, and the pure passes over it."""
 
-from piop.problem.parts import Auxiliary, BoundaryCondition, Coordinate, Input
+from piop.forms.parts import Auxiliary, BoundaryCondition, Coordinate, Input
 from piop.problem.problem import Problem
 
 __all__ = ["Auxiliary", "BoundaryCondition", "Coordinate", "Input", "Problem"]

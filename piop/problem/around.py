@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sympy as sp
 
-from piop.geometry import Apart, GeometryError, apart
-from piop.problem.atoms import outermost_atoms
+from piop.domain import ApproximateDistance, GeometryError, approximate_distance
+from piop.forms.atoms import outermost_atoms
 from piop.problem.walls import faces_of, value_on
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ PLACES, ZERO = (0.2, 0.7), 1e-9
 """Where on each curve an expression is tried for zero, and what counts as zero there."""
 
 
-def distance_around(problem: Problem) -> Apart:
+def distance_around(problem: Problem) -> ApproximateDistance:
     """Write the distance to the boundary of a problem's shape.
 
     Raises:
         GeometryError: If there is no formula for it, with the reason.
     """
     assert problem.region is not None and problem.shape is not None  # noqa: S101 - the caller's
-    return apart(problem.region, problem.shape)
+    return approximate_distance(problem.region, problem.shape)
 
 
 def surround(problem: Problem, channel: str, order: int) -> sp.Expr:

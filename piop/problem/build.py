@@ -11,10 +11,10 @@ from sympy import Expr
 
 from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS
-from piop.problem.differentiate import differentiate
+from piop.forms.differentiate import differentiate
+from piop.forms.parts import Auxiliary, Coordinate
 from piop.problem.faces import read_faces
 from piop.problem.inputs import read_inputs
-from piop.problem.parts import Auxiliary, Coordinate
 from piop.problem.shape import choice_of, read_shape, varies
 from piop.spec.canonical import hash_of
 from piop.spec.load import Draft

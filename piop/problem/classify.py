@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from piop.forms.terms import orders, space_order, split_terms
 from piop.problem.problem import Problem
-from piop.problem.terms import orders, space_order, split_terms
 
 _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 

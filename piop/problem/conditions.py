@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Literal
 
 import sympy as sp
 
+from piop.forms.lift import disagreement
+from piop.forms.streams import derivative_index
 from piop.problem.around import obstacle_around
-from piop.problem.lift import disagreement
-from piop.problem.plan import derivative_index
 from piop.problem.walls import as_written, axis_of, place_of, wall_conditions
 
 if TYPE_CHECKING:
-    from piop.problem.parts import BoundaryCondition, Input
+    from piop.forms.parts import BoundaryCondition, Input
     from piop.problem.problem import Problem
 
 Mode = Literal["auto", "hard", "soft"]

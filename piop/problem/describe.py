@@ -7,15 +7,15 @@ from typing import Any
 
 from piop.errors import NotSupportedError
 from piop.expression import write
+from piop.forms.parts import Choice, Input
+from piop.forms.streams import plan_streams
 from piop.problem.classify import classify
 from piop.problem.conditions import decide_conditions
-from piop.problem.parts import Choice, Input
-from piop.problem.plan import plan_streams
 from piop.problem.problem import Problem
 from piop.problem.solver import METHODS, choose_method
 from piop.problem.support import require_supported
 from piop.problem.walls import as_written
-from piop.spec.laws import NAMES
+from piop.spec.distributions import NAMES
 
 
 def equation_texts(problem: Problem) -> list[str]:

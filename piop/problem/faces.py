@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from piop.errors import Issue
 from piop.expression.parse import did_you_mean
-from piop.problem.parts import BoundaryCondition
+from piop.forms.parts import BoundaryCondition
 from piop.spec.model import Spec
 from piop.spec.names import refuse
 from piop.spec.read_domain import part_names

@@ -1,17 +1,25 @@
-"""The inputs of a problem, with their sensors."""
+"""Inputs of a problem: distributions, sensors, and the history of the solution."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import sympy
 from sympy import Expr, Piecewise, Symbol
 
 from piop.errors import Issue
-from piop.problem.parts import Input
-from piop.spec import laws
+from piop.forms.parts import Coordinate, Input
+from piop.spec import distributions as laws
+from piop.spec.distributions import History
 from piop.spec.model import AT_POINTS, SensorSpec, Spec
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
-from piop.spec.tree import Scalar
+from piop.spec.tree import ScalarNode
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
+
 
 _SENSORS = {0: 1, 1: 64, 2: 256, 3: 512}  # by number of coordinates
 
@@ -35,7 +43,7 @@ def read_inputs(
             refuse(issues, spec.place(f"sensors.{name}"), message)
     found = []
     for name, value in spec.parameters.items():
-        if not isinstance(value, Scalar):
+        if not isinstance(value, ScalarNode):
             symbol = Symbol(name, real=True)
             found.append(Input(name, (), value, None, False, True, (1,), "uniform", symbol))
     for name, item in spec.inputs.items():
@@ -54,7 +62,7 @@ def read_inputs(
 
 
 def _is_random(spec: Spec, name: str) -> bool:
-    return name in spec.parameters and not isinstance(spec.parameters[name], Scalar)
+    return name in spec.parameters and not isinstance(spec.parameters[name], ScalarNode)
 
 
 def _smooth(law: laws.Law | None, expression: Expr | None) -> bool:
@@ -106,3 +114,31 @@ def _points(
         message = f"sensors.{name}: there are as many as the solution has points, {points}"
         refuse(issues, spec.place(f"sensors.{name}.count"), message, "Leave 'count' out.")
     return points or 1
+
+
+def history_of(problem: Problem) -> Input | None:
+    """The input that is the past of the solution, if there is one."""
+    return next((i for i in problem.inputs if isinstance(i.law, History)), None)
+
+
+def seen_times(problem: Problem, item: Input) -> tuple[float, ...]:
+    """Times of a past: even ones after the start, the last at its end."""
+    assert isinstance(item.law, History) and problem.time is not None  # noqa: S101 - checked
+    low, span, count = problem.time.low, item.law.until - problem.time.low, item.law.times
+    return (*(low + span * k / count for k in range(1, count)), item.law.until)
+
+
+def channels_of(problem: Problem, item: Input) -> int:
+    """c, how many values a sensor of an input gives."""
+    if not isinstance(item.law, History):
+        return 1
+    return item.law.times * len(problem.unknowns)
+
+
+def asked_coordinates(problem: Problem) -> tuple[Coordinate, ...]:
+    """Coordinates of an operator's queries: all, the time from the end of the past on."""
+    past = history_of(problem)
+    if past is None or problem.time is None:
+        return problem.coordinates
+    assert isinstance(past.law, History)  # noqa: S101 - as found
+    return (replace(problem.time, low=past.law.until), *problem.space)

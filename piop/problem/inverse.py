@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from piop.errors import NotSupportedError
-from piop.spec.laws import FromData
+from piop.spec.distributions import FromData
 from piop.spec.model import InputSpec, SensorSpec, Spec
-from piop.spec.tree import Scalar
+from piop.spec.tree import ScalarNode
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
@@ -34,16 +34,18 @@ def inverse_spec(problem: Problem) -> Spec:
     spec, learn = problem.spec, problem.learn
     assert learn is not None  # noqa: S101 - else there are obstacles
     names = [c.name for c in problem.coordinates]
-    of = tuple(Scalar(name) for name in names)
+    of = tuple(ScalarNode(name) for name in names)
     first = next(i for i in problem.inputs if i.name == learn.target[0])
     shape = first.sensor_shape if first.place == "grid" else problem.save
-    ends = {c.name: (Scalar(repr(c.low)), Scalar(repr(c.high))) for c in problem.coordinates}
+    ends = {
+        c.name: (ScalarNode(repr(c.low)), ScalarNode(repr(c.high))) for c in problem.coordinates
+    }
     kept = {n: v for n, v in spec.boundary.items() if all(c.kind == "periodic" for c in v)}
     return replace(
         spec,
         time={n: ends[n] for n in spec.time},
         space={n: ends[n] for n in spec.space},
-        unknowns=tuple(Scalar(name) for name in learn.target),
+        unknowns=tuple(ScalarNode(name) for name in learn.target),
         inputs={n: InputSpec(of, FromData(tuple(learn.noise))) for n in learn.source},
         sensors={n: SensorSpec(problem.save, "grid") for n in learn.source},
         save=dict(zip(names, shape, strict=True)),

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sympy import Expr
 
+from piop.domain import Outline, Shape
 from piop.errors import Issue, SpecError
 from piop.expression import Quantity
 from piop.expression.parse import did_you_mean
-from piop.geometry import Outline, Shape
+from piop.forms.parts import Auxiliary, BoundaryCondition, Choice, Coordinate, Input
 from piop.problem.build import build
-from piop.problem.builtin import builtin_names, find_builtin
 from piop.problem.inverse import inverse_spec
-from piop.problem.parts import Auxiliary, BoundaryCondition, Choice, Coordinate, Input
+from piop.problem.library import builtin_names, find_builtin
 from piop.problem.wellposed import check
 from piop.spec import Spec, spec_to_yaml
 from piop.spec.load import Draft, draft_file, draft_spec, draft_text, draft_words
 from piop.spec.model import LearnSpec, Setting
-from piop.spec.tree import Scalar
+from piop.spec.tree import ScalarNode
 
 if TYPE_CHECKING:
     from piop.reference import Solution
@@ -229,7 +229,9 @@ class Problem:
         """
         if not self.infer:
             return self
-        numbers = {n: Scalar(repr(float(v))) for n, v in {**self.infer, **(values or {})}.items()}
+        numbers = {
+            n: ScalarNode(repr(float(v))) for n, v in {**self.infer, **(values or {})}.items()
+        }
         parameters = {**self.spec.parameters, **numbers}
         return Problem._of(draft_spec(replace(self.spec, parameters=parameters, infer=())))
 
@@ -270,9 +272,7 @@ class Problem:
         Raises:
             NotSupportedError: If this version cannot run the problem yet, with the reason.
         """
-        from piop import (
-            run,
-        )  # the layer above: loaded only when asked for, so that specs stay light
+        from piop import run
 
         return run.fit(self, **settings)
 

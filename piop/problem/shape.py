@@ -14,9 +14,7 @@ import numpy as np
 import sympy
 from sympy import Expr
 
-from piop.errors import Issue
-from piop.expression import Scope, as_number, parse
-from piop.geometry import (
+from piop.domain import (
     Difference,
     Disk,
     GeometryError,
@@ -30,14 +28,16 @@ from piop.geometry import (
     named_by_sides,
     outline,
 )
-from piop.problem.numeric import evaluate
-from piop.problem.parts import Choice, Coordinate
-from piop.spec import laws
+from piop.errors import Issue
+from piop.expression import Scope, as_number, parse
+from piop.forms.numeric import evaluate
+from piop.forms.parts import Choice, Coordinate
+from piop.spec import distributions as laws
 from piop.spec.model import Spec
 from piop.spec.names import refuse
 from piop.spec.read_domain import alternatives, chooser, part_names, stars
 from piop.spec.resolve import Resolved
-from piop.spec.tree import Node, Scalar
+from piop.spec.tree import Node, ScalarNode
 
 OUTLINE = "outline"
 """Face of what lies on no side of the box around a shape and belongs to no hole."""
@@ -47,7 +47,7 @@ def varies(spec: Spec, resolved: Resolved) -> bool:
     """Whether shapes differ from sample to sample: by choice, or by a radius of inputs."""
     if chooser(spec.domain) is not None:
         return True
-    drawn = [n for n, v in spec.parameters.items() if not isinstance(v, Scalar)]
+    drawn = [n for n, v in spec.parameters.items() if not isinstance(v, ScalarNode)]
     atoms = [resolved.names.values[n] for n in (*spec.inputs, *drawn) if n in resolved.names.values]
     return any(r.has(*(a.expr for a in atoms)) for r in resolved.radii.values())  # type: ignore[union-attr]
 
@@ -193,7 +193,7 @@ class _Middle:
         return expression
 
     def _random(self) -> list[str]:
-        numbers = [n for n, v in self.spec.parameters.items() if not isinstance(v, Scalar)]
+        numbers = [n for n, v in self.spec.parameters.items() if not isinstance(v, ScalarNode)]
         return [*self.spec.inputs, *numbers]
 
     def _middle(self, name: str) -> Expr:
@@ -265,5 +265,5 @@ class _Reader:
 
     def number(self, node: Node) -> float:
         """A number, or an expression of constants."""
-        assert isinstance(node, Scalar)  # noqa: S101 - checked when it was read
+        assert isinstance(node, ScalarNode)  # noqa: S101 - checked when it was read
         return as_number(parse(node.text, self.constants))

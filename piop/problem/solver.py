@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from piop.errors import NotSupportedError
+from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
+from piop.forms.divergence import divergence_form, jumps
+from piop.forms.recovered import recovered_unknowns
+from piop.forms.terms import multipliers, orders, space_order, split_terms
+from piop.forms.transport import transport_form
+from piop.forms.weak import weak_form
 from piop.problem.conditions import expression_smoothness
-from piop.problem.conservation import forms_shocks, mirror, read_conservation_law
-from piop.problem.divergence import divergence_form, jumps
-from piop.problem.multipliers import multipliers
 from piop.problem.problem import Problem
-from piop.problem.recovered import recovered_unknowns
-from piop.problem.terms import orders, space_order, split_terms
-from piop.problem.transport import transport_form
-from piop.problem.weak import weak_form
 
 _DERIVATIVES = 3
 

@@ -8,13 +8,13 @@ from typing import Literal
 from sympy import Derivative, Symbol
 
 from piop.errors import NotSupportedError
-from piop.problem.conservation import forms_shocks
-from piop.problem.history import history_of
+from piop.forms.conservation import forms_shocks
+from piop.problem.inputs import history_of
 from piop.problem.inverse import inverse_obstacles
 from piop.problem.problem import Problem
 from piop.problem.solver import choose_method
 from piop.problem.walls import wall_conditions
-from piop.spec.laws import FromData
+from piop.spec.distributions import FromData
 from piop.spec.model import AT_POINTS
 
 Purpose = Literal["solve", "reference", "data"]

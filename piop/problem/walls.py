@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sympy as sp
 
-from piop.geometry import Segment
-from piop.problem.differentiate import differentiate
+from piop.domain import Segment
+from piop.forms.differentiate import differentiate
 
 if TYPE_CHECKING:
-    from piop.problem.parts import BoundaryCondition, Coordinate
+    from piop.forms.parts import BoundaryCondition, Coordinate
     from piop.problem.problem import Problem
 
 ENDS = {"min": -1, "max": 1}

@@ -1,6 +1,6 @@
 """Classical reference solutions, derived from the same symbolic object as the residual."""
 
-from piop.reference.ladder import Limits
+from piop.reference.fourier.levels import Limits
 from piop.reference.solution import Solution
 from piop.reference.solve import solve_reference
 

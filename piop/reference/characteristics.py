@@ -22,12 +22,11 @@ from torch import Tensor
 
 from piop.errors import SolverError
 from piop.fields import InputFunction
+from piop.forms.atoms import argument_order, name_of, outermost_atoms
+from piop.forms.differentiate import partial
+from piop.forms.transport import transport_form
 from piop.lowering import compile_expression
-from piop.problem.atoms import argument_order, name_of, outermost_atoms
-from piop.problem.differentiate import partial
-from piop.problem.transport import transport_form
-from piop.reference.request import Request
-from piop.reference.solution import Solution
+from piop.reference.solution import Request, Solution
 from piop.reference.sources import Sources
 
 _SAFETY = 2.0

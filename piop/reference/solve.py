@@ -14,13 +14,12 @@ from piop.fields import InputFunction
 from piop.problem.solver import choose_method, usual_tolerance
 from piop.reference.characteristics import solve_transport
 from piop.reference.chebyshev import solve_with_walls
-from piop.reference.climb import solve_periodic
 from piop.reference.elliptic import solve_elliptic
 from piop.reference.fem import solve_on_shape
-from piop.reference.ladder import Limits
-from piop.reference.request import Request
-from piop.reference.solution import Solution
-from piop.reference.volumes import solve_law
+from piop.reference.finite_volume import solve_law
+from piop.reference.fourier.levels import Limits
+from piop.reference.fourier.solve import solve_periodic
+from piop.reference.solution import Request, Solution
 
 Solver = Callable[[Any, Mapping[str, InputFunction], Request], Solution]
 

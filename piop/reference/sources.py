@@ -11,11 +11,11 @@ from torch import Tensor
 
 from piop.errors import DataError
 from piop.fields import InputFunction
+from piop.forms.atoms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expression
-from piop.problem.atoms import argument_order, name_of, outermost_atoms
 
 
-class Points(Protocol):
+class SourcePoints(Protocol):
     """A tensor grid of points, whichever way they are spaced."""
 
     @property
@@ -84,7 +84,7 @@ class Sources:
         """Values ``[B or 1]`` of the scalar inputs, in the order of the problem."""
         return [self.function(n).on_grid(()).reshape(-1) for n in self.scalars.values()]
 
-    def on_grid(self, atom: Expr, order: Sequence[int], grid: Points, t: float) -> Tensor:
+    def on_grid(self, atom: Expr, order: Sequence[int], grid: SourcePoints, t: float) -> Tensor:
         """An input function's derivative, ``[B or 1, n1 or 1, …, nd or 1]``."""
         name = name_of(atom)
         space = [c.name for c in self.problem.space]
@@ -102,13 +102,13 @@ class Sources:
         sizes = [n if c in names else 1 for c, n in zip(space, grid.sizes, strict=True)]
         return values.reshape(values.shape[0], *sizes)
 
-    def coordinate(self, i: int, grid: Points) -> Tensor:
+    def coordinate(self, i: int, grid: SourcePoints) -> Tensor:
         """Coordinate i of space, ``[1, 1, …, n_i, …, 1]``."""
         shape = [1] * (len(grid.sizes) + 1)
         shape[i + 1] = grid.sizes[i]
         return grid.axes()[i].reshape(shape)
 
-    def field(self, expression: Expr, grid: Points, t: float) -> Tensor:
+    def field(self, expression: Expr, grid: SourcePoints, t: float) -> Tensor:
         """An expression without unknowns on the grid, ``[B, *sizes]`` (initial data)."""
         atoms = outermost_atoms(expression)
         values = [self.on_grid(atom, argument_order(atom), grid, t) for atom in atoms]

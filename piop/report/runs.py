@@ -12,9 +12,9 @@ import torch
 from matplotlib.tri import LinearTriInterpolator, Triangulation
 from torch import Tensor
 
+from piop.domain import Shape
 from piop.errors import NotSupportedError, SolverError
 from piop.fields import FunctionSamples
-from piop.geometry import Shape
 from piop.metrics import relative_l2_by_time
 from piop.report.figures import Shown, draw_figures
 from piop.residual import compile_residual
@@ -22,7 +22,7 @@ from piop.run import predict_held_out
 from piop.run.evaluation import ends_only, errors_of
 from piop.run.folder import read_json
 from piop.run.prediction import save_grid
-from piop.training.lattice import on_lattices
+from piop.training.batches.lattice import on_lattices
 from piop.training.operator import OperatorField
 
 if TYPE_CHECKING:

@@ -20,15 +20,21 @@ from torch import Tensor
 
 import piop.residual.rules  # noqa: F401  fills the table of rules
 from piop.fields import InputFunction
+from piop.forms.partitions import Index
+from piop.forms.streams import StreamPlan, plan_streams, split_coefficient
 from piop.lowering import compile_expressions
-from piop.problem.partitions import Index
-from piop.problem.plan import StreamPlan, plan_streams, split_coefficient
 from piop.residual.attention import Kernel
-from piop.residual.inputs import InputTerm, evaluate_terms, input_terms, term_atoms
+from piop.residual.inputs import (
+    InputTerm,
+    evaluate_terms,
+    input_terms,
+    term_atoms,
+    unknown_atoms,
+    unknown_place,
+)
 from piop.residual.lift import Lift
 from piop.residual.reverse import nested_derivatives
-from piop.residual.streams import Layout, NoRuleError, Stream
-from piop.residual.unknowns import unknown_atoms, unknown_place
+from piop.residual.streams import NoRuleError, Stream, StreamLayout
 
 Field = Callable[[Any], Any]
 
@@ -103,7 +109,7 @@ class Residual:
         )
         self.fallback: str | None = None
         self._residuals = tuple(residuals)
-        self._layout = Layout.of(plan, kernel)
+        self._layout = StreamLayout.of(plan, kernel)
         atoms = [*plan.coordinates, *term_atoms(self.input_terms, self.inputs, plan.coordinates)]
         self._coefficients = compile_expressions(plan.coefficients, atoms)
         atoms += parameters

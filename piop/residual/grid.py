@@ -16,11 +16,10 @@ from torch import Tensor
 
 from piop.errors import NotSupportedError
 from piop.fields import InputFunction
+from piop.forms.atoms import name_of
+from piop.forms.streams import derivative_index
 from piop.lowering import compile_expressions
-from piop.problem.atoms import name_of
-from piop.problem.plan import derivative_index
-from piop.residual.inputs import evaluate_terms_on_grid, input_terms, term_atoms
-from piop.residual.unknowns import unknown_atoms
+from piop.residual.inputs import evaluate_terms_on_grid, input_terms, term_atoms, unknown_atoms
 
 
 def grid_residual(

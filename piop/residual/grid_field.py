@@ -24,13 +24,19 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.fields import InputFunction
+from piop.forms.partitions import Index
 from piop.lowering import compile_expressions
-from piop.problem.partitions import Index
 from piop.residual.compile import ResidualValues
 from piop.residual.differences import finite_differences, fourier_differences
-from piop.residual.inputs import InputTerm, evaluate_terms_on_grid, input_terms, term_atoms
-from piop.residual.tensor_grid import Grid, GridLift, OnGrid, along_axes
-from piop.residual.unknowns import unknown_atoms, unknown_place
+from piop.residual.inputs import (
+    InputTerm,
+    evaluate_terms_on_grid,
+    input_terms,
+    term_atoms,
+    unknown_atoms,
+    unknown_place,
+)
+from piop.residual.tensor_grid import GridLift, OnGrid, TensorGrid, along_axes
 
 
 @final
@@ -58,7 +64,7 @@ class GridResidual:
     def __init__(
         self,
         problem: Any,
-        grid: Grid,
+        grid: TensorGrid,
         expressions: Sequence[Expr] | None = None,
         like: Tensor | None = None,
     ) -> None:

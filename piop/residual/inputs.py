@@ -1,4 +1,4 @@
-"""What expressions need of the input functions, and its values at queries."""
+"""Input functions and unknowns in expressions, and their values at queries."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.fields import InputFunction
-from piop.problem.atoms import applied
-from piop.problem.partitions import Index
-from piop.problem.plan import derivative_index
+from piop.forms.atoms import applied, name_of
+from piop.forms.partitions import Index
+from piop.forms.streams import derivative_index
 
 InputTerm = tuple[str, Index]
 
@@ -120,3 +120,25 @@ def _atom(name: str, order: Index, axes: Sequence[int], coordinates: Sequence[Sy
     counts = [(s, n) for s, n in zip(symbols, order, strict=True) if n]
     function = Function(name, real=True)(*symbols)
     return Derivative(function, *counts) if counts else function
+
+
+def unknown_atoms(
+    expressions: Sequence[Expr], coordinates: Sequence[Symbol], channels: Sequence[str]
+) -> tuple[Expr, ...]:
+    """List the unknowns and derivatives of unknowns in expressions, each once, in a fixed order."""
+    unknowns = {Function(n, real=True)(*coordinates) for n in channels}
+    found: dict[Expr, None] = {}
+    for expression in expressions:
+        derivatives = {d for d in expression.atoms(sympy.Derivative) if d.expr in unknowns}
+        bare = expression.xreplace({d: sympy.Dummy() for d in derivatives})
+        found |= dict.fromkeys(sorted(derivatives, key=str))
+        found |= dict.fromkeys(sorted(bare.atoms(Function) & unknowns, key=str))
+    return tuple(found)
+
+
+def unknown_place(
+    atom: Expr, coordinates: Sequence[Symbol], channels: Sequence[str]
+) -> tuple[int, Index]:
+    """Give the channel and the multi-index of such an atom."""
+    name = name_of(atom)
+    return tuple(channels).index(name), derivative_index(atom, coordinates)

@@ -13,9 +13,9 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.fields import InputFunction
+from piop.forms.partitions import Index
+from piop.forms.streams import StreamPlan
 from piop.lowering import compile_expressions
-from piop.problem.partitions import Index
-from piop.problem.plan import StreamPlan
 from piop.residual.inputs import InputTerm, evaluate_terms, input_terms, term_atoms
 from piop.residual.streams import Stream
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from piop.errors import PiopError
-from piop.problem.plan import StreamPlan, Term
+from piop.forms.streams import StreamPlan, StreamTerm
 
 
 class NoRuleError(PiopError):
@@ -28,7 +28,7 @@ class NoRuleError(PiopError):
 
 
 @dataclass(frozen=True)
-class Group:
+class StreamGroup:
     """Products of rows that share their order, factor and coefficient.
 
     Attributes:
@@ -45,7 +45,7 @@ class Group:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class StreamLayout:
     """What the rules must know of a plan.
 
     Attributes:
@@ -58,12 +58,12 @@ class Layout:
 
     count: int
     order: int
-    compositions: tuple[tuple[Group, ...], ...]
-    products: tuple[tuple[Group, ...], ...]
+    compositions: tuple[tuple[StreamGroup, ...], ...]
+    products: tuple[tuple[StreamGroup, ...], ...]
     kernel: Callable[..., Tensor] | None = None
 
     @classmethod
-    def of(cls, plan: StreamPlan, kernel: Callable[..., Tensor] | None = None) -> Layout:
+    def of(cls, plan: StreamPlan, kernel: Callable[..., Tensor] | None = None) -> StreamLayout:
         """Gather the terms of a plan into groups."""
         chain = tuple(map(_grouped, plan.compositions))
         order = max((g.order for groups in chain for g in groups), default=1)
@@ -111,7 +111,7 @@ class Stream:
 
     __slots__ = ("data", "layout", "weights")
 
-    def __init__(self, data: Tensor, layout: Layout, weights: Tensor | None = None) -> None:
+    def __init__(self, data: Tensor, layout: StreamLayout, weights: Tensor | None = None) -> None:
         self.data, self.layout, self.weights = data, layout, weights
 
     @classmethod
@@ -255,8 +255,8 @@ class Stream:
         return self.map(lambda rows: rows.reshape(rows.shape[0], *ones, *rows.shape[1:]))
 
 
-def _grouped(terms: tuple[Term, ...]) -> tuple[Group, ...]:
+def _grouped(terms: tuple[StreamTerm, ...]) -> tuple[StreamGroup, ...]:
     found: dict[tuple[int, float, int | None], list[tuple[int, ...]]] = {}
     for term in terms:
         found.setdefault((len(term.rows), term.factor, term.slot), []).append(term.rows)
-    return tuple(Group(*key, tuple(rows)) for key, rows in found.items())
+    return tuple(StreamGroup(*key, tuple(rows)) for key, rows in found.items())

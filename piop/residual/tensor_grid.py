@@ -29,7 +29,7 @@ class OnGrid(Protocol):
 
 
 @dataclass(frozen=True)
-class Grid:
+class TensorGrid:
     """A tensor grid, and how the time is treated on it.
 
     Attributes:
@@ -48,7 +48,7 @@ class Grid:
     accuracy: int = 4
     begins: bool = False
 
-    def start(self) -> Grid:
+    def start(self) -> TensorGrid:
         """Give the same grid, asked at the first time alone."""
         return replace(self, begins=True)
 

@@ -29,7 +29,7 @@ def compile_step(
     *,
     compiled: bool = True,
     graphs: bool = False,
-) -> Step:
+) -> TracedStep:
     """Prepare a training step.
 
     Args:
@@ -42,19 +42,19 @@ def compile_step(
             they lie, so those must be changed in place; inputs are copied, and so is what is given.
 
     Returns:
-        A :class:`Step`.
+        A :class:`TracedStep`.
 
     Warns:
         RuntimeWarning: If tracing or compiling fails, upon which the step is eager.
     """
-    step = Step(loss_function, compiled=compiled, graphs=graphs)
+    step = TracedStep(loss_function, compiled=compiled, graphs=graphs)
     if compiled:
         step.prepare(params, inputs)
     return step
 
 
 @final
-class Step:
+class TracedStep:
     """A callable (params, inputs) -> (parts, grads).
 
     Args:

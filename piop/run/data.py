@@ -15,9 +15,9 @@ from piop.datasets.checks import check_finite
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
+from piop.training.batches.lattice import gridded_inputs
+from piop.training.batches.training_grid import data_at_end, data_counts
 from piop.training.config import TrainingConfig
-from piop.training.home import data_at_end, data_counts
-from piop.training.lattice import gridded_inputs
 from piop.training.setup import preset_of
 from piop.training.statistics import Statistics
 

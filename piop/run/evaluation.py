@@ -13,22 +13,16 @@ from torch import Tensor
 from piop.datasets import Dataset, Queries
 from piop.errors import UsageError
 from piop.fields import FunctionSamples, InputFunction
-from piop.metrics import (
-    relative_l2,
-    relative_l2_by_time,
-    summarise,
-    trivial_baselines,
-    unbeaten,
-)
+from piop.metrics import relative_l2, relative_l2_by_time, summarise, trivial_baselines, unbeaten
 from piop.problem import Problem
-from piop.problem.history import asked_coordinates, history_of
+from piop.problem.inputs import asked_coordinates, history_of
 from piop.reference import solve_reference
 from piop.residual import GridResidual
 from piop.run.prediction import predict_values, save_grid
 from piop.sampling import Draws, collocation, observe, place_sensors, sample_inputs
+from piop.training.batches.lattice import on_lattices
+from piop.training.batches.noise import add_noise, noise_levels
 from piop.training.config import TrainingConfig
-from piop.training.lattice import on_lattices
-from piop.training.noise import add_noise, noise_levels
 from piop.training.operator import OperatorField
 from piop.training.setup import Model, residual_of_model
 

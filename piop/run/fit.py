@@ -15,7 +15,6 @@ from piop.errors import UsageError
 from piop.problem import Problem
 from piop.problem.support import require_supported
 from piop.residual import choose_kernel
-from piop.run.choices import configure
 from piop.run.data import data_of_use, describe_data, load_data, note_grids, parts_of_data
 from piop.run.folder import RunFolder, ensure_run, new_folder, write_json
 from piop.run.machine import (
@@ -25,36 +24,22 @@ from piop.run.machine import (
     settle_machine,
     threads_of,
 )
+from piop.run.recipes import configure
 from piop.run.run import Run
-from piop.training.checkpoint import load_weights
-from piop.training.config import (
-    BudgetConfig,
-    TrainingConfig,
-    change_settings,
-    parse_time,
-)
+from piop.training.config import BudgetConfig, TrainingConfig, change_settings, parse_time
 from piop.training.distributed import Processes, joined
 from piop.training.effect import require_effect
-from piop.training.gradients import make_gradients, split_gradients
-from piop.training.memory import as_settings, explained, smaller_batch
-from piop.training.metrics import Row, read_metrics
-from piop.training.objective import ResidualLoss
-from piop.training.phases import Draw
-from piop.training.profile import DRAW, Profile
-from piop.training.requirements import (
-    parts_of,
-    require_backbone,
-    require_choices,
-    require_work,
-)
-from piop.training.setup import (
-    build_model,
-    build_objective,
-    build_source,
-    field_kind,
-)
+from piop.training.loop.checkpoint import load_weights
+from piop.training.loop.gradients import make_gradients, split_gradients
+from piop.training.loop.memory import as_settings, explained, smaller_batch
+from piop.training.loop.metrics import Row, read_metrics
+from piop.training.loop.phases import Draw
+from piop.training.loop.profile import DRAW, Profile
+from piop.training.loop.trainer import Trainer
+from piop.training.loss.objective import ResidualLoss
+from piop.training.requirements import parts_of, require_backbone, require_choices, require_work
+from piop.training.setup import build_model, build_objective, build_source, field_kind
 from piop.training.statistics import Statistics, find_statistics
-from piop.training.trainer import Trainer
 
 Progress = Callable[[Row], None]
 HELD_OUT = 64

@@ -14,8 +14,8 @@ from typing import Any
 
 from piop.errors import UsageError
 from piop.problem import Problem
-from piop.training.checkpoint import write_atomic
 from piop.training.config import TrainingConfig
+from piop.training.loop.checkpoint import write_atomic
 from piop.training.statistics import Statistics
 
 FORMAT = 1

@@ -13,12 +13,12 @@ from piop.datasets import Dataset
 from piop.errors import NotSupportedError
 from piop.fields import grid_axis
 from piop.models import AxisSignature
-from piop.models.interpolation import values_between, weights_between
+from piop.models.core.interpolation import values_between, weights_between
 from piop.problem import Coordinate, Problem
 from piop.problem.solver import usual_tolerance
 from piop.reference import solve_reference
-from piop.training.functions import interpolated
-from piop.training.layout import is_even
+from piop.training.batches.functions import interpolated
+from piop.training.batches.grid_layout import is_even
 
 FIRST = 1e-4
 """Tolerance of solutions until the noise is known."""

@@ -46,7 +46,7 @@ NORMAL = 1.959964
 
 
 @dataclass(frozen=True)
-class Scale:
+class ParameterScale:
     """How a parameter is moved: in its logarithm where it starts from a number, else as it is.
 
     Attributes:
@@ -268,10 +268,10 @@ def _correlation(covariance: Tensor) -> Tensor:
     return covariance / (size[:, None] * size)
 
 
-def _scale(start: float, trained: float) -> Scale:
+def _scale(start: float, trained: float) -> ParameterScale:
     if start != 0:
-        return Scale(trained, True, APART)
-    return Scale(trained, False, APART * (abs(trained) or 1.0))
+        return ParameterScale(trained, True, APART)
+    return ParameterScale(trained, False, APART * (abs(trained) or 1.0))
 
 
 def _warnings(found: Fit, forward: Forward, names: Sequence[str], size: Tensor) -> list[str]:

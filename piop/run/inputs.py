@@ -16,7 +16,7 @@ from piop.datasets.checks import outside
 from piop.errors import DataError
 from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Input, Problem
-from piop.problem.history import channels_of
+from piop.problem.inputs import channels_of
 
 Given = Mapping[str, Any] | xr.Dataset | Dataset
 

@@ -16,12 +16,12 @@ from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.models import Backbone
 from piop.problem import Problem
-from piop.problem.history import asked_coordinates, history_of
+from piop.problem.inputs import asked_coordinates, history_of
 from piop.run.inputs import to_numbers
-from piop.run.together import part_of, predict_together
-from piop.training.lattice import on_lattices
+from piop.run.joint_prediction import part_of, predict_jointly
+from piop.training.batches.lattice import on_lattices
+from piop.training.batches.sources import seen_functions
 from piop.training.setup import Model
-from piop.training.sources import seen_functions
 
 PAIRS_AT_ONCE = 2**20
 """Pairs of a query and a sensor or token evaluated together: bounds memory, and keeps the work
@@ -56,7 +56,7 @@ def predict_values(
     if getattr(model.operator.backbone, "times", "any") == "end":
         _require_end(problem, where)
     if model.operator.gridded:
-        return predict_together(problem, model, inputs, where)
+        return predict_jointly(problem, model, inputs, where)
     return _predict_points(problem, model, inputs, where.tensor().double())
 
 

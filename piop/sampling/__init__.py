@@ -1,6 +1,7 @@
 """Random input functions, sensors and collocation points, all keyed by (seed, step, sample)."""
 
 from piop.sampling.collocation import boundary_points, collocation, initial_points
+from piop.sampling.distributions import sample_inputs
 from piop.sampling.expressions import ExpressionFunction
 from piop.sampling.functions import (
     FourierFunction,
@@ -8,7 +9,6 @@ from piop.sampling.functions import (
     PiecewiseConstantFunction,
     ScalarFunction,
 )
-from piop.sampling.laws import sample_inputs
 from piop.sampling.moments import input_statistics
 from piop.sampling.random import Draws
 from piop.sampling.reconstruct import expected_reconstruction_error, reconstruct

@@ -1,7 +1,4 @@
-"""Points in the domain, at its start and on its faces, where conditions are imposed.
-
-Those in a shape are the points of the box around it that lie inside.
-"""
+"""Collocation points in the domain, at its start, on its faces and where the residual is large."""
 
 from __future__ import annotations
 
@@ -13,12 +10,92 @@ import torch
 from torch import Tensor
 
 from piop.fields import grid_axis
-from piop.sampling.designs import scale_to_box, unit_points
 from piop.sampling.random import Draws
-from piop.sampling.shapes import Region
+from piop.sampling.regions import Region
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate, Problem
+
+
+_SOBOL_BITS = 30
+_WORD = 0xFFFFFFFF
+
+
+def unit_points(draws: Draws, lane: str, count: int, dimension: int, method: str) -> Tensor:
+    """Place points in (0, 1)^dimension.
+
+    Args:
+        draws: Where the randomness comes from.
+        lane: Its name.
+        count: N, points per sample.
+        dimension: D.
+        method: ``uniform`` (or ``random``), ``latin_hypercube`` or ``sobol``.
+
+    Returns:
+        ``[B, N, D]`` float64.
+
+    Raises:
+        ValueError: If the method is unknown or the count is not positive.
+    """
+    if count < 1:
+        raise ValueError(f"count: {count} is not positive")
+    if method not in DESIGNS:
+        raise ValueError(f"{method!r} is not a way to place points; one of {', '.join(DESIGNS)}")
+    return DESIGNS[method](draws, lane, count, dimension)
+
+
+def _uniform(draws: Draws, lane: str, count: int, dimension: int) -> Tensor:
+    return draws.uniform(lane, count, dimension)
+
+
+def _latin_hypercube(draws: Draws, lane: str, count: int, dimension: int) -> Tensor:
+    """One point in each of ``count`` equal slices of every axis (McKay, Beckman & Conover 1979)."""
+    slices = draws.permutation(f"{lane}/order", count, dimension)
+    within = draws.uniform(f"{lane}/within", dimension, count)
+    return ((slices + within) / count).transpose(1, 2)
+
+
+def _sobol(draws: Draws, lane: str, count: int, dimension: int) -> Tensor:
+    """Sobol points, each sample and axis with its own nested uniform scramble.
+
+    Source: Sobol 1967; Owen 1995; the scramble by hashing is Burley 2020, "Practical hash-based
+    Owen scrambling", JCGT 9(4), Sec. 3.
+    """
+    engine = torch.quasirandom.SobolEngine(max(1, dimension), scramble=False)
+    plain = engine.draw(count, dtype=torch.float64)[:, :dimension] * 2**_SOBOL_BITS
+    digits = plain.long().to(draws.index.device) << (32 - _SOBOL_BITS)
+    seeds = draws.integers(f"{lane}/scramble", 0, _WORD, 1, dimension)
+    scrambled = _reverse(_hash_upwards(_reverse(digits)[None], seeds))
+    return (scrambled.double() + draws.uniform(f"{lane}/within", count, dimension)) / 2.0**32
+
+
+def _hash_upwards(x: Tensor, seed: Tensor) -> Tensor:
+    """Hash so that every bit depends on lower ones only (Laine & Karras 2011, as Burley)."""
+    x = (x + seed) & _WORD
+    for constant in (0x6C50B47C, 0xB82F1E52, 0xC7AFE638, 0x8D22F6E6):
+        x = x ^ ((x * constant) & _WORD)
+    return x
+
+
+def _reverse(x: Tensor) -> Tensor:
+    """Reverse the order of 32 bits."""
+    for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
+        x = ((x >> shift) & mask) | ((x & mask) << shift)
+    return ((x >> 16) | (x << 16)) & _WORD
+
+
+DESIGNS = {
+    "uniform": _uniform,
+    "random": _uniform,
+    "latin_hypercube": _latin_hypercube,
+    "sobol": _sobol,
+}
+
+
+def scale_to_box(unit: Tensor, low: list[float], high: list[float]) -> Tensor:
+    """Map ``[..., D]`` from the unit cube to a box."""
+    start, end = (torch.tensor(v, dtype=unit.dtype, device=unit.device) for v in (low, high))
+    return start + (end - start) * unit
 
 
 def collocation(
@@ -167,3 +244,42 @@ def _grid(axes: list[Coordinate], ends: list[tuple[float, float]], count: int) -
     whole = [a.periodic and e == (a.low, a.high) for a, e in zip(axes, ends, strict=True)]
     ticks = [grid_axis(*e, each, p) for e, p in zip(ends, whole, strict=True)]
     return torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)[None]
+
+
+def residual_density(sizes: Tensor, power: float, floor: float) -> Tensor:
+    """Give each candidate its probability, ~ |r|^k / mean |r|^k + c.
+
+    Args:
+        sizes: |r| at the candidates ``[B, K]``, dimensionless.
+        power: k.
+        floor: c, which keeps places alive where the residual vanishes.
+
+    Returns:
+        ``[B, K]`` float64 with sum one for each sample; all the same where nothing differs.
+
+    Source: Wu, Zhu, Tan, Kartha & Lu 2023, eq. 2 (10.1016/j.cma.2022.115671, 2207.10289).
+    """
+    weights = sizes.double() ** power
+    mean = weights.mean(-1, keepdim=True)
+    density = (weights / mean).nan_to_num(nan=1.0) + floor
+    return density / density.sum(-1, keepdim=True)
+
+
+def choose_by_density(draws: Draws, lane: str, density: Tensor, count: int) -> Tensor:
+    """Draw candidates one after the other without replacement, with these probabilities.
+
+    The ``count`` largest of log p + Gumbel noise are distributed as such draws.
+
+    Args:
+        draws: Where the randomness comes from.
+        lane: Its name.
+        density: ``[B, K]``, positive or zero.
+        count: N, at most K.
+
+    Returns:
+        Numbers of candidates, int64 ``[B, N]``, in the order in which they would be drawn.
+
+    Source: Vieira 2014; Kool, van Hoof & Welling 2019 (1903.06059), the Gumbel-top-k trick.
+    """
+    noise = -(-draws.uniform(lane, density.shape[-1]).log()).log()
+    return (density.double().log() + noise).topk(count, dim=-1).indices

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
+from piop.datasets.arrays import SAMPLE, RawFile, Variable
 from piop.datasets.axes import coordinate_variable, named
 from piop.datasets.checks import check_axis, check_finite, numbers
-from piop.datasets.columns import samples_from_columns
-from piop.datasets.formats import read_raw
-from piop.datasets.raw import SAMPLE, RawFile, Variable
+from piop.datasets.formats.detect import read_raw
+from piop.datasets.sensors import samples_from_columns
 from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.sampling.functions import ScalarFunction
 from piop.sampling.interpolate import interpolate
-from piop.spec.laws import FromFile
+from piop.spec.distributions import FromFile
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate, Input

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from piop.errors import NotSupportedError
-from piop.sampling.designs import scale_to_box, unit_points
+from piop.sampling.collocation import scale_to_box, unit_points
+from piop.sampling.distributions import input_axes, sample_inputs
 from piop.sampling.files import stored_functions
-from piop.sampling.gaussian import gaussian_prior
-from piop.sampling.laws import input_axes, sample_inputs
-from piop.sampling.prior import Prior
+from piop.sampling.gaussian import Prior, gaussian_prior
 from piop.sampling.random import Draws
 from piop.sampling.series import series_prior
-from piop.spec import laws
+from piop.spec import distributions as laws
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate, Input, Problem

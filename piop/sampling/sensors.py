@@ -11,8 +11,8 @@ from torch import Tensor
 
 from piop.errors import NotSupportedError
 from piop.fields import FunctionSamples, InputFunction, grid_axis
-from piop.sampling.designs import scale_to_box, unit_points
-from piop.sampling.laws import input_axes
+from piop.sampling.collocation import scale_to_box, unit_points
+from piop.sampling.distributions import input_axes
 from piop.sampling.random import Draws
 from piop.spec.model import AT_POINTS
 

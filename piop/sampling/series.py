@@ -14,9 +14,9 @@ from torch import Tensor
 
 from piop.sampling.basis import TrigonometricBasis
 from piop.sampling.functions import FourierFunction
-from piop.sampling.prior import Prior, outer
+from piop.sampling.gaussian import Prior, outer
 from piop.sampling.random import Draws
-from piop.spec.laws import FourierSeries
+from piop.spec.distributions import FourierSeries
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate

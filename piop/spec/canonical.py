@@ -9,12 +9,12 @@ from typing import Any
 
 from piop.errors import Issue
 from piop.expression import write
-from piop.spec.laws import NAMES
+from piop.spec.distributions import NAMES
 from piop.spec.model import Spec
 from piop.spec.read_domain import alternatives, chooser
 from piop.spec.reader import raise_issues
 from piop.spec.resolve import Resolved, resolve
-from piop.spec.tree import Mapping, Node, Sequence
+from piop.spec.tree import MappingNode, Node, SequenceNode
 
 _NAMES: dict[type, str] = dict(NAMES)
 
@@ -104,8 +104,8 @@ def _domain(node: Node | None) -> Any:
 
 
 def _tree(node: Node) -> Any:
-    if isinstance(node, Mapping):
+    if isinstance(node, MappingNode):
         return {k.text: _tree(v) for k, v in node.items}
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         return [_tree(v) for v in node.items]
     return node.text

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 from piop.errors import Issue, SpecError
 from piop.spec.model import Spec
-from piop.spec.objects import read_objects
 from piop.spec.parse import read_spec
 from piop.spec.reader import raise_issues
 from piop.spec.resolve import Resolved, resolve
-from piop.spec.tree import Node
+from piop.spec.tree import Node, read_objects
 from piop.spec.yaml import MAX_SIZE, read_yaml
 
 

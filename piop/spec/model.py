@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from piop.spec.laws import Law
-from piop.spec.tree import Node, Place, Scalar
+from piop.spec.distributions import Law
+from piop.spec.tree import Node, Place, ScalarNode
 
-Text: TypeAlias = Scalar
+Text: TypeAlias = ScalarNode
 Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...]"
 
 

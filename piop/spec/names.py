@@ -13,7 +13,7 @@ from piop.expression.parse import RESERVED, did_you_mean, short_derivative
 from piop.spec.model import Spec, Text
 from piop.spec.read_domain import stars
 from piop.spec.reader import NAME
-from piop.spec.tree import Place, Scalar
+from piop.spec.tree import Place, ScalarNode
 
 
 @dataclass
@@ -164,7 +164,7 @@ def _declare_parameters(spec: Spec, names: Names, issues: list[Issue]) -> None:
     infer = {t.text for t in spec.infer}
     known: dict[str, Quantity] = {}
     for name, value in spec.parameters.items():
-        if not isinstance(value, Scalar):
+        if not isinstance(value, ScalarNode):
             names.values[name] = symbol(Symbol(name, real=True))
             continue
         quantity = evaluate(value, Scope(known, broken=names.broken, used=names.used), issues, name)

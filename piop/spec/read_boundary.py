@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from piop.spec.model import ConditionSpec
 from piop.spec.reader import Bad, Reader
-from piop.spec.tree import Mapping, Node, Scalar, Sequence
+from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
 BY_UNKNOWN = {"dirichlet": 1, "neumann": 1, "robin": 3}
 WHOLE = ("periodic", "outflow", "wall")
@@ -23,13 +23,13 @@ def read_boundary(reader: Reader, node: Node) -> dict[str, tuple[ConditionSpec, 
 
 
 def _conditions(reader: Reader, node: Node, path: str) -> tuple[ConditionSpec, ...]:
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         return tuple(c for item in node.items for c in _one(reader, item, path))
     return _one(reader, node, path)
 
 
 def _one(reader: Reader, node: Node, path: str) -> tuple[ConditionSpec, ...]:
-    if isinstance(node, Mapping):
+    if isinstance(node, MappingNode):
         found = reader.keys(node, path, BY_UNKNOWN)
         if len(found) < len(node.items):
             raise Bad
@@ -47,7 +47,7 @@ def _one(reader: Reader, node: Node, path: str) -> tuple[ConditionSpec, ...]:
     return (_whole(reader, scalar, path),)
 
 
-def _whole(reader: Reader, scalar: Scalar, path: str) -> ConditionSpec:
+def _whole(reader: Reader, scalar: ScalarNode, path: str) -> ConditionSpec:
     if scalar.text not in WHOLE:
         from piop.expression.parse import did_you_mean
 

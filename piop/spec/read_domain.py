@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from piop.spec.reader import Reader
-from piop.spec.tree import Mapping, Node, Scalar
+from piop.spec.tree import MappingNode, Node, ScalarNode
 
 SHAPES = ("box", "polygon", "disk", "star")
 _OPERATIONS = ("union", "difference")
@@ -15,7 +15,7 @@ _CHOICE = ("choose", "of")
 
 def read_domain(reader: Reader, node: Node, dimensions: int) -> Node:
     """Check a domain and give it back as it is written."""
-    if isinstance(node, Scalar) and node.text == "sphere":
+    if isinstance(node, ScalarNode) and node.text == "sphere":
         raise reader.fail(
             node.place, "domain: sphere is not supported yet", "Use a box or a polygon."
         )
@@ -26,7 +26,7 @@ def read_domain(reader: Reader, node: Node, dimensions: int) -> Node:
     return node
 
 
-def chooser(node: Node | None) -> Scalar | None:
+def chooser(node: Node | None) -> ScalarNode | None:
     """What chooses between the shapes of a domain that was read; None where it has one shape."""
     return next((v for k, v in getattr(node, "items", ()) if k.text == "choose"), None)
 
@@ -50,7 +50,7 @@ def part_names(node: Node | None) -> tuple[str, ...]:
 
 
 def _chooses(node: Node) -> bool:
-    return isinstance(node, Mapping) and any(key.text in _CHOICE for key, _ in node.items)
+    return isinstance(node, MappingNode) and any(key.text in _CHOICE for key, _ in node.items)
 
 
 def _choice(reader: Reader, node: Node, dimensions: int) -> None:
@@ -65,7 +65,7 @@ def _choice(reader: Reader, node: Node, dimensions: int) -> None:
     if len(shapes) < 2:
         raise reader.fail(found["of"].place, "domain.of: two or more shapes are needed")
     for name, shape, place in shapes:
-        reader.name(Scalar(name, place), "domain.of")
+        reader.name(ScalarNode(name, place), "domain.of")
         if _chooses(shape):
             message = f"domain.of.{name}: a choice is of shapes, and this is another choice"
             raise reader.fail(shape.place, message, "Write its shapes in its place.")
@@ -154,8 +154,8 @@ class StarWords:
     """
 
     path: str
-    angle: Scalar
-    radius: Scalar
+    angle: ScalarNode
+    radius: ScalarNode
 
 
 def stars(node: Node | None, path: str = "domain") -> Iterator[StarWords]:
@@ -173,7 +173,7 @@ def stars(node: Node | None, path: str = "domain") -> Iterator[StarWords]:
 
 
 def bounding_boxes(
-    node: Node, number: Callable[[Scalar], float]
+    node: Node, number: Callable[[ScalarNode], float]
 ) -> Iterator[tuple[str, list[tuple[float, float]], Node]]:
     """(kind, interval per axis, node) of every box, polygon and disk of a domain that was read."""
     for key, value in getattr(node, "items", ()):

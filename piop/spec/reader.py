@@ -9,7 +9,7 @@ from typing import TypeVar
 from piop.errors import Issue, SpecError
 from piop.expression import Refusal, Scope, as_number, parse
 from piop.expression.parse import did_you_mean
-from piop.spec.tree import Mapping, Node, Place, Scalar, Sequence
+from piop.spec.tree import MappingNode, Node, Place, ScalarNode, SequenceNode
 
 T = TypeVar("T")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
@@ -49,7 +49,7 @@ class Reader:
 
     def mapping(self, node: Node, path: str) -> list[tuple[str, Node, Place]]:
         """The entries of a mapping as (key, value, place of the key)."""
-        if not isinstance(node, Mapping):
+        if not isinstance(node, MappingNode):
             raise self.fail(
                 node.place, f"{path}: {shown(node)} where 'key: value' pairs are needed"
             )
@@ -76,18 +76,22 @@ class Reader:
 
     def items(self, node: Node, path: str) -> tuple[Node, ...]:
         """The elements of a list."""
-        if not isinstance(node, Sequence):
+        if not isinstance(node, SequenceNode):
             raise self.fail(node.place, f"{path}: {shown(node)} where a list is needed")
         return node.items
 
-    def text(self, node: Node, path: str) -> Scalar:
+    def text(self, node: Node, path: str) -> ScalarNode:
         """A single value that is not empty."""
-        if isinstance(node, Sequence) and any(isinstance(n, Scalar) for n in node.items):
+        if isinstance(node, SequenceNode) and any(isinstance(n, ScalarNode) for n in node.items):
             hint = "'- -a' is a nested list in YAML; quote an expression that starts with '- '."
             raise self.fail(node.place, f"{path}: a list where one value is needed", hint)
-        if not isinstance(node, Scalar):
+        if not isinstance(node, ScalarNode):
             _refuse_split_expression(self, node, path)
-            hint = "A value that contains ': ' must be quoted." if isinstance(node, Mapping) else ""
+            hint = (
+                "A value that contains ': ' must be quoted."
+                if isinstance(node, MappingNode)
+                else ""
+            )
             raise self.fail(node.place, f"{path}: {shown(node)} where one value is needed", hint)
         if not node.text.strip() or (not node.quoted and node.text in ("~", "null")):
             raise self.fail(node.place, f"{path}: a value is missing")
@@ -103,7 +107,7 @@ class Reader:
             raise self.fail(scalar.place, message, hint)
         return scalar.text
 
-    def name(self, scalar: Scalar, path: str) -> Scalar:
+    def name(self, scalar: ScalarNode, path: str) -> ScalarNode:
         """A name that may be declared."""
         if not NAME.match(scalar.text):
             message = f"{path}: '{_short(scalar.text)}' is not a name"
@@ -171,16 +175,16 @@ def raise_issues(issues: list[Issue]) -> None:
         raise SpecError(tuple(unique))
 
 
-def is_number(scalar: Scalar) -> bool:
+def is_number(scalar: ScalarNode) -> bool:
     """Whether an unquoted value reads as a number."""
     return not scalar.quoted and bool(_NUMBER.match(scalar.text))
 
 
 def shown(node: Node) -> str:
     """How messages call a value."""
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         return f"'{_short(node.text)}'" if node.text else "nothing"
-    return "a list" if isinstance(node, Sequence) else "a mapping"
+    return "a list" if isinstance(node, SequenceNode) else "a mapping"
 
 
 def _short(text: str) -> str:
@@ -189,8 +193,8 @@ def _short(text: str) -> str:
 
 def _refuse_split_expression(reader: Reader, node: Node, path: str) -> None:
     """Recognise an unquoted comma: ``{v: (a, -b)}`` loads as the keys ``v`` and ``-b)``."""
-    for key, value in node.items if isinstance(node, Mapping) else ():
-        empty = isinstance(value, Scalar) and not value.text and not value.quoted
+    for key, value in node.items if isinstance(node, MappingNode) else ():
+        empty = isinstance(value, ScalarNode) and not value.text and not value.quoted
         if empty and (")" in key.text or not NAME.match(key.text)):
             hint = "An expression with a comma inside {…} must be quoted."
             raise reader.fail(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from piop.expression import Refusal, Scope, parse
-from piop.spec.laws import LAWS, SCALAR_LAWS, Law
+from piop.spec.distributions import LAWS, SCALAR_LAWS, Law
 from piop.spec.model import (
     AT_POINTS,
     AuxiliarySpec,
@@ -16,9 +16,9 @@ from piop.spec.model import (
     Setting,
     Text,
 )
-from piop.spec.read_laws import law_keys, read_law
+from piop.spec.read_distributions import law_keys, read_law
 from piop.spec.reader import Bad, Reader, is_number
-from piop.spec.tree import Mapping, Node, Scalar, Sequence
+from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
 NONE_KNOWN = "data"
 """What stands in place of equations where there are none."""
@@ -31,8 +31,8 @@ def read_parameters(reader: Reader, node: Node, folder: Path | None) -> dict[str
     for key, value, place in reader.mapping(node, "parameters"):
         path = f"parameters.{key}"
         try:
-            reader.name(Scalar(key, place), "parameters")
-            if isinstance(value, Mapping):
+            reader.name(ScalarNode(key, place), "parameters")
+            if isinstance(value, MappingNode):
                 law = _law_of(reader, value, path, folder, ())[0]
                 if not isinstance(law, SCALAR_LAWS):
                     raise reader.fail(
@@ -49,7 +49,7 @@ def read_parameters(reader: Reader, node: Node, folder: Path | None) -> dict[str
     return result
 
 
-def _constant(reader: Reader, text: Scalar, name: str, path: str) -> Text:
+def _constant(reader: Reader, text: ScalarNode, name: str, path: str) -> Text:
     try:
         value = parse(text.text, reader.constants)
     except Refusal as refusal:
@@ -70,8 +70,8 @@ def _law_of(
 ) -> tuple[Law | None, dict[str, Node]]:
     """The law of a mapping, if it names one, and the other keys (only ``extra`` are allowed)."""
     named = (
-        {k.text: v for k, v in node.items if isinstance(k, Scalar)}
-        if isinstance(node, Mapping)
+        {k.text: v for k, v in node.items if isinstance(k, ScalarNode)}
+        if isinstance(node, MappingNode)
         else {}
     )
     law_name = reader.word(named["law"], f"{path}.law", LAWS) if "law" in named else None
@@ -100,7 +100,7 @@ def read_coordinates(
     for key, value, place in entries:
         path = f"{section}.{key}"
         try:
-            reader.name(Scalar(key, place), section)
+            reader.name(ScalarNode(key, place), section)
             low, high = reader.interval(value, path)
             if low == high:
                 raise reader.fail(value.place, f"{path}: the interval has no length")
@@ -115,7 +115,7 @@ def read_inputs(reader: Reader, node: Node, folder: Path | None) -> dict[str, In
     """The random functions and numbers that the operator takes."""
     result = {}
     for key, value, place in reader.mapping(node, "inputs"):
-        if reader.attempt(reader.name, Scalar(key, place), "inputs") is not None:
+        if reader.attempt(reader.name, ScalarNode(key, place), "inputs") is not None:
             found = reader.attempt(_input, reader, value, f"inputs.{key}", folder)
             if found is not None:
                 result[key] = found
@@ -128,7 +128,7 @@ def _input(reader: Reader, node: Node, path: str, folder: Path | None) -> InputS
     if "of" in rest:
         items = (
             (rest["of"],)
-            if isinstance(rest["of"], Scalar)
+            if isinstance(rest["of"], ScalarNode)
             else reader.items(rest["of"], f"{path}.of")
         )
         of = tuple(reader.text(n, f"{path}.of") for n in items)
@@ -168,7 +168,7 @@ def read_list(reader: Reader, node: Node, section: str) -> tuple[Text, ...]:
 
 def read_equations(reader: Reader, node: Node) -> tuple[Text, ...]:
     """A list of equations, or the word ``data``: none are known, the solutions are."""
-    if isinstance(node, Scalar) and node.text == NONE_KNOWN:
+    if isinstance(node, ScalarNode) and node.text == NONE_KNOWN:
         return ()
     return read_list(reader, node, "equations")
 
@@ -179,7 +179,7 @@ def read_auxiliary(reader: Reader, node: Node) -> dict[str, AuxiliarySpec]:
     for key, value, place in reader.mapping(node, "auxiliary"):
         path = f"auxiliary.{key}"
         try:
-            reader.name(Scalar(key, place), "auxiliary")
+            reader.name(ScalarNode(key, place), "auxiliary")
             found = reader.keys(value, path, ("equation", "mean"))
             if "equation" not in found:
                 raise reader.fail(value.place, f"{path}: 'equation' is missing")
@@ -221,7 +221,9 @@ def _sensor(reader: Reader, node: Node, path: str) -> SensorSpec:
     place = reader.word(found["place"], f"{path}.place", PLACES) if "place" in found else "uniform"
     count = None
     if "count" in found:
-        items = found["count"].items if isinstance(found["count"], Sequence) else (found["count"],)
+        items = (
+            found["count"].items if isinstance(found["count"], SequenceNode) else (found["count"],)
+        )
         count = tuple(reader.integer(n, f"{path}.count", 1, 1_000_000) for n in items)
         if len(count) > 1 and place != "grid":
             raise reader.fail(found["count"].place, f"{path}: counts per axis need 'place: grid'")
@@ -249,7 +251,7 @@ def read_solve(reader: Reader, node: Node) -> dict[str, Setting]:
 
 
 def _setting(reader: Reader, node: Node, path: str) -> Setting:
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         return tuple(_setting(reader, n, path) for n in node.items)
     scalar = reader.text(node, path)
     if scalar.text in ("true", "false") and not scalar.quoted:
@@ -268,12 +270,12 @@ def read_learn(reader: Reader, node: Node) -> LearnSpec:
         if key not in found:
             raise reader.fail(node.place, f"learn: '{key}' is missing")
         value = found[key]
-        items = (value,) if isinstance(value, Scalar) else reader.items(value, f"learn.{key}")
+        items = (value,) if isinstance(value, ScalarNode) else reader.items(value, f"learn.{key}")
         names[key] = tuple(reader.text(n, f"learn.{key}").text for n in items)
     noise: tuple[float, ...] = ()
     if "noise" in found:
         value = found["noise"]
-        items = (value,) if isinstance(value, Scalar) else reader.items(value, "learn.noise")
+        items = (value,) if isinstance(value, ScalarNode) else reader.items(value, "learn.noise")
         noise = tuple(reader.number(n, "learn.noise") for n in items)
         if any(n < 0 for n in noise):
             raise reader.fail(value.place, "learn.noise: a noise level is not negative")

@@ -7,11 +7,11 @@ from collections.abc import Mapping as Dict
 from dataclasses import fields
 from typing import Any
 
-from piop.spec import laws
+from piop.spec import distributions as laws
 from piop.spec.model import AuxiliarySpec, ConditionSpec, InputSpec, LearnSpec, SensorSpec, Spec
 from piop.spec.parse import KEYS
 from piop.spec.sections import NONE_KNOWN
-from piop.spec.tree import Mapping, Scalar, Sequence
+from piop.spec.tree import MappingNode, ScalarNode, SequenceNode
 
 _SAFE = re.compile(r"[A-Za-z][A-Za-z0-9_.]*\Z")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z")
@@ -38,7 +38,9 @@ def _section(spec: Spec, key: str) -> Any:
     value = getattr(spec, key)
     if key == "equations" and not value:
         return NONE_KNOWN
-    if value is None or (not isinstance(value, (Scalar, Mapping, Sequence)) and not value):
+    if value is None or (
+        not isinstance(value, (ScalarNode, MappingNode, SequenceNode)) and not value
+    ):
         return None
     if key == "gauge":
         return {name: {"mean": mean} for name, mean in spec.gauge.items()}
@@ -48,11 +50,11 @@ def _section(spec: Spec, key: str) -> Any:
 def _plain(value: Any) -> Any:
     """Configurations as dicts and lists of texts and numbers."""
     match value:
-        case Scalar():
+        case ScalarNode():
             return value
-        case Mapping():
+        case MappingNode():
             return {k.text: _plain(v) for k, v in value.items}
-        case Sequence():
+        case SequenceNode():
             return [_plain(v) for v in value.items]
         case InputSpec():
             return _input(value)
@@ -125,7 +127,7 @@ def _flow(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return repr(value)
-    if isinstance(value, Scalar):
+    if isinstance(value, ScalarNode):
         plain = not value.quoted and (_NUMBER.match(value.text) or value.text in ("true", "false"))
         return value.text if plain else _word(value.text)
     return _word(str(value))

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from piop.errors import Issue, SpecError
-from piop.spec.tree import Mapping, Node, Place, Scalar, Sequence
+from piop.spec.tree import MappingNode, Node, Place, ScalarNode, SequenceNode
 
 MAX_SIZE = 65_536  # characters
 MAX_DEPTH = 12
@@ -117,12 +117,12 @@ def _convert(node: yaml.Node, text: str, file: str) -> Node:
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node, text, place)
     if isinstance(node, yaml.SequenceNode):
-        return Sequence(tuple(_convert(n, text, file) for n in node.value), place)
+        return SequenceNode(tuple(_convert(n, text, file) for n in node.value), place)
     items = []
     seen: dict[str, Place] = {}
     for key, value in node.value:
         name = _convert(key, text, file)
-        if not isinstance(name, Scalar):
+        if not isinstance(name, ScalarNode):
             raise SpecError(
                 Issue("a key must be a plain word", file, name.place.line, name.place.column)
             )
@@ -132,17 +132,17 @@ def _convert(node: yaml.Node, text: str, file: str) -> Node:
             raise SpecError(Issue(message, file, name.place.line, name.place.column))
         seen[name.text] = name.place
         items.append((name, _convert(value, text, file)))
-    return Mapping(tuple(items), place)
+    return MappingNode(tuple(items), place)
 
 
-def _scalar(node: yaml.ScalarNode, text: str, place: Place) -> Scalar:
+def _scalar(node: yaml.ScalarNode, text: str, place: Place) -> ScalarNode:
     start: Any = node.start_mark
     end: Any = node.end_mark
     raw = text[start.index : end.index]
     quoted = node.style in ("'", '"')
     if node.style is None and raw.rstrip() == node.value:
-        return Scalar(node.value, place)
-    return Scalar(node.value, place, quoted, _align(raw, node.value, node.style, place))
+        return ScalarNode(node.value, place)
+    return ScalarNode(node.value, place, quoted, _align(raw, node.value, node.style, place))
 
 
 def _align(raw: str, value: str, style: str | None, place: Place) -> tuple[tuple[int, int], ...]:

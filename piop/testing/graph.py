@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from piop.models.base import Signature
+from piop.models.core.base import Signature
 from piop.residual import Residual, compile_residual
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from piop.errors import DataError
 from piop.fields import FunctionSamples
-from piop.models.base import Backbone
+from piop.models.core.base import Backbone
 from piop.models.registry import refusal
 from piop.testing.cases import SIGNATURES, Case
 from piop.testing.samples import answer, distance, places_for, queries_for, samples_for

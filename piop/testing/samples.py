@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from piop.fields import FunctionSamples, grid_axis
-from piop.models.base import AxisSignature, Backbone, InputSignature, Signature
+from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature
 
 Places = Tensor | list[Tensor]
 """Queries ``[B or 1, N, D]``, or the axes of a grid."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Training: the loss, its batches, optimisers and the loop, on one or several processes."""

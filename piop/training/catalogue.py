@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import torch
 
 from piop.errors import NotSupportedError, UsageError
-from piop.models.base import Field, Signature, Times
-from piop.models.preset import Preset
+from piop.models.core.base import Field, Signature, Times
+from piop.models.core.preset import Preset
 from piop.models.registry import all_backbones
 from piop.problem import Problem
-from piop.problem.builtin import builtin_names
+from piop.problem.library import builtin_names
 from piop.problem.support import require_supported
 from piop.training.config import BudgetConfig, TrainingConfig
 from piop.training.requirements import obstacle

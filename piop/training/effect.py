@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from piop.errors import UsageError
-from piop.models.base import Field
+from piop.models.core.base import Field
 from piop.training.config import TrainingConfig
 
 

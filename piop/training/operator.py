@@ -9,12 +9,12 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from piop.domain import ApproximateDistance
 from piop.errors import DataError
 from piop.fields import FunctionSamples
-from piop.geometry import Apart
 from piop.residual import GridLift, Lift
+from piop.training.batches.grid_layout import GridLayout
 from piop.training.inferred import Inferred
-from piop.training.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Around:
     """
 
     columns: tuple[int, int]
-    distance: Apart
+    distance: ApproximateDistance
 
     def __call__(self, queries: Any) -> Any:
         """Evaluate at ``[B, N, D]``: ``[B, N, 1]``."""
@@ -176,7 +176,7 @@ class Operator(nn.Module):
     def laid(
         self,
         inputs: Mapping[str, FunctionSamples],
-        layout: Layout,
+        layout: GridLayout,
         lift: Tensor | None = None,
     ) -> Tensor:
         """Evaluate on one grid for the places of another.

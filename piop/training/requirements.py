@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from piop.errors import UsageError
-from piop.models.base import Backbone, Signature
-from piop.models.preset import Preset
+from piop.models.core.base import Backbone, Signature
+from piop.models.core.preset import Preset
 from piop.models.registry import all_backbones, find_preset, refusal
 from piop.problem import Problem
+from piop.training.batches.training_grid import grid_counts
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, require_device
-from piop.training.home import grid_counts
 from piop.training.setup import conditions_of, field_kind, signature_of
 from piop.training.statistics import Statistics
-from piop.training.weighting.choose import require_weights
+from piop.training.weighting.selection import require_weights
 
 BOXED = ("latin_hypercube",)
 """Ways to place points that fill boxes alone."""

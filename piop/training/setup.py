@@ -12,38 +12,38 @@ from torch import Tensor
 from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.models import Backbone, build_backbone, find_preset
-from piop.models.base import Field
-from piop.models.preset import Preset
+from piop.models.core.base import Field
+from piop.models.core.preset import Preset
 from piop.problem import Problem
 from piop.problem.around import distance_around
 from piop.problem.conditions import Conditions, decide_conditions
 from piop.problem.walls import ENDS
 from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
+from piop.training.batches.functions import choose_functions
+from piop.training.batches.lattice import Axes, lattices
+from piop.training.batches.noise import NoisySource, noise_levels
+from piop.training.batches.sources import DataSource, LawSource, MixedSource
+from piop.training.batches.training_grid import learning_grid, training_grid_ticks
+from piop.training.batches.trajectories import TrajectorySource
 from piop.training.config import TrainingConfig
-from piop.training.constraints import (
+from piop.training.distributed import Processes
+from piop.training.inferred import Inferred
+from piop.training.loop.phases import Draw
+from piop.training.loss.constraints import (
     KnownField,
     PenalisedCondition,
     built_in_data,
     penalised_conditions,
 )
-from piop.training.distributed import Processes
-from piop.training.functions import choose_functions
-from piop.training.grid_conditions import conditions_on_grid, penalised_on_grid
-from piop.training.home import home_ticks, learning_grid
-from piop.training.inferred import Inferred
-from piop.training.lattice import Axes, lattices
-from piop.training.noise import NoisySource, noise_levels
-from piop.training.objective import ResidualLoss
+from piop.training.loss.grid_constraints import conditions_on_grid, penalised_on_grid
+from piop.training.loss.objective import ResidualLoss
 from piop.training.operator import Around, Clock, Factor, Operator, Span
-from piop.training.phases import Draw
 from piop.training.signature import homogeneous_axes, signature_of
-from piop.training.sources import DataSource, LawSource, MixedSource
 from piop.training.statistics import Statistics
-from piop.training.trajectories import TrajectorySource
 from piop.training.weighting import Weightings
-from piop.training.weighting.choose import choose_weights
-from piop.training.weighting.probes import DATA, EQUATIONS, Part, Term
+from piop.training.weighting.selection import choose_weights
+from piop.training.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
 
 DTYPES = {
     "float64": torch.float64,
@@ -143,7 +143,7 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     home = None
     if backbone.field != "point" and (config.physics or statistics.grid):
         counts = () if config.physics else statistics.grid
-        home = home_ticks(problem, backbone, config.points, counts)
+        home = training_grid_ticks(problem, backbone, config.points, counts)
     return Model(operator, conditions, known, grids, home)
 
 
@@ -238,15 +238,15 @@ def terms_of(
     penalised: Mapping[str, PenalisedCondition],
     config: TrainingConfig,
     data: bool,
-) -> list[Term]:
+) -> list[ProbedTerm]:
     """List the summands of the loss, the equations first."""
     found = []
     if config.physics:
         functions = config.points.functions
-        found.append(Term(EQUATIONS, "residual", len(problem.residuals), functions))
-        found += [Term(n, c.part, len(c.units), functions) for n, c in penalised.items()]
+        found.append(ProbedTerm(EQUATIONS, "residual", len(problem.residuals), functions))
+        found += [ProbedTerm(n, c.part, len(c.units), functions) for n, c in penalised.items()]
     if data:
-        found.append(Term(DATA, "data", len(problem.channels), config.points.data_functions))
+        found.append(ProbedTerm(DATA, "data", len(problem.channels), config.points.data_functions))
     return found
 
 

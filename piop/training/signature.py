@@ -8,8 +8,8 @@ from sympy.core.function import AppliedUndef
 from piop.models import AxisSignature, InputSignature, Signature
 from piop.problem import Problem
 from piop.problem.conditions import Conditions
-from piop.problem.history import asked_coordinates, channels_of
-from piop.training.lattice import BULK, gridded_inputs, highest_wave
+from piop.problem.inputs import asked_coordinates, channels_of
+from piop.training.batches.lattice import BULK, gridded_inputs, highest_wave
 from piop.training.statistics import Statistics
 
 

@@ -13,12 +13,12 @@ from torch import Tensor
 from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
-from piop.problem.history import history_of
+from piop.problem.inputs import history_of
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
-from piop.training.constraints import KnownField
-from piop.training.noise import noise_scales
-from piop.training.sizes import TINY, find_sizes, known_expressions, with_wave
+from piop.training.batches.noise import noise_scales
+from piop.training.loss.constraints import KnownField
+from piop.training.loss.scales import TINY, find_sizes, known_expressions, with_wave
 
 FUNCTIONS, POINTS = 256, 64
 """How many functions of the law, and points on each, the statistics are taken over."""
@@ -90,7 +90,7 @@ def find_statistics(
 def law_statistics(problem: Problem, residual: Residual, seed: int) -> Statistics:
     """Measure the statistics over random functions of the law.
 
-    How large unknowns and residuals are is told by :func:`piop.training.sizes.find_sizes`.
+    How large unknowns and residuals are is told by :func:`piop.training.loss.scales.find_sizes`.
     """
     draws = Draws(seed, 0, torch.arange(FUNCTIONS))
     functions = sample_inputs(problem, draws)

@@ -12,7 +12,7 @@ from piop.cli import backbones as module
 from piop.cli.backbones import nested, plain_table, reason_lines, table_rows
 from piop.errors import NotSupportedError
 from piop.problem import Problem
-from piop.problem.builtin import builtin_names
+from piop.problem.library import builtin_names
 from piop.problem.support import require_supported
 from piop.training import catalogue
 from piop.training.catalogue import Entry

@@ -12,13 +12,7 @@ import pytest
 import torch
 import xarray as xr
 
-from piop.datasets import (
-    Dataset,
-    DatasetWriter,
-    StoredDataset,
-    read_dataset,
-    write_dataset,
-)
+from piop.datasets import Dataset, DatasetWriter, StoredDataset, read_dataset, write_dataset
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 

@@ -9,7 +9,7 @@ import torch
 from scipy.io import savemat
 
 from piop.datasets import inspect_file, read_dataset, write_dataset
-from piop.datasets.formats import open_raw, read_raw
+from piop.datasets.formats.detect import open_raw, read_raw
 from piop.errors import DataError
 
 from .conftest import Axis, FileProblem, Given

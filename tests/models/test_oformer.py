@@ -11,9 +11,9 @@ from torch.nn.functional import layer_norm
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.models import BACKBONES, AxisSignature, build_backbone
-from piop.models.encoding import harmonics
+from piop.models.core.coordinates import harmonics
 from piop.models.oformer.attention import FeedForward, LinearAttention, SelfAttention
-from piop.models.oformer.queries import CoordinateFeatures, RandomFourierFeatures
+from piop.models.oformer.input_encoder import CoordinateFeatures, RandomFourierFeatures
 from piop.models.oformer.rotary import ladder, turned
 
 from .cases import SIGNATURES, queries_for, samples_for

@@ -3,9 +3,9 @@
 import pytest
 import sympy as sp
 
+from piop.forms.lift import lift_expression
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
-from piop.problem.lift import lift_expression
 
 DISK = {"disk": [0, 0, 1]}
 HOLE = {"box": [[-1, 1], [-1, 1]], "holes": {"pin": {"disk": [0, 0, 0.5]}}}

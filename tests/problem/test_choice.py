@@ -2,8 +2,8 @@
 
 import pytest
 
+from piop.domain import GeometryError
 from piop.errors import NotSupportedError, SpecError
-from piop.geometry import GeometryError
 from piop.problem import Problem
 from piop.problem.describe import to_json, to_text
 from piop.problem.shape import outline_of

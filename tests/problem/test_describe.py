@@ -7,8 +7,8 @@ import pytest
 
 from piop.errors import NotSupportedError
 from piop.problem import Problem, describe
-from piop.problem.builtin import builtin_names
 from piop.problem.classify import classify
+from piop.problem.library import builtin_names
 from piop.problem.solver import METHODS, choose_method
 from piop.problem.support import require_supported
 

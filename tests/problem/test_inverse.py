@@ -6,7 +6,7 @@ from piop.errors import NotSupportedError, SpecError
 from piop.problem import Problem
 from piop.problem.describe import to_json, to_text
 from piop.problem.support import require_supported
-from piop.spec.laws import FromData
+from piop.spec.distributions import FromData
 
 DARCY = """
 name: darcy

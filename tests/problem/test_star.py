@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sympy import Function, Symbol
 
+from piop.domain import GeometryError, Radius
 from piop.errors import SpecError
-from piop.geometry import GeometryError, Radius
 from piop.problem import Problem
 from piop.problem.describe import to_text
 from piop.problem.shape import outline_of

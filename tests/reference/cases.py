@@ -8,8 +8,8 @@ import torch
 
 from piop.fields import InputFunction
 from piop.problem import Problem
-from piop.reference.discretise import Discretisation
-from piop.reference.evolve import Level
+from piop.reference.fourier.discretisation import Discretisation
+from piop.reference.fourier.time_stepping import SpectralLevel
 
 
 class Waves(InputFunction):
@@ -124,7 +124,7 @@ def march(problem, functions, sizes, steps, padded=False, saves=1):
     """Final spectra at a fixed resolution and step: ``([B, T, states, *modes], grid)``."""
     discretisation = Discretisation(problem, functions, torch.device("cpu"))
     low, high = problem.time.low, problem.time.high
-    level = Level(tuple(sizes), (high - low) / saves, steps // saves, padded)
+    level = SpectralLevel(tuple(sizes), (high - low) / saves, steps // saves, padded)
     with torch.no_grad():
         marcher = discretisation.marcher(level, discretisation.sources)
         w = discretisation.initial(marcher.grid, discretisation.sources)

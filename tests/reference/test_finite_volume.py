@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from piop.errors import NotSupportedError, SolverError
-from piop.problem.conservation import read_conservation_law
+from piop.forms.conservation import read_conservation_law
 from piop.problem.solver import choose_method
 from piop.reference import Limits, solve_reference
+from piop.reference.finite_volume.flux import Flow
+from piop.reference.finite_volume.mesh import CellMesh
+from piop.reference.finite_volume.scheme import Scheme
+from piop.reference.finite_volume.solve import initial_means
+from piop.reference.finite_volume.time_stepping import FiniteVolumeStepper
 from piop.reference.sources import Sources
-from piop.reference.volumes.flow import Flow
-from piop.reference.volumes.march import Marcher
-from piop.reference.volumes.mesh import Mesh
-from piop.reference.volumes.refine import initial_means
-from piop.reference.volumes.scheme import Scheme
 from tests.oracles import sine_series
 
 from .cases import Scalars, random_waves
@@ -45,10 +45,12 @@ def cells(problem, sizes, functions=None, end=None):
     """Cell means at the end on a mesh of ``sizes``, at the start, and the mesh."""
     sources = Sources(problem, functions or {}, CPU)
     lows, lengths = zip(*((c.low, c.length) for c in problem.space), strict=True)
-    mesh = Mesh(lows, lengths, sizes, CPU)
+    mesh = CellMesh(lows, lengths, sizes, CPU)
     scheme = Scheme(problem, read_conservation_law(problem), sources, mesh)
     start = initial_means(problem, sources, mesh)
-    marcher = Marcher(scheme, list(range(len(start))), 10**6, torch.zeros(len(start)).double())
+    marcher = FiniteVolumeStepper(
+        scheme, list(range(len(start))), 10**6, torch.zeros(len(start)).double()
+    )
     (last,) = marcher.run(start, problem.time.low, (end or problem.time.high,))
     return last, start, mesh
 

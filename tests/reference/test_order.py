@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from piop.problem import Problem
-from piop.reference.discretise import Discretisation
+from piop.reference.fourier.discretisation import Discretisation
 from piop.sampling import Draws, sample_inputs
 
 from .cases import orders, periodic, random_waves

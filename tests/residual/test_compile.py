@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from piop.forms.streams import plan_streams
 from piop.lowering import compile_expressions
-from piop.problem.plan import plan_streams
 from piop.residual import compile_residual
 from piop.residual.streams import Stream
 

@@ -6,7 +6,7 @@ import pytest
 import sympy
 import torch
 
-from piop.residual import Grid, GridResidual, compile_residual
+from piop.residual import GridResidual, TensorGrid, compile_residual
 from piop.residual.grid import grid_residual
 
 TAU = 2 * math.pi
@@ -94,7 +94,7 @@ def build(make_problem, symbolic_function, name):
 def grid_of(problem, times, **scheme):
     counts = {1: [16], 2: [12, 15]}[len(problem.space)]
     ticks = [torch.arange(n, dtype=torch.float64) * TAU / n for n in counts]
-    return Grid((torch.linspace(0, 1, times, dtype=torch.float64), *ticks), **scheme)
+    return TensorGrid((torch.linspace(0, 1, times, dtype=torch.float64), *ticks), **scheme)
 
 
 def by_grid(problem, functions, field, grid):
@@ -177,7 +177,7 @@ def test_a_step_is_of_second_order(make_problem, symbolic_function, name):
 def test_a_step_is_the_trapezoidal_rule(make_problem, symbolic_function):
     """Written out for a field of three times: (u₁ - u₀)/Δt and the mean of the rest."""
     problem, _ = build(make_problem, symbolic_function, "burgers")
-    grid = Grid(
+    grid = TensorGrid(
         (torch.tensor([0.0, 0.25, 1.0], dtype=torch.float64), grid_of(problem, 2).ticks[1]),
         steps=True,
     )
@@ -216,7 +216,7 @@ def test_steady_problems_have_no_time(make_problem):
     for axis in problem.space:
         axis.high = TAU
     ticks = tuple(torch.arange(n, dtype=torch.float64) * TAU / n for n in (8, 9))
-    residual = GridResidual(problem, Grid(ticks, time=None))
+    residual = GridResidual(problem, TensorGrid(ticks, time=None))
     field = type("Field", (), {})()
     field.on_grid = lambda axes: torch.stack(
         [torch.sin(axes[0])[:, None] * torch.cos(2 * axes[1])], -1
@@ -231,7 +231,7 @@ def test_axes_that_end_take_finite_differences(make_problem):
     ticks = (torch.linspace(0, 1, 6).double(), torch.linspace(0, 1, 9).double())
     field = type("Field", (), {})()
     field.on_grid = lambda axes: (axes[0][:, None] ** 2 + axes[1] ** 4)[None, ..., None]
-    found = GridResidual(problem, Grid(ticks))(field).values[0, :, 0].reshape(6, 9)
+    found = GridResidual(problem, TensorGrid(ticks))(field).values[0, :, 0].reshape(6, 9)
     truth = 12 * ticks[1] ** 2 - 2 * ticks[0][:, None]
     assert (found - truth).abs().max() < 1e-9
 

@@ -5,7 +5,7 @@ import sympy
 import torch
 from torch import nn
 
-from piop.residual import Grid, GridResidual, compile_residual
+from piop.residual import GridResidual, TensorGrid, compile_residual
 
 T, X, Y = sympy.symbols("t x y", real=True)
 NU, K = sympy.symbols("nu k", real=True)
@@ -101,7 +101,7 @@ def test_a_parameter_that_is_not_given_is_missed(make_problem):
 def test_gradients_of_parameters_flow_on_grids(make_problem, symbolic_function, steps):
     problem, functions = build(make_problem, symbolic_function, "within functions")
     ticks = torch.linspace(0, 1, 5).double(), torch.arange(8).double() / 8
-    residual = GridResidual(problem, Grid(ticks, steps=steps))
+    residual = GridResidual(problem, TensorGrid(ticks, steps=steps))
     torch.manual_seed(0)
     state = torch.rand(3, 5, 8, 1, dtype=torch.float64)
 

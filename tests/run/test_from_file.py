@@ -130,7 +130,7 @@ def test_formats_without_samples_of_their_own_are_refused(heat, file, tmp_path):
 
 def test_sensors_that_move_are_not_taken_for_a_grid(heat, file, tmp_path):
     """Only the last sample's sensors are elsewhere."""
-    from piop.training.lattice import gridded_inputs
+    from piop.training.batches.lattice import gridded_inputs
 
     whole = read_dataset(file, heat)
     assert gridded_inputs(heat, False, StoredDataset.open(file, heat)) == ("u0",)
@@ -143,7 +143,7 @@ def test_sensors_that_move_are_not_taken_for_a_grid(heat, file, tmp_path):
 
 
 def test_the_next_steps_are_read_while_one_is_learnt_from(heat, file):
-    from piop.training.held import AHEAD, FromFile
+    from piop.training.batches.prepared import AHEAD, StreamedTrajectories
 
     asked, main = [], threading.get_ident()
 
@@ -151,7 +151,7 @@ def test_the_next_steps_are_read_while_one_is_learnt_from(heat, file):
         asked.append((int(chosen[0]), threading.get_ident()))
         return "held"
 
-    source = FromFile(read, lambda step: torch.tensor([step]), 1)
+    source = StreamedTrajectories(read, lambda step: torch.tensor([step]), 1)
     for step in (4, 5, 5, 2):
         assert int(source.find(step)[1][0]) == 0
     source.reader.shutdown()

@@ -11,7 +11,7 @@ from piop.errors import DataError, NotSupportedError, SpecError
 from piop.generation import generate
 from piop.problem import Problem
 from piop.problem.describe import to_text
-from piop.problem.history import asked_coordinates, channels_of, history_of, seen_times
+from piop.problem.inputs import asked_coordinates, channels_of, history_of, seen_times
 from piop.run import Run, fit
 from tests.datasets.test_history import N, flow
 

@@ -9,7 +9,7 @@ import torch
 
 from piop.errors import OutOfMemory, UsageError
 from piop.run import Run, fit, resume
-from piop.training.metrics import read_metrics
+from piop.training.loop.metrics import read_metrics
 
 LIMITED = """
 import resource, sys
@@ -25,7 +25,7 @@ sys.exit(guarded(cli, sys.argv[1:]))
 
 def fails_at(step, monkeypatch):
     """Let the allocator fail in the gradients of a step."""
-    import piop.training.gradients as module
+    import piop.training.loop.gradients as module
 
     good, count = module.eager_gradients, 0
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from piop.sampling import Draws
-from piop.sampling.adaptive import choose_by_density, residual_density
+from piop.sampling.collocation import choose_by_density, residual_density
 
 SIZES = torch.tensor([[0.0, 0.5, 1.0, 2.5]], dtype=torch.float64)
 

@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 
 from piop.sampling import boundary_points, collocation, initial_points
-from piop.sampling.designs import unit_points
+from piop.sampling.collocation import unit_points
 
 METHODS = ["uniform", "latin_hypercube", "sobol"]
 

@@ -6,7 +6,7 @@ import torch
 
 from piop.errors import NotSupportedError
 from piop.sampling import sample_inputs
-from piop.spec import laws
+from piop.spec import distributions as laws
 
 x, y = sympy.symbols("x y", real=True)
 g = sympy.Function("g", real=True)(x, y)

@@ -11,7 +11,7 @@ from scipy.interpolate import CubicSpline
 from piop.errors import DataError
 from piop.sampling import sample_inputs
 from piop.sampling.files import stored_functions
-from piop.spec.laws import FromFile
+from piop.spec.distributions import FromFile
 
 N = 16
 X = np.arange(N) / N

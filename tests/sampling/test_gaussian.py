@@ -9,7 +9,7 @@ import torch
 
 from piop.sampling.gaussian import CAP, gaussian_prior
 from piop.sampling.random import Draws
-from piop.spec.laws import GaussianRandomField, Matern
+from piop.spec.distributions import GaussianRandomField, Matern
 
 
 def Axis(name, low=0.0, high=1.0, periodic=True):

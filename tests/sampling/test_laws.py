@@ -7,8 +7,8 @@ import torch
 
 from piop.errors import NotSupportedError
 from piop.sampling import Draws, observe, sample_inputs
-from piop.sampling.laws import draw
-from piop.spec import laws
+from piop.sampling.distributions import draw
+from piop.spec import distributions as laws
 
 
 @pytest.fixture

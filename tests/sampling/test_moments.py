@@ -9,7 +9,7 @@ import torch
 
 from piop.errors import NotSupportedError
 from piop.sampling import input_statistics, sample_inputs
-from piop.spec import laws
+from piop.spec import distributions as laws
 
 X = np.arange(8) / 8
 

@@ -7,8 +7,8 @@ import torch
 
 from piop.problem import Problem
 from piop.sampling import Draws, input_statistics, observe, reconstruct, sample_inputs
-from piop.sampling.laws import input_axes
-from piop.spec.laws import History
+from piop.sampling.distributions import input_axes
+from piop.spec.distributions import History
 
 
 def is_drawn(problem):

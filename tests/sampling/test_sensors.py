@@ -5,7 +5,7 @@ import torch
 
 from piop.errors import NotSupportedError
 from piop.sampling import observe, place_sensors, sample_inputs
-from piop.spec import laws
+from piop.spec import distributions as laws
 
 LAW = laws.GaussianRandomField(tau=3.0, alpha=3.0, modes=4)
 PLACES = ["uniform", "random", "latin_hypercube", "sobol"]

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import integrate, special
 
-from piop.spec.laws import (
+from piop.spec.distributions import (
     LAWS,
     NAMES,
     Constant,

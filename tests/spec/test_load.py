@@ -8,8 +8,7 @@ from piop.errors import Issue, SpecError
 from piop.problem import Problem
 from piop.spec import load_spec
 from piop.spec.names import refuse
-from piop.spec.objects import read_objects
-from piop.spec.tree import Place
+from piop.spec.tree import Place, read_objects
 
 WITH_FILE = """
 name: a

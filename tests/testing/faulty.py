@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from piop.fields import FunctionSamples
-from piop.models.base import Backbone, standardised
-from piop.models.encoding import angles
+from piop.models.core.base import Backbone, standardised
+from piop.models.core.coordinates import angles
 
 WIDTH = 6
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from piop.models import Backbone
-from piop.models.preset import Preset
-from piop.models.spectrum import Spectrum
+from piop.models.core.preset import Preset
+from piop.models.core.spectrum import Spectrum
 
 
 @dataclass(frozen=True)

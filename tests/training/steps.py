@@ -10,7 +10,6 @@ from piop.datasets import Dataset
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.residual import compile_residual
-from piop.training import phases
 from piop.training.config import (
     AdaptiveConfig,
     BudgetConfig,
@@ -21,10 +20,11 @@ from piop.training.config import (
     TrainingConfig,
 )
 from piop.training.distributed import Alone, joined
-from piop.training.gradients import make_gradients
+from piop.training.loop import phases
+from piop.training.loop.gradients import make_gradients
+from piop.training.loop.trainer import Trainer
 from piop.training.setup import build_model, build_objective, build_source
 from piop.training.statistics import law_statistics
-from piop.training.trainer import Trainer
 
 BURGERS = """
 piop: 1

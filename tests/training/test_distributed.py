@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from piop.errors import TrainingError, UsageError
-from piop.training import phases
 from piop.training.distributed import Alone, checksum, joined, require_device
 from piop.training.launch import launched_first, launched_together
+from piop.training.loop import phases
 
 SCRIPT = Path(__file__).parent / "steps.py"
 _spec = importlib.util.spec_from_file_location("steps", SCRIPT)

@@ -12,7 +12,9 @@ from piop.fields import FunctionSamples
 from piop.models.registry import BACKBONES
 from piop.problem import Problem
 from piop.residual import GridResidual, compile_residual
-from piop.training.batch import flatten
+from piop.training.batches.batch import flatten
+from piop.training.batches.lattice import gridded_inputs
+from piop.training.batches.training_grid import data_at_end, data_counts, data_indices
 from piop.training.config import (
     BudgetConfig,
     LossConfig,
@@ -21,8 +23,6 @@ from piop.training.config import (
     SamplingConfig,
     TrainingConfig,
 )
-from piop.training.home import data_at_end, data_counts, data_indices
-from piop.training.lattice import gridded_inputs
 from piop.training.setup import build_model, build_objective, build_source, conditions_of
 from piop.training.statistics import data_statistics, law_statistics
 
@@ -159,7 +159,7 @@ def test_a_horizon_cuts_a_march_to_its_first_steps(heat, share, steps):
 @pytest.mark.parametrize("weighting", ["causal", "ntk_local", "gradient_norm"])
 def test_weights_that_learn_go_by_the_places_of_the_grid(heat, backbone, weighting):
     from piop.training.config import AdaptiveConfig
-    from piop.training.gradients import make_gradients
+    from piop.training.loop.gradients import make_gradients
 
     built = build(heat, backbone, constraints="soft")
     config = replace(built.config, adaptive=AdaptiveConfig(weighting=weighting, bins=4))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from piop.errors import UsageError
-from piop.models.base import Backbone, Signature
-from piop.models.preset import Preset
+from piop.models.core.base import Backbone, Signature
+from piop.models.core.preset import Preset
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig

@@ -6,12 +6,8 @@ from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
 from piop.residual import compile_residual
 from piop.residual.attention.online import online_totals
-from piop.training.lattice import highest_wave
-from piop.training.setup import (
-    build_model,
-    homogeneous_axes,
-    signature_of,
-)
+from piop.training.batches.lattice import highest_wave
+from piop.training.setup import build_model, homogeneous_axes, signature_of
 from piop.training.statistics import law_statistics
 
 

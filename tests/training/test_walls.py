@@ -7,10 +7,10 @@ from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
 from piop.residual import compile_residual
 from piop.sampling import Draws, sample_inputs
-from piop.training.constraints import built_in_data, penalised_conditions
+from piop.training.loss.constraints import built_in_data, penalised_conditions
+from piop.training.loss.scales import balanced_sizes
 from piop.training.operator import Operator
 from piop.training.setup import spans
-from piop.training.sizes import balanced_sizes
 from piop.training.statistics import law_statistics
 
 PLATE = """

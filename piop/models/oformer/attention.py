@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from piop.errors import UsageError
-from piop.models.attention import Harmonics
+from piop.models.core.relative_attention import Harmonics
 from piop.models.oformer.rotary import turned
 
 Kind = Literal["galerkin", "fourier", "plain"]

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from piop.fields import FunctionSamples
-from piop.models.attention import Harmonics
-from piop.models.base import InputSignature, Signature, standardised
-from piop.models.encoding import harmonics
-from piop.models.fixed import nearest
+from piop.models.core.base import InputSignature, Signature, standardised
+from piop.models.core.coordinates import harmonics
+from piop.models.core.relative_attention import Harmonics
+from piop.models.core.sensors import nearest
 from piop.models.oformer.rotary import unit
 
 TIE = 1e-6
@@ -22,7 +22,7 @@ half-way between two takes the lower, whatever their order."""
 
 
 @dataclass(frozen=True)
-class Nodes:
+class SensorNodes:
     """Tokens before they are embedded.
 
     Attributes:
@@ -86,7 +86,7 @@ class NodeReader:
                 )
         return None
 
-    def __call__(self, inputs: Mapping[str, FunctionSamples]) -> Nodes:
+    def __call__(self, inputs: Mapping[str, FunctionSamples]) -> SensorNodes:
         """Read the inputs."""
         samples = inputs[self.anchor.name]
         axes = [self.signature.coordinates[i] for i in self.axes]
@@ -96,7 +96,7 @@ class NodeReader:
             points = torch.where(samples.mask[..., None], points, low)
             keep = samples.mask[..., None].to(points.dtype)
         values = [self._read(entry, inputs, points) for entry in self.others]
-        return Nodes(
+        return SensorNodes(
             torch.cat(values, -1) if values else points[..., :0],
             self._marks(inputs, points, self.anchor.of),
             unit(points, axes),
@@ -113,7 +113,7 @@ class NodeReader:
         columns = [queries[..., i : i + 1] for i in self.space]
         return harmonics(unit(torch.cat(columns, -1), axes), waves)
 
-    def node_turns(self, nodes: Nodes, waves: Tensor) -> Harmonics:
+    def node_turns(self, nodes: SensorNodes, waves: Tensor) -> Harmonics:
         """Cosines and sines of the phases at the nodes."""
         columns = [nodes.places[..., self.axes.index(i)] for i in self.space]
         return harmonics(torch.stack(columns, -1), waves)

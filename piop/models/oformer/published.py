@@ -1,9 +1,4 @@
-"""The networks of the paper's benchmarks on even grids: Burgers, Darcy, Navier–Stokes.
-
-Each is laid out as in the authors' code, whose parameter counts it meets. Coordinates enter as they
-are, scaled to the unit box, so round a period the answer need not close. Their dropout (Darcy: 0.05
-of the embedding, 0.03 in the encoder) belongs to the recipe and is left out.
-"""
+"""The networks of the paper's benchmarks on even grids: Burgers, Darcy, Navier–Stokes."""
 
 from __future__ import annotations
 
@@ -17,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.models.attention import Harmonics
-from piop.models.base import Backbone, Signature
+from piop.models.core.base import Backbone, Signature
+from piop.models.core.relative_attention import Harmonics
+from piop.models.core.rollout import TimeStepper, no_rollout
 from piop.models.oformer.attention import FeedForward, Gate, Kind, LinearAttention, SelfAttention
-from piop.models.oformer.nodes import NodeReader, Nodes
-from piop.models.oformer.queries import RandomFourierFeatures
+from piop.models.oformer.input_encoder import RandomFourierFeatures
+from piop.models.oformer.nodes import NodeReader, SensorNodes
 from piop.models.oformer.rotary import ladder, unit
 
 
@@ -115,7 +111,7 @@ class Published(Backbone):
         return 1
 
     @abstractmethod
-    def tokens(self, nodes: Nodes) -> Tensor:
+    def tokens(self, nodes: SensorNodes) -> Tensor:
         """Embed nodes: ``[B, M, width]``."""
 
     @abstractmethod
@@ -203,7 +199,7 @@ class BurgersOFormer(Published):
                     layer.weight += torch.eye(latent) / latent
         self.decoder = dense(latent, max(latent // 2, 1), signature.channels, bias=True)
 
-    def tokens(self, nodes: Nodes) -> Tensor:
+    def tokens(self, nodes: SensorNodes) -> Tensor:
         """See :meth:`Published.tokens`; the coordinates are appended once more."""
         features = torch.cat([nodes.values, nodes.places], -1)
         return torch.cat([self.embed(features), nodes.places.expand(len(features), -1, -1)], -1)
@@ -246,7 +242,7 @@ class DarcyOFormer(Published):
             nn.GELU(), *dense(latent, latent // 2, signature.channels, bias=True)
         )
 
-    def tokens(self, nodes: Nodes) -> Tensor:
+    def tokens(self, nodes: SensorNodes) -> Tensor:
         """See :meth:`Published.tokens`."""
         return self.embed(torch.cat([nodes.values, nodes.places], -1))
 
@@ -265,3 +261,59 @@ class DarcyOFormer(Published):
         """
         place = unit(queries, self.signature.coordinates)
         return self.decoder(self.first(self.encode(inputs, queries)) + self.here(place))
+
+
+@final
+class NavierStokesOFormer(Published, TimeStepper):
+    """The network for the Navier–Stokes equations: past frames are channels of the input.
+
+    Args:
+        signature: The problem's shapes and scales, time first.
+        config: Sizes.
+    """
+
+    def __init__(self, signature: Signature, config: PublishedConfig) -> None:
+        super().__init__(signature, config, space_of(signature))
+        width, latent = config.width, config.latent
+        wide = 2 * latent
+        self.embed = nn.Linear(self.reader.values + len(self.reader.axes), width, bias=False)
+        self.out = nn.Linear(width, latent, bias=False)
+        self.place = nn.Sequential(self.random(latent), *dense(wide, wide, latent))
+        self.expand = nn.Linear(latent, wide)
+        self.norm = nn.LayerNorm(wide)
+        self.first = nn.Linear(wide, wide, bias=False)
+        self.here = nn.Linear(len(self.columns), wide, bias=False)
+        self.rest = nn.Sequential(nn.GELU(), *dense(wide, wide, wide))
+        self.decoder = nn.Sequential(
+            nn.LayerNorm(wide), *dense(wide, latent, latent, signature.channels, bias=True)
+        )
+
+    @classmethod
+    def refusal(cls, signature: Signature, config: PublishedConfig) -> str | None:
+        """See :meth:`Backbone.refusal`."""
+        return no_rollout(signature) or super().refusal(signature, config)
+
+    def tokens(self, nodes: SensorNodes) -> Tensor:
+        """See :meth:`Published.tokens`."""
+        return self.embed(torch.cat([nodes.values, nodes.places], -1))
+
+    def project(self, tokens: Tensor, embedded: Tensor) -> Tensor:
+        """See :meth:`Published.project`."""
+        return self.out(tokens)
+
+    def starts(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> Any:
+        """See :meth:`Published.starts`."""
+        return self.place(self.read(queries))
+
+    def begin(self, inputs: Mapping[str, FunctionSamples], places: Tensor) -> tuple[Tensor, Any]:
+        """See :meth:`Marching.begin`; the coordinates' share of each step is computed once."""
+        axes = [self.signature.coordinates[i] for i in self.columns]
+        return self.expand(self.encode(inputs, places)), self.here(unit(self.read(places), axes))
+
+    def advance(self, state: Tensor, known: Any) -> Tensor:
+        """See :meth:`Marching.advance`."""
+        return state + self.rest(self.first(self.norm(state)) + known)
+
+    def decode(self, state: Tensor, known: Any) -> Tensor:
+        """See :meth:`Marching.decode`."""
+        return self.decoder(state)

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from piop.models.attention import Harmonics
-from piop.models.base import AxisSignature
+from piop.models.core.base import AxisSignature
+from piop.models.core.relative_attention import Harmonics
 
 
 def ladder(size: int, dimension: int, rate: float) -> Tensor:

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING
 from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS
 from piop.problem.wellposed.boundary import check_boundary
-from piop.problem.wellposed.counts import check_equations, check_initial
-from piop.problem.wellposed.data import check_data
+from piop.problem.wellposed.distributions import check_laws, check_rough
 from piop.problem.wellposed.domain import check_domain
-from piop.problem.wellposed.flux import check_flux
+from piop.problem.wellposed.equations import check_data, check_equations, check_initial, check_usage
 from piop.problem.wellposed.growth import check_growth
-from piop.problem.wellposed.laws import check_laws
+from piop.problem.wellposed.hyperbolicity import check_flux
 from piop.problem.wellposed.mean import check_gauge, check_solvable
 from piop.problem.wellposed.periodicity import check_periodicity
-from piop.problem.wellposed.rough import check_rough
-from piop.problem.wellposed.usage import check_usage
 from piop.spec.load import Draft
 from piop.spec.reader import raise_issues
 from piop.spec.resolve import Resolved

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from piop.errors import Issue
-from piop.problem.multipliers import multipliers
-from piop.problem.parts import BoundaryCondition, Coordinate
-from piop.problem.terms import orders
+from piop.forms.parts import BoundaryCondition, Coordinate
+from piop.forms.terms import multipliers, orders
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 

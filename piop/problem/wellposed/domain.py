@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from piop.errors import Issue
 from piop.expression import Scope, as_number, parse
 from piop.expression.parse import did_you_mean
-from piop.spec.laws import Integer
+from piop.spec.distributions import Integer
 from piop.spec.names import refuse
 from piop.spec.read_domain import alternatives, bounding_boxes, chooser
 from piop.spec.resolve import Resolved
-from piop.spec.tree import Scalar
+from piop.spec.tree import ScalarNode
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
@@ -44,7 +44,7 @@ def check_domain(problem: Problem, resolved: Resolved, issues: list[Issue]) -> N
         _check_choice(problem, by, issues)
 
 
-def _check_choice(problem: Problem, by: Scalar, issues: list[Issue]) -> None:
+def _check_choice(problem: Problem, by: ScalarNode, issues: list[Issue]) -> None:
     """What chooses must be a number that is drawn, from the shapes there are, and not shown."""
     shapes = [*alternatives(problem.spec.domain)]  # type: ignore[arg-type]
     name, last = by.text, len(shapes) - 1

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from sympy import Expr
 
 from piop.errors import Issue
-from piop.problem.numeric import evaluate
-from piop.problem.parts import Input
-from piop.problem.terms import LinearTerm, orders, space_order, split_terms
-from piop.spec import laws
+from piop.forms.numeric import evaluate
+from piop.forms.parts import Input
+from piop.forms.terms import LinearTerm, orders, space_order, split_terms
+from piop.spec import distributions as laws
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 

@@ -10,10 +10,10 @@ import sympy
 from sympy import Expr
 
 from piop.errors import Issue
-from piop.problem.numeric import evaluate
-from piop.problem.parts import Input
-from piop.problem.terms import additive_terms, orders, split_terms
-from piop.spec import laws
+from piop.forms.numeric import evaluate
+from piop.forms.parts import Input
+from piop.forms.terms import additive_terms, orders, split_terms
+from piop.spec import distributions as laws
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 from piop.spec.tree import Place

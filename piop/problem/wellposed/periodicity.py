@@ -10,8 +10,8 @@ import sympy
 from sympy import Expr
 
 from piop.errors import Issue
-from piop.problem.numeric import evaluate
-from piop.problem.parts import Coordinate
+from piop.forms.numeric import evaluate
+from piop.forms.parts import Coordinate
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 from piop.spec.tree import Place

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.reference.chebyshev.system import System
+from piop.reference.chebyshev.system import CollocationSystem
 
 _JUMP = 1e-6
 _MEAN = 1e-5
 
 
-def check_start(system: System, w: Tensor, t: float, samples: Sequence[int]) -> None:
+def check_start(system: CollocationSystem, w: Tensor, t: float, samples: Sequence[int]) -> None:
     """Refuse initial data that are not finite, or that jump at a wall of a wave.
 
     Diffusion forgets a jump at once; a wave carries it for ever, which no polynomial resolves.
@@ -45,7 +45,7 @@ def check_start(system: System, w: Tensor, t: float, samples: Sequence[int]) -> 
     _check_flow(system, t, samples)
 
 
-def _check_flow(system: System, t: float, samples: Sequence[int]) -> None:
+def _check_flow(system: CollocationSystem, t: float, samples: Sequence[int]) -> None:
     """At every wall of an axis of first order, flow in where there is a condition, else out."""
     space = system.program.problem.space
     for row in system.equations.rows:
@@ -73,7 +73,7 @@ def _check_flow(system: System, t: float, samples: Sequence[int]) -> None:
                     )
 
 
-def check_steady(system: System, w: Tensor, samples: Sequence[int]) -> None:
+def check_steady(system: CollocationSystem, w: Tensor, samples: Sequence[int]) -> None:
     """Refuse data whose mean the conditions cannot balance, where a gauge fixes a constant.
 
     The gauge stands in its row as mean(u) − m; what is left of it is what has no balance.

@@ -17,10 +17,10 @@ import sympy
 from sympy import Derivative, Expr
 
 from piop.errors import NotSupportedError
-from piop.problem.atoms import applied, derivative_counts, name_of, outermost_atoms
-from piop.problem.differentiate import partial
-from piop.problem.multipliers import multipliers
-from piop.problem.split import Channel, Order
+from piop.forms.atoms import applied, derivative_counts, name_of, outermost_atoms
+from piop.forms.differentiate import partial
+from piop.forms.evolution import Channel, Order
+from piop.forms.terms import multipliers
 from piop.problem.walls import condition_residual
 
 Place = tuple[int, Order]

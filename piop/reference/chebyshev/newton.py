@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from piop.linalg import factorise
-from piop.reference.chebyshev.step import solve_factored
-from piop.reference.chebyshev.system import System
+from piop.reference.chebyshev.radau import solve_factored
+from piop.reference.chebyshev.system import CollocationSystem
 
 _ITERATIONS = 60
 _ROUNDING = 1e-11
 _SHORTEST = 1e-4
 
 
-def solve_steady(system: System, guess: Tensor) -> tuple[Tensor, Tensor]:
+def solve_steady(system: CollocationSystem, guess: Tensor) -> tuple[Tensor, Tensor]:
     """Solve from ``guess [B, C, *sizes]``.
 
     Returns:
@@ -64,11 +64,11 @@ def solve_steady(system: System, guess: Tensor) -> tuple[Tensor, Tensor]:
     return w, good
 
 
-def _correction(system: System, factored: tuple[Tensor, Tensor], w: Tensor) -> Tensor:
+def _correction(system: CollocationSystem, factored: tuple[Tensor, Tensor], w: Tensor) -> Tensor:
     return -solve_factored(factored, system.value(w.unsqueeze(1), (0.0,)).flatten(1)).reshape(
         w.shape
     )
 
 
-def _size(system: System, w: Tensor) -> Tensor:
+def _size(system: CollocationSystem, w: Tensor) -> Tensor:
     return system.mesh.norm(w).square().sum(1).sqrt()

@@ -14,13 +14,12 @@ from piop.errors import SolverError
 from piop.fields import InputFunction
 from piop.reference.chebyshev.checks import check_start, check_steady
 from piop.reference.chebyshev.equations import build_equations
-from piop.reference.chebyshev.march import March, Pace
-from piop.reference.chebyshev.mesh import Mesh
+from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.newton import solve_steady
 from piop.reference.chebyshev.radau import radau
-from piop.reference.chebyshev.system import Program, System
-from piop.reference.request import Request
-from piop.reference.solution import Solution
+from piop.reference.chebyshev.system import CollocationSystem, CompiledEquations
+from piop.reference.chebyshev.time_stepping import Pace, TimeStepping
+from piop.reference.solution import Request, Solution
 from piop.reference.sources import Sources
 
 STAGES = 5
@@ -52,7 +51,7 @@ def solve_with_walls(
 class _Rung:
     """A run of one instance: values ``[T, C, *sizes]`` and time derivatives on its mesh."""
 
-    mesh: Mesh
+    mesh: CollocationMesh
     values: Tensor
     slopes: Tensor
     longest: float
@@ -74,7 +73,7 @@ class Ladder:
         self.problem, self.request = problem, request
         self.sources = Sources(problem, functions, request.device)
         self.equations = build_equations(problem)
-        self.program = Program(problem, self.equations)
+        self.program = CompiledEquations(problem, self.equations)
         self.scheme = radau(STAGES)
         self.start = 0.0 if problem.time is None else float(problem.time.low)
         self.axes = request.axes(problem.space)
@@ -138,9 +137,11 @@ class Ladder:
         failed: dict[int, list[float]],
         error: Tensor,
     ) -> None:
-        mesh = Mesh(self.problem.space, (n,) * len(self.request.shape), self.request.device)
+        mesh = CollocationMesh(
+            self.problem.space, (n,) * len(self.request.shape), self.request.device
+        )
         sources = self.sources.take(torch.tensor(group))
-        system = System(self.program, sources, mesh, self.gauges)
+        system = CollocationSystem(self.program, sources, mesh, self.gauges)
         if self.problem.time is None:
             values, until = self._steady(system, group, before)
             slopes, longest = torch.zeros_like(values), 0.0
@@ -148,7 +149,7 @@ class Ladder:
             pace = self._pace(rung)
             w = self.initial(system)
             check_start(system, w, self.start, group)
-            run = March(system, self.scheme, pace).run(w, self.start, self.request.times)
+            run = TimeStepping(system, self.scheme, pace).run(w, self.start, self.request.times)
             values, slopes, until, longest = run.values, run.slopes, run.until, run.longest
         for b, sample in enumerate(group):
             last = before.pop(sample, None)
@@ -172,7 +173,7 @@ class Ladder:
         newton = 0.1 * max(_NEWTON * self.request.tolerance, _ROUNDING)
         return Pace(tolerance, halved, self.request.limits.steps, newton)
 
-    def initial(self, system: System) -> Tensor:
+    def initial(self, system: CollocationSystem) -> Tensor:
         """The state at the start ``[B, C, *sizes]``; nothing for what has no initial data."""
         fields = []
         for channel in self.equations.channels:
@@ -187,7 +188,7 @@ class Ladder:
         return torch.stack(fields, 1)
 
     def _steady(
-        self, system: System, group: list[int], before: dict[int, _Rung]
+        self, system: CollocationSystem, group: list[int], before: dict[int, _Rung]
     ) -> tuple[Tensor, Tensor]:
         guess = torch.zeros((len(group), *system.shape)).to(system.mesh.weights)
         for b, sample in enumerate(group):

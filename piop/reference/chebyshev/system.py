@@ -10,10 +10,10 @@ import sympy
 import torch
 from torch import Tensor
 
+from piop.forms.atoms import applied, argument_order
 from piop.lowering import compile_expressions
-from piop.problem.atoms import applied, argument_order
 from piop.reference.chebyshev.equations import Equations, Place, Row
-from piop.reference.chebyshev.mesh import Mesh
+from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.sources import Sources
 
 _Compiled = Callable[[Sequence[Tensor]], Sequence[Tensor]]
@@ -39,7 +39,7 @@ class CompiledRow:
 
 
 @final
-class Program:
+class CompiledEquations:
     """The rows of a problem, compiled once for all meshes.
 
     Args:
@@ -72,7 +72,7 @@ class Program:
 
 
 @final
-class System:
+class CollocationSystem:
     """A program on a mesh with the inputs of a batch.
 
     Args:
@@ -83,7 +83,11 @@ class System:
     """
 
     def __init__(
-        self, program: Program, sources: Sources, mesh: Mesh, gauges: dict[int, float]
+        self,
+        program: CompiledEquations,
+        sources: Sources,
+        mesh: CollocationMesh,
+        gauges: dict[int, float],
     ) -> None:
         self.program, self.sources, self.mesh, self.gauges = program, sources, mesh, gauges
         self.equations = program.equations

@@ -1,5 +1,5 @@
 """Steady linear equations in divergence form on boxes: finite volumes and multigrid."""
 
-from piop.reference.elliptic.refine import solve_elliptic
+from piop.reference.elliptic.solve import solve_elliptic
 
 __all__ = ["solve_elliptic"]

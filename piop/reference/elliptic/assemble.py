@@ -19,9 +19,9 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.problem.divergence import DivergenceForm, Wall
-from piop.reference.elliptic.lattice import Lattice, at_centres, between, centres, half_steps
-from piop.reference.elliptic.network import Network
+from piop.forms.divergence import DivergenceForm, Wall
+from piop.reference.elliptic.grids import CellGrid, at_centres, between, centres, half_steps
+from piop.reference.elliptic.stencil import StencilOperator
 from piop.reference.sources import Sources
 
 Pair = tuple[Tensor, Tensor]
@@ -51,7 +51,7 @@ class Discrete:
         walls: Per axis, low and high; None where it is periodic.
     """
 
-    network: Network
+    network: StencilOperator
     right: Tensor
     halves: tuple[Pair, ...]
     walls: tuple[tuple[WallValue, WallValue] | None, ...]
@@ -116,12 +116,14 @@ class Assembler:
             ground.append(self._through_walls(right, found, ends, axis))
         self._require_finite([right, *links, *(w for p in ground if p is not None for w in p)])
         return Discrete(
-            Network(tuple(links), tuple(ground), mass), right, tuple(halves), tuple(walls)
+            StencilOperator(tuple(links), tuple(ground), mass), right, tuple(halves), tuple(walls)
         )
 
-    def _lattice(self, sizes: Sequence[int]) -> Lattice:
+    def _lattice(self, sizes: Sequence[int]) -> CellGrid:
         device = self.sources.device
-        return Lattice(tuple(centres(c, n, device) for c, n in zip(self.space, sizes, strict=True)))
+        return CellGrid(
+            tuple(centres(c, n, device) for c, n in zip(self.space, sizes, strict=True))
+        )
 
     def _sign(self, fields: Sequence[Tensor]) -> Tensor:
         """The sign that makes every coefficient positive ``[B, 1, …]``."""
@@ -137,7 +139,7 @@ class Assembler:
             )
         return torch.where(low > 0, 1.0, -1.0).to(low).reshape(-1, *[1] * len(self.space))
 
-    def _cell_mean(self, expression: Expr, fine: Lattice, sizes: Sequence[int]) -> Tensor:
+    def _cell_mean(self, expression: Expr, fine: CellGrid, sizes: Sequence[int]) -> Tensor:
         """Means over cells ``[B, *sizes]``."""
         if expression.is_number:
             size = (self.sources.batch, *sizes)
@@ -156,7 +158,7 @@ class Assembler:
         along = [half_steps(c, n, device) for c, n in zip(self.space, sizes, strict=True)]
         place = self.space[axis].high if end else self.space[axis].low
         along[axis] = torch.tensor([place], dtype=torch.float64, device=device)
-        lattice = Lattice(tuple(along))
+        lattice = CellGrid(tuple(along))
         alpha, beta, value, a = (
             self.sources.field(e, lattice, 0.0)
             for e in (wall.alpha, wall.beta, wall.value, self.form.diffusion[axis])

@@ -15,7 +15,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from piop.reference.elliptic.network import Network, add_pairs, dense, mergeable
+from piop.reference.elliptic.stencil import StencilOperator, add_pairs, dense, mergeable
 
 _COARSEST = 320  # cells of the last network, which is factorised
 _DEGREE = 3  # of the smoother
@@ -34,10 +34,10 @@ class Cycle:
         singular: Whether constants are in their kernel.
     """
 
-    def __init__(self, network: Network, singular: bool) -> None:
+    def __init__(self, network: StencilOperator, singular: bool) -> None:
         size = network.diagonal.flatten(1).mean(1)
         scaled = network.scale(1 / size).to(torch.float32)
-        self.levels: list[tuple[Network, tuple[int, ...]]] = []
+        self.levels: list[tuple[StencilOperator, tuple[int, ...]]] = []
         while scaled.mass[0].numel() > _COARSEST:
             axes = _strong(scaled)
             if not axes:
@@ -74,7 +74,7 @@ class Cycle:
         return _smooth(network, values + coarse, right)
 
 
-def _strong(network: Network) -> tuple[int, ...]:
+def _strong(network: StencilOperator) -> tuple[int, ...]:
     """Axes to merge: those along which errors stay smooth because cells are tied strongly."""
     allowed = mergeable(network)
     strength = {i: float(network.links[i].mean()) for i in allowed}
@@ -82,7 +82,7 @@ def _strong(network: Network) -> tuple[int, ...]:
     return tuple(i for i in allowed if strength[i] >= _STRONG * most)
 
 
-def _smooth(network: Network, values: Tensor | None, right: Tensor) -> Tensor:
+def _smooth(network: StencilOperator, values: Tensor | None, right: Tensor) -> Tensor:
     """Chebyshev iteration for D⁻¹A on the upper part of its spectrum (Adams et al., alg. 1)."""
     middle, reach = 0.5 * _BOUND * (1 + _UPPER), 0.5 * _BOUND * (1 - _UPPER)
     ratio = middle / reach
@@ -101,7 +101,7 @@ def _smooth(network: Network, values: Tensor | None, right: Tensor) -> Tensor:
 
 
 def conjugate_gradients(
-    network: Network, right: Tensor, tolerance: float, *, singular: bool
+    network: StencilOperator, right: Tensor, tolerance: float, *, singular: bool
 ) -> tuple[Tensor, Tensor]:
     """Solve symmetric, definite systems.
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from piop.reference.elliptic.assemble import Discrete
-from piop.reference.elliptic.lattice import at_centres, at_nodes, between, interleave
+from piop.reference.elliptic.grids import at_centres, at_nodes, between, interleave
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate

@@ -10,8 +10,8 @@ import torch
 from sympy import Expr, Symbol
 from torch import Tensor
 
+from piop.forms.atoms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expressions
-from piop.problem.atoms import argument_order, name_of, outermost_atoms
 from piop.reference.sources import Sources
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -19,7 +19,7 @@ _POINTS = 20_000  # at which an input function is evaluated at once
 
 
 @final
-class Pointwise:
+class PointEvaluator:
     """Expressions of coordinates, inputs, the outward normal and unknowns, compiled once.
 
     Args:

@@ -13,9 +13,9 @@ from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.problem.atoms import outermost_atoms
-from piop.problem.weak import Integrand, WeakForm
-from piop.reference.fem.pointwise import Array, Pointwise
+from piop.forms.atoms import outermost_atoms
+from piop.forms.weak import Integrand, WeakForm
+from piop.reference.fem.pointwise import Array, PointEvaluator
 from piop.reference.fem.space import Quadrature, Space
 from piop.reference.sources import Sources
 
@@ -47,10 +47,10 @@ class Part:
     ) -> None:
         self.quadrature, self.integrand = quadrature, integrand
         unknowns = [a for group in form.atoms for a in group]
-        self.terms = Pointwise(problem, [e for _, _, e in integrand.terms], unknowns)
-        self.slopes = Pointwise(problem, [s[-1] for s in integrand.slopes], unknowns)
+        self.terms = PointEvaluator(problem, [e for _, _, e in integrand.terms], unknowns)
+        self.slopes = PointEvaluator(problem, [s[-1] for s in integrand.slopes], unknowns)
 
-    def known(self, pointwise: Pointwise, sources: Sources) -> list[Tensor]:
+    def known(self, pointwise: PointEvaluator, sources: Sources) -> list[Tensor]:
         """Values of everything but the unknowns at the quadrature points."""
         return pointwise.known(sources, self.quadrature.points, self.quadrature.normals)
 
@@ -82,7 +82,7 @@ class Part:
 
 
 @final
-class System:
+class FiniteElementSystem:
     """A weak form on one mesh.
 
     Args:
@@ -97,11 +97,11 @@ class System:
         self.parts = [Part(problem, form, form.volume, space.volume), *self.faces]
         places = {c.symbol for c in problem.coordinates}
         still = [e for e in form.jumps if not outermost_atoms(e) and e.free_symbols <= places]
-        self.jumps = Pointwise(problem, form.jumps, [])
-        self.still = Pointwise(problem, still, [])
+        self.jumps = PointEvaluator(problem, form.jumps, [])
+        self.still = PointEvaluator(problem, still, [])
         self.shared: Any = None
         self.prescribed = {
-            (face, i): Pointwise(problem, [value], [])
+            (face, i): PointEvaluator(problem, [value], [])
             for face, given in form.values.items()
             for i, value in given.items()
             if face in space.on_face  # of shapes to choose from others may have it
@@ -138,7 +138,7 @@ class System:
             found.append(solve(own, given[b : b + 1], [sample]))
         return np.concatenate(found)
 
-    def _volume(self, sources: Sources, jumps: Pointwise) -> list[Part]:
+    def _volume(self, sources: Sources, jumps: PointEvaluator) -> list[Part]:
         """The integral over the shape; triangles in which something jumps are taken apart."""
         volume = self.space.volume
         held = np.zeros(volume.weights.shape[0], dtype=bool)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from piop.errors import UsageError
-from piop.residual.attention.program import Operands, Program
+from piop.residual.attention.program import AttentionProgram, Operands
 
-Kernel = Callable[[Operands, Program], Tensor]
+Kernel = Callable[[Operands, AttentionProgram], Tensor]
 """Sums the rows of e^z [v | 1] over the sensors, as :func:`~.online.online_totals` does."""
 
 

@@ -18,14 +18,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from piop.residual.attention.program import Operands, Product, Program
+from piop.residual.attention.program import AttentionProgram, Operands, StreamProduct
 from piop.residual.rows import rows_times_matrix, tall
 
 BLOCK = {"cpu": 2**22, "cuda": 2**26}
 """Scores, all rows counted, that are held at once on a device: 16 and 256 MiB in float32."""
 
 
-def online_totals(operands: Operands, program: Program, block: int | None = None) -> Tensor:
+def online_totals(
+    operands: Operands, program: AttentionProgram, block: int | None = None
+) -> Tensor:
     """Sum the rows of e^{z − m} [v | 1] over the sensors, z = q·k + mask, m the largest of row 0.
 
     Args:
@@ -69,7 +71,7 @@ def attend_in_blocks(
     Returns:
         The sums ``[S, *batch, N, e + 1]``, and the largest score ``[*batch, N]``.
     """
-    program = Program.decoded(query.shape[0], numbers, factors)
+    program = AttentionProgram.decoded(query.shape[0], numbers, factors)
     top = query.new_full(query.shape[1:-1], -math.inf)
     totals = query.new_zeros((*query.shape[:-1], value.shape[-1] + 1))
     for k, v, bias in _blocks(key, value, mask, block):
@@ -97,7 +99,7 @@ def attend_in_blocks_backward(
     block: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Give the gradients of query, key and value; see :func:`attend_in_blocks`."""
-    program = Program.decoded(query.shape[0], numbers, factors)
+    program = AttentionProgram.decoded(query.shape[0], numbers, factors)
     grad_query, grad_key, grad_value = torch.zeros_like(query), [], []
     for k, v, bias in _blocks(key, value, mask, block):
         z = _scores(query, k, bias)
@@ -178,7 +180,9 @@ def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> list[Tensor]:
     return z
 
 
-def _weighted_rows(z: Sequence[Tensor], weights: Tensor | None, program: Program) -> list[Tensor]:
+def _weighted_rows(
+    z: Sequence[Tensor], weights: Tensor | None, program: AttentionProgram
+) -> list[Tensor]:
     """Give w_r, (row r of e^z) / e^z; its first entry is not used."""
     w = list(z)
     for term in program.terms:
@@ -188,7 +192,7 @@ def _weighted_rows(z: Sequence[Tensor], weights: Tensor | None, program: Program
 
 def _added(
     total: Tensor,
-    product: Product,
+    product: StreamProduct,
     leads: Sequence[Tensor],
     z: Sequence[Tensor],
     weights: Tensor | None,

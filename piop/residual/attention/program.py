@@ -12,12 +12,12 @@ from functools import cached_property
 
 from torch import Tensor
 
-from piop.problem.plan import MAX_ORDER
-from piop.residual.streams import Layout
+from piop.forms.streams import MAX_ORDER
+from piop.residual.streams import StreamLayout
 
 
 @dataclass(frozen=True)
-class Product:
+class StreamProduct:
     """One product, added to a row: factor · coefficient · lead · Π members.
 
     Attributes:
@@ -40,7 +40,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Program:
+class AttentionProgram:
     """What a plan adds to the rows of scores, and the derivative of that.
 
     Attributes:
@@ -51,13 +51,15 @@ class Program:
 
     count: int
     slots: int
-    terms: tuple[Product, ...]
+    terms: tuple[StreamProduct, ...]
 
     @classmethod
-    def of(cls, layout: Layout) -> Program:
+    def of(cls, layout: StreamLayout) -> AttentionProgram:
         """Read the compositions of a layout."""
         terms = [
-            Product(r, key[0], -1 if group.slot is None else group.slot, group.factor, key[1:])
+            StreamProduct(
+                r, key[0], -1 if group.slot is None else group.slot, group.factor, key[1:]
+            )
             for r, groups in enumerate(layout.compositions)
             for group in groups
             for key in group.rows
@@ -67,7 +69,7 @@ class Program:
         return cls(layout.count, slots, tuple(terms))
 
     @cached_property
-    def slopes(self) -> tuple[Product, ...]:
+    def slopes(self) -> tuple[StreamProduct, ...]:
         """Σ_r a_r ∂w_r/∂z_i beyond a_i: ``lead`` is the row of a, ``target`` is i."""
         found = []
         for term in self.terms:
@@ -76,7 +78,7 @@ class Program:
                 others = list(key)
                 others.remove(row)
                 factor = term.factor * key.count(row)
-                found.append(Product(row, term.target, term.slot, factor, tuple(others)))
+                found.append(StreamProduct(row, term.target, term.slot, factor, tuple(others)))
         return tuple(found)
 
     def encoded(self) -> tuple[list[int], list[float]]:
@@ -88,12 +90,16 @@ class Program:
         return numbers, [p.factor for p in self.terms]
 
     @classmethod
-    def decoded(cls, count: int, numbers: Sequence[int], factors: Sequence[float]) -> Program:
+    def decoded(
+        cls, count: int, numbers: Sequence[int], factors: Sequence[float]
+    ) -> AttentionProgram:
         """Read what :meth:`encoded` gave."""
         terms = []
         for i, factor in enumerate(factors):
             target, lead, slot, *members = numbers[i * WIDTH : (i + 1) * WIDTH]
-            terms.append(Product(target, lead, slot, factor, tuple(m for m in members if m >= 0)))
+            terms.append(
+                StreamProduct(target, lead, slot, factor, tuple(m for m in members if m >= 0))
+            )
         return cls(count, 1 + max((t.slot for t in terms), default=-1), tuple(terms))
 
 

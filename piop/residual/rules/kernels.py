@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from piop.residual.rules.tables import Table
-from piop.residual.streams import Group, Layout, NoRuleError, Stream
+from piop.residual.streams import NoRuleError, Stream, StreamGroup, StreamLayout
 
 Bilinear = Callable[[Tensor, Tensor], Tensor]
 
@@ -43,7 +43,7 @@ class _Compose(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, data: Tensor, weights: Tensor | None, layout: Layout, table: Table
+        ctx: Any, data: Tensor, weights: Tensor | None, layout: StreamLayout, table: Table
     ) -> Any:
         rows = data.unbind(0)
         basis = table.basis(rows[0])
@@ -89,7 +89,7 @@ class _Compose(torch.autograd.Function):
 def _composed(
     rows: Sequence[Tensor],
     weights: Tensor | None,
-    layout: Layout,
+    layout: StreamLayout,
     table: Table,
     basis: tuple[Tensor, ...] | None,
 ) -> list[Tensor]:
@@ -235,7 +235,7 @@ def _like(anchor: Stream, data: Tensor) -> Stream:
     return Stream(data, anchor.layout, weights)
 
 
-def _weight(row: Tensor, group: Group, x: Stream) -> Tensor:
+def _weight(row: Tensor, group: StreamGroup, x: Stream) -> Tensor:
     if group.slot is None:
         return row
     if x.weights is None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from piop.residual.attention.online import online_totals
-from piop.residual.attention.program import Operands, Program
+from piop.residual.attention.program import AttentionProgram, Operands
 from piop.residual.rows import rows_times_matrix
 from piop.residual.rules.kernels import shifted
 from piop.residual.streams import Stream
@@ -94,7 +94,7 @@ def summed(scores: Scores, values: Tensor) -> Tensor | None:
         None if mask is None else mask.expand(*batch, 1, m),
         None if weights is None else weights[..., 0].expand(-1, *batch, n),
     )
-    return (kernel or online_totals)(operands, Program.of(scores.layout))
+    return (kernel or online_totals)(operands, AttentionProgram.of(scores.layout))
 
 
 def _fits(scores: Scores, values: Tensor) -> bool:

@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from piop.residual.rules.kernels import divide
 from piop.residual.rules.scores import Scores, summed
-from piop.residual.streams import Group, Layout, Stream
+from piop.residual.streams import Stream, StreamGroup, StreamLayout
 
 
 def weighted_sum(scores: Stream, values: Tensor) -> Stream:
@@ -48,7 +48,7 @@ class _WeightedSum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, data: Tensor, values: Tensor, weights: Tensor | None, layout: Layout
+        ctx: Any, data: Tensor, values: Tensor, weights: Tensor | None, layout: StreamLayout
     ) -> Any:
         z = data.movedim(0, -3).unbind(-3)
         e = torch.exp(z[0] - z[0].amax(-1, keepdim=True))
@@ -117,7 +117,7 @@ class _WeightedSum(torch.autograd.Function):
 
 
 def exponent_row(
-    row: Tensor, groups: Sequence[Group], rows: Sequence[Tensor], weights: Tensor | None
+    row: Tensor, groups: Sequence[StreamGroup], rows: Sequence[Tensor], weights: Tensor | None
 ) -> Tensor:
     """Give (row r of exp z) / exp z."""
     for group in groups:
@@ -152,11 +152,11 @@ def _product(rows: Tensor, matrix: Tensor) -> Tensor:
     return torch.matmul(rows.flatten(-3, -2), matrix).unflatten(-2, rows.shape[-3:-1])
 
 
-def _pairs(groups: Sequence[Group]) -> list[tuple[Group, int, int]]:
+def _pairs(groups: Sequence[StreamGroup]) -> list[tuple[StreamGroup, int, int]]:
     return [(group, i, j) for group in groups for i, j in group.rows]
 
 
-def _scaled(row: Tensor, group: Group, weights: Tensor | None) -> Tensor:
+def _scaled(row: Tensor, group: StreamGroup, weights: Tensor | None) -> Tensor:
     """Multiply by the coefficient of the points, which is the same along the last axis."""
     if group.slot is None:
         return row

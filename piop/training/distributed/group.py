@@ -27,7 +27,7 @@ GRACE = 20.0
 
 
 @final
-class Group(Processes):
+class ProcessGroup(Processes):
     """The default process group of ``torch.distributed``.
 
     Messages on the CPU go by gloo, gradients on CUDA by NCCL.

@@ -13,7 +13,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from piop.errors import UsageError
-from piop.training.distributed.group import PATIENCE, Group
+from piop.training.distributed.group import PATIENCE, ProcessGroup
 from piop.training.distributed.processes import Alone, Processes
 from piop.training.launch import launched_together
 
@@ -29,7 +29,7 @@ def joined() -> Iterator[Processes]:
         UsageError: If the others cannot be found.
     """
     if dist.is_available() and dist.is_initialized():
-        yield Group() if dist.get_world_size() > 1 else Alone()
+        yield ProcessGroup() if dist.get_world_size() > 1 else Alone()
         return
     _choose_cuda_device()
     if not launched_together():
@@ -52,7 +52,7 @@ def joined() -> Iterator[Processes]:
             f"the other processes cannot be reached at {place} (from MASTER_ADDR and MASTER_PORT): "
             f"{error}. Start all of them by torchrun, see docs/distributed.md"
         ) from error
-    group = Group(PrefixStore("piop", store))
+    group = ProcessGroup(PrefixStore("piop", store))
     try:
         yield group
     except BaseException:

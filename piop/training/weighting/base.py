@@ -1,12 +1,4 @@
-"""Adaptive weights: a state beside the network that enters a step and learns from its outcome.
-
-A compiled step freezes whatever is not an input, and a step split over processes sees only its
-own functions. So the state lives outside: it enters as plain tensors in ``Batch.weights``; what
-the step finds out leaves as sums over samples, which processes add up; and :meth:`Weighting.update`
-turns those sums into the state of the next step. What takes gradients of its own, such as the
-balance of terms by the norms of theirs, asks for them in :meth:`Weighting.measure`: weights being
-inputs, the same step gives the gradient of any part of the loss alone.
-"""
+"""Adaptive weights: a state beside the network that enters a step and learns from its outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +10,67 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from piop.training.batch import Batch
+from piop.training.batches.batch import Batch
+
+
+@final
+class RunningMean:
+    """m ← memory·m + (1 − memory)·new, for each of K numbers that may be missing from a step.
+
+    The first value of a number is taken as it is.
+
+    Args:
+        count: K.
+        memory: Share that a step keeps, in [0, 1).
+        like: A tensor of the device and precision.
+
+    Attributes:
+        values: The means ``[K]``; zero where nothing was seen yet.
+        seen: One where something was seen ``[K]``.
+    """
+
+    def __init__(self, count: int, memory: float, like: Tensor) -> None:
+        self.memory = memory
+        self.values = like.new_zeros(count)
+        self.seen = like.new_zeros(count)
+
+    def update(self, new: Tensor, present: Tensor) -> None:
+        """Take up new values ``[K]`` where ``present [K]`` is true."""
+        moved = torch.lerp(new, self.values, self.memory * self.seen)
+        self.values = torch.where(present, moved, self.values)
+        self.seen = torch.where(present, 1.0, self.seen).to(self.values)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Give the means and which of them have begun."""
+        return {"values": self.values, "seen": self.seen}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take up the means."""
+        self.values, self.seen = state["values"], state["seen"]
+
+
+GUARD = 1e-5
+"""Share of the mean below which a size counts as that, so that no factor exceeds its inverse."""
+
+
+def balanced(sizes: Tensor) -> Tensor:
+    """Give mean(sizes)/sizes ``[K]``; ones where all of them vanish.
+
+    Example:
+        >>> import torch
+        >>> [round(float(f), 2) for f in balanced(torch.tensor([1.0, 3.0]))]
+        [2.0, 0.67]
+    """
+    mean = sizes.mean()
+    return (mean / (sizes + GUARD * mean)).nan_to_num(nan=1.0)
+
+
+def only(index: int, count: int, like: Tensor) -> Tensor:
+    """Give ``[count]`` zeros with a one at ``index``."""
+    out = like.new_zeros(count)
+    out[index] = 1.0
+    return out
+
 
 Outcome = tuple[dict[str, Tensor], dict[str, Tensor]]
 """Parts of the loss, and statistics for adaptive weights."""

@@ -8,10 +8,9 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from piop.training.batch import Batch
-from piop.training.weighting.base import Weighting
+from piop.training.batches.batch import Batch
+from piop.training.weighting.base import RunningMean, Weighting
 from piop.training.weighting.cells import Cells
-from piop.training.weighting.running import RunningMean
 
 
 @final

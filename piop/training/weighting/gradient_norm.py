@@ -8,10 +8,8 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from piop.training.batch import Batch
-from piop.training.weighting.balance import balanced, only
-from piop.training.weighting.base import Measure, Weighting
-from piop.training.weighting.running import RunningMean
+from piop.training.batches.batch import Batch
+from piop.training.weighting.base import Measure, RunningMean, Weighting, balanced, only
 
 
 @final

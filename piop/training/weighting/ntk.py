@@ -1,4 +1,4 @@
-"""Balance of the loss's terms by the traces of their neural tangent kernels."""
+"""Weights from the neural tangent kernel: between terms by its trace, and local ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from piop.training.batch import Batch
-from piop.training.weighting.balance import balanced
-from piop.training.weighting.base import Measure, Weighting
-from piop.training.weighting.probes import Probes
-from piop.training.weighting.running import RunningMean
+from piop.training.batches.batch import Batch
+from piop.training.weighting.base import GUARD, Measure, RunningMean, Weighting, balanced
+from piop.training.weighting.cells import Cells
+from piop.training.weighting.tangent_kernel import EQUATIONS, PROBE, Probes
 
 
 @final
@@ -58,6 +57,91 @@ class NtkWeighting(Weighting):
         found = [gradient({**off, **signs})[0] for signs in along]
         new = torch.stack(found).to(self.like)
         self.traces.update(new, torch.ones_like(new, dtype=torch.bool))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Give the running means."""
+        return self.traces.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take up the running means."""
+        self.traces.load_state_dict(state)
+
+
+@final
+class LocalNtkWeighting(Weighting):
+    """λ_g = (max_h k̄_h / k̄_g)^½, k̄_g the mean diagonal of the tangent kernel over a group.
+
+    The groups are the time bins of the equations and, where there are other terms, each of the
+    other parts of the loss. Groups without a point yet have weight one.
+
+    Args:
+        cells: The time bins.
+        probes: The terms of the loss, and their signs; the first are the equations.
+        every: Steps between measurements; each takes one gradient per group.
+        memory: Share of the running mean that a measurement keeps.
+        like: A tensor of the device and precision of the step.
+
+    Source: Wang, Wang & Perdikaris 2022, "Improved architectures and training algorithms for deep
+        operator networks" (10.1007/s10915-022-01881-0, 2110.01654): the moderate local weights,
+        there from the kernel's diagonal at every point, here from groups, since each point of a
+        step is new and one gradient per point too dear.
+    """
+
+    name: ClassVar[str] = "ntk_local"
+
+    def __init__(
+        self, cells: Cells, probes: Probes, every: int, memory: float, like: Tensor
+    ) -> None:
+        self.cells, self.probes, self.every, self.like = cells, probes, every, like
+        parts = dict.fromkeys(t.part for t in probes.terms if t.name != EQUATIONS)
+        self.others = tuple(parts)
+        self.traces = RunningMean(cells.count + len(self.others), memory, like)
+
+    def entering(self, batch: Batch) -> dict[str, Tensor]:
+        """Give λ of bins and of parts, and signs that are zero."""
+        traces, seen = self.traces.values, self.traces.seen > 0
+        most = traces.max()
+        factors = (most / traces.clamp(min=GUARD * most)).sqrt().nan_to_num(nan=1.0)
+        factors = torch.where(seen, factors, 1.0)
+        bins, parts = factors[: self.cells.count], factors[self.cells.count :]
+        return {"bins": bins, "parts": torch.cat([torch.ones_like(most)[None], parts])} | (
+            self.probes.zeros(batch)
+        )
+
+    def of_points(self, weights: Mapping[str, Tensor], queries: Tensor) -> Tensor:
+        """Look up λ of each point's bin."""
+        return weights["bins"][self.cells.of(queries)]
+
+    def of_part(self, weights: Mapping[str, Tensor], part: str) -> Tensor:
+        """Look up λ of a part; the first, one, is that of the equations."""
+        place = 1 + self.others.index(part) if part in self.others else 0
+        return weights["parts"][place]
+
+    def observe(self, squares: Tensor, queries: Tensor) -> dict[str, Tensor]:
+        """Count the points of each bin."""
+        return {"ntk_local/points": self.cells.sums(squares, queries)[1]}
+
+    def measure(self, batch: Batch, step: int, gradient: Measure) -> None:
+        """Estimate the mean diagonal of each group, every so many steps."""
+        if step % self.every:
+            return
+        signs = self.probes.along("residual", batch, step)
+        off = {"parts": self.like.new_zeros(1 + len(self.others))}
+        key = PROBE + EQUATIONS
+        assert batch.equations is not None  # noqa: S101 - local weights come with physics
+        own = self.cells.of(batch.equations.queries)[..., None]
+        found, points = [], self.like.new_zeros(self.cells.count)
+        for number in range(self.cells.count):
+            within = {**signs, key: signs[key] * (own == number)}
+            square, statistics = gradient({**off, **within})
+            points = statistics["ntk_local/points"]
+            # The probe divides by all points of the equations: here only those of the bin count.
+            found.append(square.to(points) * points.sum() / points[number].clamp(min=1))
+        for part in self.others:
+            along = self.probes.along(part, batch, step)
+            found.append(gradient({**off, **along})[0].to(points))
+        present = torch.cat([points > 0, torch.ones(len(self.others)).to(points) > 0])
+        self.traces.update(torch.stack(found).to(self.like), present)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Give the running means."""

@@ -7,13 +7,13 @@ import torch
 
 from piop.problem import Problem
 from piop.reference.chebyshev.equations import build_equations
-from piop.reference.chebyshev.march import March, Pace
-from piop.reference.chebyshev.mesh import Mesh
+from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.radau import radau
 from piop.reference.chebyshev.solve import Ladder
-from piop.reference.chebyshev.system import Program, System
-from piop.reference.ladder import Limits
-from piop.reference.request import Request
+from piop.reference.chebyshev.system import CollocationSystem, CompiledEquations
+from piop.reference.chebyshev.time_stepping import Pace, TimeStepping
+from piop.reference.fourier.levels import Limits
+from piop.reference.solution import Request
 from piop.reference.sources import Sources
 
 T, X, Y = sp.symbols("t x y", real=True)
@@ -90,12 +90,12 @@ def march(problem, functions, n, steps, stages):
     low, high = problem.time.low, problem.time.high
     request = Request((high,), (n,) * len(problem.space), 1e-6, device, Limits())
     ladder = Ladder(problem, functions, request)
-    mesh = Mesh(problem.space, request.shape, device)
-    program = Program(problem, build_equations(problem))
-    system = System(program, Sources(problem, functions, device), mesh, ladder.gauges)
+    mesh = CollocationMesh(problem.space, request.shape, device)
+    program = CompiledEquations(problem, build_equations(problem))
+    system = CollocationSystem(program, Sources(problem, functions, device), mesh, ladder.gauges)
     pace = Pace(math.inf, halvings=round(math.log2(steps)))
     with torch.no_grad():
-        run = March(system, radau(stages), pace).run(ladder.initial(system), low, (high,))
+        run = TimeStepping(system, radau(stages), pace).run(ladder.initial(system), low, (high,))
     return run.values[:, -1], mesh
 
 

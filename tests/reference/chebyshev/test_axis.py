@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from piop.reference.chebyshev.axis import chebyshev_axis, fourier_axis
+from piop.reference.chebyshev.mesh import chebyshev_axis, fourier_axis
 
 CPU = torch.device("cpu")
 

@@ -5,8 +5,8 @@ import sympy as sp
 import torch
 
 from piop.errors import NotSupportedError, SpecError
+from piop.forms.terms import multipliers
 from piop.problem import Problem
-from piop.problem.multipliers import multipliers
 from piop.problem.solver import choose_method
 from piop.reference import Limits, solve_reference
 from piop.sampling import Draws, sample_inputs

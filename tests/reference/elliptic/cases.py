@@ -6,11 +6,11 @@ import sympy
 import torch
 
 from piop.expression import write
+from piop.forms.divergence import divergence_form
 from piop.problem import Problem
-from piop.problem.divergence import divergence_form
 from piop.reference.elliptic.assemble import Assembler
+from piop.reference.elliptic.linear_solve import solve_cells
 from piop.reference.elliptic.reconstruct import reconstruct
-from piop.reference.elliptic.system import solve_cells
 from piop.reference.sources import Sources
 
 X, Y, Z = (sympy.Symbol(n, real=True) for n in "xyz")

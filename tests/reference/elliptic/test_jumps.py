@@ -7,7 +7,7 @@ import torch
 from piop.fields import InputFunction
 from piop.problem import Problem
 from piop.reference import Limits, solve_reference
-from piop.reference.elliptic.direct import solve_directly
+from piop.reference.elliptic.linear_solve import solve_directly
 from piop.sampling import Draws, sample_inputs
 
 from .cases import at_centres, on_one_grid, relative, steady

@@ -6,7 +6,7 @@ import torch
 from piop.problem import Problem
 from piop.reference.elliptic import multigrid
 from piop.reference.elliptic.multigrid import conjugate_gradients
-from piop.reference.elliptic.network import dense
+from piop.reference.elliptic.stencil import dense
 from piop.sampling import Draws, sample_inputs
 
 from .cases import at_centres, steady

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from piop.reference.elliptic import solve_elliptic
-from piop.reference.ladder import Limits
-from piop.reference.request import Request
+from piop.reference.fourier.levels import Limits
+from piop.reference.solution import Request
 
 from .cases import X, Y, Z, exact, manufactured, on_one_grid, relative
 

@@ -7,8 +7,8 @@ import torch
 
 from piop.problem import Problem
 from piop.reference.elliptic import solve_elliptic
-from piop.reference.ladder import Limits
-from piop.reference.request import Request
+from piop.reference.fourier.levels import Limits
+from piop.reference.solution import Request
 from piop.residual import compile_residual
 from piop.sampling import Draws, sample_inputs
 

@@ -8,13 +8,13 @@ import numpy as np
 import sympy
 import torch
 
+from piop.domain.delaunay import triangulate
 from piop.expression import write
-from piop.geometry.delaunay import triangulate
+from piop.forms.weak import weak_form
 from piop.problem import Problem
-from piop.problem.weak import weak_form
-from piop.reference.fem.grids import Meshes
+from piop.reference.fem.meshes import MeshHierarchy
 from piop.reference.fem.space import Space
-from piop.reference.fem.system import System
+from piop.reference.fem.system import FiniteElementSystem
 from piop.reference.sources import Sources
 
 X, Y = (sympy.Symbol(n, real=True) for n in "xy")
@@ -70,14 +70,14 @@ def on_mesh(problem, functions, side, degree, level=0, curved=True, graded=True)
     """Solve on one mesh: space and coefficients ``[B, C, count]``."""
     form = weak_form(problem)
     prescribed = {face: bool(given) for face, given in form.values.items()}
-    meshes = Meshes(problem.shape, triangulate(problem.shape, side), prescribed, degree)
+    meshes = MeshHierarchy(problem.shape, triangulate(problem.shape, side), prescribed, degree)
     meshes.cuts = meshes.cuts if graded else {}
     found = next(islice(meshes, level, None))
     mesh = found.curved(problem.shape) if degree == 2 and curved else found.mesh
     space = Space(mesh, degree, found.faces(problem.shape), list(form.faces))
     sources = Sources(problem, functions, torch.device("cpu"))
     with torch.no_grad():
-        return space, System(problem, form, space).solve(sources, range(sources.batch))
+        return space, FiniteElementSystem(problem, form, space).solve(sources, range(sources.batch))
 
 
 def l2_error(space, coefficients, u):

@@ -8,10 +8,10 @@ import sympy
 import torch
 
 from piop.errors import SolverError
+from piop.forms.weak import weak_form
 from piop.problem import Problem
-from piop.problem.weak import weak_form
 from piop.reference import solve_reference
-from piop.reference.ladder import Limits
+from piop.reference.fourier.levels import Limits
 from piop.sampling import Draws, sample_inputs
 
 from .cases import CAVITY, SLANTED, X, Y, l2_error, manufactured, on_mesh, on_shape

@@ -10,11 +10,11 @@ import torch
 from scipy.spatial import KDTree
 
 from piop.errors import NotSupportedError
+from piop.forms.weak import weak_form
 from piop.problem import Problem
-from piop.problem.weak import weak_form
 from piop.reference import solve_reference
-from piop.reference.fem.recover import Recovery
-from piop.reference.ladder import Limits
+from piop.reference.fem.recovery import Recovery
+from piop.reference.fourier.levels import Limits
 from piop.reference.sources import Sources
 from piop.sampling import Draws, sample_inputs
 from piop.sampling.functions import ScalarFunction

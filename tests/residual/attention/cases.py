@@ -2,31 +2,31 @@
 
 import torch
 
-from piop.residual.attention.program import Operands, Product, Program
+from piop.residual.attention.program import AttentionProgram, Operands, StreamProduct
 
 PROGRAMS = {
-    "order one": Program(2, 0, ()),
-    "Burgers": Program(3, 0, (Product(2, 1, -1, -0.01, (1,)),)),
-    "order four with coefficients": Program(
+    "order one": AttentionProgram(2, 0, ()),
+    "Burgers": AttentionProgram(3, 0, (StreamProduct(2, 1, -1, -0.01, (1,)),)),
+    "order four with coefficients": AttentionProgram(
         5,
         2,
         (
-            Product(2, 1, -1, 1.0, (1,)),
-            Product(3, 1, -1, 3.0, (2,)),
-            Product(3, 1, -1, 1.0, (1, 1)),
-            Product(4, 1, 1, 4.0, (3,)),
-            Product(4, 2, 0, 3.0, (2,)),
-            Product(4, 1, -1, 6.0, (1, 2)),
-            Product(4, 1, 1, 0.5, (1, 1, 1)),
+            StreamProduct(2, 1, -1, 1.0, (1,)),
+            StreamProduct(3, 1, -1, 3.0, (2,)),
+            StreamProduct(3, 1, -1, 1.0, (1, 1)),
+            StreamProduct(4, 1, 1, 4.0, (3,)),
+            StreamProduct(4, 2, 0, 3.0, (2,)),
+            StreamProduct(4, 1, -1, 6.0, (1, 2)),
+            StreamProduct(4, 1, 1, 0.5, (1, 1, 1)),
         ),
     ),
-    "two collapsed rows": Program(
+    "two collapsed rows": AttentionProgram(
         5,
         1,
         (
-            Product(3, 1, -1, 1.0, (1,)),
-            Product(3, 2, -1, 1.0, (2,)),
-            Product(4, 1, 0, 2.0, (2,)),
+            StreamProduct(3, 1, -1, 1.0, (1,)),
+            StreamProduct(3, 2, -1, 1.0, (2,)),
+            StreamProduct(4, 1, 0, 2.0, (2,)),
         ),
     ),
 }

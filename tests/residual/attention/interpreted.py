@@ -12,7 +12,7 @@ from piop.problem import Problem
 from piop.residual import compile_residual
 from piop.residual.attention.fused import attend, fused_totals
 from piop.residual.attention.online import online_totals
-from piop.residual.trace import Step
+from piop.residual.trace import TracedStep
 
 from .cases import PROGRAMS, SIZES, assert_equal_sums, operands
 
@@ -94,8 +94,8 @@ def test_a_traced_training_step_calls_the_kernels():
         return loss
 
     flat = [*tensors, queries]
-    graph = make_fx(Step(loss_of(residual), compiled=False)._flat(2))(flat)
+    graph = make_fx(TracedStep(loss_of(residual), compiled=False)._flat(2))(flat)
     calls = [str(node.target) for node in graph.graph.nodes if "piop" in str(node.target)]
     assert calls == ["piop.attend.default", "piop.attend_backward.default"]
-    true = Step(loss_of(plain), compiled=False)._flat(2)(flat)
+    true = TracedStep(loss_of(plain), compiled=False)._flat(2)(flat)
     torch.testing.assert_close(graph(flat), true, rtol=1e-10, atol=1e-12)

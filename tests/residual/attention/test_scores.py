@@ -14,7 +14,7 @@ from piop.residual import choose_kernel, compile_residual
 from piop.residual.attention.online import online_totals
 from piop.residual.rules import scores
 from piop.residual.rules.scores import Scores
-from piop.residual.trace import Step
+from piop.residual.trace import TracedStep
 
 B, N, M, H, D = 2, 5, 7, 2, 3
 T, X = sympy.symbols("t x", real=True)
@@ -128,7 +128,7 @@ def test_blocks_pass_into_a_trace(make_problem):
     def loss(params, inputs):
         return residual(_field("mask", *params), inputs[0]).values.square().mean()
 
-    step = Step(loss, compiled=False)._flat(2)
+    step = TracedStep(loss, compiled=False)._flat(2)
     first = [KEY.clone(), VALUE.clone(), _draw(B, N, 2, seed=5)]
     graph = make_fx(step)(first)
     others = [KEY + 0.1, VALUE - 0.1, _draw(B, N, 2, seed=6)]

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from piop.training.gradients import eager_gradients
-from piop.training.profile import Profile
+from piop.training.loop.gradients import eager_gradients
+from piop.training.loop.profile import Profile
 
 
 def norm_of(value, parameters):

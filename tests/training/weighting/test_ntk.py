@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from piop.training.config import PointsConfig
-from piop.training.gradients import eager_gradients
-from piop.training.profile import Profile
-from piop.training.weighting.probes import queries_of
+from piop.training.loop.gradients import eager_gradients
+from piop.training.loop.profile import Profile
+from piop.training.weighting.tangent_kernel import queries_of
 
 POINTS = PointsConfig(functions=2, queries=4, boundary=4)
 

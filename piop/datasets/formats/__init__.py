@@ -1,0 +1,1 @@
+"""File formats, told apart by content."""

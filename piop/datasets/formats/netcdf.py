@@ -1,0 +1,140 @@
+"""NetCDF 4, and HDF5 whose arrays have names for their dimensions: read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import h5netcdf
+import numpy as np
+
+from piop.datasets.arrays import SAMPLE, OpenFile, Select, stored
+from piop.datasets.formats.hdf5 import GuardedFile, open_h5
+from piop.datasets.output import replacing
+from piop.datasets.writer import DatasetWriter, NewVariable
+
+if TYPE_CHECKING:
+    from piop.problem import Problem
+
+
+DECODED = {"scale_factor", "add_offset", "missing_value", "_Unsigned"}
+"""Attributes by which numbers mean others than those stored."""
+UNNAMED = "phony_dim_"
+"""How xarray calls dimensions that have no name."""
+
+
+@final
+class _Decoded:
+    """A variable of xarray, which applies scales, offsets and missing values.
+
+    Args:
+        variable: xarray's.
+    """
+
+    def __init__(self, variable: Any) -> None:
+        self.variable = variable
+        self.shape: tuple[int, ...] = tuple(variable.shape)
+        self.dtype: Any = variable.dtype
+
+    def __getitem__(self, select: Select, /) -> np.ndarray:
+        """Read a part."""
+        return np.asarray(self.variable[select].values)
+
+
+def open_netcdf(path: Path, engine: str = "h5netcdf", expected: str = "") -> OpenFile:
+    """Open a file by xarray, with times as the numbers they are."""
+    import xarray  # half a second to import, and CSV does not need it
+
+    options: dict[str, Any] = {"decode_times": False, "decode_timedelta": False}
+    if engine == "h5netcdf":
+        options["phony_dims"] = "access"
+    # the first to open a file decides on its cache for all
+    direct = open_h5(path) if engine == "h5netcdf" else None
+    with ExitStack() as stack:
+        if direct is not None:
+            stack.callback(direct.close)
+        data = xarray.open_dataset(path, engine=engine, cache=False, **options)
+        stack.callback(data.close)
+        close = stack.pop_all().close
+
+    arrays = {}
+    for name, variable in data.variables.items():
+        names = tuple(map(str, variable.dims))
+        named = not any(d.startswith(UNNAMED) for d in names)
+        as_it_is = direct is not None and _is_plain(variable)
+        # xarray and h5netcdf take milliseconds for a read, h5py a tenth of one
+        source = direct[str(name)] if as_it_is and direct is not None else _Decoded(variable)
+        arrays[str(name)] = stored(source, names if named else None)  # type: ignore[arg-type]
+    return OpenFile(str(path), "netcdf", arrays, dict(data.attrs), expected, close)
+
+
+def _is_plain(variable: Any) -> bool:
+    """Tell a variable whose numbers mean what they are; NaN is missing without being told."""
+    said = variable.encoding
+    fill = said.get("_FillValue")
+    missing = fill is None or (isinstance(fill, float | np.floating) and bool(np.isnan(fill)))
+    same = np.dtype(said.get("dtype", variable.dtype)) == variable.dtype
+    return missing and same and not DECODED & set(said) and variable.dtype.kind in "fiu"
+
+
+@final
+class NetcdfWriter(DatasetWriter):
+    """Fills an open NetCDF file.
+
+    Args:
+        file: The open file.
+        check: Raises if the disk took less than was written.
+        problem: Whose names and units to use.
+        count: Samples in all.
+    """
+
+    def __init__(
+        self, file: h5netcdf.File, check: Callable[[], None], problem: Problem, count: int
+    ) -> None:
+        super().__init__(problem, count)
+        self._file, self._check = file, check
+        file.dimensions = {SAMPLE: count}
+
+    def _axis(self, variable: NewVariable, positions: np.ndarray) -> None:
+        self._file.dimensions[variable.name] = len(positions)
+        made = self._file.create_variable(
+            variable.name, variable.dimensions, variable.dtype, data=positions
+        )
+        made.attrs.update(variable.labels)
+
+    def _make(self, variable: NewVariable) -> None:
+        for name, length in zip(variable.dimensions, variable.shape, strict=True):
+            if name not in self._file.dimensions:
+                self._file.dimensions[name] = length
+        made = self._file.create_variable(
+            variable.name,
+            variable.dimensions,
+            variable.dtype,
+            chunks=variable.chunks,
+            fillvalue=variable.fill,
+        )
+        made.attrs.update(variable.labels)
+
+    def _put(self, name: str, start: int, array: np.ndarray) -> None:
+        self._file.variables[name][start : start + len(array)] = array
+        self._check()
+
+
+@contextmanager
+def netcdf_writer(
+    path: Path,
+    problem: Problem,
+    count: int,
+    attributes: Mapping[str, Any],
+    workspace: Path | None = None,
+) -> Iterator[NetcdfWriter]:
+    """Open a NetCDF file that appears under its name when the block ends."""
+    with replacing(path, workspace) as temporary, GuardedFile(temporary) as guarded:
+        with h5netcdf.File(guarded, "w") as file:
+            writer = NetcdfWriter(file, guarded.check, problem, count)
+            for name, value in attributes.items():
+                file.attrs[name] = value
+            yield writer
+        guarded.check()

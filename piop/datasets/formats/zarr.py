@@ -1,0 +1,133 @@
+"""Zarr, read in versions 2 and 3, written in version 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from piop.datasets.arrays import OpenFile, stored
+from piop.datasets.output import replacing_folder, require_place
+from piop.datasets.writer import DatasetWriter, NewVariable
+from piop.errors import DataError, NotSupportedError
+
+if TYPE_CHECKING:
+    from piop.problem import Problem
+
+
+ZARR_FILE = "zarr.json"
+OF_VERSION_2 = ".zgroup"
+NAMES = "_ARRAY_DIMENSIONS"
+"""Where xarray keeps the names of dimensions in version 2."""
+
+
+def zarr_library(path: str | Path) -> ModuleType:
+    """Import Zarr's library, which is no dependency of piop.
+
+    Raises:
+        NotSupportedError: If it is not there.
+    """
+    try:
+        import zarr
+    except ImportError:
+        raise NotSupportedError(
+            f"{path}: Zarr needs its library, of version 3: pip install 'piop[zarr]'. Without it "
+            f"data sets are NetCDF: --output F.nc"
+        ) from None
+    return zarr
+
+
+def is_zarr(path: Path) -> bool:
+    """Tell a folder in Zarr's format from others."""
+    return any((path / name).is_file() for name in (ZARR_FILE, OF_VERSION_2))
+
+
+def open_zarr(path: Path) -> OpenFile:
+    """Open the arrays of the outermost group.
+
+    Raises:
+        DataError: If the folder holds one array alone, not a group.
+        NotSupportedError: Without Zarr's library.
+    """
+    group = zarr_library(path).open(path, mode="r")
+    if not hasattr(group, "arrays"):
+        raise DataError(f"{path}: is one array of Zarr; expected a group of named arrays")
+    arrays = {
+        name: stored(array, _dimensions(array))
+        for name, array in group.arrays()
+        if np.dtype(array.dtype).kind in "fiub"
+    }
+    return OpenFile(str(path), "zarr", arrays, dict(group.attrs))
+
+
+def _dimensions(array: Any) -> tuple[str, ...] | None:
+    names = getattr(array.metadata, "dimension_names", None) or array.attrs.get(NAMES)
+    return None if not names or None in names else tuple(map(str, names))
+
+
+@final
+class ZarrWriter(DatasetWriter):
+    """Fills the arrays of a group.
+
+    Args:
+        group: Zarr's group.
+        problem: Whose names and units to use.
+        count: Samples in all.
+    """
+
+    def __init__(self, group: Any, problem: Problem, count: int) -> None:
+        super().__init__(problem, count)
+        self._group = group
+        self._waiting: dict[str, np.ndarray] = {}
+
+    def _axis(self, variable: NewVariable, positions: np.ndarray) -> None:
+        self._make(variable)[:] = positions
+
+    def _make(self, variable: NewVariable) -> Any:
+        return self._group.create_array(
+            variable.name,
+            shape=variable.shape,
+            chunks=variable.chunks,
+            dtype=variable.dtype,
+            compressors=None,  # numbers of a simulation hardly get smaller, and reading is slower
+            fill_value=variable.fill,
+            dimension_names=variable.dimensions,
+            attributes=variable.labels,
+        )
+
+    def _put(self, name: str, start: int, array: np.ndarray) -> None:
+        """Write whole chunks, each once; what does not fill one waits for more."""
+        waiting = np.concatenate([self._waiting.get(name, array[:0]), array])
+        end, place = start + len(array), self._group[name]
+        whole = len(waiting) if end == self._count else len(waiting) - end % place.chunks[0]
+        if whole > 0:
+            first = end - len(waiting)
+            place[first : first + whole] = waiting[:whole]
+            waiting = waiting[whole:]
+        self._waiting[name] = waiting
+
+
+@contextmanager
+def zarr_writer(
+    path: Path,
+    problem: Problem,
+    count: int,
+    attributes: Mapping[str, Any],
+    workspace: Path | None = None,
+) -> Iterator[ZarrWriter]:
+    """Open a folder that appears under its name when the block ends."""
+    zarr = zarr_library(path)
+    with replacing_folder(path, ZARR_FILE, workspace) as temporary:
+        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in attributes.items()}
+        group = zarr.open_group(temporary, mode="w", zarr_format=3, attributes=plain)
+        yield ZarrWriter(group, problem, count)
+
+
+def require_zarr(path: Path) -> None:
+    """Make sure that the library is there and that the folder may have this name."""
+    zarr_library(path)
+    require_place(path, ZARR_FILE)

@@ -1,0 +1,70 @@
+"""The airfoil and plasticity data of Geo-FNO, on meshes that are images of a square.
+
+Source: Li et al. 2022, arXiv:2207.05209; ``docs/datasets.md`` says where the files are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from piop.datasets.arrays import SAMPLE, OpenFile, Source, StoredArray, stored
+
+FLOW = ("rho", "vx", "vy", "p", "mach")
+"""Channels of the airfoils' solution."""
+FORGED = ("px", "py", "ux", "uy")
+"""Channels of the plastic solution: where a mesh point is, and how far it has moved."""
+ALL = slice(None)
+
+
+def name_airfoil(path: str, x: Source, y: Source, q: Source) -> OpenFile:
+    """Name the arrays as ``pdes/airfoil.yaml`` does.
+
+    Args:
+        path: Where they are.
+        x: Where the mesh points are ``(samples, n, m)``.
+        y: The same along the other axis.
+        q: Channels there ``(samples, 5, n, m)``.
+    """
+    along = (SAMPLE, "s", "r")
+    arrays = {"px": stored(x, along), "py": stored(y, along)}
+    arrays |= _square(x.shape[1:])
+    for channel, name in enumerate(FLOW):
+        arrays[name] = stored(q, along, (ALL, channel, ALL, ALL))
+    said = {
+        "places": "mesh point (i, j) of n x m is s = i/(n - 1), r = j/(m - 1), found at px, py",
+        "spec": "airfoil",
+    }
+    return OpenFile(path, "numpy: Geo-FNO's airfoils", arrays, said)
+
+
+def is_plasticity(sources: Mapping[str, Source]) -> bool:
+    """Tell the plasticity data by names and shapes."""
+    if not {"input", "output"} <= set(sources):
+        return False
+    given, found = sources["input"].shape, sources["output"].shape
+    return len(given) == 2 and len(found) == 5 and found[:2] == given and found[4] == len(FORGED)
+
+
+def name_plasticity(path: str, sources: Mapping[str, Source], kind: str) -> OpenFile:
+    """Name the arrays as ``pdes/plasticity.yaml`` does."""
+    output = sources["output"]
+    times = output.shape[3]
+    arrays = {"die": stored(sources["input"], (SAMPLE, "s"))} | _square(output.shape[1:3])
+    arrays["t"] = stored((1 + np.arange(times)) / times, ("t",))
+    for channel, name in enumerate(FORGED):
+        arrays[name] = stored(output, (SAMPLE, "s", "r", "t"), (ALL, ALL, ALL, ALL, channel))
+    said = {
+        "places": "mesh point (i, j) stands at s = i/(n - 1), r = j/(m - 1) before it is forged",
+        "times": f"rows are taken as k/{times}, k = 1 ... {times}, of the stroke",
+        "spec": "plasticity",
+    }
+    return OpenFile(path, f"matlab: {kind}, Geo-FNO's plasticity", arrays, said, by_sample=False)
+
+
+def _square(shape: tuple[int, ...]) -> dict[str, StoredArray]:
+    return {
+        name: stored(np.linspace(0, 1, n), (name,))
+        for name, n in zip(("s", "r"), shape, strict=True)
+    }

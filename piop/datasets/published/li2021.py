@@ -1,0 +1,123 @@
+"""The MATLAB files of the Fourier neural operator's paper.
+
+Source: Li et al. 2021, arXiv:2010.08895, and the scripts that made them; none of the conventions
+is written in the files, so ``docs/datasets.md`` says where each comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from piop.datasets.arrays import SAMPLE, OpenFile, Source, StoredArray, stored, viewed
+
+LI_2021 = (
+    "Li et al.'s 'a', 'u' (samples, points) of Burgers' equation, 'a' (samples, n, n), 'u' "
+    "(samples, n, n, times), 't' of the Navier-Stokes equations, or 'coeff', 'sol' (samples, n, n) "
+    "of Darcy flow"
+)
+
+
+OF_HORIZON = {50: "navier_stokes_1e-3", 30: "navier_stokes_1e-4", 20: "navier_stokes_1e-5"}
+"""Specs of the paper's three viscosities, by the number of times, which are 1, 2, …"""
+
+
+def name_li2021(path: str, sources: Mapping[str, Source], kind: str) -> OpenFile | None:
+    """Name the arrays as piop's specs do; None for a file of another layout."""
+    a, u = sources.get("a"), sources.get("u")
+    if a is not None and u is not None and len(a.shape) == 2 and a.shape == u.shape:
+        return _burgers(path, a, u, kind)
+    if a is not None and u is not None and "t" in sources and _is_flow(a, u, sources["t"]):
+        return _flow(path, a, u, sources["t"], kind)
+    coefficient, solution = sources.get("coeff"), sources.get("sol")
+    if coefficient is None or solution is None or len(coefficient.shape) != 3:
+        return None
+    square = coefficient.shape[1] == coefficient.shape[2]
+    if not square or coefficient.shape != solution.shape:
+        return None
+    return _darcy(path, coefficient, solution, kind)
+
+
+def _burgers(path: str, a: Source, u: Source, kind: str) -> OpenFile:
+    samples, n = a.shape
+    once = viewed(
+        stored(u, (SAMPLE, "x")), lambda v: v[:, None, :], (SAMPLE, "t", "x"), (samples, 1, n)
+    )
+    arrays = {
+        "u0": stored(a, (SAMPLE, "x")),
+        "u": once,
+        "t": stored(np.array([1.0]), ("t",)),
+        "x": stored(np.arange(n) / n, ("x",)),
+    }
+    return _file(
+        path,
+        f"matlab: {kind}, Li et al.'s Burgers data",
+        arrays,
+        {
+            "equation": "dt(u) + u*dx(u) = nu*dxx(u), periodic on [0, 1]; nu is not in the file",
+            "places": f"i/{n}: the right end, which is the left one, is left out",
+            "times": "u is the solution at t = 1 alone",
+            "spec": "burgers_fno",
+        },
+    )
+
+
+def _is_flow(a: Source, u: Source, t: Source) -> bool:
+    square = len(a.shape) == 3 and a.shape[1] == a.shape[2]
+    return (
+        square and len(u.shape) == 4 and u.shape[:3] == a.shape and np.prod(t.shape) == u.shape[3]
+    )
+
+
+def _flow(path: str, a: Source, u: Source, t: Source, kind: str) -> OpenFile:
+    n = a.shape[1]
+    times = np.asarray(t[tuple(slice(None) for _ in t.shape)], dtype=np.float64).ravel()
+    places = np.arange(n) / n
+    arrays = {
+        "w0": stored(a, (SAMPLE, "x", "y")),
+        "w": stored(u, (SAMPLE, "x", "y", "t")),
+        "t": stored(times, ("t",)),
+        "x": stored(places, ("x",)),
+        "y": stored(places, ("y",)),
+    }
+    return _file(
+        path,
+        f"matlab: {kind}, Li et al.'s Navier-Stokes data",
+        arrays,
+        {
+            "equation": "vorticity w of a forced flow, periodic on [0, 1] x [0, 1]; nu is not in "
+            "the file",
+            "places": f"i/{n}: right ends are left out",
+            "times": "as stored; t = 0 is w0",
+            "spec": OF_HORIZON.get(len(times), "navier_stokes"),
+        },
+    )
+
+
+def _darcy(path: str, coefficient: Source, solution: Source, kind: str) -> OpenFile:
+    n = coefficient.shape[1]
+    places = np.arange(n) / (n - 1)
+    arrays = {
+        "a": stored(coefficient, (SAMPLE, "x", "y")),
+        "u": stored(solution, (SAMPLE, "x", "y")),
+        "x": stored(places, ("x",)),
+        "y": stored(places, ("y",)),
+    }
+    return _file(
+        path,
+        f"matlab: {kind}, Li et al.'s Darcy data",
+        arrays,
+        {
+            "equation": "-div(a*grad(u)) = 1, u = 0 on the boundary of [0, 1] x [0, 1]",
+            "places": f"i/{n - 1}, both ends among them",
+            "spec": "darcy_fno",
+        },
+    )
+
+
+def _file(
+    path: str, name: str, arrays: Mapping[str, StoredArray], said: Mapping[str, Any]
+) -> OpenFile:
+    return OpenFile(path, name, arrays, said, by_sample=False)

@@ -1,0 +1,137 @@
+"""Layouts of published data sets that do not say themselves what they hold.
+
+Each is told apart by its names, types and shapes, and given the names, positions and units that the
+specs of piop have. None of these conventions is written in the files: ``docs/datasets.md`` says how
+each was established, and ``tests/datasets/test_published.py`` holds the files to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from piop.datasets import arrays as opened
+from piop.datasets.arrays import SAMPLE, OpenFile, RawFile, Variable
+from piop.datasets.checks import increasing
+from piop.errors import DataError
+
+DARCY_GRIDS = (16, 32)
+"""Grids of neuraloperator's Darcy data whose places are known."""
+DARCY_FIRST = 1 / 1024
+"""Place of their first point: the centre of the first cell of a grid of 512."""
+PERMEABILITIES = (1 / 50, 18 / 50)
+"""What False and True stand for, where the source is one."""
+BURGERS_POINTS, BURGERS_ROWS, BURGERS_APART = 16, 17, 0.06
+"""Points, rows and their distance in time of neuraloperator's Burgers data."""
+
+Stored = Mapping[str, Tensor]
+
+
+def open_torch(path: Path) -> OpenFile:
+    """Read a data set that was written by ``torch.save``.
+
+    Nothing but tensors and plain containers is loaded (``weights_only``). A file of no published
+    layout is read by its names, if some of its tensors are positions.
+
+    Raises:
+        DataError: If the file holds anything else, or a layout that is not known.
+    """
+    try:
+        stored = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # pickle and zip raise many kinds, for files of many kinds
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path}: is a torch file that cannot be read safely: {reason}") from error
+    if not isinstance(stored, dict) or not all(isinstance(v, Tensor) for v in stored.values()):
+        raise DataError(f"{path}: is a torch file of no data set: expected tensors by name")
+    for fits, reader in LAYOUTS:
+        if fits(stored):
+            return _opened(reader(str(path), stored))
+    plain = {name: Variable(v.numpy()) for name, v in stored.items()}
+    if any(increasing(v.values) for v in plain.values()):
+        return _opened(RawFile(str(path), "torch", plain))
+    shapes = ", ".join(
+        f"'{name}' {tuple(v.shape)} {str(v.dtype).removeprefix('torch.')}"
+        for name, v in stored.items()
+    )
+    raise DataError(
+        f"{path}: is a torch file of no layout that is known: {shapes}. Known are neuraloperator's "
+        f"Darcy ('x' and 'y' (samples, n, n), n one of {', '.join(map(str, DARCY_GRIDS))}, x of "
+        f"truth values) and Burgers data ('x' (samples, {BURGERS_POINTS}), 'y' (samples, "
+        f"{BURGERS_ROWS}, {BURGERS_POINTS}), 'visc'). Write others as NetCDF or npz with positions"
+    )
+
+
+def _opened(raw: RawFile) -> OpenFile:
+    arrays = {name: opened.stored(v.values, v.dimensions) for name, v in raw.variables.items()}
+    return OpenFile(raw.path, raw.format, arrays, raw.attributes, by_sample=False)
+
+
+def _is_darcy(stored: Stored) -> bool:
+    if set(stored) != {"x", "y"}:
+        return False
+    x, y = stored["x"], stored["y"]
+    square = x.ndim == 3 and x.shape[1] == x.shape[2] and x.shape[1] in DARCY_GRIDS
+    return square and x.shape == y.shape and x.dtype == torch.bool and y.is_floating_point()
+
+
+def _read_darcy(path: str, stored: Stored) -> RawFile:
+    n = stored["x"].shape[1]
+    places = Variable(np.arange(n) / n + DARCY_FIRST, ("x",))
+    low, high = PERMEABILITIES
+    a = np.where(stored["x"].numpy(), high, low)
+    return RawFile(
+        path,
+        "torch: neuraloperator's Darcy data",
+        {
+            "a": Variable(a, (SAMPLE, "x", "y")),
+            "u": Variable(stored["y"].numpy(), (SAMPLE, "x", "y")),
+            "x": places,
+            "y": Variable(places.values, ("y",)),
+        },
+        {
+            "equation": "-div(a*grad(u)) = 1, u = 0 on the boundary of [0, 1] x [0, 1]",
+            "places": f"i/{n} + 1/1024 for i = 0 ... {n - 1}: cell centres of a grid of 512",
+            "a": f"stored as truth values; False is taken as {low:g}, True as {high:g}",
+            "spec": "darcy",
+        },
+    )
+
+
+def _is_burgers(stored: Stored) -> bool:
+    if set(stored) != {"x", "y", "visc"}:
+        return False
+    x, y = stored["x"], stored["y"]
+    shape = (len(x) if x.ndim else 0, BURGERS_ROWS, BURGERS_POINTS)
+    right = x.ndim == 2 and tuple(y.shape) == shape and x.shape[1] == BURGERS_POINTS
+    return right and x.is_floating_point() and y.is_floating_point() and stored["visc"].numel() == 1
+
+
+def _read_burgers(path: str, stored: Stored) -> RawFile:
+    viscosity = float(stored["visc"])
+    return RawFile(
+        path,
+        "torch: neuraloperator's Burgers data",
+        {
+            "u0": Variable(stored["x"].numpy(), (SAMPLE, "x")),
+            "u": Variable(stored["y"].numpy(), (SAMPLE, "t", "x")),
+            "t": Variable(BURGERS_APART * np.arange(BURGERS_ROWS), ("t",)),
+            "x": Variable(np.arange(BURGERS_POINTS) / BURGERS_POINTS, ("x",)),
+        },
+        {
+            "equation": f"dt(u) + u*dx(u) = {viscosity:g}*dxx(u), periodic on [0, 1]",
+            "places": f"i/{BURGERS_POINTS}: the right end, which is the left one, is left out",
+            "times": f"rows {BURGERS_APART:g} apart from 0 to "
+            f"{BURGERS_APART * (BURGERS_ROWS - 1):g}; the first is u0",
+            "spec": "burgers_wang",
+        },
+    )
+
+
+LAYOUTS: tuple[tuple[Callable[[Stored], bool], Callable[[str, Stored], RawFile]], ...] = (
+    (_is_darcy, _read_darcy),
+    (_is_burgers, _read_burgers),
+)

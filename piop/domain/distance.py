@@ -1,0 +1,98 @@
+"""How far places in a shape are from its boundary, to first order and smoothly."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, final
+
+import numpy as np
+
+from piop.domain.curve import Array, GeometryError, Segment
+from piop.domain.outline import Outline
+from piop.domain.rfunctions import Circle, Formula, RIntersection, RUnion, half_planes, smoothed
+from piop.domain.shapes import Difference, Disk, Polygon, Shape, Union
+
+_GRID = 65  # places along each axis at which it is looked at
+_PROBES = 129  # and along each curve
+_OFF = 1e-3  # of the size: nearer places are not looked at
+_LEAST = 1e-8  # of the size: what is less there vanishes
+_MOST = 1e-6  # of the size: what is more on the boundary does not
+
+
+@final
+@dataclass(frozen=True)
+class ApproximateDistance:
+    """Zero on the boundary of a shape, positive inside, one at its largest.
+
+    Attributes:
+        formula: Up to a factor.
+        height: Its largest value.
+    """
+
+    formula: Formula
+    height: float
+
+    def __call__(self, x: Any, y: Any, maths: Any) -> Any:
+        """Evaluate at places; ``maths`` is NumPy, or a module with the same functions."""
+        return self.formula(x, y, maths) * (1 / self.height)
+
+
+def approximate_distance(region: Shape, found: Outline) -> ApproximateDistance:
+    """Write the distance from a boundary as a formula.
+
+    Args:
+        region: The shape.
+        found: Its boundary.
+
+    Raises:
+        GeometryError: If there is none, with the reason.
+    """
+    size = math.sqrt(found.area)
+    straight = all(isinstance(c, Segment) for c in found.curves)
+    whole = _of_sides(found, size) if straight else _of_parts(region, size)
+    formula = smoothed(whole)
+    inside = _places(found)
+    inside = inside[region.inside(inside)]
+    inside = inside[found.distance(inside) > _OFF * size]
+    values = formula(inside[:, 0], inside[:, 1], np)
+    # Parts that touch along a line, inside the shape, vanish there together.
+    touching = np.concatenate([c.at(np.linspace(0, 1, _PROBES)) for c in region.curves()])
+    touching = touching[region.inside(touching) & (found.distance(touching) > _OFF * size)]
+    edge = np.concatenate([c.at(np.linspace(0, 1, _PROBES)) for c in found.curves])
+    signs = formula(touching[:, 0], touching[:, 1], np)
+    if not min(values.min(), signs.min(initial=size)) > _LEAST * size:
+        raise GeometryError("its parts touch along a line")
+    if not np.abs(formula(edge[:, 0], edge[:, 1], np)).max() < _MOST * size:
+        raise GeometryError("its parts do not make up its boundary")
+    return ApproximateDistance(formula, float(values.max()))
+
+
+def _places(found: Outline) -> Array:
+    (x0, y0), (x1, y1) = found.box()
+    grid = np.meshgrid(np.linspace(x0, x1, _GRID), np.linspace(y0, y1, _GRID), indexing="ij")
+    return np.stack(grid, -1).reshape(-1, 2)
+
+
+def _of_sides(found: Outline, size: float) -> Formula:
+    """Straight sides loop by loop, whatever parts they come from."""
+    loops = [[tuple(found.curves[i].at(0.0).tolist()) for i in loop] for loop in found.loops]
+    outer, *holes = (half_planes(loop, size) for loop in loops)
+    return reduce(lambda a, b: RIntersection(a, b.outside(), math.pi, size), holes, outer)
+
+
+def _of_parts(shape: Shape, size: float) -> Formula:
+    """A shape as it is put together."""
+    match shape:
+        case Polygon():
+            return half_planes(shape.corners, size)
+        case Disk():
+            return Circle(shape.centre, shape.radius)
+        case Union():
+            parts = [_of_parts(p, size) for p in shape.parts]
+            return reduce(lambda a, b: RUnion(a, b, math.pi, size), parts)
+        case Difference():
+            whole, *removed = (_of_parts(p, size) for p in shape.parts_of())
+            return reduce(lambda a, b: RIntersection(a, b.outside(), math.pi, size), removed, whole)
+    raise GeometryError("no formula says how far a star's boundary is")

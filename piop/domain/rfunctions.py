@@ -1,0 +1,336 @@
+"""R-functions: smooth formulas that are positive inside a region and vanish on its boundary."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, final
+
+import numpy as np
+
+from piop.domain.curve import Array, GeometryError, Point, cross
+
+NEAR = 1e-10
+"""Squared distances, in squares of the size, below which roots have no slope: at corners themselves
+four derivatives of them stay within single precision."""
+
+ROUND = 0.5
+"""Of the size: how far from a corner a product is a product."""
+
+
+class Formula(ABC):
+    """A function of the place, positive inside a region, about the distance from its boundary."""
+
+    @abstractmethod
+    def __call__(self, x: Any, y: Any, maths: Any) -> Any:
+        """Evaluate at places of any shape."""
+
+    @abstractmethod
+    def outside(self) -> Formula:
+        """The same of all that is not in the region."""
+
+
+@final
+@dataclass(frozen=True)
+class Line(Formula):
+    """Distance from a line, positive on its left.
+
+    Attributes:
+        place: A point of it.
+        along: Its direction, a unit vector.
+    """
+
+    place: Point
+    along: Point
+
+    def __call__(self, x: Any, y: Any, maths: Any) -> Any:
+        """See the base class."""
+        (px, py), (ax, ay) = self.place, self.along
+        return (y - py) * ax - (x - px) * ay
+
+    def outside(self) -> Formula:
+        """See the base class."""
+        return Line(self.place, (-self.along[0], -self.along[1]))
+
+
+@final
+@dataclass(frozen=True)
+class Circle(Formula):
+    """(R² − r²)/(2R), of slope one at radius R.
+
+    Attributes:
+        centre: Where r is zero.
+        radius: R.
+        sign: 1 for what is inside, −1 for what is outside.
+    """
+
+    centre: Point
+    radius: float
+    sign: int = 1
+
+    def __call__(self, x: Any, y: Any, maths: Any) -> Any:
+        """See the base class."""
+        x, y = x - self.centre[0], y - self.centre[1]
+        return (self.radius**2 - (x * x + y * y)) * (self.sign / (2 * self.radius))
+
+    def outside(self) -> Formula:
+        """See the base class."""
+        return Circle(self.centre, self.radius, -self.sign)
+
+
+@dataclass(frozen=True)
+class Pair(Formula):
+    """Two regions put together.
+
+    Attributes:
+        first: The function a of one.
+        second: The function b of the other.
+        angle: Where their boundaries cross, inside of what is in both, or outside of what is in
+            either; π where they do not, or nothing is known.
+        size: Length of the whole.
+    """
+
+    first: Formula
+    second: Formula
+    angle: float
+    size: float
+
+
+@final
+@dataclass(frozen=True)
+class RIntersection(Pair):
+    """What is in two regions: a + b − √(a² + b²)."""
+
+    def __call__(self, x: Any, y: Any, maths: Any) -> Any:
+        """See the base class."""
+        a, b = self.first(x, y, maths), self.second(x, y, maths)
+        return a + b - _power(a, b, 0.5, self.size, maths)
+
+    def outside(self) -> Formula:
+        """See the base class."""
+        return RUnion(self.first.outside(), self.second.outside(), self.angle, self.size)
+
+
+@final
+@dataclass(frozen=True)
+class RUnion(Pair):
+    """What is in one of two regions at least: a + b + √(a² + b²)."""
+
+    def __call__(self, x: Any, y: Any, maths: Any) -> Any:
+        """See the base class."""
+        a, b = self.first(x, y, maths), self.second(x, y, maths)
+        return a + b + _power(a, b, 0.5, self.size, maths)
+
+    def outside(self) -> Formula:
+        """See the base class."""
+        return RIntersection(self.first.outside(), self.second.outside(), self.angle, self.size)
+
+
+@final
+@dataclass(frozen=True)
+class Joined(Pair):
+    """Two regions where both functions are positive: their product over their root mean square.
+
+    At a corner of angle α it is as flat as harmonic functions that vanish on both sides are there,
+    r^(π/α) but no flatter than the product itself, so that what it multiplies may be smooth.
+    """
+
+    def __call__(self, x: Any, y: Any, maths: Any) -> Any:
+        """See the base class."""
+        a, b = self.first(x, y, maths), self.second(x, y, maths)
+        power = min(math.pi / self.angle, 2.0)
+        found, squares = a * b, a * a + b * b
+        if power < 2:
+            found = found * _off_zero(squares, self.size, maths) ** (0.5 * power - 1)
+        if power > 1:
+            found = found * (squares + (ROUND * self.size) ** 2) ** (0.5 - 0.5 * power)
+        return found
+
+    def outside(self) -> Formula:
+        """See the base class.
+
+        Raises:
+            NotImplementedError: Always: it is for what is positive.
+        """
+        raise NotImplementedError("outside a region its functions are not positive")
+
+
+@final
+@dataclass(frozen=True)
+class Wedge(Formula):
+    """r^(π/ω) cos(πθ/ω), harmonic in a wedge of angle ω > π and zero on its sides.
+
+    Attributes:
+        place: Its corner.
+        middle: Direction from which θ is counted, a unit vector.
+        angle: ω.
+        size: Length of the whole.
+    """
+
+    place: Point
+    middle: Point
+    angle: float
+    size: float
+
+    def __call__(self, x: Any, y: Any, maths: Any) -> Any:
+        """See the base class."""
+        x, y = x - self.place[0], y - self.place[1]
+        (mx, my), power = self.middle, math.pi / self.angle
+        along, aside = x * mx + y * my, y * mx - x * my
+        half = maths.arctan(
+            aside / (maths.sqrt(_off_zero(x * x + y * y, self.size, maths)) + along)
+        )
+        found = _power(x, y, 0.5 * power, self.size, maths) * maths.cos(half * (2 * power))
+        return found * self.size ** (1 - power)
+
+    def outside(self) -> Formula:
+        """See the base class.
+
+        Raises:
+            NotImplementedError: Always: its sides are not followed there.
+        """
+        raise NotImplementedError("a wedge is known inside alone")
+
+
+def smoothed(formula: Formula) -> Formula:
+    """Replace what is in both, where both are positive, by what suits corners better.
+
+    Args:
+        formula: Positive wherever it is asked.
+    """
+    if isinstance(formula, RIntersection):
+        first, second = smoothed(formula.first), smoothed(formula.second)
+        return Joined(first, second, formula.angle, formula.size)
+    if not isinstance(formula, RUnion):
+        return formula
+    a, b = formula.first, formula.second
+    if isinstance(a, Line) and isinstance(b, Line) and formula.angle < math.pi:
+        return _wedge(a, b, formula)
+    return formula
+
+
+def _wedge(a: Line, b: Line, formula: RUnion) -> Wedge:
+    (ax, ay), (bx, by) = a.along, b.along
+    reach = ((b.place[0] - a.place[0]) * by - (b.place[1] - a.place[1]) * bx) / (ax * by - ay * bx)
+    place = (a.place[0] + reach * ax, a.place[1] + reach * ay)
+    middle = (-(ay + by), ax + bx)
+    length = math.hypot(*middle)
+    direction = (middle[0] / length, middle[1] / length)
+    return Wedge(place, direction, 2 * math.pi - formula.angle, formula.size)
+
+
+def _power(a: Any, b: Any, exponent: float, size: float, maths: Any) -> Any:
+    """(a² + b²) to a power between zero and one, without a slope where it is zero."""
+    squares = a * a + b * b
+    return squares * _off_zero(squares, size, maths) ** (exponent - 1)
+
+
+def _off_zero(squares: Any, size: float, maths: Any) -> Any:
+    """Squares of lengths, never quite zero."""
+    return maths.clip(squares, NEAR * size**2, None)
+
+
+_FLAT = 1e-9  # of the size: corners nearer than this to the line of their neighbours are none
+_AHEAD = 1e-9  # of the size: how far a ray leads before it may meet anything
+
+
+def half_planes(corners: Sequence[Point], size: float) -> Formula:
+    """Write what a closed line surrounds as a formula of half-planes.
+
+    Args:
+        corners: Of a line that does not touch itself, whichever way round it runs.
+        size: Length of the whole.
+
+    Raises:
+        GeometryError: If it cannot be taken apart.
+    """
+    points = _corners(np.array(corners, dtype=float), size)
+    if len(points) < 3:
+        raise GeometryError("a polygon needs three corners")
+    following = np.roll(points, -1, 0)
+    if cross(points, following).sum() < 0:
+        points = points[::-1]
+    # Two corners of the convex hull; an odd direction, so that no side lies across it.
+    along = points @ np.array([math.cos(0.3), math.sin(0.3)])
+    start = int(along.argmin())
+    points = np.roll(points, -start, 0)
+    stop = int(np.roll(along, -start).argmax())
+    closed = np.concatenate([points, points[:1]])
+    angle = max(_angle(points, 0), _angle(points, stop))
+    first, second = (_left_of(c, size) for c in (closed[: stop + 1], closed[stop:]))
+    return RIntersection(first, second, angle, size)
+
+
+def _left_of(chain: Array, size: float) -> Formula:
+    """What is to the left of a chain whose first and last side have no end."""
+    if len(chain) == 2:
+        along = (chain[1] - chain[0]) / np.linalg.norm(chain[1] - chain[0])
+        return Line(_point(chain[0]), _point(along))
+    middle = len(chain) // 2
+    for j in sorted(range(1, len(chain) - 1), key=lambda j: abs(j - middle)):
+        if _stays_clear(chain, j, size):
+            angle = _angle(chain, j)
+            first, second = _left_of(chain[: j + 1], size), _left_of(chain[j:], size)
+            if angle < math.pi:
+                return RIntersection(first, second, angle, size)
+            return RUnion(first, second, 2 * math.pi - angle, size)
+    raise GeometryError("a polygon has no corner to be cut at")
+
+
+def _stays_clear(chain: Array, j: int, size: float) -> bool:
+    """Whether both sides at a corner, prolonged beyond it, meet nothing of the chain."""
+    far = 10 * size
+    head = chain[0] + far * _unit(chain[0] - chain[1])
+    tail = chain[-1] + far * _unit(chain[-1] - chain[-2])
+    whole = np.concatenate([head[None], chain, tail[None]])
+    for before in (chain[j - 1], chain[j + 1]):
+        end = chain[j] + 5 * size * _unit(chain[j] - before)
+        begin = chain[j] + _AHEAD * size * _unit(chain[j] - before)
+        if any(_meet(begin, end, a, b, size) for a, b in pairwise(whole)):
+            return False
+    return True
+
+
+def _meet(a: Array, b: Array, c: Array, d: Array, size: float) -> bool:
+    """Whether two segments meet."""
+    slack = 1e-12 * size
+    along, other = _unit(b - a), _unit(d - c)
+    of_c, of_d = float(cross(along, c - a)), float(cross(along, d - a))
+    of_a, of_b = float(cross(other, a - c)), float(cross(other, b - c))
+    if abs(of_c) <= slack and abs(of_d) <= slack:  # on one line
+        ends = sorted((float(along @ (c - a)), float(along @ (d - a))))
+        return ends[1] > 0 and ends[0] < float(along @ (b - a))
+    return of_c * of_d <= 0 and of_a * of_b <= 0
+
+
+def _corners(points: Array, size: float) -> Array:
+    """Leave out corners at which nothing turns."""
+    kept = list(range(len(points)))
+    for i in range(len(points)):
+        if len(kept) < 3:
+            break
+        at = kept.index(i)
+        before, after = points[kept[at - 1]], points[kept[(at + 1) % len(kept)]]
+        into, out = points[i] - before, after - points[i]
+        length = np.linalg.norm(after - before)
+        flat = abs(cross(after - before, into)) <= _FLAT * size * length and into @ out >= 0
+        if flat or np.linalg.norm(into) <= _FLAT * size:
+            kept.pop(at)
+    return points[kept]
+
+
+def _angle(points: Array, j: int) -> float:
+    """Angle on the left of a line at a corner."""
+    into, out = points[j] - points[j - 1], points[(j + 1) % len(points)] - points[j]
+    return math.pi - math.atan2(float(cross(into, out)), float(into @ out))
+
+
+def _unit(vector: Array) -> Array:
+    return vector / np.linalg.norm(vector)
+
+
+def _point(vector: Array) -> Any:
+    return tuple(vector.tolist())

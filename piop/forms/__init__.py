@@ -1,0 +1,1 @@
+"""Symbolic passes over equations, coordinates and conditions; free of torch."""

@@ -1,0 +1,193 @@
+"""Conservation laws: fluxes, sources and mirror symmetry of a problem, from its symbols alone.
+
+u_t + Σ ∂F_i(u, x, t)/∂x_i = S(u, x, t), read from the equations as written (``residuals_raw``):
+``d(u**2/2, x)`` is a flux, ``u*dx(u)`` is none. A coefficient in front of a derivative that varies
+along it goes inside, c ∂_x g = ∂_x(c g) − g ∂_x c.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import sympy
+from sympy import Derivative, Expr
+
+from piop.errors import NotSupportedError
+from piop.forms.differentiate import differentiate, partial
+from piop.forms.terms import additive_terms
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class ConservationLaw:
+    """A first-order system in flux form.
+
+    Attributes:
+        state: The unknowns u as functions of all coordinates, n of them.
+        fluxes: F_i, n expressions for each axis of space.
+        source: S, n expressions.
+        coordinates: Symbols of time and space.
+    """
+
+    state: tuple[Expr, ...]
+    fluxes: tuple[tuple[Expr, ...], ...]
+    source: tuple[Expr, ...]
+    coordinates: frozenset[Expr]
+
+    def jacobian(self, axis: int) -> tuple[tuple[Expr, ...], ...]:
+        """∂F/∂u along an axis, n rows of n."""
+        return tuple(tuple(partial(f, u) for u in self.state) for f in self.fluxes[axis])
+
+    @property
+    def nonlinear(self) -> bool:
+        """Whether a wave speed depends on the solution, so that shocks may form."""
+        return any(
+            entry.has(u)
+            for axis in range(len(self.fluxes))
+            for row in self.jacobian(axis)
+            for entry in row
+            for u in self.state
+        )
+
+
+def read_conservation_law(problem: Problem) -> ConservationLaw:
+    """Read the flux form of a problem.
+
+    Raises:
+        NotSupportedError: If it is no first-order law in flux form, with the reason, a clause.
+    """
+    if problem.time is None or set(problem.time_order.values()) != {1}:
+        raise NotSupportedError("a conservation law is of order one in time in every unknown")
+    if problem.auxiliaries:
+        raise NotSupportedError("auxiliary unknowns, which act at once everywhere")
+    reader = _Reader(problem)
+    for row, residual in enumerate(problem.residuals_raw):
+        for term in additive_terms(residual):
+            reader.add(row, term)
+    return reader.finish()
+
+
+def forms_shocks(problem: Problem) -> bool:
+    """Whether shocks may form: a conservation law with a nonlinear flux and nothing that smooths.
+
+    >>> from piop.problem import Problem
+    >>> forms_shocks(Problem.from_file("burgers"))  # viscous
+    False
+    """
+    try:
+        return read_conservation_law(problem).nonlinear
+    except (NotSupportedError, ArithmeticError):
+        return False
+
+
+def mirror(law: ConservationLaw, axis: int) -> tuple[int, ...]:
+    """Signs r of the unknowns in a mirror across an axis, such as −1 for the normal momentum.
+
+    The mirrored state R u, R = diag(r), obeys the same law: F(R u) = −R F(u) along the axis and
+    F(R u) = R F(u) along the others. A wall is where a solution meets its mirror image.
+
+    Raises:
+        NotSupportedError: If no signs do, or the law does not tell which of several do.
+    """
+    plain: dict[Any, Any] = {u: sympy.Dummy(f"u{i}", real=True) for i, u in enumerate(law.state)}
+    fluxes: list[list[Any]] = [[f.xreplace(plain) for f in row] for row in law.fluxes]
+    symbols = list(plain.values())
+    found = []
+    for signs in product((1, -1), repeat=len(symbols)):
+        image = {s: r * s for s, r in zip(symbols, signs, strict=True)}
+        if all(
+            vanishes(f.xreplace(image) - (-r if i == axis else r) * f)
+            for i, row in enumerate(fluxes)
+            for f, r in zip(row, signs, strict=True)
+        ):
+            found.append(signs)
+    if not found:
+        raise NotSupportedError("wall: the fluxes have no mirror symmetry, so nothing is reflected")
+    fewest = min(s.count(-1) for s in found)
+    best = [s for s in found if s.count(-1) == fewest]
+    if len(best) > 1:
+        raise NotSupportedError(
+            "wall: the fluxes do not tell which unknown vanishes there; give it by dirichlet"
+        )
+    return best[0]
+
+
+def vanishes(expression: Expr) -> bool:
+    """Whether an expression of plain symbols is zero, as far as fractions of polynomials tell."""
+    return expression == 0 or sympy.cancel(sympy.together(expression)) == 0
+
+
+class _Reader:
+    """Sorts the terms of all equations into mass, fluxes and the rest."""
+
+    def __init__(self, problem: Problem) -> None:
+        assert problem.time is not None  # noqa: S101 - the caller checked
+        self.state = tuple(problem.function(u) for u in problem.unknowns)
+        self.time = problem.time.symbol
+        self.space = tuple(c.symbol for c in problem.space)
+        self.coordinates = {c.symbol for c in problem.coordinates}
+        self.rough = {i.symbol for i in problem.inputs if not i.smooth}
+        n = len(self.state)
+        self.mass: Any = sympy.zeros(n, n)
+        self.fluxes: list[list[Any]] = [[sympy.S.Zero] * n for _ in self.space]
+        self.rest: list[Any] = [sympy.S.Zero] * n
+
+    def add(self, row: int, term: Expr) -> None:
+        factors = sympy.Mul.make_args(term)
+        steep = [f for f in factors if self._differentiates(f)]
+        if not steep:
+            if any(self._differentiates(d) for d in term.atoms(Derivative)):
+                raise NotSupportedError(f"the term {term}, which is no flux")
+            self.rest[row] += term
+            return
+        outer: Any = steep[0]
+        coefficient = sympy.Mul(*(f for f in factors if f is not outer))
+        inner = outer.expr
+        if len(outer.variables) > 1 or any(
+            self._differentiates(d) for d in inner.atoms(Derivative)
+        ):
+            raise NotSupportedError(f"the term {term}, of an order above one")
+        if len(steep) > 1 or self._holds_state(coefficient):
+            raise NotSupportedError(f"the term {term}, which is not in flux form")
+        if outer.variables[0] == self.time:
+            self._add_mass(row, coefficient, inner, term)
+        else:
+            self._add_flux(row, coefficient, inner, outer.variables[0])
+
+    def _add_mass(self, row: int, coefficient: Expr, inner: Expr, term: Expr) -> None:
+        for column, u in enumerate(self.state):
+            entry = coefficient * partial(inner, u)
+            if entry.free_symbols or self._holds_state(entry):
+                raise NotSupportedError(f"the term {term}: u_t must stand with a constant factor")
+            self.mass[row, column] += entry
+
+    def _add_flux(self, row: int, coefficient: Expr, inner: Expr, symbol: Any) -> None:
+        axis = self.space.index(symbol)
+        self.fluxes[axis][row] += coefficient * inner
+        if symbol in coefficient.free_symbols:
+            if any(coefficient.has(r) for r in self.rough):
+                raise NotSupportedError(
+                    f"the rough coefficient {coefficient} outside of the derivative; write the "
+                    "flux inside"
+                )
+            self.rest[row] -= inner * differentiate(Derivative(coefficient, symbol))
+
+    def finish(self) -> ConservationLaw:
+        if self.mass.det() == 0:
+            raise NotSupportedError("the time derivatives do not determine each other")
+        inverse = self.mass.inv()
+        fluxes = tuple(tuple(inverse * sympy.Matrix(f)) for f in self.fluxes)
+        if not any(self._holds_state(f) for axis in fluxes for f in axis):
+            raise NotSupportedError("no flux of an unknown: nothing is transported")
+        source = tuple(-inverse * sympy.Matrix(self.rest))
+        return ConservationLaw(self.state, fluxes, source, frozenset(self.coordinates))
+
+    def _differentiates(self, expression: Any) -> bool:
+        return isinstance(expression, Derivative) and self._holds_state(expression)
+
+    def _holds_state(self, expression: Expr) -> bool:
+        return any(expression.has(u) for u in self.state)

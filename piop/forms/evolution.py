@@ -1,0 +1,310 @@
+"""Split an evolution problem term by term, M·w_t = L·w + N(w), from its symbols alone.
+
+A term is linear iff it is a coefficient free of unknowns, *coordinates and input functions* times
+an unknown or a derivative of one. Everything else is pointwise under an outer derivative, ∂^a F(…);
+an outer derivative written in the spec (``d(u*u, x)``) is kept unexpanded, so a pseudo-spectral
+solver transforms the flux once and multiplies by its symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+from sympy import Derivative, Expr
+
+from piop.errors import NotSupportedError
+from piop.forms.atoms import applied, argument_order, derivative_counts, outermost_atoms
+from piop.forms.vorticity import as_fluxes, stream_function
+
+Order = tuple[int, ...]
+"""How often to differentiate along each space axis."""
+
+Polynomial = dict[Order, Expr]
+"""A constant-coefficient operator: coefficient of each space derivative."""
+
+_EXPAND = {"power_base": False, "power_exp": False, "log": False}
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One component of the state: the ``time_order``-th time derivative of an unknown."""
+
+    name: str
+    time_order: int = 0
+
+    def label(self, time: str) -> str:
+        """As a spec writes it: ``u``, ``dt(u)``."""
+        return f"d{time * self.time_order}({self.name})" if self.time_order else self.name
+
+
+@dataclass(frozen=True)
+class PolynomialTerm:
+    """A pointwise expression (1 for constants) and where it enters, each time as ``c ∂^order``."""
+
+    expression: Expr
+    places: tuple[tuple[int, Order, Expr], ...]  # (row, order, coefficient)
+
+
+@dataclass(frozen=True)
+class EvolutionSystem:
+    """Rows of right sides: ``linear[row, channel]`` polynomials plus pointwise products."""
+
+    linear: dict[tuple[int, int], Polynomial]
+    products: tuple[PolynomialTerm, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """``mass · w_t = right.linear · w + right.products``; ``auxiliary`` fixes the other unknowns.
+
+    Attributes:
+        channels: Components of the state, lower time orders included; auxiliary unknowns last.
+        states: How many of the channels are states.
+        mass: Operator in front of the time derivatives, by (row, channel), both below ``states``.
+        right: Right sides of the evolution equations.
+        auxiliary: Residuals of the auxiliary equations; row i belongs to channel ``states + i``.
+        unknown_atoms: Every unknown or derivative that products use → (channel, space order).
+        input_atoms: Every input function or derivative used → (name, order over its arguments).
+    """
+
+    channels: tuple[Channel, ...]
+    states: int
+    mass: dict[tuple[int, int], Polynomial]
+    right: EvolutionSystem
+    auxiliary: EvolutionSystem
+    unknown_atoms: dict[Expr, tuple[int, Order]] = field(repr=False)
+    input_atoms: dict[Expr, tuple[str, Order]] = field(repr=False)
+
+
+def split_linear(problem: Any) -> Split:
+    """Split the equations of an evolution problem.
+
+    Args:
+        problem: A ``Problem`` with a time coordinate.
+
+    Returns:
+        The split; coefficients may hold scalar symbols (scalar inputs), never coordinates.
+
+    Raises:
+        NotSupportedError: Steady problem, or the time derivatives do not stand linearly.
+    """
+    if problem.time is None:
+        raise NotSupportedError(f"{problem.name}: a steady problem has no evolution to split")
+    return _Splitter(problem).run()
+
+
+class _Splitter:
+    """Holds the tables that classify atoms; one use per problem."""
+
+    def __init__(self, problem: Any) -> None:
+        self.problem = problem
+        self.time = problem.time.symbol
+        self.space = tuple(c.symbol for c in problem.space)
+        self.coordinates = {self.time, *self.space}
+        states = [Channel(u, p) for u in problem.unknowns for p in range(problem.time_order[u])]
+        self.channels = (*states, *(Channel(a.name) for a in problem.auxiliaries))
+        self.states = len(states)
+        self.names = {*problem.unknowns, *(a.name for a in problem.auxiliaries)}
+        self.index = {(c.name, c.time_order): i for i, c in enumerate(self.channels)}
+        self.streams = tuple(self._streams()) if len(self.space) == 2 else ()
+
+    def run(self) -> Split:
+        unknowns = len(self.problem.unknowns)
+        raw = [sympy.expand(r, **_EXPAND) for r in self.problem.residuals_raw]
+        mass: dict[tuple[int, int], Polynomial] = {}
+        right = self._system(raw[:unknowns], mass, sign=-1)
+        extra: dict[tuple[int, int], Polynomial] = {}
+        auxiliary = self._system(raw[unknowns:], extra, sign=1)
+        if extra:
+            raise NotSupportedError("an auxiliary equation must hold no time derivative")
+        row, zero = unknowns, (0,) * len(self.space)
+        for i, channel in enumerate(
+            self.channels[: self.states]
+        ):  # d/dt of w is the next component
+            if (channel.name, channel.time_order + 1) in self.index:
+                mass[row, i] = {zero: sympy.S.One}
+                right.linear[row, i + 1] = {zero: sympy.S.One}
+                row += 1
+        systems = (*right.products, *auxiliary.products)
+        atoms = [a for p in systems for a in outermost_atoms(p.expression)]
+        return Split(
+            self.channels,
+            self.states,
+            mass,
+            right,
+            auxiliary,
+            {a: known[1:] for a in atoms if (known := self._unknown(a))},
+            {a: known for a in atoms if (known := self._input(a))},
+        )
+
+    def _streams(self) -> Iterator[tuple[Expr, Expr, Expr]]:
+        """Find (psi, w, k) with w = k Δψ by an auxiliary equation alone."""
+        count = len(self.problem.unknowns)
+        for auxiliary, residual in zip(
+            self.problem.auxiliaries, self.problem.residuals_raw[count:], strict=True
+        ):
+            psi = self.problem.function(auxiliary.name)
+            for name in self.problem.unknowns:
+                w = self.problem.function(name)
+                factor = stream_function(residual.doit(), psi, w, self.space)
+                if factor is not None:
+                    yield psi, w, factor
+
+    def _system(self, residuals: list[Expr], mass: dict, sign: int) -> EvolutionSystem:
+        linear: dict[tuple[int, int], Polynomial] = {}
+        outer: dict[tuple[int, Order], Expr] = {}
+        constants: list[tuple[int, Order, Expr]] = []
+        zero = (0,) * len(self.space)
+        for row, residual in enumerate(residuals):
+            for time_order, kind, order, value in self._terms(residual, zero):
+                if kind is None and not value.free_symbols & self.coordinates:
+                    constants.append((row, order, sign * value))
+                    continue
+                if kind is None:
+                    outer[row, order] = outer.get((row, order), sympy.S.Zero) + sign * value
+                    continue
+                table = mass if time_order else linear
+                entry = table.setdefault((row, kind), {})
+                entry[order] = entry.get(order, sympy.S.Zero) + (1 if time_order else sign) * value
+        products = self._share(self._cheaper(outer))
+        if constants:
+            products = (*products, PolynomialTerm(sympy.S.One, tuple(constants)))
+        return EvolutionSystem(linear, products)
+
+    def _terms(
+        self, expression: Expr, order: Order
+    ) -> Iterator[tuple[int, int | None, Order, Expr]]:
+        """Yield (1 for a time derivative, channel or None, order, coefficient or expression)."""
+        for term in sympy.Add.make_args(sympy.expand(expression, **_EXPAND)):
+            coefficient, rest = self._constant_part(term)
+            if rest == 1:
+                if not any(order) and coefficient != 0:
+                    yield 0, None, order, coefficient
+                continue
+            known = self._unknown(rest)
+            if known is not None:
+                top, channel, inner = known
+                yield top, channel, _add(order, inner), coefficient
+            elif isinstance(rest, Derivative) and self._input(rest) is None and self._spatial(rest):
+                yield from self._terms(coefficient * rest.expr, _add(order, self._counts(rest)))
+            elif any(self._composite(d) for d in rest.atoms(Derivative)):
+                yield from self._terms(coefficient * rest.doit(), order)
+            else:
+                if any((k := self._unknown(a)) and k[0] for a in outermost_atoms(rest)):
+                    raise NotSupportedError(
+                        f"a time derivative must stand linearly with a constant factor; got {term}"
+                    )
+                yield 0, None, order, coefficient * rest
+
+    def _constant_part(self, term: Expr) -> tuple[Expr, Expr]:
+        constant, rest = [], []
+        for factor in sympy.Mul.make_args(term):
+            free = not (factor.free_symbols & self.coordinates)
+            (constant if free else rest).append(factor)
+        return sympy.Mul(*constant), sympy.Mul(*rest)
+
+    def _unknown(self, atom: Any) -> tuple[int, int, Order] | None:
+        """(1 if it is the highest time derivative, channel, space order) of an unknown's atom."""
+        base = applied(atom)
+        if (
+            not isinstance(base, sympy.core.function.AppliedUndef)
+            or base.func.__name__ not in self.names
+        ):
+            return None
+        name = base.func.__name__
+        count = derivative_counts(atom)
+        times = int(count.get(self.time, 0))
+        top = self.problem.time_order.get(name, 0)
+        order = tuple(int(count.get(s, 0)) for s in self.space)
+        if times > top or (times and times == top == 0):
+            raise NotSupportedError(
+                f"{name} is differentiated {times} times in time; its order is {top}"
+            )
+        if times and times == top:
+            return 1, self.index[name, times - 1], order
+        return 0, self.index[name, times], order
+
+    def _input(self, atom: Any) -> tuple[str, Order] | None:
+        base = applied(atom)
+        if (
+            not isinstance(base, sympy.core.function.AppliedUndef)
+            or base.func.__name__ in self.names
+        ):
+            return None
+        return base.func.__name__, argument_order(atom)
+
+    def _composite(self, derivative: Any) -> bool:
+        return self._unknown(derivative) is None and self._input(derivative) is None
+
+    def _spatial(self, derivative: Any) -> bool:
+        return self.time not in derivative_counts(derivative)
+
+    def _counts(self, derivative: Any) -> Order:
+        count = derivative_counts(derivative)
+        return tuple(int(count.get(s, 0)) for s in self.space)
+
+    def _cheaper(self, outer: dict[tuple[int, Order], Expr]) -> dict[tuple[int, Order], Expr]:
+        """Write u^p ∂u as ∂u^(p+1)/(p+1) where that saves transforms (Burgers: 3 become 2).
+
+        The same for a vorticity that its own stream function moves (Navier–Stokes: 5 become 4).
+        """
+        outer = min((outer, self._without_jacobians(outer)), key=self._transforms)
+        rewritten: dict[tuple[int, Order], Expr] = {}
+        for (row, order), expression in outer.items():
+            for term in sympy.Add.make_args(expression):
+                place, flux = self._conservative(term)
+                key = (row, _add(order, place))
+                rewritten[key] = rewritten.get(key, sympy.S.Zero) + flux
+        tables = [{k: e for k, e in t.items() if e != 0} for t in (outer, rewritten)]
+        return min(tables, key=self._transforms)
+
+    def _without_jacobians(self, outer: dict[tuple[int, Order], Expr]) -> dict:
+        """Write Jacobians of stream functions and vorticities as fluxes, in two dimensions."""
+        for name, w, factor in self.streams:
+            rewritten: dict[tuple[int, Order], Expr] = {}
+            for (row, order), expression in outer.items():
+                for inner, flux in as_fluxes(expression, name, w, factor, self.space):
+                    key = (row, _add(order, inner))
+                    rewritten[key] = rewritten.get(key, sympy.S.Zero) + flux
+            outer = rewritten
+        return outer
+
+    def _transforms(self, outer: dict[tuple[int, Order], Expr]) -> int:
+        """Count transforms of a step's stage; what stands still needs none."""
+        moving = [p.expression for p in self._share(outer) if p.expression.has(self.time)]
+        atoms = {a for e in moving for a in outermost_atoms(e) if self._unknown(a)}
+        return len(atoms) + len(moving)
+
+    def _conservative(self, term: Expr) -> tuple[Order, Expr]:
+        zero = (0,) * len(self.space)
+        coefficient, rest = self._constant_part(term)
+        first = [a for a in outermost_atoms(rest) if isinstance(a, Derivative)]
+        if len(first) != 1 or (known := self._unknown(first[0])) is None or sum(known[2]) != 1:
+            return zero, term
+        # Only the function itself may stand beside its derivative, as a power.
+        others = [f for f in sympy.Mul.make_args(rest) if f != first[0]]
+        base = first[0].expr
+        power, exponent = sympy.Mul(*others).as_base_exp()
+        if len(others) != len(sympy.Mul.make_args(rest)) - 1 or power != base:
+            return zero, term
+        if self._unknown(base) != (0, known[1], zero) or not exponent.is_positive:
+            return zero, term
+        return known[2], coefficient * base ** (exponent + 1) / (exponent + 1)
+
+    def _share(self, outer: dict[tuple[int, Order], Expr]) -> tuple[PolynomialTerm, ...]:
+        """One product per expression up to a constant factor, those that stand still last."""
+        places: dict[Expr, list[tuple[int, Order, Expr]]] = {}
+        for (row, order), expression in outer.items():
+            coefficient, rest = self._constant_part(sympy.factor_terms(expression))
+            if rest.is_Add and rest.could_extract_minus_sign():
+                coefficient, rest = -coefficient, -rest
+            places.setdefault(rest, []).append((row, order, coefficient))
+        products = [PolynomialTerm(e, tuple(p)) for e, p in places.items()]
+        return tuple(sorted(products, key=lambda p: not p.expression.has(self.time)))
+
+
+def _add(left: Order, right: Order) -> Order:
+    return tuple(a + b for a, b in zip(left, right, strict=True))

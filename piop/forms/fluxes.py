@@ -1,0 +1,92 @@
+"""The terms of a residual sorted as R = S + Σ_a ∂_a Q_a, with second derivatives inside Q alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import sympy
+from sympy import Derivative, Expr, Symbol
+
+from piop.errors import NotSupportedError
+from piop.forms.differentiate import differentiate
+from piop.forms.divergence import jumps
+from piop.forms.terms import additive_terms
+from piop.problem.problem import Problem
+
+
+@final
+class Sorter:
+    """Sorts the terms of a residual into a source and fluxes.
+
+    Args:
+        problem: The problem.
+        unknowns: Functions whose derivatives count.
+    """
+
+    def __init__(self, problem: Problem, unknowns: Sequence[Any]) -> None:
+        self.problem, self.unknowns = problem, unknowns
+        self.axes = [c.symbol for c in problem.space]
+
+    def sort(self, residual: Expr) -> tuple[Expr, tuple[Expr, ...]]:
+        """Give S and Q_a."""
+        source: Expr = sympy.S.Zero
+        fluxes: list[Expr] = [sympy.S.Zero for _ in self.axes]
+        for term in additive_terms(residual):
+            if self.order(term) < 2:
+                source += self.carried_out(term)
+                continue
+            factor, outer, inner = self.take_apart(term)
+            axis = self.axes.index(outer)
+            for part in additive_terms(inner):
+                if self.order(part) < 1:
+                    source += factor * self.carried_out(Derivative(part, outer, evaluate=False))
+                    continue
+                fluxes[axis] += factor * part
+                source -= part * self.along(factor, outer, term)
+        return source, tuple(fluxes)
+
+    def order(self, expression: Any) -> int:
+        """Highest derivative of an unknown, were all of them carried out."""
+        if expression in self.unknowns:
+            return 0
+        if isinstance(expression, Derivative):
+            inner = self.order(expression.expr)
+            return inner if inner < 0 else inner + int(expression.derivative_count)  # type: ignore[arg-type]
+        return max((self.order(a) for a in expression.args), default=-1)
+
+    def take_apart(self, term: Expr) -> tuple[Expr, Symbol, Expr]:
+        """Give factor, axis and expression of a term factor · ∂(expression)."""
+        holders = [f for f in sympy.Mul.make_args(term) if self.order(f) > 1]
+        if len(holders) != 1 or not isinstance(holders[0], Derivative):
+            raise NotSupportedError(f"{term} is not linear in second derivatives")
+        if self.order(holders[0]) > 2:
+            raise NotSupportedError(f"{term} is of an order above two")
+        *inner, outer = holders[0].variables
+        held: Any = holders[0].expr
+        within = self.carried_out(Derivative(held, *inner, evaluate=False)) if inner else held
+        return term / holders[0], outer, self.carried_out(within)  # type: ignore[return-value]
+
+    def carried_out(self, expression: Expr) -> Expr:
+        """Carry out derivatives; jumps have none."""
+        for derivative in expression.atoms(Derivative):
+            held: Any = derivative.expr
+            if held not in self.unknowns and jumps(self.problem, held):
+                raise NotSupportedError(f"{derivative} differentiates a jump")
+        return differentiate(expression)
+
+    def along(self, factor: Expr, axis: Symbol, term: Expr) -> Expr:
+        """The slope of what stands before a second derivative."""
+        if not any(factor.has(s) for s in (*self.axes, *self.unknowns, *self.inputs)):
+            return sympy.S.Zero
+        if self.order(factor) > 0 or jumps(self.problem, factor):
+            raise NotSupportedError(
+                f"the coefficient of {term} stands outside the derivative; write it as a flux, "
+                "div(a*grad(u))"
+            )
+        return differentiate(Derivative(factor, axis, evaluate=False))
+
+    @property
+    def inputs(self) -> list[Expr]:
+        """Input functions."""
+        return [i.symbol for i in self.problem.inputs if i.of]

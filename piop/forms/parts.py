@@ -1,0 +1,114 @@
+"""The parts a `Problem` is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sympy import Expr, Symbol
+
+from piop.domain import Outline, Shape
+from piop.spec.distributions import Law
+from piop.spec.tree import Place
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One axis of the domain.
+
+    Attributes:
+        name: As in the spec.
+        symbol: Real SymPy symbol.
+        low: Start of the interval, in the unit of the coordinate.
+        high: End of the interval.
+        periodic: Whether the ends are one point.
+    """
+
+    name: str
+    symbol: Symbol
+    low: float
+    high: float
+    periodic: bool = False
+
+    @property
+    def length(self) -> float:
+        """Length of the interval."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True)
+class Input:
+    """A function or number that the operator takes.
+
+    Attributes:
+        name: As in the spec.
+        of: Names of the coordinates it depends on; empty for a number.
+        law: How it is drawn, or None for an expression.
+        expression: Of other inputs and coordinates, or None for a law.
+        hidden: Drawn, but not shown to the network.
+        smooth: Whether its point-wise derivatives exist.
+        sensor_shape: Sensors per axis for ``grid``, else their number; ``(1,)`` for a number.
+        place: How sensors are placed: ``grid``, ``uniform``, ``latin_hypercube``, ``sobol``, or
+            ``points`` for those of the solution.
+        symbol: ``Function(name)(*of)``, or a Symbol for a number.
+    """
+
+    name: str
+    of: tuple[str, ...]
+    law: Law | None
+    expression: Expr | None
+    hidden: bool
+    smooth: bool
+    sensor_shape: tuple[int, ...]
+    place: str
+    symbol: Expr
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Shapes of which every sample has one.
+
+    Attributes:
+        by: Name of the hidden input whose value is the number of the shape, from 0 on.
+        names: Of the shapes, as in the spec.
+        regions: The shapes; those of inputs in the middle of their laws where radii depend on them.
+        outlines: Their boundaries.
+    """
+
+    by: str
+    names: tuple[str, ...]
+    regions: tuple[Shape, ...]
+    outlines: tuple[Outline, ...]
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """An unknown fixed by a linear elliptic equation.
+
+    Attributes:
+        name: As in the spec.
+        equation: Residual, left minus right.
+        mean: Mean over the domain where the equation leaves a constant, else 0.
+        gauged: Whether the spec gives the mean.
+    """
+
+    name: str
+    equation: Expr
+    mean: float = 0.0
+    gauged: bool = False
+
+
+@dataclass(frozen=True)
+class BoundaryCondition:
+    """One condition on one face.
+
+    Attributes:
+        kind: ``dirichlet``, ``neumann``, ``robin``, ``outflow``, ``wall`` or ``general``.
+        unknown: Its unknown; empty for the last three.
+        values: ``(g,)``; ``(alpha, beta, g)`` for Robin's αu + β∂u/∂n = g; the residual in terms of
+            the outward normal (symbols ``nx``, ``ny``, ``nz`` by axis name) for ``general``.
+    """
+
+    kind: str
+    unknown: str
+    values: tuple[Expr, ...]
+    place: Place = field(default_factory=Place, compare=False)

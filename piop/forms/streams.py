@@ -1,0 +1,370 @@
+"""Which Taylor streams a residual needs: few explicit ones, and collapsed sums of the top ones.
+
+A stream is one row of numbers pushed forward through a network. An *explicit* stream holds one
+derivative D^α of every channel. A *collapsed* stream holds a whole sum s = Σ c_α D^α whose terms
+are never needed apart: every rule of differentiation is linear in its highest derivative, so the
+sum moves through it as one, provided that all proper sub-derivatives of its terms are explicit.
+
+Source: F. Dangel et al., Collapsing Taylor mode automatic differentiation (2025), arXiv:2505.13644,
+section 3; A. Griewank, A. Walther, Evaluating Derivatives (2008), chapter 13. See ``docs/math.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sympy
+from sympy import Derivative, Expr, Function, Symbol
+
+from piop.errors import NotSupportedError
+from piop.forms.numeric import evaluate
+from piop.forms.partitions import Index, below, composition_terms, is_below, product_terms
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
+
+
+MAX_ORDER = 4
+
+
+@dataclass(frozen=True)
+class Functional:
+    """A sum of derivatives Σ c_α D^α with coefficients free of unknowns.
+
+    Attributes:
+        terms: Pairs (α, c_α); coefficients hold numbers, coordinates, inputs and parameters.
+    """
+
+    terms: tuple[tuple[Index, Expr], ...]
+
+
+@dataclass(frozen=True)
+class StreamTerm:
+    """One product in the rule of a row: factor · coefficient · Π rows.
+
+    Attributes:
+        factor: The numeric part.
+        slot: Which of ``StreamPlan.coefficients`` multiplies it; None for a number alone.
+        rows: Rows multiplied; in a Leibniz rule exactly (row of a, row of b).
+    """
+
+    factor: float
+    slot: int | None
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CollapsedTerm:
+    """A term of an equation's top part: coefficient · (collapsed stream of a channel)."""
+
+    channel: int
+    stream: int
+    coefficient: Expr
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """The streams of a residual and how the residual is put together from them.
+
+    Attributes:
+        coordinates: Symbols, in the order of a query's D columns.
+        channels: Names of the C channels; all share the streams.
+        explicit: Multi-indices of the explicit rows, by order; row 0 is the value.
+        collapsed: The collapsed rows, which follow the explicit ones.
+        shares: For each equation, its top part as a combination of collapsed streams.
+        remainders: For each equation, everything else, in explicit derivatives.
+        coefficients: Coefficients that are no numbers; ``Term.slot`` counts them.
+        compositions: For each row the terms beyond f′·row in D f(u); as many rows, as often is f
+            differentiated.
+        products: For each row the terms beyond a·row(b) + b·row(a) in D(ab).
+    """
+
+    coordinates: tuple[Symbol, ...]
+    channels: tuple[str, ...]
+    explicit: tuple[Index, ...]
+    collapsed: tuple[Functional, ...]
+    shares: tuple[tuple[CollapsedTerm, ...], ...]
+    remainders: tuple[Expr, ...]
+    coefficients: tuple[Expr, ...]
+    compositions: tuple[tuple[StreamTerm, ...], ...]
+    products: tuple[tuple[StreamTerm, ...], ...]
+
+    @property
+    def count(self) -> int:
+        """S, the number of streams."""
+        return len(self.explicit) + len(self.collapsed)
+
+    @property
+    def top(self) -> tuple[Index, ...]:
+        """The multi-indices that occur in collapsed streams."""
+        found = {index: None for s in self.collapsed for index, _ in s.terms}
+        return tuple(found)
+
+    def describe(self) -> str:
+        """Tell the streams in one line, as ``3 streams: u, u_x, collapsed u_t - 0.01*u_xx``."""
+        name = self.channels[0] if len(self.channels) == 1 else "d"
+        value = name if len(self.channels) == 1 else ", ".join(self.channels)
+
+        def label(index: Index) -> str:
+            letters = "".join(c.name * n for c, n in zip(self.coordinates, index, strict=True))
+            return f"{name}_{letters}" if letters else value
+
+        parts = [label(index) for index in self.explicit]
+        for functional in self.collapsed:
+            total = " + ".join(str(_readable(c) * Symbol(label(i))) for i, c in functional.terms)
+            parts.append(f"collapsed {total.replace('+ -', '- ')}")
+        plural = "" if self.count == 1 else "s"
+        shared = "" if len(self.channels) == 1 else f" shared by {len(self.channels)} channels"
+        return f"{self.count} stream{plural}{shared}: {', '.join(parts)}"
+
+
+def plan_streams(problem: Problem, extra: Iterable[Index] = ()) -> StreamPlan:
+    """Plan the streams of a problem's residuals.
+
+    Args:
+        problem: Its coordinates, channels, residuals and parameters to infer are read.
+        extra: Multi-indices wanted as explicit streams besides, as for a boundary condition.
+
+    Raises:
+        NotSupportedError: If a derivative is of order five or more.
+
+    Example:
+        ``plan_streams(Problem.from_file("burgers")).describe()`` is
+        ``"3 streams: u, u_x, collapsed u_t - 0.01*u_xx"``.
+    """
+    symbols = tuple(c.symbol for c in problem.coordinates)
+    trained = [Symbol(name, real=True) for name in problem.infer]
+    return plan_expressions(problem.residuals, symbols, problem.channels, extra, trained)
+
+
+def plan_expressions(
+    residuals: Sequence[Expr],
+    coordinates: Sequence[Symbol],
+    channels: Sequence[str],
+    extra: Iterable[Index] = (),
+    trained: Sequence[Symbol] = (),
+) -> StreamPlan:
+    """Plan the streams of any expressions in the channels; see :func:`plan_streams`.
+
+    Collapsed streams leave the ``trained`` parameters out: those multiply whole streams afterwards,
+    in the shares of the equations, where gradients with respect to them are those of a product.
+    """
+    symbols, names = tuple(coordinates), tuple(channels)
+    zero: Index = (0,) * len(symbols)
+    unknowns = _placeholders(residuals, symbols, names)
+    plain = [_exact(r).xreplace({a: d for a, (_, _, d) in unknowns.items()}) for r in residuals]
+    needed = {index for _, index, _ in unknowns.values()} | set(extra) | {zero}
+    for index in needed:
+        if sum(index) > MAX_ORDER:
+            raise NotSupportedError(
+                f"a derivative of order {sum(index)} in {symbols}: the residual knows orders up to "
+                f"{MAX_ORDER}. Introduce an auxiliary unknown to lower the order."
+            )
+    linear = _linear_coefficients(plain, unknowns)
+    top = [i for i in _ordered(needed) if i in linear and i not in extra and _maximal(i, needed)]
+    top = [index for index in top if index != zero]
+    rows = {
+        (equation, channel, factor): row
+        for equation in range(len(plain))
+        for channel in range(len(names))
+        for factor, row in _by_factor(
+            [_coefficient(linear, equation, channel, i) for i in top], trained
+        ).items()
+    }
+    basis, shares = _basis(rows, len(top))
+    collapsed = tuple(
+        Functional(tuple((i, c) for i, c in zip(top, row, strict=True) if c != 0)) for row in basis
+    )
+    kept = (needed - set(top)) | {b for i in top for b in below(i) if b != i}
+    explicit = _ordered({b for index in kept for b in below(index)})
+    back = {d: a for a, (_, _, d) in unknowns.items()}
+    gone = {d: sympy.S.Zero for _, index, d in unknowns.values() if index in top}
+    coefficients: dict[Expr, int] = {}
+    compositions, products = _tables(explicit, collapsed, coefficients)
+    return StreamPlan(
+        coordinates=symbols,
+        channels=names,
+        explicit=explicit,
+        collapsed=collapsed,
+        shares=tuple(
+            tuple(
+                CollapsedTerm(channel, stream, factor * c)
+                for (equation, channel, factor), parts in shares.items()
+                if equation == e
+                for stream, c in parts
+            )
+            for e in range(len(plain))
+        ),
+        remainders=tuple(p.xreplace(gone).xreplace(back) for p in plain),
+        coefficients=tuple(coefficients),
+        compositions=compositions,
+        products=products,
+    )
+
+
+def derivative_index(atom: Expr, coordinates: Sequence[Symbol]) -> Index:
+    """Count the derivatives in ``u`` or ``Derivative(u, …)`` along each coordinate."""
+    counts = dict.fromkeys(coordinates, 0)
+    if isinstance(atom, Derivative):
+        pairs: Any = atom.variable_count
+        for symbol, count in pairs:
+            counts[symbol] += int(count)
+    return tuple(counts.values())
+
+
+def split_coefficient(coefficient: Expr) -> tuple[float, Expr | None]:
+    """Split c into a number and the rest, which is None where c is a number."""
+    number, rest = coefficient.as_coeff_Mul()
+    return (float(coefficient), None) if rest.is_number else (float(number), rest)
+
+
+def _placeholders(
+    residuals: Sequence[Expr], symbols: tuple[Symbol, ...], names: tuple[str, ...]
+) -> dict[Expr, tuple[int, Index, Symbol]]:
+    """Give each unknown and derivative (channel, multi-index, a symbol to stand for it)."""
+    functions: dict[Any, int] = {Function(n, real=True)(*symbols): i for i, n in enumerate(names)}
+    found: dict[Expr, tuple[int, Index, Symbol]] = {}
+    for residual in residuals:
+        for atom in sorted(residual.atoms(Derivative), key=str):
+            if atom.expr in functions:
+                place = functions[atom.expr], derivative_index(atom, symbols)
+                found[atom] = (*place, sympy.Dummy())
+    zero = (0,) * len(symbols)
+    return found | {f: (i, zero, sympy.Dummy()) for f, i in functions.items()}
+
+
+def _linear_coefficients(
+    plain: Sequence[Expr], unknowns: dict[Expr, tuple[int, Index, Symbol]]
+) -> dict[Index, dict[tuple[int, int], Expr]]:
+    """Find the multi-indices that enter every equation linearly, and their coefficients."""
+    dummies = {d for _, _, d in unknowns.values()}
+    linear: dict[Index, dict[tuple[int, int], Expr]] = {}
+    refused = set()
+    for channel, index, dummy in unknowns.values():
+        for equation, expression in enumerate(plain):
+            coefficient = sympy.diff(expression, dummy)
+            if coefficient.free_symbols & dummies and not _feels(coefficient, dummies):
+                coefficient = sympy.expand(coefficient)
+            if coefficient.free_symbols & dummies:
+                refused.add(index)
+            linear.setdefault(index, {})[equation, channel] = coefficient
+    return {index: found for index, found in linear.items() if index not in refused}
+
+
+def _feels(expression: Expr, symbols: set[Symbol]) -> bool:
+    """Whether an expression surely depends on symbols: it differs between two random places.
+
+    To expand one that does, to see whether they cancel, can take minutes for nothing.
+    """
+    random = np.random.default_rng(0)
+    rest = {a: 0.5 + random.random() for a in expression.free_symbols - symbols}
+    values = []
+    for _ in range(2):
+        places = {**rest, **{s: 0.5 + random.random() for s in symbols}}
+        values.append(float(evaluate(expression, lambda a, at=places: at.get(a, 0.7))))
+    return abs(values[0] - values[1]) > 1e-9 * max(map(abs, values))
+
+
+def _coefficient(linear: dict, equation: int, channel: int, index: Index) -> Expr:
+    return linear[index].get((equation, channel), sympy.S.Zero)
+
+
+def _by_factor(row: Sequence[Expr], trained: Sequence[Symbol]) -> dict[Expr, list[Expr]]:
+    """Write a row as Σ factor · row, the rows free of trained parameters; without zero rows."""
+    if not any(c.free_symbols & set(trained) for c in row):
+        return {sympy.S.One: list(row)} if any(c != 0 for c in row) else {}
+    found: dict[Expr, list[Expr]] = {}
+    for place, coefficient in enumerate(row):
+        for term in sympy.Add.make_args(sympy.expand(coefficient)):
+            free, factor = term.as_independent(*trained, as_Add=False)
+            found.setdefault(factor, [sympy.S.Zero] * len(row))[place] += free
+    return {factor: part for factor, part in found.items() if any(c != 0 for c in part)}
+
+
+def _basis(
+    rows: dict[tuple[int, int, Expr], list[Expr]], width: int
+) -> tuple[list[list[Any]], dict[tuple[int, int, Expr], list[tuple[int, Any]]]]:
+    """Span the top functionals by as few rows as their rank, without dividing by what may vanish.
+
+    Returns:
+        The basis, and for each (equation, channel, factor) its pairs (basis row, coefficient).
+    """
+    distinct: list[list[Expr]] = []
+    for row in rows.values():
+        if all(_ratio(row, other) is None for other in distinct):
+            distinct.append(row)
+    basis = distinct
+    if distinct:
+        reduced, pivots = sympy.Matrix(distinct).rref(simplify=True)
+        span = [list(reduced.row(i)) for i in range(len(pivots))]
+        if all(sympy.denom(sympy.together(c)).is_number for row in span for c in row):
+            if len(span) == width > 1:
+                span = [[sympy.S(int(i == j)) for j in range(width)] for i in range(width)]
+            shares = {
+                key: [(i, row[p]) for i, p in enumerate(pivots) if row[p] != 0]
+                for key, row in rows.items()
+            }
+            return span, shares
+    if len(distinct) >= width:
+        span = [[sympy.S(int(i == j)) for j in range(width)] for i in range(width)]
+        return span, {k: [(i, c) for i, c in enumerate(r) if c != 0] for k, r in rows.items()}
+    shares = {}
+    for key, row in rows.items():
+        ratios = ((i, _ratio(row, other)) for i, other in enumerate(basis))
+        shares[key] = [(i, ratio) for i, ratio in ratios if ratio is not None][:1]
+    return basis, shares
+
+
+def _ratio(row: list[Expr], other: list[Expr]) -> Expr | None:
+    """Give the number r with row = r · other, or None."""
+    pivot = next(i for i, c in enumerate(other) if c != 0)
+    ratio = sympy.simplify(row[pivot] / other[pivot])
+    if not ratio.is_number or ratio == 0:
+        return None
+    same = all(sympy.simplify(a - ratio * b) == 0 for a, b in zip(row, other, strict=True))
+    return ratio if same else None
+
+
+def _tables(
+    explicit: tuple[Index, ...], collapsed: tuple[Functional, ...], slots: dict[Expr, int]
+) -> tuple[tuple[tuple[StreamTerm, ...], ...], tuple[tuple[StreamTerm, ...], ...]]:
+    """Write the rule of every row for compositions and for products, filling ``slots``."""
+    row_of = {index: row for row, index in enumerate(explicit)}
+    sums = [((index, sympy.S.One),) for index in explicit] + [s.terms for s in collapsed]
+    compositions, products = [], []
+    for terms in sums:
+        chain: list[StreamTerm] = []
+        leibniz: list[StreamTerm] = []
+        for index, coefficient in terms:
+            factor, rest = split_coefficient(coefficient)
+            slot = None if rest is None else slots.setdefault(rest, len(slots))
+            for count, blocks in composition_terms(index):
+                chain.append(StreamTerm(factor * count, slot, tuple(row_of[b] for b in blocks)))
+            for count, left, right in product_terms(index):
+                leibniz.append(StreamTerm(factor * count, slot, (row_of[left], row_of[right])))
+        compositions.append(tuple(chain))
+        products.append(tuple(leibniz))
+    return tuple(compositions), tuple(products)
+
+
+def _maximal(index: Index, among: set[Index]) -> bool:
+    return not any(index != other and is_below(index, other) for other in among)
+
+
+def _ordered(indices: Iterable[Index]) -> tuple[Index, ...]:
+    """Sort by order, then with earlier coordinates first."""
+    return tuple(sorted(indices, key=lambda i: (sum(i), tuple(-n for n in i))))
+
+
+def _exact(expression: Expr) -> Any:
+    """Turn floating-point numbers into the fractions they are, so that ranks are exact."""
+    return expression.xreplace({f: sympy.Rational(f) for f in expression.atoms(sympy.Float)})
+
+
+def _readable(expression: Expr) -> Any:
+    """Turn fractions with long denominators back into short decimals, for printing only."""
+    long = [r for r in expression.atoms(sympy.Rational) if r.q > 1000]
+    return expression.xreplace({r: Symbol(f"{float(r):g}", positive=True) for r in long})

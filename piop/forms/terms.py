@@ -1,0 +1,119 @@
+"""Terms of a residual: linear ones with their coefficients, and constraint multipliers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import sympy
+from sympy import Expr
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
+
+
+_MAX_TERMS = 2000
+
+
+@dataclass(frozen=True)
+class LinearTerm:
+    """``coefficient`` times the derivative ``order`` (per coordinate, time first) of ``unknown``.
+
+    The coefficient holds no unknown, but may hold coordinates and inputs.
+    """
+
+    unknown: str
+    order: tuple[int, ...]
+    coefficient: Expr
+
+
+def additive_terms(expr: Expr) -> list[Expr]:
+    """The terms of a sum after products and small powers of sums are multiplied out.
+
+    Unlike ``sympy.expand`` it leaves denominators and arguments of functions as they are, and a
+    product that would give more than 2000 terms, so its cost is bounded.
+    """
+    if expr.is_Add:
+        return [t for part in expr.args for t in additive_terms(part)]  # type: ignore[arg-type]
+    if expr.is_Pow:
+        base, exponent = expr.args
+        if not (base.is_Add and exponent.is_Integer and 1 < int(exponent) <= 16):  # type: ignore[arg-type]
+            return [expr]
+        factors: list[Expr] = [base] * int(exponent)  # type: ignore[arg-type, list-item]
+    elif expr.is_Mul:
+        factors = list(expr.args)  # type: ignore[arg-type]
+    else:
+        return [expr]
+    parts = [additive_terms(f) for f in factors]
+    if prod(len(p) for p in parts) > _MAX_TERMS:
+        return [expr]
+    done = parts[0]
+    for part in parts[1:]:
+        done = list(sympy.Add.make_args(sympy.Add(*[a * b for a in done for b in part])))
+    return done
+
+
+def split_terms(
+    problem: Problem, residual: Expr
+) -> tuple[list[LinearTerm], list[Expr], list[Expr]]:
+    """Linear terms, nonlinear terms, and terms without unknowns, of a residual after ``doit()``."""
+    linear, nonlinear, free = [], [], []
+    names = {problem.function(name): name for name in problem.channels}
+    for term in additive_terms(residual):
+        holders = [f for f in sympy.Mul.make_args(term) if any(f.has(u) for u in names)]
+        if not holders:
+            free.append(term)
+            continue
+        base, order = _derivative(problem, holders[0])
+        if len(holders) == 1 and base in names:
+            linear.append(LinearTerm(names[base], order, term / holders[0]))
+        else:
+            nonlinear.append(term)
+    return linear, nonlinear, free
+
+
+def _derivative(problem: Problem, factor: Any) -> tuple[Expr, tuple[int, ...]]:
+    if not isinstance(factor, sympy.Derivative):
+        return factor, (0,) * len(problem.coordinates)
+    base: Any = factor.expr
+    return base, tuple(factor.variables.count(c.symbol) for c in problem.coordinates)
+
+
+def orders(problem: Problem, expr: Expr, name: str) -> list[tuple[int, ...]]:
+    """The order per coordinate of every derivative of an unknown that occurs in an expression."""
+    function = problem.function(name)
+    found = [_derivative(problem, d)[1] for d in expr.atoms(sympy.Derivative) if d.expr == function]
+    return found or ([(0,) * len(problem.coordinates)] if expr.has(function) else [])
+
+
+def space_order(problem: Problem, order: tuple[int, ...]) -> int:
+    """Total order in space."""
+    return sum(order[1:] if problem.time else order)
+
+
+def multipliers(problem: Problem) -> tuple[str, ...]:
+    """Name the multipliers of a steady problem, fewer than the equations that lack them or as many.
+
+    What they act on is of second order along every axis, so that its conditions at walls are there
+    without them.
+    """
+    if problem.time is not None:
+        return ()
+    found = []
+    for name in problem.unknowns:
+        own = [orders(problem, r, name) for r in problem.residuals]
+        holds = [r for r, o in zip(problem.residuals, own, strict=True) if o]
+        steep = max((sum(o) for each in own for o in each), default=0)
+        if steep == 1 and len(holds) < len(own) and all(_second(problem, r, name) for r in holds):
+            found.append(name)
+    return tuple(found)
+
+
+def _second(problem: Problem, residual: object, name: str) -> bool:
+    """Whether another unknown stands in an equation with a second derivative along each axis."""
+    return any(
+        all(max((o[i] for o in found), default=0) == 2 for i in range(len(problem.coordinates)))
+        for other in problem.unknowns
+        if other != name and (found := orders(problem, residual, other))  # type: ignore[arg-type]
+    )

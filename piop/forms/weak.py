@@ -1,0 +1,269 @@
+"""Steady equations on shapes in weak form, derived from their symbols.
+
+Every residual is sorted as R = S + Σ_a ∂_a Q_a, with second derivatives inside the fluxes Q alone.
+Times a test function v, integrated over the shape and by parts (P. G. Ciarlet, The Finite Element
+Method for Elliptic Problems, 1978, sec. 1.2), it says
+
+    ∫ (S v − Σ_a Q_a ∂_a v) dx + ∮ H v ds = 0,
+
+where H is the flux Q·n through the boundary as the condition there gives it. Prescribed values take
+the place of their equation: v vanishes on those faces. An unknown that its own equation gives by
+the others and their first derivatives, such as a stress, and that stands in no other equation, is
+found after them: ∫ (w − value) v dx = 0 for every v.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sympy
+from sympy import Derivative, Expr, Symbol
+
+from piop.domain import Segment
+from piop.errors import NotSupportedError
+from piop.forms.differentiate import differentiate, partial
+from piop.forms.divergence import jumps
+from piop.forms.fluxes import Sorter
+from piop.forms.parts import BoundaryCondition
+from piop.forms.recovered import recovered_unknowns
+from piop.forms.terms import additive_terms
+from piop.problem.problem import Problem
+
+Slope = tuple[int, int, int, int, Expr]
+
+
+@dataclass(frozen=True)
+class Integrand:
+    """What is integrated: Σ expression · D_k v_i, with D_0 v = v, D_1 v = ∂v/∂x, D_2 v = ∂v/∂y.
+
+    Attributes:
+        terms: (equation i, k, expression); of coordinates, inputs, scalars, the unknowns and their
+            first derivatives, and on the boundary of the outward normal.
+        slopes: (equation i, k, unknown j, l, ∂expression/∂(D_l u_j)), zeros left out.
+    """
+
+    terms: tuple[tuple[int, int, Expr], ...]
+    slopes: tuple[Slope, ...]
+
+
+@dataclass(frozen=True)
+class WeakForm:
+    """A steady problem on a shape in weak form; equation i is tested with unknown i's functions.
+
+    Attributes:
+        atoms: Per unknown: itself and its derivatives along both axes.
+        volume: Over the shape.
+        faces: Face → what is integrated over it; nothing where all values are prescribed.
+        values: Face → unknown's index → its prescribed value.
+        linear: Whether the unknowns enter linearly.
+        shared: Whether slopes are the same for all inputs, so that one matrix serves all samples.
+        jumps: What jumps in the integrals over the shape: rough inputs, ``where`` and ``sign``.
+        kinked: Whether something jumps in the fluxes, so that slopes of the solution do.
+        gauge: Unknown's index → its mean over the shape, where nothing else fixes the constant.
+        solved: Channel of each unknown that all of this is said of, by its index.
+        recovered: Channel → what gives it, of the atoms, for unknowns found after those.
+    """
+
+    atoms: tuple[tuple[Any, Any, Any], ...]
+    volume: Integrand
+    faces: Mapping[str, Integrand]
+    values: Mapping[str, Mapping[int, Expr]]
+    linear: bool
+    shared: bool
+    jumps: tuple[Expr, ...]
+    kinked: bool
+    gauge: Mapping[int, float]
+    solved: tuple[int, ...]
+    recovered: Mapping[int, Expr]
+
+
+def weak_form(problem: Problem) -> WeakForm:
+    """Derive it.
+
+    Raises:
+        NotSupportedError: If the problem has another form, with the term or face that stands out.
+    """
+    _require_covered(problem)
+    recovered = recovered_unknowns(problem)
+    solved = tuple(c for c in range(len(problem.channels)) if c not in recovered)
+    names = [problem.channels[c] for c in solved]
+    unknowns = [problem.function(n) for n in names]
+    x, y = (c.symbol for c in problem.space)
+    atoms = tuple((u, Derivative(u, x), Derivative(u, y)) for u in unknowns)
+    sorter = Sorter(problem, unknowns)
+    sorted_terms = [sorter.sort(problem.residuals_raw[c]) for c in solved]
+    volume = []
+    for i, (source, fluxes) in enumerate(sorted_terms):
+        volume += [(i, 0, source), *((i, k + 1, -q) for k, q in enumerate(fluxes))]
+        own = [_slope(q, atoms[i][k]) for q in fluxes for k in (1, 2)]
+        if not any(own):
+            raise NotSupportedError(
+                f"{names[i]} has no second derivatives in equation {solved[i] + 1}, which is taken "
+                "as its own"
+            )
+    values = {face: _prescribed(names, found) for face, found in problem.boundary.items()}
+    natural = {
+        face: _Face(problem, face, names, atoms).through([q for _, q in sorted_terms], given)
+        for face, given in values.items()
+    }
+    integrands = [_integrand(volume, atoms), *(_integrand(n, atoms) for n in natural.values())]
+    slopes = [s[-1] for integrand in integrands for s in integrand.slopes]
+    known = [i.symbol for i in problem.inputs]
+    means = {**problem.gauge, **{a.name: a.mean for a in problem.auxiliaries if a.gauged}}
+    return WeakForm(
+        atoms,
+        integrands[0],
+        dict(zip(natural, integrands[1:], strict=True)),
+        values,
+        linear=not any(s.has(*unknowns) for s in slopes),
+        shared=not any(s.has(*unknowns, *known) for s in slopes),
+        jumps=tuple(dict.fromkeys(j for _, _, e in volume for j in _jumping(problem, e))),
+        kinked=any(_jumping(problem, e) for _, k, e in volume if k),
+        gauge={names.index(n): m for n, m in means.items()},
+        solved=solved,
+        recovered=recovered,
+    )
+
+
+def _require_covered(problem: Problem) -> None:
+    reasons = []
+    if problem.shape is None:
+        reasons.append("it covers shapes in the plane (domain)")
+    if problem.time is not None:
+        reasons.append("it covers steady problems")
+    if not problem.residuals or not problem.channels:
+        reasons.append("there are no equations")
+    if periodic := [c.name for c in problem.space if c.periodic]:
+        reasons.append(f"{', '.join(periodic)} is periodic, and it wraps no shapes")
+    kinds = {c.kind for found in problem.boundary.values() for c in found}
+    if whole := kinds & {"outflow", "wall"}:
+        reasons.append(f"the conditions {', '.join(sorted(whole))} are for conservation laws")
+    if reasons:
+        raise NotSupportedError(", ".join(reasons))
+
+
+def _prescribed(names: Sequence[str], found: Sequence[BoundaryCondition]) -> dict[int, Expr]:
+    return {names.index(c.unknown): c.values[0] for c in found if c.kind == "dirichlet"}
+
+
+def _integrand(
+    terms: Sequence[tuple[int, int, Expr]], atoms: Sequence[tuple[Any, ...]]
+) -> Integrand:
+    kept = tuple(t for t in terms if not t[2].is_zero)
+    found = [
+        (i, k, j, m, _slope(e, atom))
+        for i, k, e in kept
+        for j, group in enumerate(atoms)
+        for m, atom in enumerate(group)
+    ]
+    return Integrand(kept, tuple(s for s in found if not s[-1].is_zero))
+
+
+def _slope(expression: Expr, atom: Any) -> Expr:
+    try:
+        return partial(expression, atom)
+    except ArithmeticError as error:
+        raise NotSupportedError(f"{expression} has no slope in {atom} ({error})") from None
+
+
+def _jumping(problem: Problem, expression: Expr) -> list[Expr]:
+    """Rough inputs in an expression, and its jumps that hold no unknowns."""
+    rough = [i.symbol for i in problem.inputs if i.of and expression.has(i.symbol)]
+    own = [*rough, *expression.atoms(sympy.Piecewise, sympy.sign)]
+    unknowns = [problem.function(n) for n in problem.channels]
+    return [e for e in own if jumps(problem, e) and not e.has(*unknowns)]
+
+
+def _expanded(expression: Expr) -> Expr:
+    return sympy.Add(*additive_terms(expression))
+
+
+class _Face:
+    """What the conditions of one face say of the fluxes through it."""
+
+    def __init__(
+        self, problem: Problem, face: str, names: Sequence[str], atoms: Sequence[tuple[Any, ...]]
+    ) -> None:
+        self.problem, self.face, self.atoms = problem, face, atoms
+        self.names = list(names)
+        self.slopes = [d for group in atoms for d in group[1:]]
+        names = [f"n{c.name}" for c in problem.space]
+        self.normal: list[Any] = [Symbol(n, real=True) for n in names]
+        self.known = self._straight()
+        self.residuals: dict[BoundaryCondition, Expr] = {}
+
+    def _straight(self) -> dict[Any, Any]:
+        """The normal where it is along one axis on the whole face."""
+        curves = [c for outline in self.problem.outlines for c in outline.curves]
+        pieces = [c for c in curves if c.face == self.face]
+        if not all(isinstance(c, Segment) for c in pieces):
+            return {}
+        along = np.array([c.direction(0.0) for c in pieces])
+        whole = np.round(along)
+        if np.abs(along - whole).max() > 1e-12 or np.ptp(whole, axis=0).any():
+            return {}
+        x, y = (int(v) for v in whole[0])
+        return dict(zip(self.normal, (sympy.Integer(y), sympy.Integer(-x)), strict=True))
+
+    def through(
+        self, fluxes: Sequence[tuple[Expr, ...]], given: Mapping[int, Expr]
+    ) -> list[tuple[int, int, Expr]]:
+        """Give the flux of each equation whose unknown is not prescribed: (equation, 0, H)."""
+        conditions = [c for c in self.problem.boundary[self.face] if c.kind != "dirichlet"]
+        return [
+            (i, 0, self._flux(i, q, conditions)) for i, q in enumerate(fluxes) if i not in given
+        ]
+
+    def _flux(self, i: int, q: Sequence[Expr], conditions: Sequence[BoundaryCondition]) -> Expr:
+        outward = self._here(sympy.Add(*(a * n for a, n in zip(q, self.normal, strict=True))))
+        name = self.names[i]
+        own = [c for c in conditions if c.unknown == name]
+        given = [self._known(c) for c in (*own, *(c for c in conditions if not c.unknown))]
+        for condition in given:
+            for left in (outward - condition, outward + condition):
+                if not left.has(*self.slopes):
+                    return _expanded(left)
+        for condition in given:
+            found = self._without_slopes(outward, condition)
+            if found is not None:
+                return found
+        raise NotSupportedError(
+            f"on {self.face} no condition gives the flux {outward} of equation {i + 1}; write it "
+            "as an equation there, with the normal nx, ny"
+        )
+
+    def _known(self, condition: BoundaryCondition) -> Expr:
+        """The residual of a condition, taken apart into terms once."""
+        if condition not in self.residuals:
+            self.residuals[condition] = self._here(self._residual(condition))
+        return self.residuals[condition]
+
+    def _here(self, expression: Expr) -> Expr:
+        here: Any = expression.xreplace(self.known)
+        return _expanded(here)
+
+    def _residual(self, condition: BoundaryCondition) -> Expr:
+        if condition.kind == "general":
+            return differentiate(condition.values[0])
+        u, *slopes = self.atoms[self.names.index(condition.unknown)]
+        outward = sympy.Add(*(d * n for d, n in zip(slopes, self.normal, strict=True)))
+        if condition.kind == "robin":
+            alpha, beta, g = condition.values
+            return alpha * u + beta * outward - g
+        return outward - condition.values[0]
+
+    def _without_slopes(self, outward: Expr, condition: Expr) -> Expr | None:
+        """Subtract that multiple of a condition which leaves no derivative of an unknown."""
+        ratios: list[Expr] = []
+        for atom in self.slopes:
+            below = _slope(condition, atom)
+            if not below.is_zero:
+                ratios.append(_slope(outward, atom) / below)
+        for ratio in ratios:
+            left = _expanded(outward - ratio * condition)
+            if not ratio.is_zero and not left.has(*self.slopes):
+                return left
+        return outward if not outward.has(*self.slopes) and outward.is_zero else None

@@ -1,0 +1,1 @@
+"""DeepONets: plain, modified and shifted."""

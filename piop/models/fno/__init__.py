@@ -1,0 +1,1 @@
+"""Fourier neural operators."""

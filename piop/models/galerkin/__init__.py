@@ -1,0 +1,1 @@
+"""Fourier and Galerkin transformers."""

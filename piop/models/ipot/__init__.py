@@ -1,0 +1,1 @@
+"""IPOT, the inducing-point operator transformer."""

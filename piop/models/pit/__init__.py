@@ -1,0 +1,1 @@
+"""PIT, the physics-informed transformer: queries attend to sensors, never to each other."""

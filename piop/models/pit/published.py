@@ -1,0 +1,173 @@
+"""The network of the PIT paper, as its text has it.
+
+F. Dos Santos, T. Akhound-Sadegh, S. Ravanbakhsh, *Physics-Informed Transformer Networks*, NeurIPS
+2023 workshop, sec. 3. Sizes, which the text omits, from the authors' code
+(github.com/FabricioPerazzo/PIT-public, revision 5d96bd6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from piop.errors import UsageError
+from piop.fields import FunctionSamples
+from piop.models.core.base import Backbone, InputSignature, Signature, standardised
+from piop.models.core.coordinates import sinusoids
+
+
+@dataclass(frozen=True)
+class PaperPITConfig:
+    """Sizes of the paper's PIT, dimensionless.
+
+    Attributes:
+        width: Features of a query and of a token, and of keys.
+        blocks: L, cross-attention blocks.
+        encoding: Sines and cosines of a coordinate, together.
+        embedding: Layers of φ and ψ.
+        projection: Layers of Q, K, V, U and of the output projection.
+        expansion: Hidden width of a block's perceptron over ``width``.
+    """
+
+    width: int = 100
+    blocks: int = 4
+    encoding: int = 12
+    embedding: int = 4
+    projection: int = 3
+    expansion: int = 4
+
+    def __post_init__(self) -> None:
+        if self.encoding % 2:
+            raise UsageError(f"encoding = {self.encoding}: give an even number")
+
+
+class Sine(nn.Module):
+    """sin as a layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply it."""
+        return torch.sin(x)
+
+
+def perceptron(first: int, width: int, layers: int, last: int | None = None) -> nn.Sequential:
+    """Stack ``layers`` linear layers with sines between them."""
+    sizes = [first, *[width] * (layers - 1), last or width]
+    parts: list[nn.Module] = []
+    for a, b in pairwise(sizes):
+        parts += [nn.Linear(a, b), Sine()]
+    return nn.Sequential(*parts[:-1])
+
+
+@final
+class PaperPIT(Backbone):
+    """The paper's PIT.
+
+    Coordinates enter raw (nothing turns faster than one radian per unit), so periodicity must be
+    learned. Sensors carry all coordinates of the problem, the time too, which is its start. Scalars
+    are tokens with no place. Several functions share the tokens, each with its own ψ.
+
+    Args:
+        signature: The problem's shapes and scales.
+        config: Sizes.
+    """
+
+    periodic = False
+
+    def __init__(self, signature: Signature, config: PaperPITConfig) -> None:
+        super().__init__(signature)
+        self.config = config
+        encoded = config.encoding * len(signature.coordinates)
+        width, layers = config.width, config.embedding
+        self.phi = perceptron(encoded, width, layers)
+        self.psi = nn.ModuleDict(
+            {e.name: perceptron(encoded + e.channels, width, layers) for e in signature.inputs}
+        )
+        self.blocks = nn.ModuleList(PaperBlock(config) for _ in range(config.blocks))
+        self.decoder = perceptron(width, width, 3, signature.channels)
+
+    def idle(self) -> Mapping[str, str]:
+        """Name what softmax takes out: see :meth:`Backbone.idle`."""
+        last = 2 * (self.config.projection - 1)
+        found = {f"blocks.*.key.{last}.bias": "adds the same to all scores of a query"}
+        if len(self.signature.inputs) < 2 and not self.signature.functions:
+            alone = "one token gets all attention whatever its key is"
+            found |= {"blocks.*.key.*": alone, "blocks.*.query.*": alone}
+        if not self.signature.inputs:
+            found["blocks.*.value.*"] = "there is no token"
+        return found
+
+    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+        """Evaluate the network: see :meth:`Backbone.forward`."""
+        self.check(inputs, queries)
+        state = self.phi(sinusoids(queries, self.config.encoding))
+        tokens, blocked = self._tokens(inputs) if self.psi else (None, None)
+        for block in self.blocks:
+            state = block(state, tokens, blocked)
+        return self.decoder(state)
+
+    def _tokens(self, inputs: Mapping[str, FunctionSamples]) -> tuple[Tensor, Tensor]:
+        """Embed the sensors of all inputs: ``[B, M, width]``, and what blocks the masked ones."""
+        tokens, blocked = [], []
+        for entry in self.signature.inputs:
+            samples = inputs[entry.name]
+            place = sinusoids(self._placed(entry, samples), self.config.encoding)
+            features = torch.cat([place, standardised(entry, samples)], -1)
+            tokens.append(self.psi[entry.name](features))
+            gone = torch.zeros_like(samples.values[..., 0])
+            if samples.mask is not None:
+                gone = gone.masked_fill(~samples.mask, -1e9)
+            blocked.append(gone)
+        return torch.cat(tokens, 1), torch.cat(blocked, 1)[:, None]
+
+    def _placed(self, entry: InputSignature, samples: FunctionSamples) -> Tensor:
+        """Give sensors a column for each coordinate; those they lack are at their lower ends."""
+        points = samples.points
+        if samples.mask is not None:
+            points = points.masked_fill(~samples.mask[..., None], 0.0)
+        columns = [
+            points[..., entry.of.index(axis.name) : entry.of.index(axis.name) + 1]
+            if axis.name in entry.of
+            else torch.full_like(samples.values[..., :1], axis.low)
+            for axis in self.signature.coordinates
+        ]
+        return torch.cat(columns, -1)
+
+
+class PaperBlock(nn.Module):
+    """Eq. 6: ẑ = norm(z), z + MLP(ẑ + cross-attention(ẑ, y)), with U of the text's last lines.
+
+    The authors' code adds MLP(h) to h = ẑ + projection(attention + U ẑ), so its skip is the
+    *normalised* state and not z; the text's skip, z, is kept here. The perceptron's ELU is theirs.
+
+    Args:
+        config: Sizes.
+    """
+
+    def __init__(self, config: PaperPITConfig) -> None:
+        super().__init__()
+        width, layers = config.width, config.projection
+        self.norm = nn.LayerNorm(width)
+        self.query, self.key, self.value, self.skip, self.out = (
+            perceptron(width, width, layers) for _ in range(5)
+        )
+        self.perceptron = nn.Sequential(
+            nn.Linear(width, config.expansion * width),
+            nn.ELU(),
+            nn.Linear(config.expansion * width, width),
+        )
+        self.scale = 1 / math.sqrt(width)
+
+    def forward(self, state: Tensor, tokens: Tensor | None, blocked: Tensor | None) -> Tensor:
+        """Update the state ``[B, N, width]``; without tokens, U alone remains."""
+        normal = self.norm(state)
+        found = self.skip(normal)
+        if tokens is not None and blocked is not None:
+            scores = torch.matmul(self.query(normal) * self.scale, self.key(tokens).mT) + blocked
+            found = found + torch.matmul(torch.softmax(scores, -1), self.value(tokens))
+        return state + self.perceptron(normal + self.out(found))

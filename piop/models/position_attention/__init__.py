@@ -1,0 +1,1 @@
+"""Position attention (PiT, the position-induced transformer): attention by distances alone."""

@@ -1,0 +1,213 @@
+"""Position-attention for physics: smooth kernels that move and widen, made of matrix products.
+
+With the chord along periodic axes, −λD + λ·const is a product of what a query knows with what a
+point knows: −λ·chord² = (λ/2π²)(cos θ cos θ' + sin θ sin θ' − 1), and between walls −λ(x − x')² =
+λ(2xx' − x'²) − λx², whose last term a softmax forgets. So scores are one matrix product with keys
+that never change, and streams are cheap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from piop.models.core.base import AxisSignature
+from piop.models.core.coordinates import ROUND, angles
+from piop.models.position_attention.attention import SHARPNESS, START, smooth_window
+
+BLOCKED = -1e9
+"""Score of a point that is not there."""
+
+WIDEST = 2.0
+"""√λ of the widest head at the start: e⁻¹ half an axis away."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Points that are attended to.
+
+    Attributes:
+        at: Angles, radians, or places from 0 to 1 between walls, ``[B or 1, M, d]``.
+        blocked: What is added to scores ``[B, 1, 1, M]``, or None.
+    """
+
+    at: Tensor
+    blocked: Tensor | None = None
+
+    @classmethod
+    def of(
+        cls, points: Tensor, axes: Sequence[AxisSignature], there: Tensor | None = None
+    ) -> Places:
+        """Take points ``[B or 1, M, d]``, padding where ``there [B, M]`` says no."""
+        if there is None:
+            return cls(along(points, axes))
+        points = points.masked_fill(~there[..., None], 0.0)
+        return cls(along(points, axes), BLOCKED * (~there).to(points.dtype)[:, None, None])
+
+
+def along(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
+    """Angles round periodic axes, radians, and places from 0 to 1 between walls: as ``points``."""
+    turns = [
+        angles(points[..., i : i + 1], [axis]) * (1.0 if axis.periodic else 1 / math.pi)
+        for i, axis in enumerate(axes)
+    ]
+    return torch.cat(turns, -1) if turns else points
+
+
+class Reading(nn.Module):
+    """Cross position-attention in several heads, each with a kernel that the query can move.
+
+    The kernel of a head is exp(−λ|x + s − x'|²): a control, such as the time of the query, widens
+    it and shifts it, which is what diffusion and transport do; contents have no say. Its even
+    kernels cannot tell left from right, so some values are read with the sine of the angle between
+    (the distance, between walls) as a further factor: first moments, relative like all the rest.
+
+    Args:
+        features: Of what is attended to.
+        width: Of the answer.
+        heads: H.
+        axes: The d axes, of length 1 each.
+        sharpness: Which map gives λ, a key of ``SHARPNESS``.
+        finest: √λ of the sharpest head at the start.
+        control: Features that move the kernels; 0 for kernels at rest.
+        content: Features of a query whose self-attention scores are added (eq. 12); 0 for none.
+        window: r² of the smooth window; None for global attention.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        width: int,
+        heads: int,
+        axes: Sequence[AxisSignature],
+        sharpness: str = "square",
+        finest: float = 32.0,
+        control: int = 0,
+        content: int = 0,
+        window: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.axes, self.heads, self.map, self.window = axes, heads, SHARPNESS[sharpness], window
+        self.depth = width // heads
+        self.turning = max(1, self.depth // 4)
+        first = torch.logspace(math.log2(WIDEST), math.log2(max(finest, WIDEST)), heads, base=2.0)
+        self.r = nn.Parameter(START[sharpness](first**2))
+        inner = heads * (self.depth + len(axes) * self.turning)
+        self.value = nn.Linear(features, inner)
+        self.out = nn.Linear(inner, width)
+        self.control = nn.Linear(control, heads * (1 + len(axes))) if control else None
+        self.query = nn.Linear(content, width, bias=False) if content else None
+        self.key = nn.Linear(features, width, bias=False) if content else None
+
+    def forward(
+        self,
+        tokens: Tensor,
+        places: Places,
+        at: Tensor,
+        control: Tensor | None = None,
+        state: Tensor | None = None,
+    ) -> Tensor:
+        """Attend.
+
+        Args:
+            tokens: ``[B, M, features]``.
+            places: Where they are.
+            at: Where the queries are, as :func:`along` has it, ``[B or 1, N, d]``.
+            control: ``[B or 1, N, control]``.
+            state: Contents of the queries ``[B, N, content]``.
+
+        Returns:
+            ``[B, N, width]``.
+        """
+        sharp: Any = self.map(self.r)[:, None]
+        here: Any = at[:, :, None]
+        if self.control is not None and control is not None:
+            moved = self.control(control).reshape(*control.shape[:2], self.heads, -1)
+            sharp = sharp * torch.exp(moved[..., :1])
+            here = here + moved[..., 1:]
+        near, far = turns(here, self.axes), turns(places.at[:, :, None], self.axes)
+        scores = self._scores(sharp, near, far, at.shape[1])
+        if self.query is not None and self.key is not None:
+            query, key = self._split(self.query(state)), self._split(self.key(tokens))
+            query = query * self.depth**-0.5
+            scores = scores + torch.matmul(query.transpose(1, 2), key.permute(0, 2, 3, 1))
+        if self.window is not None:
+            still = turns(at[:, :, None], self.axes)
+            scores = scores + smooth_window(self._squares(still, far), self.window)
+        if places.blocked is not None:
+            scores = scores + places.blocked
+        values = self._weighed(self._split(self.value(tokens)), far)
+        found = torch.matmul(torch.softmax(scores, -1), values.transpose(1, 2)).transpose(1, 2)
+        found = self._gathered(found, near)
+        return self.out(found.reshape(*found.shape[:2], -1))
+
+    def _scores(self, sharp: Any, near: Turns, far: Turns, count: int) -> Any:
+        """−λD up to what a softmax forgets: ``[B or 1, H or 1, N, M]``."""
+        query, key = [], []
+        for axis, (c, s), (first, second) in zip(self.axes, near, far, strict=True):
+            if axis.periodic:
+                query += [c * (sharp * (2 / ROUND)), s * (sharp * (2 / ROUND))]
+                key += [first, second]
+            else:
+                query += [c * sharp, s * (sharp * 2)]
+                key += [-(second**2), second]
+        if not key:
+            return sharp.new_zeros(1, 1, count, 1)
+        keys = torch.cat(key, -1).permute(0, 2, 3, 1)
+        return torch.matmul(torch.cat(query, -1).transpose(1, 2), keys)
+
+    def _squares(self, near: Turns, far: Turns) -> Any:
+        """D of places at rest, by products again: ``[B or 1, 1, N, M]``."""
+        ones = self.r.new_ones(1, 1)
+        total: Any = 0.0
+        for axis, (c, s), (first, second) in zip(self.axes, near, far, strict=True):
+            pair = torch.matmul(
+                torch.cat([c, s], -1).transpose(1, 2),
+                torch.cat([first, second], -1).permute(0, 2, 3, 1),
+            )
+            if axis.periodic:
+                total = total + (pair * (-2 / ROUND) + 2 / ROUND)
+            else:  # (x − x')² with the pair 1 + x x'
+                here = torch.matmul((s**2).transpose(1, 2), ones)
+                total = total + (here + (second**2).permute(0, 2, 3, 1) + (pair * -2.0 + 2.0))
+        return total
+
+    def _weighed(self, values: Tensor, far: Turns) -> Tensor:
+        """Values, and some of them times either part of where they are: ``[B, M, H, ·]``."""
+        columns, step = [values[..., : self.depth]], self.turning
+        for i, pair in enumerate(far):
+            first = self.depth + i * step
+            part = values[..., first : first + step]
+            columns += [part * factor for factor in pair]
+        return torch.cat(columns, -1)
+
+    def _gathered(self, found: Any, near: Turns) -> Any:
+        """Means and first moments, the latter relative to the query: ``[B, N, H, ·]``."""
+        columns, step = [found[..., : self.depth]], self.turning
+        for i, (c, s) in enumerate(near):
+            first = self.depth + 2 * i * step
+            along, across = found[..., first : first + step], found[..., first + step :]
+            columns.append(s * along - c * across[..., :step])
+        return torch.cat(columns, -1) if len(columns) > 1 else columns[0]
+
+    def _split(self, features: Any) -> Any:
+        return features.reshape(*features.shape[:2], self.heads, -1)
+
+
+Turns = Sequence[tuple[Any, Any]]
+"""Of each axis the pair (cos θ, sin θ), or (1, x) between walls, ``[B or 1, N, H or 1, 1]``."""
+
+
+def turns(at: Any, axes: Sequence[AxisSignature]) -> Turns:
+    """Split places ``[B or 1, N, H or 1, d]`` into pairs."""
+    pairs = []
+    for i, axis in enumerate(axes):
+        place = at[..., i : i + 1]
+        pair = (torch.cos(place), torch.sin(place)) if axis.periodic else (place * 0.0 + 1.0, place)
+        pairs.append(pair)
+    return pairs

@@ -1,0 +1,198 @@
+"""Meshes of one region, each finer than the one before; the outline of each sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+import torch
+from scipy.spatial import KDTree
+from skfem.mesh import MeshTri1, MeshTri2
+from sympy import Expr
+
+from piop.domain import Outline, Radius, TriangleMesh
+from piop.forms.atoms import argument_order, name_of, outermost_atoms
+from piop.lowering import compile_expression
+from piop.problem.shape import outline_of
+from piop.reference.fem.pointwise import Array
+from piop.reference.sources import Sources
+
+_MOST_CUTS = 4
+
+
+@final
+@dataclass(frozen=True)
+class MeshLevel:
+    """One mesh.
+
+    Attributes:
+        mesh: Straight triangles, of scikit-fem; vertices of earlier meshes come first, in order.
+        curves: Curve of the outline that each facet is a chord of, −1 for inner ones.
+    """
+
+    mesh: Any
+    curves: Array
+
+    def faces(self, outline: Outline) -> dict[str, Array]:
+        """Facets on each face."""
+        names = np.array([c.face for c in outline.curves])
+        return {
+            f: np.flatnonzero((self.curves >= 0) & (names[self.curves] == f)) for f in outline.faces
+        }
+
+    def curved(self, outline: Outline) -> Any:
+        """The same with edges along arcs bent: the middles of chords moved onto the arcs."""
+        if not any(c.turn for c in outline.curves):
+            return self.mesh
+        bent: Any = MeshTri2.from_mesh(self.mesh)
+        places = np.array(bent.doflocs)
+        middles = bent.dofs.facet_dofs[0]
+        for k, curve in enumerate(outline.curves):
+            if curve.turn:
+                own = middles[self.curves == k]
+                places[:, own] = curve.at(curve.parameter(places[:, own].T)).T
+        return replace(bent, doflocs=places)
+
+
+@final
+class MeshHierarchy:
+    """The meshes of a shape.
+
+    Args:
+        outline: Its boundary.
+        mesh: The coarsest one.
+        prescribed: Whether values are prescribed on each face.
+        degree: Of the elements.
+    """
+
+    def __init__(
+        self, outline: Outline, mesh: TriangleMesh, prescribed: Mapping[str, bool], degree: int
+    ) -> None:
+        self.outline, self.first = outline, mesh
+        self.same = 1e-8 * outline.size
+        self.cuts = self._cuts(prescribed, degree)
+
+    def _cuts(self, prescribed: Mapping[str, bool], degree: int) -> dict[int, int]:
+        """How often triangles at each vertex in a corner are cut beside being cut in four."""
+        found = {}
+        for corner in self.outline.corners:
+            before, after = (
+                prescribed[self.outline.curves[k].face] for k in (corner.before, corner.after)
+            )
+            if before == after and abs(corner.angle - math.pi) < 1e-6:
+                continue
+            exponent = math.pi / corner.angle / (1 if before == after else 2)
+            away = np.linalg.norm(self.first.points - np.array(corner.place), axis=1)
+            extra = math.ceil(degree / exponent - 1e-9) - 1
+            found[int(away.argmin())] = min(max(extra, 0), _MOST_CUTS)
+        return found
+
+    def __iter__(self) -> Iterator[MeshLevel]:
+        """Give one mesh after the other, without end."""
+        mesh: Any = MeshTri1(self.first.points.T.copy(), self.first.triangles.T.copy())
+        while True:
+            level = self._level(mesh)
+            yield level
+            mesh = self._onto_curves(level.mesh, level.mesh.refined())
+            for vertex, times in self.cuts.items():
+                for _ in range(times):
+                    here = np.flatnonzero((mesh.t == vertex).any(0))
+                    mesh = self._onto_curves(mesh, mesh.refined(here))
+
+    def _level(self, mesh: Any) -> MeshLevel:
+        """Find the curve of each facet on the boundary: both of its ends lie on it."""
+        curves = np.full(mesh.facets.shape[1], -1)
+        outer = mesh.boundary_facets()
+        ends = mesh.p[:, mesh.facets[:, outer]]  # [2, end, facet]
+        distance = [
+            np.where(
+                (c.distance(ends[:, 0].T) < self.same) & (c.distance(ends[:, 1].T) < self.same),
+                c.distance(ends.mean(1).T),
+                np.inf,
+            )
+            for c in self.outline.curves
+        ]
+        curves[outer] = np.argmin(distance, 0)
+        return MeshLevel(mesh, curves)
+
+    def _onto_curves(self, before: Any, mesh: Any) -> Any:
+        """Move new vertices on the boundary from chords onto arcs."""
+        curves = self._level(before).curves
+        bent = [k for k, c in enumerate(self.outline.curves) if c.turn]
+        chords = np.flatnonzero(np.isin(curves, bent))
+        new = np.arange(before.p.shape[1], mesh.p.shape[1])
+        if not len(chords) or not len(new):
+            return mesh
+        middles = before.p[:, before.facets[:, chords]].mean(1)
+        places = np.array(mesh.p)
+        away, which = KDTree(middles.T).query(places[:, new].T)
+        own = curves[chords][which]
+        for k in bent:
+            moved = new[(away < self.same) & (own == k)]
+            curve = self.outline.curves[k]
+            places[:, moved] = curve.at(curve.parameter(places[:, moved].T)).T
+        return replace(mesh, doflocs=places)
+
+
+def of_one_shape(problem: Any, sources: Sources) -> list[list[int]]:
+    """Sort samples by their shapes.
+
+    Args:
+        problem: The ``Problem``, whose shape differs from sample to sample.
+        sources: Inputs of B samples.
+
+    Returns:
+        Numbers of samples that have the same shape, for each that there is. Radii are not compared:
+        where they depend on inputs every sample is by itself.
+    """
+    drawn = {i.symbol for i in problem.inputs}
+    if problem.choice is None or any(r.has(*drawn) for r in problem.radii.values()):
+        return [[sample] for sample in range(sources.batch)]
+    found: dict[int, list[int]] = {}
+    for sample, number in enumerate(chosen(problem, sources)):
+        found.setdefault(number, []).append(sample)
+    return list(found.values())
+
+
+def chosen(problem: Any, sources: Sources) -> list[int]:
+    """Number of the shape that each of B samples has, of those to choose from."""
+    numbers = sources.function(problem.choice.by).on_grid(()).reshape(-1)
+    return numbers.expand(sources.batch).round().long().tolist()
+
+
+def own_outline(problem: Any, sources: Sources) -> Outline:
+    """Trace the boundary of one sample's shape.
+
+    Args:
+        problem: The ``Problem``, whose shape differs from sample to sample.
+        sources: Inputs of that sample, and of others with the same shape.
+
+    Raises:
+        GeometryError: If there is no such shape.
+    """
+    own = sources.take(torch.tensor([0]))
+    number = 0 if problem.choice is None else chosen(problem, own)[0]
+    radii = {key: _radius(problem, own, expr) for key, expr in problem.radii.items()}
+    return outline_of(problem, radii, number)
+
+
+def _radius(problem: Any, sources: Sources, expression: Expr) -> Radius:
+    functions = outermost_atoms(expression)
+    scalars = [i for i in problem.inputs if not i.of and i.symbol in expression.free_symbols]
+    axes = [a.symbol for a in problem.angles]
+    run = compile_expression(expression, [*functions, *(i.symbol for i in scalars), *axes])
+
+    def along(angles: Array) -> Array:
+        places = torch.from_numpy(angles).to(sources.device)
+        values = [
+            sources.function(name_of(a)).derivative(places[None, :, None], argument_order(a))[0]
+            for a in functions
+        ]
+        values += [sources.function(i.name).on_grid(()).reshape(-1) for i in scalars]
+        found = run([*values, *(places for _ in axes)])
+        return found.to(torch.float64).cpu().numpy()
+
+    return Radius.of(along)

@@ -1,0 +1,199 @@
+"""Periodic grids and what happens between their points and their Fourier coefficients.
+
+Conventions: points ``low + j·length/n`` (right end excluded); coefficients of e^{ikx} themselves
+(``norm="forward"``), so spectra of different resolutions compare directly; half spectrum along the
+last axis; the Nyquist mode, whose odd derivatives are ambiguous, is always zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class PeriodicGrid:
+    """A periodic box.
+
+    Attributes:
+        lows: Left end of each axis (physical).
+        lengths: Period of each axis (physical).
+        sizes: Points along each axis.
+        device: Where tensors live.
+    """
+
+    lows: tuple[float, ...]
+    lengths: tuple[float, ...]
+    sizes: tuple[int, ...]
+    device: torch.device
+
+    def with_sizes(self, sizes: Sequence[int]) -> PeriodicGrid:
+        """The same box with other numbers of points."""
+        return PeriodicGrid(self.lows, self.lengths, tuple(sizes), self.device)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The trailing tensor dimensions that are space."""
+        return tuple(range(-len(self.sizes), 0))
+
+    @property
+    def modes(self) -> tuple[int, ...]:
+        """Shape of a half spectrum."""
+        return (*self.sizes[:-1], self.sizes[-1] // 2 + 1)
+
+    def axes(self) -> tuple[Tensor, ...]:
+        """Coordinates along each axis, each ``[n_i]``."""
+        return tuple(
+            low + length / n * torch.arange(n, dtype=torch.float64, device=self.device)
+            for low, length, n in zip(self.lows, self.lengths, self.sizes, strict=True)
+        )
+
+    def indices(self) -> tuple[Tensor, ...]:
+        """Signed integer wavenumbers along each axis, broadcastable to ``modes``."""
+        rank = len(self.sizes)
+        out = []
+        for i, n in enumerate(self.sizes):
+            make = torch.fft.rfftfreq if i == rank - 1 else torch.fft.fftfreq
+            index = make(n, 1 / n, dtype=torch.float64, device=self.device)
+            out.append(index.reshape([-1 if j == i else 1 for j in range(rank)]))
+        return tuple(out)
+
+    def wavenumbers(self) -> tuple[Tensor, ...]:
+        """Angular wavenumbers 2π·index/length along each axis (per unit of length)."""
+        return tuple(
+            2 * math.pi / length * index
+            for length, index in zip(self.lengths, self.indices(), strict=True)
+        )
+
+    def derivative(self, order: Sequence[int]) -> Tensor:
+        """Symbol (ik)^order, complex, ``modes`` or broadcastable to it."""
+        symbol = torch.ones((1,) * len(self.sizes), dtype=torch.complex128, device=self.device)
+        for k, n in zip(self.wavenumbers(), order, strict=True):
+            if n:
+                symbol = symbol * (1j * k) ** n
+        return symbol
+
+    def interior(self) -> Tensor:
+        """True where a mode is below Nyquist along every axis, ``modes``."""
+        keep = torch.ones(self.modes, dtype=torch.bool, device=self.device)
+        for index, n in zip(self.indices(), self.sizes, strict=True):
+            keep = keep & (2 * index.abs() < n)
+        return keep
+
+    @property
+    def points(self) -> int:
+        """Number of points."""
+        return math.prod(self.sizes)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Coefficients ``[..., *modes]`` of values ``[..., *sizes]``."""
+        return self.sums(values).div_(self.points)
+
+    def sums(self, values: Tensor) -> Tensor:
+        """Coefficients times the number of points: a transform that saves the scaling."""
+        if len(self.sizes) == 1:
+            return torch.fft.rfft(values)
+        return torch.fft.rfftn(values, dim=self.dims)
+
+    def backward(self, spectrum: Tensor) -> Tensor:
+        """Values ``[..., *sizes]`` of coefficients ``[..., *modes]``."""
+        if len(self.sizes) == 1:
+            return torch.fft.irfft(spectrum, n=self.sizes[0], norm="forward")
+        return torch.fft.irfftn(spectrum, s=self.sizes, dim=self.dims, norm="forward")
+
+
+def embed(spectrum: Tensor, source: PeriodicGrid, target: PeriodicGrid) -> Tensor:
+    """Move coefficients to a grid with more or fewer points: pad with zeros or cut.
+
+    Args:
+        spectrum: ``[..., *source.modes]``, zero at Nyquist.
+        source: Grid of the coefficients.
+        target: Grid wanted.
+
+    Returns:
+        ``[..., *target.modes]``.
+    """
+    if source.sizes == target.sizes:
+        return spectrum
+    out = spectrum.new_zeros((*spectrum.shape[: -len(source.sizes)], *target.modes))
+    copy_modes(spectrum, out, source, target)
+    return out
+
+
+def copy_modes(spectrum: Tensor, out: Tensor, source: PeriodicGrid, target: PeriodicGrid) -> None:
+    """Copy the modes both grids have into ``out [..., *target.modes]``; leave the others alone."""
+    for block in _blocks(source.sizes, target.sizes):
+        out[(..., *block)].copy_(spectrum[(..., *block)])
+
+
+def _blocks(left: Sequence[int], right: Sequence[int]) -> list[tuple[slice, ...]]:
+    """Index blocks of the shared modes, valid in both layouts (negative ones from the end)."""
+    blocks: list[tuple[slice, ...]] = [()]
+    for i, (a, b) in enumerate(zip(left, right, strict=True)):
+        n = min(a, b)
+        half = (n + 1) // 2  # 0 … half − 1: strictly below Nyquist
+        parts = [slice(0, half)]
+        if i < len(left) - 1 and half > 1:
+            parts.append(slice(-(half - 1), None))
+        blocks = [(*block, part) for block in blocks for part in parts]
+    return blocks
+
+
+def evaluate_on(spectrum: Tensor, source: PeriodicGrid, shape: Sequence[int]) -> Tensor:
+    """Values of the trigonometric polynomial at ``shape`` points per axis.
+
+    Points of a coarser grid are a subset of a finer one, so nothing is filtered.
+
+    Args:
+        spectrum: ``[..., *source.modes]``.
+        source: Grid of the coefficients.
+        shape: Points wanted along each axis.
+
+    Returns:
+        ``[..., *shape]``.
+    """
+    strides = [max(1, -(-n // m)) for n, m in zip(source.sizes, shape, strict=True)]
+    fine = source.with_sizes([m * s for m, s in zip(shape, strides, strict=True)])
+    values = fine.backward(embed(spectrum, source, fine))
+    for dim, stride in zip(fine.dims, strides, strict=True):
+        values = values[(..., slice(None, None, stride), *(slice(None),) * (-dim - 1))]
+    return values.contiguous()
+
+
+def power(spectrum: Tensor, grid: PeriodicGrid) -> Tensor:
+    """Mean square over space, ``[...]`` of coefficients ``[..., *modes]`` (Parseval)."""
+    # Half of the spectrum is stored, but all of the plane 0 of the last axis (Nyquist is zero).
+    return 2 * _squares(spectrum, grid) - _squares(spectrum[..., :1], grid)
+
+
+def tail(spectrum: Tensor, grid: PeriodicGrid, low: float = 0.9, high: float = 1.0) -> Tensor:
+    """Mean square held by modes in a band of relative wavenumber along each axis.
+
+    Args:
+        spectrum: ``[..., *modes]``.
+        grid: Its grid.
+        low: Lower edge of the band, as a fraction of Nyquist (included).
+        high: Upper edge (excluded).
+
+    Returns:
+        ``[..., d]``: the part along each axis.
+    """
+    parts = []
+    for dim, n in zip(grid.dims, grid.sizes, strict=True):
+        first, last = math.ceil(low * n / 2), min(math.ceil(high * n / 2), (n + 1) // 2)
+        count = max(0, last - first)
+        band = spectrum.narrow(dim, first, count)
+        if dim == -1:
+            parts.append(2 * _squares(band, grid))
+        else:  # negative wavenumbers stand at the end
+            parts.append(power(band, grid) + power(spectrum.narrow(dim, n - last + 1, count), grid))
+    return torch.stack(parts, -1)
+
+
+def _squares(spectrum: Tensor, grid: PeriodicGrid) -> Tensor:
+    dims = tuple(range(-len(grid.sizes) - 1, 0))
+    return torch.linalg.vector_norm(torch.view_as_real(spectrum), dim=dims).square()

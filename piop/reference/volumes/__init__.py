@@ -1,5 +1,0 @@
-"""Finite volumes for conservation laws: MUSCL, HLLC or HLL, SSP-RK3, on boxes."""
-
-from piop.reference.volumes.refine import solve_law
-
-__all__ = ["solve_law"]

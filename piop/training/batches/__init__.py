@@ -1,0 +1,1 @@
+"""What each training step evaluates: functions, collocation points, trajectories."""

@@ -1,0 +1,176 @@
+"""One canonical view of smooth inputs: what any sensors say, read off an even grid.
+
+The network is trained on exact values on the grid, and predicts from the best interpolant of the
+sensors read off the same grid. It never has to learn to interpolate, so a network trained once
+takes any number of sensors at any places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from piop.datasets import AnyDataset
+from piop.fields import FunctionSamples, InputFunction, grid_axis
+from piop.problem import Input, Problem
+from piop.sampling.distributions import input_axes
+from piop.sampling.moments import law_prior
+from piop.spec.distributions import FourierSeries, GaussianRandomField
+
+UNSEEN = 1e-6
+"""Share of an input's variance that the harmonics of a network may leave out.
+
+What is left out stays in the built-in initial data and never decays, so its root is a floor of the
+error; at 1e-4 that floor is 0.01.
+"""
+BULK = 1e-4
+"""Share of the variance that attention's tokens may leave out: their number costs time."""
+MOST_WAVES = {1: 24, 2: 8, 3: 4}
+"""Largest wave number of those harmonics, by the number of coordinates: they cost time."""
+POINTS_PER_WAVE = {1: 4, 2: 3, 3: 3}
+FEWEST_POINTS = {1: 16, 2: 12, 3: 8}
+
+UNEVEN = 1e-5
+"""Share of an axis by which sensors may miss an even grid, as after storing float32."""
+
+Axes = tuple[Tensor, ...]
+
+
+def highest_wave(problem: Problem, item: Input, unseen: float = UNSEEN) -> int:
+    """Find the wave number below which all but a share of an input's variance lies.
+
+    Args:
+        problem: The problem.
+        item: One of its inputs.
+        unseen: The share of the variance that may lie above.
+
+    Returns:
+        Whole periods (half waves between walls) over an axis, at most ``MOST_WAVES``; 0 where the
+        law has no spectrum, and for what networks take as numbers.
+    """
+    if not isinstance(item.law, FourierSeries | GaussianRandomField):
+        return 0
+    if item.name in problem.vectors:
+        return 0
+    axes = input_axes(problem, item)
+    prior = law_prior(item.law, axes)
+    turns = [
+        basis.frequency * axis.length / ((2 if axis.periodic else 1) * torch.pi)
+        for basis, axis in zip(prior.bases, axes, strict=True)
+    ]
+    radius = torch.stack(torch.meshgrid(*turns, indexing="ij")).square().sum(0).sqrt().flatten()
+    share = (prior.variance * prior.mean_square).flatten()
+    order = radius.argsort()
+    within = share[order].cumsum(0) / share.sum()
+    enough = int((within < 1 - unseen).sum().clamp(max=len(order) - 1))
+    found = math.ceil(float(radius[order][enough]) - 1e-9)
+    return max(1, min(found, MOST_WAVES[len(axes)]))
+
+
+def lattices(problem: Problem) -> dict[str, Axes]:
+    """Lay an even grid for each visible input whose law has a spectrum, fine enough for it.
+
+    Returns:
+        Input → positions along each of its axes.
+    """
+    found = {}
+    for item in problem.visible_inputs:
+        wave = highest_wave(problem, item)
+        if wave and item.smooth:
+            d = len(item.of)
+            count = max(POINTS_PER_WAVE[d] * wave, FEWEST_POINTS[d])
+            axes = input_axes(problem, item)
+            found[item.name] = tuple(grid_axis(a.low, a.high, count, a.periodic) for a in axes)
+    return found
+
+
+def on_lattices(
+    grids: Mapping[str, Axes],
+    functions: Mapping[str, InputFunction],
+    seen: Mapping[str, FunctionSamples],
+) -> dict[str, FunctionSamples]:
+    """Put values on the grids in place of sensors.
+
+    Args:
+        grids: As :func:`lattices` gives them.
+        functions: The functions themselves, or their interpolants.
+        seen: What the sensors say; kept for inputs without a grid.
+    """
+    found = dict(seen)
+    for name, axes in grids.items():
+        like = seen[name].values
+        ticks = [axis.to(like) for axis in axes]
+        values = functions[name].on_grid(ticks).flatten(1)[..., None].to(like)
+        points = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
+        found[name] = FunctionSamples(points.expand(len(values), -1, -1), values)
+    return found
+
+
+def gridded_inputs(
+    problem: Problem, physics: bool = True, data: AnyDataset | None = None
+) -> tuple[str, ...]:
+    """Find the visible inputs whose sensors lie on even grids, the same for every function.
+
+    Args:
+        problem: The problem.
+        physics: Whether functions of the law are seen: where its lattices are, else where the spec
+            places sensors.
+        data: A data set that is seen as well, or alone.
+    """
+    laid = lattices(problem) if physics else {}
+    found = []
+    for item in problem.visible_inputs:
+        even = item.place == "grid" or not physics
+        if data is not None:
+            even = even and _all_even(data, item.name)
+        if item.of and item.name not in problem.vectors and (item.name in laid or even):
+            found.append(item.name)
+    return tuple(found)
+
+
+def _all_even(data: AnyDataset, name: str) -> bool:
+    """Tell whether the sensors of an input are one even grid, the same in all of the data."""
+    first: Tensor | None = None
+    for samples in data.sensors(name):
+        if first is not None and not torch.equal(first, samples.points[:1]):
+            return False
+        first = samples.points[:1]
+        if not is_even_grid(samples):
+            return False
+    return True
+
+
+def is_even_grid(samples: FunctionSamples) -> bool:
+    """Tell whether sensors fill a grid with equal steps along each axis, the same for all samples.
+
+    Example:
+        >>> line = torch.linspace(0, 1, 5).reshape(1, 5, 1)
+        >>> is_even_grid(FunctionSamples(line, line)), is_even_grid(FunctionSamples(line**2, line))
+        (True, False)
+    """
+    points = samples.points.double()
+    if samples.mask is not None and not bool(samples.mask.all()):
+        return False
+    spread = (points.amax((0, 1)) - points.amin((0, 1))).clamp(min=1e-300)
+    if bool(((points - points[:1]).abs() > UNEVEN * spread).any()):
+        return False
+    first, lines = points[0], []
+    for column, size in zip(first.T, spread, strict=True):
+        ordered = column.sort().values
+        new = torch.cat([ordered.new_ones(1, dtype=torch.bool), ordered.diff() > UNEVEN * size])
+        ticks = ordered[new]
+        steps = ticks.diff()
+        if len(steps) and bool(((steps - steps.mean()).abs() > UNEVEN * size).any()):
+            return False
+        lines.append(len(ticks))
+    places = torch.stack(
+        [
+            ((column - column.min()) / size * (n - 1)).round().long()
+            for column, size, n in zip(first.T, spread, lines, strict=True)
+        ],
+        -1,
+    )
+    return math.prod(lines) == len(first) == len(places.unique(dim=0))

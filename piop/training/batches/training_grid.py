@@ -1,0 +1,146 @@
+"""The grid on which a network that answers on grids learns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from piop.datasets import AnyDataset
+from piop.errors import UsageError
+from piop.fields import grid_axis
+from piop.models import Backbone
+from piop.problem import Problem
+from piop.problem.inputs import asked_coordinates
+from piop.residual import TensorGrid
+from piop.training.batches.grid_layout import is_even
+from piop.training.config import PointsConfig
+
+MOST_POINTS = {1: 256, 2: 32, 3: 16}
+"""Points per space axis, at most, by the number of space axes, unless a config says otherwise."""
+TIMES = {1: 33, 2: 17, 3: 9}
+"""Times, by the same."""
+
+
+def training_grid_ticks(
+    problem: Problem, backbone: Backbone, config: PointsConfig, data: Sequence[int] = ()
+) -> tuple[Tensor, ...]:
+    """Lay the grid that a network learns on.
+
+    Args:
+        problem: The problem.
+        backbone: The network; a march has its own times, and some know the end alone.
+        config: Points and times.
+        data: Points along each coordinate of the data, where these alone are learnt from.
+
+    Returns:
+        Positions along each coordinate, float64.
+    """
+    counts = tuple(data) or grid_counts(problem, config)
+    ticks = []
+    for coordinate, count in zip(asked_coordinates(problem), counts, strict=True):
+        if coordinate in problem.space:
+            low, high = coordinate.low, coordinate.high
+            ticks.append(grid_axis(low, high, max(count, 1), coordinate.periodic))
+        elif backbone.field == "march":
+            ticks.append(torch.tensor(backbone.march_times(), dtype=torch.float64))
+        elif backbone.times == "end":
+            ticks.append(torch.tensor([coordinate.high], dtype=torch.float64))
+        else:
+            ticks.append(grid_axis(coordinate.low, coordinate.high, max(count, 2), False))
+    return tuple(ticks)
+
+
+def learning_grid(
+    problem: Problem, backbone: Backbone, config: PointsConfig, ticks: Sequence[Tensor]
+) -> TensorGrid:
+    """Say how equations are asked on a grid: at its times, or for the steps of a march."""
+    time = None if problem.time is None else 0
+    return TensorGrid(tuple(ticks), time, backbone.field == "march", config.time_order)
+
+
+def grid_counts(problem: Problem, config: PointsConfig) -> tuple[int, ...]:
+    """Count the points along each coordinate: what the config says, else ``save`` with a limit."""
+    dimension = len(problem.space)
+    counts = []
+    for coordinate, saved in zip(problem.coordinates, problem.save, strict=True):
+        if coordinate is problem.time:
+            counts.append(config.times or TIMES[dimension])
+        else:
+            counts.append(config.grid or min(saved, MOST_POINTS[dimension]))
+    return tuple(counts)
+
+
+def data_indices(problem: Problem, data: AnyDataset, config: PointsConfig) -> tuple[Tensor, ...]:
+    """Choose which positions along each axis of a data set to learn from.
+
+    Times are thinned to those nearest to as many even ones as the grid has; of space all are taken
+    unless the config says how many, and then the smallest even subset with at least as many.
+
+    Args:
+        problem: The problem.
+        data: On a grid.
+        config: Points and times.
+
+    Returns:
+        Indices along each coordinate.
+    """
+    found = []
+    for coordinate in problem.coordinates:
+        ticks = data.axes[coordinate.name].double()
+        if coordinate is not problem.time:
+            found.append(_thinned(len(ticks), config.grid, coordinate.periodic))
+        else:
+            most = config.times or TIMES[len(problem.space)]
+            even = torch.linspace(float(ticks[0]), float(ticks[-1]), most, dtype=torch.float64)
+            nearest = (ticks - even[:, None]).abs().argmin(1).unique()
+            found.append(torch.arange(len(ticks)) if len(ticks) <= most else nearest)
+    return tuple(found)
+
+
+def data_counts(problem: Problem, data: AnyDataset, config: PointsConfig) -> tuple[int, ...]:
+    """Count the points along each axis of the grid to learn a data set on.
+
+    They are those of the data where these divide an axis evenly, so that nothing is interpolated.
+    """
+    usual = grid_counts(problem, config)
+    chosen = data_indices(problem, data, config)
+    found = []
+    for coordinate, index, count in zip(asked_coordinates(problem), chosen, usual, strict=True):
+        ticks = data.axes[coordinate.name].double()[index]
+        even = is_even(ticks, coordinate)
+        found.append(len(ticks) if even else max(len(ticks), count))
+    return tuple(found)
+
+
+def _thinned(count: int, most: int, periodic: bool) -> Tensor:
+    cells = count if periodic else count - 1
+    wanted = most if periodic else most - 1
+    strides = [s for s in range(1, cells + 1) if cells % s == 0 and cells // s >= wanted]
+    return torch.arange(0, count, max(strides) if most and strides else 1)
+
+
+def data_at_end(problem: Problem, data: AnyDataset) -> AnyDataset:
+    """Keep what a data set says of the end of the time axis, for networks that answer there alone.
+
+    Raises:
+        UsageError: If it says nothing, or, where it is scattered, something of other times.
+    """
+    time = problem.time
+    if time is None:
+        return data
+    if data.scattered:
+        times = [p.points[..., 0].flatten() for p in data.pieces() if p.points is not None]
+        ticks, said = torch.cat(times), "are scattered over other times, such as"
+    else:
+        ticks, said = data.axes[time.name][-1:], "end at"
+    away = (ticks.double() - time.high).abs() > 1e-6 * time.length
+    if bool(away.any()):
+        at = float(ticks[away][0])
+        raise UsageError(
+            f"the data {said} {time.name} = {at:g}, and this backbone answers at the end of the "
+            f"time axis, {time.name} = {time.high:g}, alone; shorten the time of the spec to that "
+            f"of the data, or take a backbone that answers at any time"
+        )
+    return data if data.scattered else data.at_last(time.name)

@@ -1,0 +1,150 @@
+"""Whole trajectories of a data set, for networks that answer all queries together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+import torch
+from torch import Tensor
+
+from piop.datasets import AnyDataset, Dataset
+from piop.models import Backbone
+from piop.problem import Problem
+from piop.sampling import Draws
+from piop.training.batches.batch import Batch, Observations
+from piop.training.batches.curriculum import horizon, steps_within
+from piop.training.batches.functions import take_samples
+from piop.training.batches.grid_layout import GridLayout, lay
+from piop.training.batches.lattice import Axes, on_lattices
+from piop.training.batches.prepared import PreparedTrajectories, mean_square, trajectories
+from piop.training.batches.sources import seen_functions
+from piop.training.batches.training_grid import data_indices
+from piop.training.config import TrainingConfig
+from piop.training.distributed import Alone, Processes
+from piop.training.loss.constraints import KnownField
+
+
+@final
+class TrajectorySource:
+    """Draws trajectories of a data set for every step, each with all of its points.
+
+    Data on a grid are compared on their own grid: where the network does not answer there, its
+    values are interpolated. Scattered data are given to the network as they are.
+
+    Args:
+        problem: The problem.
+        data: The trajectories to train on.
+        backbone: The network.
+        home: Positions along each coordinate of its own grid; None for scattered data alone.
+        known: What is built in; None for nothing.
+        grids: Where the operator sees inputs, in place of sensors.
+        config: How many trajectories, which of their points, and the curriculum of a march.
+        like: A tensor of the device and precision of the batches.
+        processes: Those that share a batch; this one draws its part.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        data: AnyDataset,
+        backbone: Backbone,
+        home: Axes | None,
+        known: KnownField | None,
+        grids: Mapping[str, Axes],
+        config: TrainingConfig,
+        like: Tensor,
+        processes: Processes | None = None,
+    ) -> None:
+        self.problem, self.known, self.grids = problem, known, grids
+        self.config, self.like = config.points, like
+        self.seed, self.count = config.machine.seed, len(data)
+        marches = backbone.field == "march" and config.sampling.horizon < 1
+        self.march = backbone.march_times() if marches else None
+        self.sampling = config.sampling
+        self.layout: GridLayout | None = None
+        self.chosen: tuple[Tensor, ...] = ()
+        self.axes: list[Tensor] = []
+        if not data.scattered:
+            assert home is not None  # noqa: S101 - only scattered data go without
+            self.chosen = data_indices(problem, data, config.points)
+            for coordinate, index in zip(problem.coordinates, self.chosen, strict=True):
+                self.axes.append(data.axes[coordinate.name].double()[index])
+            self.layout = lay(backbone, home, self.axes).to(like)
+        part = (processes or Alone()).part(config.points.data_functions)
+        self.part = slice(part.start, part.stop)
+        self.trajectories = trajectories(data, self._hold, lambda s: self._drawn(s)[self.part])
+
+    def _hold(self, data: Dataset) -> PreparedTrajectories:
+        """Prepare trajectories, with those of their points that are learnt from."""
+        seen = {name: s.to(self.like) for name, s in data.inputs.items()}
+        functions = seen_functions(self.problem, self.known, self.grids, seen)
+        channels = self.problem.channels
+        columns = [data.values[c].double() if c in data.values else None for c in channels]
+        shape = next(c for c in columns if c is not None).shape
+        missing = torch.full((1,), torch.nan, dtype=torch.float64)
+        values = torch.stack([missing.expand(shape) if c is None else c for c in columns], -1)
+        lift = None
+        if data.points is not None:
+            points = data.points.to(self.like)
+        else:
+            for i, index in enumerate(self.chosen):
+                values = values.index_select(i + 1, index)
+            points = torch.stack(torch.meshgrid(*self.axes, indexing="ij"), -1)[None]
+            points = points.to(self.like).flatten(1, -2)
+            if self.known is not None:
+                axes = [axis.to(self.like) for axis in self.axes]
+                lift = self.known.on_grid(functions, axes)
+        values = values.flatten(1, -2).to(self.like)
+        inputs = on_lattices(self.grids, functions, seen)
+        return PreparedTrajectories(functions, inputs, points, values, mean_square(values), lift)
+
+    def _drawn(self, step: int) -> Tensor:
+        """Trajectories of a step ``[F]``, those of all processes."""
+        index = torch.arange(self.config.data_functions)
+        draws = Draws(self.seed, step + 1, index, self.like.device)
+        return draws.integers("data/trajectory", 0, self.count - 1)
+
+    @torch.no_grad()
+    def __call__(self, step: int, share: float) -> Batch:
+        """Draw the batch of a step, without equations.
+
+        Args:
+            step: Which step.
+            share: Share of the budget that is spent, in [0, 1): how far a march is asked for.
+        """
+        held, chosen = self.trajectories.find(step)
+        queries = held.points[chosen] if len(held.points) > 1 else held.points
+        reached = self._reached(queries, share)
+        targets = held.values[chosen].masked_fill(~reached[..., None], torch.nan)
+        at = reached[0].nonzero()[:, 0][None]
+        seen = Observations(
+            {name: take_samples(s, chosen) for name, s in held.inputs.items()},
+            queries,
+            self._lift(held, chosen, queries),
+            targets,
+            held.size[chosen],
+            self.trajectories.known(self._drawn(step), at),
+            self.layout,
+        )
+        return Batch(observations=seen)
+
+    def _reached(self, queries: Tensor, share: float) -> Tensor:
+        """Mark what lies within the steps in use ``[1 or B, P]``; the first time stays."""
+        times = queries[..., 0]
+        if self.march is None:
+            return torch.ones_like(times, dtype=torch.bool)
+        steps = steps_within(len(self.march) - 1, horizon(share, self.sampling))
+        end = max(self.march[int(steps.count_nonzero())], float(times.min()))
+        return times <= end + 1e-6 * abs(end)
+
+    def _lift(self, held: PreparedTrajectories, chosen: Tensor, queries: Tensor) -> Tensor | None:
+        """Values of the lift ``[B, N, C]``; None where nothing is built in."""
+        if held.lift is not None:
+            rows = held.lift[chosen] if len(held.lift) > 1 else held.lift
+            whole = (len(chosen), *(len(axis) for axis in self.axes), rows.shape[-1])
+            return rows.expand(whole).flatten(1, -2)
+        if self.known is None:
+            return None
+        taken = {name: held.functions[name].take(chosen) for name in self.known.names}
+        return self.known(taken, queries)

@@ -1,0 +1,1 @@
+"""The training loop: phases, gradients, checkpoints, divergence monitor, profile."""

@@ -1,0 +1,129 @@
+"""Tells when training has come apart, at which step, and by which term of the loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from piop.training.config import OptimiserConfig, TrainingConfig
+
+TERMS = ("residual", "initial", "boundary", "data")
+ABOVE_LOWEST, ABOVE_FIRST, IN_A_ROW = 1e6, 1e3, 5
+USUAL_RATES = {"soap": 1e-2, "muon": 1e-2, "adamw": 1e-3}
+NO_GRADIENTS = "the gradients are not finite, though the loss is"
+
+
+@dataclass
+class DivergenceMonitor:
+    """Judges the terms of the loss as they are noted.
+
+    A term is suspicious when it is not finite, or when it is both a million times its own lowest
+    and a thousand times the whole loss of the first step; training has exploded when that holds for
+    five noted steps in a row. Losses may well grow: adaptive weights, a time curriculum and a
+    change of phase raise them, but from far below what the untrained network had. Terms are
+    judged without their weights, so that weights that adapt are no alarm.
+
+    Attributes:
+        equations: The text of each equation, to name the one that failed.
+        first: Sum of the terms at the first noted step; None before it.
+        lowest: Each term's lowest value.
+        count: Noted steps in a row with a suspicious term.
+    """
+
+    equations: Sequence[str] = ()
+    first: float | None = None
+    lowest: dict[str, float] = field(default_factory=dict)
+    count: int = 0
+
+    def note(self, row: Mapping[str, float]) -> str | None:
+        """Take a noted step in; its terms are floats by now.
+
+        Returns:
+            What went wrong, as the message says it, or None.
+        """
+        if (bad := not_finite(row)) is not None:
+            return bad
+        wrong = self.verdict(row)
+        self.count = self.count + 1 if wrong else 0
+        terms = {name: value for name, value in row.items() if name in TERMS}
+        if self.first is None:
+            self.first = sum(terms.values())
+        for name, value in terms.items():
+            self.lowest[name] = min(value, self.lowest.get(name, math.inf))
+        return wrong if self.count >= IN_A_ROW else None
+
+    def verdict(self, row: Mapping[str, Any]) -> str | None:
+        """Say what is suspicious about a step; None for nothing, so that its weights may be saved.
+
+        Args:
+            row: Terms as floats or scalar tensors.
+        """
+        numbers = {name: float(value) for name, value in row.items()}
+        if (bad := not_finite(numbers)) is not None or self.first is None:
+            return bad
+        for name, low in self.lowest.items():
+            value = numbers.get(name, 0.0)
+            if value > max(ABOVE_LOWEST * low, ABOVE_FIRST * self.first):
+                now, then = f"{value:.3g}", f"{low:.3g}"
+                return f"the loss exploded: its {name} is {now} and was {then} at its lowest"
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give what a resume needs."""
+        return {"first": self.first, "lowest": dict(self.lowest), "count": self.count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up what :meth:`state_dict` gave; nothing, from runs of before."""
+        self.first = state.get("first")
+        self.lowest = dict(state.get("lowest", {}))
+        self.count = int(state.get("count", 0))
+
+    def culprit(self, statistics: Mapping[str, Tensor]) -> str:
+        """Name the equation whose residual is not finite, else the one with the largest.
+
+        Args:
+            statistics: Of the step that failed; without ``equations`` in them nothing is named.
+        """
+        sums = statistics.get("equations")
+        if sums is None or len(self.equations) < 2:
+            return ""
+        found = sums.double().nan_to_num(nan=math.inf)
+        number = int(found.argmax())
+        return f" in equation {number + 1}, {self.equations[number]}"
+
+
+def not_finite(row: Mapping[str, float]) -> str | None:
+    """Say which terms of a step are not finite numbers; None where all are."""
+    bad = [name for name in TERMS if not math.isfinite(row.get(name, 0.0))]
+    loss = row.get("loss", 0.0)
+    if not math.isfinite(loss):
+        return f"the loss is {loss}" + (f" through its {' and '.join(bad)}" if bad else "")
+    if bad:
+        return f"the {' and '.join(bad)} of the loss is not finite"
+    if not math.isfinite(row.get("gradient", 0.0)):
+        return NO_GRADIENTS
+    return None
+
+
+def calmer_rate(config: OptimiserConfig) -> float:
+    """Choose the step size to try next, given the one that failed.
+
+    A step size above twice the usual one is the likely cause, and the usual one the remedy; else a
+    fifth of it.
+
+    Example:
+        >>> calmer_rate(OptimiserConfig(learning_rate=1e30)), calmer_rate(OptimiserConfig())
+        (0.01, 0.002)
+    """
+    usual, tried = USUAL_RATES[config.optimiser], config.learning_rate
+    return usual if tried > 2 * usual else tried / 5
+
+
+def calmer_settings(config: TrainingConfig) -> str:
+    """Say what to try when there is nothing to go on from."""
+    remedy = f"Try --set learning_rate={calmer_rate(config.optimiser):g}"
+    return remedy + (", or --precision float64" * (config.machine.precision != "float64"))

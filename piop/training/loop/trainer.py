@@ -1,0 +1,357 @@
+"""The training loop: take a step, log it, save; and end cleanly whatever happens."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from piop.errors import TrainingError
+from piop.estimates import INFERRED
+from piop.training.config import TrainingConfig
+from piop.training.distributed import Alone, LostProcessError, Processes, checksum
+from piop.training.distributed.reduction import ControlFlags, SharedGradients
+from piop.training.loop.checkpoint import load_state, save_state, save_weights
+from piop.training.loop.divergence import (
+    NO_GRADIENTS,
+    DivergenceMonitor,
+    calmer_rate,
+    calmer_settings,
+    not_finite,
+)
+from piop.training.loop.metrics import MetricsFile, Row
+from piop.training.loop.phases import (
+    FROZEN_BATCHES,
+    Draw,
+    Gradients,
+    Phase,
+    QuasiNewton,
+    Stochastic,
+)
+from piop.training.loop.profile import CHECKPOINT, METRICS, OPTIMISER, Profile
+from piop.training.loss.objective import ResidualLoss
+
+
+@contextmanager
+def on_interrupt(action: Callable[[], None], twice: bool) -> Iterator[None]:
+    """Call something when Ctrl-C is pressed within a block, in place of raising.
+
+    Args:
+        action: What to call.
+        twice: Whether a second Ctrl-C is heard the same way; else it raises at once.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: object) -> None:
+        action()
+        if not twice:
+            signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+Taken = tuple[int, dict[str, Any], Mapping[str, Tensor]]
+"""A step that was taken: its number, what it would note down, its statistics."""
+
+
+class Trainer:
+    """Trains one operator within one run folder.
+
+    Args:
+        loss: The objective around the operator, whose weights are trained in place.
+        draw: Step and share of the budget → batch; the same ones give the same batch for the same
+            weights of the operator, whatever came before.
+        gradients: Batch → parts of the loss and statistics, leaving gradients in the parameters.
+        config: The run's choices.
+        folder: Where ``metrics.jsonl``, ``model.safetensors`` and ``state/`` go.
+        progress: Called with every row of the metrics.
+        profile: Takes the time of each part of a step; that of ``draw`` and ``gradients`` is theirs
+            to take.
+        processes: Those that train together; the first writes and reports.
+
+    Attributes:
+        step: Gradients computed so far.
+        elapsed: Seconds spent training, the first step of each process left out.
+        first_step: Seconds of the first step, which holds any compilation.
+        interrupted: True once Ctrl-C was pressed.
+        watch: Judges whether training has come apart.
+        saved_at: Step of the last checkpoint; None before one.
+    """
+
+    def __init__(
+        self,
+        loss: ResidualLoss,
+        draw: Draw,
+        gradients: Gradients,
+        config: TrainingConfig,
+        folder: Path,
+        progress: Callable[[Row], None] | None = None,
+        profile: Profile | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        self.operator, self.weightings = loss.operator, loss.weightings
+        self.processes, self.profile = processes or Alone(), profile or Profile()
+        self.shared: SharedGradients | None = None
+        if self.processes.count > 1:
+            self.shared = SharedGradients(gradients, loss, self.processes, self._news, self.profile)
+            gradients = self.shared
+        self.draw, self.gradients, self.config = draw, gradients, config
+        self.folder, self.progress = folder, progress
+        self.phase: Phase = Stochastic(
+            self.operator, gradients, draw, config.optimiser, self.weightings
+        )
+        self.step = 0
+        self.elapsed = 0.0
+        self.first_step = 0.0
+        self.interrupted = False
+        self.watch = DivergenceMonitor(loss.equations)
+        self._first_at = 0
+        self._latest: Taken | None = None
+        self._since_note: list[Taken] = []
+        self._spent = 0.0
+        self._saved_clock = 0.0
+        self._metrics_size = 0
+        self.saved_at: int | None = None
+
+    @property
+    def timed_steps(self) -> int:
+        """Gradients computed after the first step of this process."""
+        return self.step - self._first_at
+
+    @property
+    def state_path(self) -> Path:
+        """Where the state for a resume is."""
+        return self.folder / "state" / "checkpoint.pt"
+
+    def share(self) -> float:
+        """Share of the budget that is spent, in [0, 1]."""
+        budget = self.config.budget
+        if budget.steps is not None:
+            return min(self.step / budget.steps, 1.0)
+        assert budget.time is not None  # noqa: S101 - BudgetConfig holds one of the two
+        return min(self._spent / budget.time, 1.0)
+
+    def run(self) -> None:
+        """Train until the budget is spent or Ctrl-C is pressed, then save.
+
+        Raises:
+            TrainingError: If the loss is not finite or explodes, or a file cannot be written; the
+                last good checkpoint is kept.
+        """
+        metrics = self._open_metrics()
+        clock = self._saved_clock = time.perf_counter()
+        try:
+            # torchrun passes Ctrl-C on a second time
+            with on_interrupt(self._interrupt, twice=self.shared is not None):
+                while self.share() < 1 and not self._stops():
+                    with self.profile.part(OPTIMISER):
+                        row = self._advance()
+                    now = time.perf_counter()
+                    if self.first_step:
+                        self.elapsed += now - clock
+                    else:
+                        self.first_step = now - clock
+                        self.profile.forget()
+                        self._first_at = self.step
+                    clock = now
+                    self._spent = self._heard().spent
+                    if self._is_noted():
+                        with self.profile.part(METRICS):
+                            self._note(metrics, row)
+                    due = self._heard().save and self.share() < 1
+                    if due and self.watch.verdict(row) is None:
+                        with self.profile.part(CHECKPOINT):
+                            self._save(metrics)
+                        self._saved_clock = time.perf_counter()
+            self._require_sound()
+            self._save(metrics)
+        except LostProcessError as error:
+            raise TrainingError(
+                f"step {self.step + 1}: {error}; {self.kept()}. Go on with as many processes as "
+                f"you like: piop resume {self.folder}"
+            ) from error
+        finally:
+            if metrics is not None:
+                metrics.close()
+
+    def _news(self) -> ControlFlags:
+        """What this process knows: the time spent, and what it is asked for."""
+        waited = time.perf_counter() - self._saved_clock
+        return ControlFlags(self.elapsed, self.interrupted, waited > self.config.machine.checkpoint)
+
+    def _heard(self) -> ControlFlags:
+        """What all go by: their own knowledge, or what travelled with the last gradients."""
+        return self._news() if self.shared is None else self.shared.heard
+
+    def _stops(self) -> bool:
+        if self._heard().stop:
+            self.interrupted = True
+        return self._heard().stop
+
+    def _open_metrics(self) -> MetricsFile | None:
+        """Open the file on the process that writes."""
+        if not self.processes.leads:
+            return None
+        return MetricsFile(self.folder / "metrics.jsonl", self._metrics_size)
+
+    def _advance(self) -> dict[str, Any]:
+        share, finish, budget = self.share(), self.config.optimiser.lbfgs, self.config.budget.steps
+        left = None if budget is None else budget - self.step
+        if share >= 1 - finish and isinstance(self.phase, Stochastic):
+            self.operator.load_state_dict(self.phase.weights())
+            self._start_finish(self.step, share, min(FROZEN_BATCHES, max(1, (left or 16) // 2)))
+        try:
+            row, gradients = self.phase.step(self.step, share, left)
+        except torch.linalg.LinAlgError as error:  # pyright: ignore[reportPrivateImportUsage]
+            # SOAP looked for the eigenbases of gradients that are NaN
+            parts, statistics = self.phase.seen
+            what = not_finite({k: float(v) for k, v in parts.items()}) or NO_GRADIENTS
+            raise self._failure(what, self.step + 1, statistics) from error
+        self.step += gradients
+        if self.operator.inferred is not None:
+            present = zip(self.operator.inferred.names, self.operator.inferred(), strict=True)
+            row |= {INFERRED + name: value.detach() for name, value in present}
+        self._latest = (self.step, row, self.phase.seen[1])
+        self._since_note.append(self._latest)
+        return row
+
+    def _start_finish(self, start: int, share: float, count: int) -> None:
+        self.phase = QuasiNewton(
+            self.operator,
+            self.gradients,
+            self.draw,
+            self.config.optimiser,
+            self.weightings,
+            start,
+            share,
+            count,
+        )
+
+    def _is_noted(self) -> bool:
+        """Note the first ten steps, every tenth, all of the finish, and the last."""
+        finish = isinstance(self.phase, QuasiNewton)
+        return self.step <= 10 or self.step % 10 == 0 or finish or self.share() >= 1
+
+    def _note(self, metrics: MetricsFile | None, values: dict[str, Any]) -> None:
+        numbers = {name: float(value) for name, value in values.items()}
+        if (wrong := self.watch.note(numbers)) is not None:
+            raise self._failure(*self._first_failure(wrong))
+        self._since_note.clear()
+        row: Row = {"step": self.step, **numbers, "seconds": round(self.elapsed, 3)}
+        if metrics is None:
+            return
+        metrics.write(row)
+        try:
+            if self.progress:
+                self.progress(row)
+        except KeyboardInterrupt:
+            if self.interrupted and self.shared is None:  # the second Ctrl-C
+                raise
+            self.interrupted = True
+
+    def _require_sound(self) -> None:
+        """Refuse to save the weights of a last step that came apart."""
+        if self._latest is None:
+            return
+        step, row, statistics = self._latest
+        if (wrong := self.watch.verdict(row)) is not None:
+            raise self._failure(wrong, step, statistics)
+
+    def _first_failure(self, wrong: str) -> tuple[str, int, Mapping[str, Tensor]]:
+        """Look among the steps since the last note for the first that failed."""
+        for step, row, statistics in self._since_note:
+            found = not_finite({name: float(value) for name, value in row.items()})
+            if found is not None:
+                return found, step, statistics
+        step, _, statistics = self._since_note[-1]
+        return wrong, step, statistics
+
+    def _failure(self, what: str, step: int, statistics: Mapping[str, Tensor]) -> TrainingError:
+        """Say what went wrong when, what is kept, and what to try."""
+        remedy = calmer_settings(self.config)
+        if self.saved_at is not None:
+            rate = calmer_rate(self.config.optimiser)
+            remedy = f"Go on from it: piop resume {self.folder} --set learning_rate={rate:g}"
+        where = self.watch.culprit(statistics) if "residual" in what else ""
+        return TrainingError(f"{what}{where} at step {step}; {self.kept()}. {remedy}")
+
+    def kept(self) -> str:
+        """Say which checkpoint there is to go on from."""
+        if self.saved_at is None:
+            return "no checkpoint was saved before it"
+        return f"the checkpoint of step {self.saved_at} is kept in {self.folder}"
+
+    def _save(self, metrics: MetricsFile | None) -> None:
+        """Write weights and state, of finite weights that are the same on every process."""
+        if not all(bool(p.isfinite().all()) for p in self.operator.parameters()):
+            raise self._failure("the weights are not finite", self.step, self.phase.seen[1])
+        if not self.processes.agree(checksum(self.operator.parameters())):
+            raise TrainingError(
+                f"the weights of the processes are no longer the same at step {self.step}; "
+                f"{self.kept()}. Use machines of one kind with the same versions, and go on with: "
+                f"piop resume {self.folder}"
+            )
+        if metrics is None:
+            self.saved_at = self.step
+            return
+        self._metrics_size = metrics.flush()
+        save_state(self.state_path, self.state_dict())
+        save_weights(self.folder / "model.safetensors", self.phase.weights())
+        self.saved_at = self.step
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give all that a resume needs: the same numbers follow as if nothing had happened."""
+        return {
+            "step": self.step,
+            "elapsed": self.elapsed,
+            "metrics_size": self._metrics_size,
+            "finish": isinstance(self.phase, QuasiNewton),
+            "weights": self.operator.state_dict(),
+            "phase": self.phase.state_dict(),
+            "weighting": self.weightings.state_dict(),
+            "watch": self.watch.state_dict(),
+        }
+
+    def resume(self, device: torch.device) -> None:
+        """Take up the checkpoint of the folder; without one, training starts anew.
+
+        Raises:
+            TrainingError: If the checkpoint cannot be read or does not fit the operator.
+        """
+        if not self.state_path.exists():
+            return
+        state = load_state(self.state_path, device)
+        try:
+            self.weightings.load_state_dict(state.get("weighting", {}))
+            self.watch.load_state_dict(state.get("watch", {}))
+            if state["finish"]:
+                phase = state["phase"]
+                self.operator.load_state_dict(phase["origin"])
+                count = int(phase.get("count", FROZEN_BATCHES))
+                self._start_finish(int(phase["start"]), float(phase["share"]), count)
+            self.operator.load_state_dict(state["weights"])
+            self.phase.load_state_dict(state["phase"])
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise TrainingError(f"{self.state_path}: does not fit this run ({error})") from error
+        self.step, self.elapsed = int(state["step"]), float(state["elapsed"])
+        self._spent = self.elapsed
+        self._metrics_size = int(state["metrics_size"])
+        self.saved_at = self.step
+
+    def _interrupt(self) -> None:
+        """Note that the run was asked to stop."""
+        self.interrupted = True
+        self.processes.hurry()

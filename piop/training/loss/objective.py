@@ -1,0 +1,206 @@
+"""The loss: equations, penalised conditions and data, each made dimensionless, summed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from piop.problem import Problem
+from piop.problem.describe import equation_texts
+from piop.residual import GridLift, GridResidual, Lift, Residual, ResidualValues
+from piop.training.batches.batch import Batch, CollocationPoints, Observations
+from piop.training.config import LossConfig
+from piop.training.loss.constraints import KnownField, PenalisedCondition
+from piop.training.operator import Operator, OperatorField
+from piop.training.weighting import Outcome, Weightings, front_weight, relative_weight
+from piop.training.weighting.tangent_kernel import EQUATIONS, probe, probe_data
+
+
+@dataclass(frozen=True)
+class Misfits:
+    """The equations at their points, dimensionless.
+
+    Attributes:
+        values: Residuals ``[B, N, E]``.
+        weight: Fixed weight of their squares, ``[B, N]`` or what broadcasts to that.
+    """
+
+    values: Tensor
+    weight: Tensor | float
+
+    @property
+    def squares(self) -> Tensor:
+        """Sum of the weighed squares at each point ``[B, N]``."""
+        return (self.values**2).sum(-1) * self.weight
+
+
+class ResidualLoss(nn.Module):
+    """Batch → the parts of the loss and their weighted sum.
+
+    All derivatives are taken inside ``forward``, so that a wrapper such as
+    ``DistributedDataParallel`` sees one ordinary module.
+
+    Args:
+        problem: The problem.
+        operator: What is trained.
+        residual: The compiled equations; None without physics.
+        conditions: Penalised conditions, by name.
+        known: What is built in; None for nothing.
+        scales: Typical size of each equation's residual ``[E]``, its own units.
+        config: Fixed weights.
+        weightings: Adaptive weights.
+        rounds_data: Let matrix products of the data's part take bfloat16, which no derivative with
+            respect to the coordinates goes through.
+    """
+
+    scales: Tensor
+
+    def __init__(
+        self,
+        problem: Problem,
+        operator: Operator,
+        residual: Residual | GridResidual | None,
+        conditions: Mapping[str, PenalisedCondition],
+        known: KnownField | None,
+        scales: Sequence[float],
+        config: LossConfig,
+        weightings: Weightings | None = None,
+        rounds_data: bool = False,
+    ) -> None:
+        super().__init__()
+        self.operator = operator
+        self.residual = residual
+        self.conditions = dict(conditions)
+        self.lifts: dict[str, Lift | GridLift] = {}
+        if known is not None:
+            terms = {EQUATIONS: residual} if residual is not None else {}
+            if not isinstance(residual, GridResidual):  # whose terms share the values on one grid
+                terms |= {name: condition.residual for name, condition in conditions.items()}
+            self.lifts = {n: r.compile_lift(known.expressions) for n, r in terms.items()}
+        self.config, self.rounds_data = config, rounds_data
+        self.weightings = weightings or Weightings()
+        self.register_buffer("scales", torch.tensor(scales, dtype=torch.float64), persistent=False)
+        self.equations = equation_texts(problem) if residual is not None else ()
+        self._slopes = _slope_units(problem, operator.scale.tolist())
+
+    def forward(self, batch: Batch) -> Outcome:
+        """Compute the loss.
+
+        Returns:
+            First the parts, dimensionless scalars that are means over the functions (times the
+            batch's share of them, so that processes add up to the mean): ``loss``, their weighted
+            sum, then ``residual``, ``initial``, ``boundary`` and ``data`` as far as
+            they occur. Second the statistics that adaptive weights learn from: detached sums over
+            the samples, which processes add up.
+        """
+        parts: dict[str, Tensor] = {}
+        statistics: dict[str, Tensor] = {}
+        total: Tensor | float = 0.0
+        whole = self._whole_field(batch)
+        if batch.equations is not None:
+            found = self.misfits(batch, batch.equations, whole)
+            squares = found.squares
+            queries = batch.equations.queries.expand(len(squares), -1, -1)
+            statistics = self.weightings.observe(squares, queries)
+            if len(self.equations) > 1:  # to name the one that fails
+                statistics["equations"] = (found.values.detach() ** 2).sum((0, 1))
+            squares = squares * self.weightings.of_points(batch.weights, queries)
+            parts["residual"] = squares.mean() * batch.share
+            total = probe(batch.weights, EQUATIONS, found.values, found.weight) * batch.share
+        weight = self._function_weight(batch)
+        for name, points in batch.conditions.items():
+            condition = self.conditions[name]
+            field = whole or self._field(batch, name, points)
+            known = points.input_values, self._trained()
+            values = condition.residual(field, points.queries, *known).values
+            misfits = condition.misfits(values)
+            part = ((misfits**2).sum(-1) * weight).mean() * batch.share
+            parts[condition.part] = (
+                parts[condition.part] + part if condition.part in parts else part
+            )
+            total = total + probe(batch.weights, name, misfits, weight) * batch.share
+        if batch.observations is not None:
+            misfits, known = self._data(batch.observations)
+            parts["data"] = (misfits**2).sum() / known
+            total = total + probe_data(batch.weights, misfits, known)
+        for name, value in parts.items():
+            fixed = getattr(self.config, f"{name}_weight")
+            total = total + value * fixed * self.weightings.of_part(batch.weights, name)
+        return {"loss": total, **parts}, statistics  # type: ignore[dict-item]
+
+    def misfits(
+        self, batch: Batch, points: CollocationPoints, whole: OperatorField | None = None
+    ) -> Misfits:
+        """Evaluate the equations for the functions of a batch.
+
+        Args:
+            batch: The functions.
+            points: Where.
+            whole: The field on the grid of all terms, where there is one.
+        """
+        assert self.residual is not None  # noqa: S101 - batches have equations only with physics
+        field = whole or self._field(batch, EQUATIONS, points)
+        found = self.residual(field, points.queries, points.input_values, self._trained())
+        weight = self._function_weight(batch)
+        weight = weight * front_weight(self._slopes_of(found), self.config.front)
+        weight = weight if points.weight is None else weight * points.weight
+        return Misfits(found.values / self.scales, weight)
+
+    def _trained(self) -> tuple[Tensor, ...]:
+        """Present values ``[]`` of the parameters that are trained."""
+        inferred = self.operator.inferred
+        return () if inferred is None else inferred()
+
+    def _function_weight(self, batch: Batch) -> Tensor | float:
+        """``[B, 1]``, or one where all functions count the same."""
+        if batch.size is None or not self.config.relative:
+            return 1.0
+        return relative_weight(batch.size)[:, None]
+
+    def _slopes_of(self, found: ResidualValues) -> list[Tensor]:
+        """First derivatives in space that the residual has at hand, dimensionless."""
+        return [
+            found.derivatives[key] * unit
+            for key, unit in self._slopes.items()
+            if key in found.derivatives
+        ]
+
+    def _whole_field(self, batch: Batch) -> OperatorField | None:
+        """Give the field whose values on one grid are shared by all terms."""
+        if batch.equations is None or not isinstance(self.residual, GridResidual):
+            return None
+        return self._field(batch, EQUATIONS, batch.equations)
+
+    def _field(self, batch: Batch, term: str, points: CollocationPoints) -> OperatorField:
+        return OperatorField(self.operator, batch.inputs, self.lifts.get(term), points.lift)
+
+    def _data(self, seen: Observations) -> tuple[Tensor, Tensor]:
+        """Errors relative to each trajectory's own size ``[B, N, C]``, and how many are known."""
+        device = seen.queries.device.type
+        rounded = torch.autocast(
+            device, torch.bfloat16, enabled=self.rounds_data, cache_enabled=False
+        )
+        with rounded:
+            if seen.layout is not None:
+                values = self.operator.laid(seen.inputs, seen.layout, seen.lift)
+            else:
+                values = self.operator(seen.inputs, seen.queries, seen.lift)
+        known = seen.targets.isfinite()
+        error = torch.where(known, values - seen.targets, 0.0) / self.operator.scale
+        weight = relative_weight(seen.size / self.operator.scale**2)
+        return error * weight.sqrt()[:, None, :], seen.known
+
+
+def _slope_units(
+    problem: Problem, scales: Sequence[float]
+) -> dict[tuple[str, tuple[int, ...]], float]:
+    """Give what makes each first derivative in space dimensionless: (L/2π)/scale."""
+    units = {}
+    for channel, scale in zip(problem.channels, scales, strict=True):
+        for axis in problem.space:
+            order = tuple(int(c is axis or c == axis) for c in problem.coordinates)
+            units[channel, order] = axis.length / (2 * torch.pi * scale)
+    return units

@@ -1,0 +1,1 @@
+"""Optimisers, step-size schedules and weight averaging."""

@@ -1,0 +1,169 @@
+"""The ladder's promises: estimates that hold, trajectories apart, limits told, shapes free."""
+
+import math
+
+import pytest
+import torch
+
+from piop.reference import Limits, solve_reference
+from piop.reference.fourier.levels import (
+    Judgement,
+    Look,
+    after_failure,
+    judge,
+    next_level,
+    round_up,
+)
+from piop.reference.fourier.time_stepping import SpectralLevel
+
+from ..cases import Waves, march, periodic, random_waves
+
+TAU = {"x": [0, "2*pi"]}
+BURGERS = periodic("dt(u) + u*dx(u) = 0.01*dxx(u)", space=TAU, time=2.475)
+
+
+def true_errors(solution, waves, points, steps):
+    """Errors against a run with fixed, much finer settings."""
+    times = len(solution.times) - 1
+    spectra, grid = march(BURGERS, {"u0": waves}, (points,), steps, saves=times)
+    stride = points // solution.values["u"].shape[-1]
+    fine = grid.backward(spectra[:, :, 0])[..., ::stride]
+    gap = (solution.values["u"][:, 1:] - fine).norm(dim=-1).amax(1)
+    return gap / fine.square().sum(-1).mean(1).sqrt()
+
+
+def check_bound(count, seed):
+    waves = random_waves(
+        count, [(0, 2 * math.pi)], terms=10, amplitude=0.5, wavenumber=3, seed=seed
+    )
+    solution = solve_reference(BURGERS, {"u0": waves}, shape=(256,))
+    errors = true_errors(solution, waves, 2048, 3200)
+    assert bool(solution.accepted.all())
+    assert float((errors <= solution.error_estimate).double().mean()) >= 0.99
+    assert float(errors.max()) <= 1e-6
+
+
+@pytest.mark.slow
+def test_estimate_is_an_upper_bound_on_burgers():
+    check_bound(200, seed=11)
+
+
+def test_estimate_is_an_upper_bound_on_a_few_burgers():
+    check_bound(2, seed=13)
+
+
+def test_batch_does_not_matter():
+    waves = random_waves(5, [(0, 2 * math.pi)], seed=2)
+    options = {"times": [0.5, 1.0], "tolerance": 1e-4}
+    together = solve_reference(BURGERS, {"u0": waves}, **options)
+    for b in (0, 3):
+        alone = solve_reference(BURGERS, {"u0": waves.take(torch.tensor([b]))}, **options)
+        # Vector instructions may round the last digit differently at the ends of rows.
+        assert torch.allclose(alone.values["u"][0], together.values["u"][b], rtol=0, atol=1e-12)
+        assert torch.equal(alone.modes[0], together.modes[b])
+
+
+def test_chunks_of_the_batch_do_not_matter(monkeypatch):
+    waves = random_waves(5, [(0, 2 * math.pi)], seed=2)
+    options = {"times": [0.5], "tolerance": 1e-4}
+    together = solve_reference(BURGERS, {"u0": waves}, **options)
+    monkeypatch.setattr("piop.reference.fourier.solve._MEMORY", 1)
+    apart = solve_reference(BURGERS, {"u0": waves}, **options)
+    assert torch.allclose(apart.values["u"], together.values["u"], rtol=0, atol=1e-12)
+
+
+def test_any_output_shape_samples_the_same_solution():
+    waves = random_waves(1, [(0, 2 * math.pi)], seed=2)
+    fine = solve_reference(BURGERS, {"u0": waves}, times=[1.0], shape=(3000,))
+    for n in (7, 100, 1000):
+        some = solve_reference(BURGERS, {"u0": waves}, times=[1.0], shape=(n,))
+        if 3000 % n == 0:
+            expected = fine.values["u"][..., :: 3000 // n]
+            assert torch.allclose(some.values["u"], expected, rtol=0, atol=1e-12)
+        assert some.values["u"].shape == (1, 1, n)
+
+
+def test_lands_on_uneven_save_times():
+    waves = random_waves(1, [(0, 2 * math.pi)], seed=2)
+    many = solve_reference(BURGERS, {"u0": waves}, times=[0.0, 0.013, 0.7, 1.0, 2.4])
+    one = solve_reference(BURGERS, {"u0": waves}, times=[1.0])
+    assert torch.allclose(many.values["u"][:, 3], one.values["u"][:, 0], rtol=0, atol=2e-6)
+    start = waves.on_grid(many.axes)
+    assert torch.allclose(many.values["u"][:, 0], start, rtol=0, atol=1e-12)
+
+
+def test_time_derivative_is_the_right_side():
+    waves = random_waves(1, [(0, 2 * math.pi)], seed=2)
+    h = 1e-3
+    times = [1 - 2 * h, 1 - h, 1.0, 1 + h, 1 + 2 * h]
+    solution = solve_reference(BURGERS, {"u0": waves}, times=times, tolerance=1e-9)
+    u = solution.values["u"][0]
+    centred = (u[0] - 8 * u[1] + 8 * u[3] - u[4]) / (12 * h)
+    scale = float(centred.abs().max())
+    assert float((solution.time_derivatives["u"][0, 2] - centred).abs().max()) < 1e-6 * scale
+
+
+def test_end_of_the_ladder_is_told():
+    sharp = Waves([[1.0], [0.01]], [[[3]], [[1]]], [[0.0], [0.0]], [0.0], [2 * math.pi])
+    limits = Limits(modes=(128, 64, 16))
+    solution = solve_reference(BURGERS, {"u0": sharp}, limits=limits)
+    assert solution.accepted.tolist() == [False, True]
+    assert solution.error_estimate[0] > 1e-6
+    assert len(solution.notes) == 1
+    assert "sample 0" in solution.notes[0]
+    assert "128" in solution.notes[0]
+    assert "spectrum is not resolved" in solution.notes[0]
+
+
+def test_discontinuous_coefficient_is_not_called_accurate():
+    problem = periodic("dt(u) = 0.1*dxx(u) + where(x < 0.3, 1, 0)", initial={"u": "0"}, time=0.2)
+    solution = solve_reference(problem, {}, times=[0.2], limits=Limits(modes=(512, 1, 1)))
+    assert not bool(solution.accepted[0])
+    assert 1e-6 < float(solution.error_estimate[0]) < 0.1
+
+
+LEVEL = SpectralLevel((64,), 0.1, 4, False)
+
+
+def look(level, difference, tail=1e-12, rough=1e-12):
+    return Look(level, (tail,), (1e-3,), (rough,), difference)
+
+
+def test_time_error_is_credited_at_order_three_and_a_half():
+    first = judge(look(LEVEL, None), None, 3.5, 1e-6)
+    assert first.error == math.inf
+    finer = SpectralLevel((64,), 0.1, 8, False)
+    second = judge(look(finer, 1e-6), first, 3.5, 1e-6)
+    assert second.error == pytest.approx(2 * 1e-6 * 2**-3.5, rel=1e-3)
+    assert second.time_error_at(16) == pytest.approx(second.time_error_at(8) * 2**-3.5)
+
+
+def test_unresolved_spectrum_earns_no_credit():
+    first = judge(look(LEVEL, None, tail=1e-2), None, 3.5, 1e-6)
+    same = judge(look(SpectralLevel((64,), 0.1, 8, False), 1e-9, tail=1e-2), first, 3.5, 1e-6)
+    assert same.error == math.inf
+    grown = judge(look(SpectralLevel((96,), 0.1, 8, False), 1e-4, tail=1e-4), same, 3.5, 1e-6)
+    assert grown.space_error == pytest.approx(4e-4)
+
+
+def test_surprise_on_a_finer_grid_discards_the_time_error():
+    first = judge(look(LEVEL, None), None, 3.5, 1e-6)
+    pair = judge(look(SpectralLevel((64,), 0.1, 8, False), 1e-8), first, 3.5, 1e-6)
+    surprise = judge(look(SpectralLevel((96,), 0.1, 8, False), 1e-3), pair, 3.5, 1e-6)
+    assert surprise.timed is None
+    assert surprise.error == math.inf
+
+
+def test_next_level_grows_what_is_short():
+    unresolved = Judgement(look(LEVEL, 1e-3, tail=1e-4), 3.5, 4, 1e-9, math.inf)
+    assert next_level(unresolved, 1e-6).sizes > (64,)
+    assert next_level(unresolved, 1e-6).multiple == 4
+    slow = Judgement(look(LEVEL, 1e-3), 3.5, 4, 1e-4, 1e-9)
+    assert next_level(slow, 1e-6).sizes == (64,)
+    assert next_level(slow, 1e-6).multiple == 16
+    assert after_failure(LEVEL).multiple == 16
+
+
+@pytest.mark.parametrize(("n", "up"), [(64, 64), (65, 80), (100, 112), (113, 128), (1000, 1024)])
+def test_sizes_come_from_a_short_list(n, up):
+    assert round_up(n) == up

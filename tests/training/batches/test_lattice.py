@@ -1,0 +1,51 @@
+import torch
+
+from piop.fields import FunctionSamples
+from piop.problem import Problem
+from piop.sampling import Draws, observe, reconstruct, sample_inputs
+from piop.training.batches.lattice import lattices, on_lattices
+
+
+def drawn(problem, count=3):
+    draws = Draws(0, 0, torch.arange(count))
+    functions = sample_inputs(problem, draws)
+    return functions, observe(functions, problem, draws)
+
+
+def test_values_on_the_grid_are_those_of_the_function(heat):
+    functions, seen = drawn(heat)
+    found = on_lattices(lattices(heat), functions, seen)["u0"]
+    assert found.points.shape == (3, 16, 1)
+    assert torch.allclose(found.values[..., 0], functions["u0"](found.points))
+
+
+def test_grids_leave_the_right_end_of_periodic_axes_out(heat):
+    (axis,) = lattices(heat)["u0"]
+    assert axis[0] == 0
+    assert axis[-1] == 2 - 2 / 16
+
+
+def test_enough_sensors_anywhere_give_the_same_view(heat):
+    functions, _ = drawn(heat)
+    points = torch.rand(3, 11, 1, dtype=torch.float64) * 2
+    scattered = {"u0": FunctionSamples(points, functions["u0"](points)[..., None])}
+    guess = {"u0": reconstruct(heat, heat.inputs[0], scattered["u0"])}
+    one = on_lattices(lattices(heat), functions, scattered)["u0"].values
+    two = on_lattices(lattices(heat), guess, scattered)["u0"].values
+    assert torch.allclose(one, two, atol=1e-3)
+
+
+def test_inputs_with_jumps_keep_their_sensors():
+    jumps = Problem(
+        name="p",
+        time={"t": [0, 1]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        inputs={"u0": {"of": ["x"], "law": "piecewise_constant", "cells": 4, "low": 0, "high": 1}},
+        equations=["dt(u) = 0.1*dxx(u)"],
+        initial={"u": "u0"},
+        boundary={"x": "periodic"},
+    )
+    functions, seen = drawn(jumps)
+    assert lattices(jumps) == {}
+    assert on_lattices({}, functions, seen)["u0"] is seen["u0"]

@@ -1,0 +1,155 @@
+import pytest
+import torch
+
+from piop.datasets import Dataset
+from piop.errors import UsageError
+from piop.training.batches.batch import flatten
+
+
+@pytest.mark.parametrize("constraints", ["hard", "soft"])
+def test_every_part_vanishes_on_the_exact_solution(heat, builder, exact, constraints):
+    built = builder(heat, constraints=constraints)
+    scale = built.statistics.channel_scale[0]
+    built.loss.operator.backbone = exact(scale, constraints == "hard")
+    if constraints == "soft":
+        built.loss.operator.mean.zero_()
+    parts, _ = built.loss(built.draw(0, 0.0))
+    names = {"loss", "residual"} | ({"initial", "boundary"} if constraints == "soft" else set())
+    assert set(parts) == names
+    assert all(value.item() < 1e-20 for value in parts.values()), parts
+
+
+@pytest.mark.parametrize("constraints", ["hard", "soft"])
+def test_no_part_vanishes_on_a_wrong_solution(heat, builder, constraints):
+    built = builder(heat, constraints=constraints)
+    parts, _ = built.loss(built.draw(0, 0.0))
+    assert all(value.item() > 1e-6 for value in parts.values()), parts
+
+
+def test_the_loss_is_the_weighted_sum_of_its_parts(heat, builder):
+    built = builder(
+        heat, constraints="soft", residual_weight=2.0, initial_weight=3.0, boundary_weight=5.0
+    )
+    parts, _ = built.loss(built.draw(0, 0.0))
+    total = 2 * parts["residual"] + 3 * parts["initial"] + 5 * parts["boundary"]
+    assert parts["loss"].item() == pytest.approx(total.item(), rel=1e-12)
+
+
+def silence(backbone):
+    """Let a network answer zero everywhere."""
+    for parameter in backbone.parameters():
+        torch.nn.init.zeros_(parameter)
+
+
+def test_the_residual_is_that_of_the_lift_while_the_network_is_silent(heat, builder):
+    built = builder(heat, constraints="hard", relative=False, front=0.0)
+    silence(built.loss.operator.backbone)
+    batch = built.draw(0, 0.0)
+    found = built.loss(batch)[0]["residual"].item()
+    u0 = batch.equations.lift[0]
+    scale = built.statistics.equation_scale[0]
+    by_hand = ((0.05 * torch.pi**2 * u0 / scale) ** 2).mean().item()
+    assert found == pytest.approx(by_hand, rel=1e-10)
+
+
+def test_relative_weights_divide_by_the_size_of_each_function(heat, builder):
+    plain = builder(heat, relative=False, front=0.0)
+    relative = builder(heat, relative=True, front=0.0)
+    for built in (plain, relative):
+        silence(built.loss.operator.backbone)
+    batch = plain.draw(0, 0.0)
+    u0 = batch.equations.lift[0, ..., 0]
+    squares = (0.05 * torch.pi**2 * u0 / plain.statistics.equation_scale[0]) ** 2
+    by_hand = (squares / (0.1 + batch.size[:, None])).mean().item()
+    assert relative.loss(batch)[0]["residual"].item() == pytest.approx(by_hand, rel=1e-10)
+    assert plain.loss(batch)[0]["residual"].item() == pytest.approx(
+        squares.mean().item(), rel=1e-10
+    )
+
+
+def test_causal_weights_of_earlier_steps_multiply_the_squares_of_this_one(heat, builder):
+    plain, causal = builder(heat, front=0.0), builder(heat, front=0.0, causal=50.0, bins=3)
+    weightings = causal.loss.weightings
+    first, second = plain.draw(0, 0.0), plain.draw(1, 0.0)
+    parts, statistics = causal.loss(weightings.attach(first))
+    assert parts["residual"] == plain.loss(first)[0]["residual"]  # nothing is known yet
+    weightings.update(statistics)
+    batch = weightings.attach(second)
+    found = plain.loss.residual(
+        plain.loss._field(batch, "equations", batch.equations), batch.equations.queries
+    )
+    squares = (found.values / plain.loss.scales).square().sum(-1) / (0.1 + batch.size[:, None])
+    bins = ((batch.equations.queries[..., 0] - 1) * 3).long()
+    by_hand = (squares * batch.weights["causal"][bins]).mean()
+    assert causal.loss(batch)[0]["residual"].item() == pytest.approx(by_hand.item(), rel=1e-12)
+    assert batch.weights["causal"][-1] < 0.9
+
+
+def test_causal_weights_need_physics(heat, builder):
+    assert builder(heat, causal=1.0).loss.weightings.members
+    assert not builder(heat).loss.weightings.members
+    with pytest.raises(UsageError, match="causal: 1 has nothing to do without physics"):
+        builder(heat, data=data_of(None), physics=False, causal=1.0)
+
+
+def test_gradients_reach_every_weight(built):
+    built.loss(built.draw(0, 0.0))[0]["loss"].backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in built.loss.parameters())
+
+
+def data_of(built, functions=5):
+    axes = {"t": torch.linspace(1, 2, 3).double(), "x": torch.arange(4).double() / 2}
+    x = torch.arange(8).double() / 4
+    phase = torch.arange(functions).double()[:, None]
+    from piop.fields import FunctionSamples
+
+    values = torch.cos(torch.pi * x + phase)[..., None]
+    points = x[None, :, None].expand(functions, -1, -1)
+    decay = torch.exp(-0.05 * torch.pi**2 * (axes["t"] - 1))
+    u = decay[None, :, None] * torch.cos(torch.pi * axes["x"] + phase)[:, None]
+    return Dataset({"u0": FunctionSamples(points, values)}, axes, {"u": u})
+
+
+@pytest.mark.parametrize("constraints", ["hard", "soft"])
+def test_the_data_part_vanishes_on_the_exact_solution(heat, builder, exact, constraints):
+    data = data_of(None)
+    built = builder(heat, data=data, physics=False, constraints=constraints)
+    operator = built.loss.operator
+    operator.backbone = exact(built.statistics.channel_scale[0], constraints == "hard")
+    if constraints == "soft":
+        operator.mean.zero_()
+    batch = built.draw(0, 0.0)
+    if constraints == "hard":  # the stand-in divides by t - t0
+        late = batch.observations.queries[..., 0] > 1
+        batch.observations.targets[~late] = torch.nan
+        batch.observations.queries[~late] = 1.5
+        batch.observations.known.copy_(late.sum())
+    parts, _ = built.loss(batch)
+    assert set(parts) == {"loss", "data"}
+    assert parts["data"].item() < 1e-9  # the start is interpolated from eight sensors
+
+
+def test_channels_without_data_do_not_count(heat, builder):
+    built = builder(heat, data=data_of(None), physics=False)
+    batch = built.draw(0, 0.0)
+    before = built.loss(batch)[0]["data"]
+    batch.observations.targets[:, ::2] = torch.nan
+    batch.observations.known.copy_(batch.observations.targets.isfinite().sum())
+    half = built.loss(batch)[0]["data"]
+    assert half.isfinite()
+    assert half != before
+
+
+def test_physics_and_data_come_together(heat, builder):
+    built = builder(heat, data=data_of(None))
+    assert set(built.loss(built.draw(0, 0.0))[0]) == {"loss", "residual", "data"}
+
+
+def test_a_batch_comes_apart_and_together_again(built):
+    batch = built.draw(3, 0.0)
+    tensors, rebuild = flatten(batch)
+    again = rebuild(tensors)
+    assert built.loss(again)[0]["loss"] == built.loss(batch)[0]["loss"]
+    twice = rebuild([2 * t for t in tensors])
+    assert torch.equal(twice.equations.queries, 2 * batch.equations.queries)
+    assert torch.equal(twice.inputs["u0"].values, 2 * batch.inputs["u0"].values)
