@@ -61,7 +61,7 @@ def measure(threads: int, samples: int, rounds: int) -> dict[str, Any]:
     functions = sample_inputs(problem, Draws(0, 0, torch.arange(samples)))
     sources = Sources(problem, functions, torch.device("cpu"))
     numbers = list(range(samples))
-    assembler = Assembler(problem, divergence_form(problem), sources, numbers)
+    assembler = Assembler(problem, divergence_form(problem.pde), sources, numbers)
     discrete = assembler.discretise((CELLS, CELLS))
     systems = [(assemble(discrete.network, i), discrete.right[i].flatten().numpy())
                for i in numbers]  # fmt: skip

@@ -36,7 +36,7 @@ SENSORS = (64, 256, 1024, 4096, 16384, 65536)
 
 def step_of(kernel: Kernel | None, tensors: list[Tensor], compiled: bool) -> TracedStep:
     """Prepare forward and backward of attention of Burgers' three streams."""
-    layout = StreamLayout.of(plan_streams(Problem.from_file("burgers")), kernel)
+    layout = StreamLayout.of(plan_streams(Problem.from_file("burgers").pde), kernel)
 
     def loss(params: list[Tensor], _: list[Tensor]) -> Any:
         query, key, value = params

@@ -1,4 +1,4 @@
-"""Conservation laws: fluxes, sources and mirror symmetry of a problem, from its symbols alone.
+"""Conservation laws: fluxes, sources and mirror symmetry of a PDE, from its symbols alone.
 
 u_t + Σ ∂F_i(u, x, t)/∂x_i = S(u, x, t), read from the equations as written (``residuals_raw``):
 ``d(u**2/2, x)`` is a flux, ``u*dx(u)`` is none. A coefficient in front of a derivative that varies
@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 from sympy import Derivative, Expr
 
 from piop.errors import NotSupportedError
 from piop.forms.differentiate import differentiate, partial
+from piop.forms.pde import PDE
 from piop.forms.terms import additive_terms
-
-if TYPE_CHECKING:
-    from piop.problem.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -54,32 +52,32 @@ class ConservationLaw:
         )
 
 
-def read_conservation_law(problem: Problem) -> ConservationLaw:
-    """Read the flux form of a problem.
+def read_conservation_law(pde: PDE) -> ConservationLaw:
+    """Read the flux form of a PDE.
 
     Raises:
         NotSupportedError: If it is no first-order law in flux form, with the reason, a clause.
     """
-    if problem.time is None or set(problem.time_order.values()) != {1}:
+    if pde.time is None or set(pde.time_order.values()) != {1}:
         raise NotSupportedError("a conservation law is of order one in time in every unknown")
-    if problem.auxiliaries:
+    if pde.auxiliaries:
         raise NotSupportedError("auxiliary unknowns, which act at once everywhere")
-    reader = _Reader(problem)
-    for row, residual in enumerate(problem.residuals_raw):
+    reader = _Reader(pde)
+    for row, residual in enumerate(pde.residuals_raw):
         for term in additive_terms(residual):
             reader.add(row, term)
     return reader.finish()
 
 
-def forms_shocks(problem: Problem) -> bool:
+def forms_shocks(pde: PDE) -> bool:
     """Whether shocks may form: a conservation law with a nonlinear flux and nothing that smooths.
 
     >>> from piop.problem import Problem
-    >>> forms_shocks(Problem.from_file("burgers"))  # viscous
+    >>> forms_shocks(Problem.from_file("burgers").pde)  # viscous
     False
     """
     try:
-        return read_conservation_law(problem).nonlinear
+        return read_conservation_law(pde).nonlinear
     except (NotSupportedError, ArithmeticError):
         return False
 
@@ -124,13 +122,13 @@ def vanishes(expression: Expr) -> bool:
 class _Reader:
     """Sorts the terms of all equations into mass, fluxes and the rest."""
 
-    def __init__(self, problem: Problem) -> None:
-        assert problem.time is not None  # noqa: S101 - the caller checked
-        self.state = tuple(problem.function(u) for u in problem.unknowns)
-        self.time = problem.time.symbol
-        self.space = tuple(c.symbol for c in problem.space)
-        self.coordinates = {c.symbol for c in problem.coordinates}
-        self.rough = {i.symbol for i in problem.inputs if not i.smooth}
+    def __init__(self, pde: PDE) -> None:
+        assert pde.time is not None  # noqa: S101 - the caller checked
+        self.state = tuple(pde.function(u) for u in pde.unknowns)
+        self.time = pde.time.symbol
+        self.space = tuple(c.symbol for c in pde.space)
+        self.coordinates = {c.symbol for c in pde.coordinates}
+        self.rough = {i.symbol for i in pde.inputs if not i.smooth}
         n = len(self.state)
         self.mass: Any = sympy.zeros(n, n)
         self.fluxes: list[list[Any]] = [[sympy.S.Zero] * n for _ in self.space]

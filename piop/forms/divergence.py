@@ -15,8 +15,8 @@ from piop.errors import NotSupportedError
 from piop.forms.atoms import applied
 from piop.forms.differentiate import differentiate
 from piop.forms.parts import BoundaryCondition
+from piop.forms.pde import PDE
 from piop.forms.terms import additive_terms
-from piop.problem.problem import Problem
 
 KINDS = ("dirichlet", "neumann", "robin")
 
@@ -59,19 +59,19 @@ class DivergenceForm:
     gauge: float | None
 
 
-def divergence_form(problem: Problem) -> DivergenceForm:
+def divergence_form(pde: PDE) -> DivergenceForm:
     """Read the form off.
 
     Raises:
         NotSupportedError: If the problem has another form, with the term that stands out.
     """
-    reasons = list(_outside(problem))
+    reasons = list(_outside(pde))
     if reasons:
         raise NotSupportedError(", ".join(reasons))
-    unknown = problem.unknowns[0]
-    reader = _Reader(problem)
-    reader.read(problem.residuals_raw[0])
-    lacking = [c.name for c, a in zip(problem.space, reader.diffusion, strict=True) if a.is_zero]
+    unknown = pde.unknowns[0]
+    reader = _Reader(pde)
+    reader.read(pde.residuals_raw[0])
+    lacking = [c.name for c, a in zip(pde.space, reader.diffusion, strict=True) if a.is_zero]
     if lacking:
         raise NotSupportedError(f"no second derivative along {', '.join(lacking)}")
     return DivergenceForm(
@@ -79,38 +79,38 @@ def divergence_form(problem: Problem) -> DivergenceForm:
         tuple(-a for a in reader.diffusion),
         reader.reaction,
         -reader.source,
-        tuple(None if c.periodic else _walls(problem, c.name) for c in problem.space),
-        any(jumps(problem, a) for a in reader.diffusion),
-        problem.gauge.get(unknown),
+        tuple(None if c.periodic else _walls(pde, c.name) for c in pde.space),
+        any(jumps(pde, a) for a in reader.diffusion),
+        pde.gauge.get(unknown),
     )
 
 
-def jumps(problem: Problem, expression: Expr) -> bool:
+def jumps(pde: PDE, expression: Expr) -> bool:
     """Whether an expression holds ``where`` or ``sign``, or an input that does or is not smooth."""
     if expression.has(sympy.Piecewise, sympy.sign):
         return True
-    held = [i for i in problem.inputs if expression.has(i.symbol)]
+    held = [i for i in pde.inputs if expression.has(i.symbol)]
     inner = [i.expression for i in held if i.expression is not None]
-    return any(not i.smooth for i in held) or any(jumps(problem, e) for e in inner)
+    return any(not i.smooth for i in held) or any(jumps(pde, e) for e in inner)
 
 
-def _outside(problem: Problem) -> list[str]:
+def _outside(pde: PDE) -> list[str]:
     reasons = []
-    if problem.time is not None:
+    if pde.time is not None:
         reasons.append("it covers steady problems")
-    if len(problem.unknowns) + len(problem.auxiliaries) != 1:
+    if len(pde.unknowns) + len(pde.auxiliaries) != 1:
         reasons.append("it covers one equation for one unknown")
-    if problem.spec.domain is not None:
+    if not pde.is_box:
         reasons.append("the domain is no box")
-    for face, conditions in problem.boundary.items():
+    for face, conditions in pde.boundary.items():
         found = ", ".join(c.kind for c in conditions) or "none"
         if len(conditions) != 1 or conditions[0].kind not in KINDS:
             reasons.append(f"one condition of {', '.join(KINDS)} is needed on {face}, not {found}")
     return reasons
 
 
-def _walls(problem: Problem, axis: str) -> tuple[Wall, Wall]:
-    low, high = (_wall(problem.boundary[f"{axis}.{end}"][0]) for end in ("min", "max"))
+def _walls(pde: PDE, axis: str) -> tuple[Wall, Wall]:
+    low, high = (_wall(pde.boundary[f"{axis}.{end}"][0]) for end in ("min", "max"))
     return low, high
 
 
@@ -125,11 +125,11 @@ def _wall(condition: BoundaryCondition) -> Wall:
 class _Reader:
     """Sorts the terms of Σᵢ ∂ᵢ(aᵢ ∂ᵢu) + c u + s."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.unknown: Any = problem.function(problem.unknowns[0])
-        self.axes = [c.symbol for c in problem.space]
-        self.fields = {*self.axes, *(i.symbol for i in problem.inputs if i.of)}
+    def __init__(self, pde: PDE) -> None:
+        self.pde = pde
+        self.unknown: Any = pde.function(pde.unknowns[0])
+        self.axes = [c.symbol for c in pde.space]
+        self.fields = {*self.axes, *(i.symbol for i in pde.inputs if i.of)}
         self.diffusion: list[Expr] = [sympy.S.Zero] * len(self.axes)
         self.reaction: Expr = sympy.S.Zero
         self.source: Expr = sympy.S.Zero

@@ -17,6 +17,7 @@ from sympy import Derivative, Expr
 
 from piop.errors import NotSupportedError
 from piop.forms.atoms import applied, argument_order, derivative_counts, outermost_atoms
+from piop.forms.pde import PDE
 from piop.forms.vorticity import as_fluxes, stream_function
 
 Order = tuple[int, ...]
@@ -79,11 +80,11 @@ class Split:
     input_atoms: dict[Expr, tuple[str, Order]] = field(repr=False)
 
 
-def split_linear(problem: Any) -> Split:
-    """Split the equations of an evolution problem.
+def split_linear(pde: PDE) -> Split:
+    """Split the equations of an evolution.
 
     Args:
-        problem: A ``Problem`` with a time coordinate.
+        pde: With a time coordinate.
 
     Returns:
         The split; coefficients may hold scalar symbols (scalar inputs), never coordinates.
@@ -91,29 +92,29 @@ def split_linear(problem: Any) -> Split:
     Raises:
         NotSupportedError: Steady problem, or the time derivatives do not stand linearly.
     """
-    if problem.time is None:
-        raise NotSupportedError(f"{problem.name}: a steady problem has no evolution to split")
-    return _Splitter(problem).run()
+    if pde.time is None:
+        raise NotSupportedError(f"{pde.name}: a steady problem has no evolution to split")
+    return _Splitter(pde).run()
 
 
 class _Splitter:
-    """Holds the tables that classify atoms; one use per problem."""
+    """Holds the tables that classify atoms; one use per PDE."""
 
-    def __init__(self, problem: Any) -> None:
-        self.problem = problem
-        self.time = problem.time.symbol
-        self.space = tuple(c.symbol for c in problem.space)
+    def __init__(self, pde: PDE) -> None:
+        self.pde = pde
+        self.time = pde.time.symbol
+        self.space = tuple(c.symbol for c in pde.space)
         self.coordinates = {self.time, *self.space}
-        states = [Channel(u, p) for u in problem.unknowns for p in range(problem.time_order[u])]
-        self.channels = (*states, *(Channel(a.name) for a in problem.auxiliaries))
+        states = [Channel(u, p) for u in pde.unknowns for p in range(pde.time_order[u])]
+        self.channels = (*states, *(Channel(a.name) for a in pde.auxiliaries))
         self.states = len(states)
-        self.names = {*problem.unknowns, *(a.name for a in problem.auxiliaries)}
+        self.names = {*pde.unknowns, *(a.name for a in pde.auxiliaries)}
         self.index = {(c.name, c.time_order): i for i, c in enumerate(self.channels)}
         self.streams = tuple(self._streams()) if len(self.space) == 2 else ()
 
     def run(self) -> Split:
-        unknowns = len(self.problem.unknowns)
-        raw = [sympy.expand(r, **_EXPAND) for r in self.problem.residuals_raw]
+        unknowns = len(self.pde.unknowns)
+        raw = [sympy.expand(r, **_EXPAND) for r in self.pde.residuals_raw]
         mass: dict[tuple[int, int], Polynomial] = {}
         right = self._system(raw[:unknowns], mass, sign=-1)
         extra: dict[tuple[int, int], Polynomial] = {}
@@ -142,13 +143,13 @@ class _Splitter:
 
     def _streams(self) -> Iterator[tuple[Expr, Expr, Expr]]:
         """Find (psi, w, k) with w = k Δψ by an auxiliary equation alone."""
-        count = len(self.problem.unknowns)
+        count = len(self.pde.unknowns)
         for auxiliary, residual in zip(
-            self.problem.auxiliaries, self.problem.residuals_raw[count:], strict=True
+            self.pde.auxiliaries, self.pde.residuals_raw[count:], strict=True
         ):
-            psi = self.problem.function(auxiliary.name)
-            for name in self.problem.unknowns:
-                w = self.problem.function(name)
+            psi = self.pde.function(auxiliary.name)
+            for name in self.pde.unknowns:
+                w = self.pde.function(name)
                 factor = stream_function(residual.doit(), psi, w, self.space)
                 if factor is not None:
                     yield psi, w, factor
@@ -217,7 +218,7 @@ class _Splitter:
         name = base.func.__name__
         count = derivative_counts(atom)
         times = int(count.get(self.time, 0))
-        top = self.problem.time_order.get(name, 0)
+        top = self.pde.time_order.get(name, 0)
         order = tuple(int(count.get(s, 0)) for s in self.space)
         if times > top or (times and times == top == 0):
             raise NotSupportedError(

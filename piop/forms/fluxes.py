@@ -11,8 +11,8 @@ from sympy import Derivative, Expr, Symbol
 from piop.errors import NotSupportedError
 from piop.forms.differentiate import differentiate
 from piop.forms.divergence import jumps
+from piop.forms.pde import PDE
 from piop.forms.terms import additive_terms
-from piop.problem.problem import Problem
 
 
 @final
@@ -20,13 +20,13 @@ class Sorter:
     """Sorts the terms of a residual into a source and fluxes.
 
     Args:
-        problem: The problem.
+        pde: The equations and what they depend on.
         unknowns: Functions whose derivatives count.
     """
 
-    def __init__(self, problem: Problem, unknowns: Sequence[Any]) -> None:
-        self.problem, self.unknowns = problem, unknowns
-        self.axes = [c.symbol for c in problem.space]
+    def __init__(self, pde: PDE, unknowns: Sequence[Any]) -> None:
+        self.pde, self.unknowns = pde, unknowns
+        self.axes = [c.symbol for c in pde.space]
 
     def sort(self, residual: Expr) -> tuple[Expr, tuple[Expr, ...]]:
         """Give S and Q_a."""
@@ -71,7 +71,7 @@ class Sorter:
         """Carry out derivatives; jumps have none."""
         for derivative in expression.atoms(Derivative):
             held: Any = derivative.expr
-            if held not in self.unknowns and jumps(self.problem, held):
+            if held not in self.unknowns and jumps(self.pde, held):
                 raise NotSupportedError(f"{derivative} differentiates a jump")
         return differentiate(expression)
 
@@ -79,7 +79,7 @@ class Sorter:
         """The slope of what stands before a second derivative."""
         if not any(factor.has(s) for s in (*self.axes, *self.unknowns, *self.inputs)):
             return sympy.S.Zero
-        if self.order(factor) > 0 or jumps(self.problem, factor):
+        if self.order(factor) > 0 or jumps(self.pde, factor):
             raise NotSupportedError(
                 f"the coefficient of {term} stands outside the derivative; write it as a flux, "
                 "div(a*grad(u))"
@@ -89,4 +89,4 @@ class Sorter:
     @property
     def inputs(self) -> list[Expr]:
         """Input functions."""
-        return [i.symbol for i in self.problem.inputs if i.of]
+        return [i.symbol for i in self.pde.inputs if i.of]

@@ -9,10 +9,10 @@ from sympy import Expr, Symbol
 
 from piop.forms.differentiate import partial
 from piop.forms.fluxes import Sorter
-from piop.problem.problem import Problem
+from piop.forms.pde import PDE
 
 
-def recovered_unknowns(problem: Problem) -> dict[int, Expr]:
+def recovered_unknowns(pde: PDE) -> dict[int, Expr]:
     """Find the unknowns that their own equation gives by values and slopes of the others.
 
     One that stands in another equation or in a condition is no such unknown, nor one whose own
@@ -22,13 +22,13 @@ def recovered_unknowns(problem: Problem) -> dict[int, Expr]:
         Channel → what gives it; none where nothing would be left to solve for.
     """
     found: dict[int, Expr] = {}
-    functions = [problem.function(n) for n in problem.channels]
-    conditions = [e for c in problem.boundary.values() for given in c for e in given.values]
-    named = {c.unknown for given in problem.boundary.values() for c in given}
-    sorter = Sorter(problem, functions)
-    for channel, (name, own) in enumerate(zip(problem.channels, functions, strict=True)):
-        residual = problem.residuals[channel]
-        others = [r for c, r in enumerate(problem.residuals) if c != channel]
+    functions = [pde.function(n) for n in pde.channels]
+    conditions = [e for c in pde.boundary.values() for given in c for e in given.values]
+    named = {c.unknown for given in pde.boundary.values() for c in given}
+    sorter = Sorter(pde, functions)
+    for channel, (name, own) in enumerate(zip(pde.channels, functions, strict=True)):
+        residual = pde.residuals[channel]
+        others = [r for c, r in enumerate(pde.residuals) if c != channel]
         mark = Symbol(f"own {name}", real=True)
         marked: Any = residual.xreplace({own: mark})
         if name in named or any(e.has(own) for e in (*others, *conditions)) or marked.has(own):

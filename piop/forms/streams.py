@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sympy
@@ -22,10 +22,7 @@ from sympy import Derivative, Expr, Function, Symbol
 from piop.errors import NotSupportedError
 from piop.forms.numeric import evaluate
 from piop.forms.partitions import Index, below, composition_terms, is_below, product_terms
-
-if TYPE_CHECKING:
-    from piop.problem.problem import Problem
-
+from piop.forms.pde import PDE
 
 MAX_ORDER = 4
 
@@ -121,23 +118,23 @@ class StreamPlan:
         return f"{self.count} stream{plural}{shared}: {', '.join(parts)}"
 
 
-def plan_streams(problem: Problem, extra: Iterable[Index] = ()) -> StreamPlan:
-    """Plan the streams of a problem's residuals.
+def plan_streams(pde: PDE, extra: Iterable[Index] = ()) -> StreamPlan:
+    """Plan the streams of the residuals of a PDE.
 
     Args:
-        problem: Its coordinates, channels, residuals and parameters to infer are read.
+        pde: Its coordinates, channels, residuals and parameters to infer are read.
         extra: Multi-indices wanted as explicit streams besides, as for a boundary condition.
 
     Raises:
         NotSupportedError: If a derivative is of order five or more.
 
     Example:
-        ``plan_streams(Problem.from_file("burgers")).describe()`` is
-        ``"3 streams: u, u_x, collapsed u_t - 0.01*u_xx"``.
+        ``plan_streams(Problem.from_file("burgers").pde).describe()`` is
+        ``"3 streams: u, u_x, collapsed u_t - u_xx/100"``.
     """
-    symbols = tuple(c.symbol for c in problem.coordinates)
-    trained = [Symbol(name, real=True) for name in problem.infer]
-    return plan_expressions(problem.residuals, symbols, problem.channels, extra, trained)
+    symbols = tuple(c.symbol for c in pde.coordinates)
+    trained = [Symbol(name, real=True) for name in pde.infer]
+    return plan_expressions(pde.residuals, symbols, pde.channels, extra, trained)
 
 
 def plan_expressions(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 from sympy import Expr
 
-if TYPE_CHECKING:
-    from piop.problem.problem import Problem
-
+from piop.forms.pde import PDE
 
 _MAX_TERMS = 2000
 
@@ -54,18 +52,16 @@ def additive_terms(expr: Expr) -> list[Expr]:
     return done
 
 
-def split_terms(
-    problem: Problem, residual: Expr
-) -> tuple[list[LinearTerm], list[Expr], list[Expr]]:
+def split_terms(pde: PDE, residual: Expr) -> tuple[list[LinearTerm], list[Expr], list[Expr]]:
     """Linear terms, nonlinear terms, and terms without unknowns, of a residual after ``doit()``."""
     linear, nonlinear, free = [], [], []
-    names = {problem.function(name): name for name in problem.channels}
+    names = {pde.function(name): name for name in pde.channels}
     for term in additive_terms(residual):
         holders = [f for f in sympy.Mul.make_args(term) if any(f.has(u) for u in names)]
         if not holders:
             free.append(term)
             continue
-        base, order = _derivative(problem, holders[0])
+        base, order = _derivative(pde, holders[0])
         if len(holders) == 1 and base in names:
             linear.append(LinearTerm(names[base], order, term / holders[0]))
         else:
@@ -73,47 +69,47 @@ def split_terms(
     return linear, nonlinear, free
 
 
-def _derivative(problem: Problem, factor: Any) -> tuple[Expr, tuple[int, ...]]:
+def _derivative(pde: PDE, factor: Any) -> tuple[Expr, tuple[int, ...]]:
     if not isinstance(factor, sympy.Derivative):
-        return factor, (0,) * len(problem.coordinates)
+        return factor, (0,) * len(pde.coordinates)
     base: Any = factor.expr
-    return base, tuple(factor.variables.count(c.symbol) for c in problem.coordinates)
+    return base, tuple(factor.variables.count(c.symbol) for c in pde.coordinates)
 
 
-def orders(problem: Problem, expr: Expr, name: str) -> list[tuple[int, ...]]:
+def orders(pde: PDE, expr: Expr, name: str) -> list[tuple[int, ...]]:
     """The order per coordinate of every derivative of an unknown that occurs in an expression."""
-    function = problem.function(name)
-    found = [_derivative(problem, d)[1] for d in expr.atoms(sympy.Derivative) if d.expr == function]
-    return found or ([(0,) * len(problem.coordinates)] if expr.has(function) else [])
+    function = pde.function(name)
+    found = [_derivative(pde, d)[1] for d in expr.atoms(sympy.Derivative) if d.expr == function]
+    return found or ([(0,) * len(pde.coordinates)] if expr.has(function) else [])
 
 
-def space_order(problem: Problem, order: tuple[int, ...]) -> int:
+def space_order(pde: PDE, order: tuple[int, ...]) -> int:
     """Total order in space."""
-    return sum(order[1:] if problem.time else order)
+    return sum(order[1:] if pde.time else order)
 
 
-def multipliers(problem: Problem) -> tuple[str, ...]:
-    """Name the multipliers of a steady problem, fewer than the equations that lack them or as many.
+def multipliers(pde: PDE) -> tuple[str, ...]:
+    """Name the multipliers of a steady PDE, fewer than the equations that lack them or as many.
 
     What they act on is of second order along every axis, so that its conditions at walls are there
     without them.
     """
-    if problem.time is not None:
+    if pde.time is not None:
         return ()
     found = []
-    for name in problem.unknowns:
-        own = [orders(problem, r, name) for r in problem.residuals]
-        holds = [r for r, o in zip(problem.residuals, own, strict=True) if o]
+    for name in pde.unknowns:
+        own = [orders(pde, r, name) for r in pde.residuals]
+        holds = [r for r, o in zip(pde.residuals, own, strict=True) if o]
         steep = max((sum(o) for each in own for o in each), default=0)
-        if steep == 1 and len(holds) < len(own) and all(_second(problem, r, name) for r in holds):
+        if steep == 1 and len(holds) < len(own) and all(_second(pde, r, name) for r in holds):
             found.append(name)
     return tuple(found)
 
 
-def _second(problem: Problem, residual: object, name: str) -> bool:
+def _second(pde: PDE, residual: object, name: str) -> bool:
     """Whether another unknown stands in an equation with a second derivative along each axis."""
     return any(
-        all(max((o[i] for o in found), default=0) == 2 for i in range(len(problem.coordinates)))
-        for other in problem.unknowns
-        if other != name and (found := orders(problem, residual, other))  # type: ignore[arg-type]
+        all(max((o[i] for o in found), default=0) == 2 for i in range(len(pde.coordinates)))
+        for other in pde.unknowns
+        if other != name and (found := orders(pde, residual, other))  # type: ignore[arg-type]
     )

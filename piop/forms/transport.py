@@ -9,8 +9,8 @@ import sympy
 from sympy import Expr
 
 from piop.errors import NotSupportedError
+from piop.forms.pde import PDE
 from piop.forms.terms import split_terms
-from piop.problem.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,19 @@ class LinearTransport:
     walls: tuple[Expr | None, Expr | None]
 
 
-def transport_form(problem: Problem) -> LinearTransport:
-    """Read a problem as linear transport.
+def transport_form(pde: PDE) -> LinearTransport:
+    """Read a PDE as linear transport.
 
     Raises:
         NotSupportedError: If it is not, with the reason.
     """
-    if problem.time is None or len(problem.channels) != 1 or len(problem.space) != 1:
+    if pde.time is None or len(pde.channels) != 1 or len(pde.space) != 1:
         raise NotSupportedError("it follows one unknown along one axis in time")
-    axis = problem.space[0]
-    if axis.periodic or problem.spec.domain is not None:
+    axis = pde.space[0]
+    if axis.periodic or not pde.is_box:
         raise NotSupportedError("there is no wall to enter through")
-    name, residual = problem.channels[0], problem.residuals[0]
-    linear, nonlinear, free = split_terms(problem, residual)
+    name, residual = pde.channels[0], pde.residuals[0]
+    linear, nonlinear, free = split_terms(pde, residual)
     if nonlinear:
         raise NotSupportedError(f"{nonlinear[0]} is nonlinear")
     zero: Expr = sympy.S.Zero
@@ -58,16 +58,16 @@ def transport_form(problem: Problem) -> LinearTransport:
     a, b, f = (p / mass for p in parts)
     if a == 0:
         raise NotSupportedError("nothing is carried along the axis")
-    moving = {problem.time.symbol} | {i.symbol for i in problem.inputs if problem.time.name in i.of}
+    moving = {pde.time.symbol} | {i.symbol for i in pde.inputs if pde.time.name in i.of}
     for part in (a, b, f):
         if any(part.has(m) for m in moving):
             raise NotSupportedError("a coefficient or source moves in time")
-        rough = [i.name for i in problem.inputs if not i.smooth and part.has(i.symbol)]
+        rough = [i.name for i in pde.inputs if not i.smooth and part.has(i.symbol)]
         if rough:
             raise NotSupportedError(f"a coefficient jumps ({', '.join(rough)})")
     ends = []
     for face in (f"{axis.name}.min", f"{axis.name}.max"):
-        conditions = problem.boundary[face]
+        conditions = pde.boundary[face]
         if any(c.kind != "dirichlet" for c in conditions):
             raise NotSupportedError(f"a condition at {face} that does not give the value")
         ends.append(conditions[0].values[0] if conditions else None)

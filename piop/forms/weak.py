@@ -28,9 +28,9 @@ from piop.forms.differentiate import differentiate, partial
 from piop.forms.divergence import jumps
 from piop.forms.fluxes import Sorter
 from piop.forms.parts import BoundaryCondition
+from piop.forms.pde import PDE
 from piop.forms.recovered import recovered_unknowns
 from piop.forms.terms import additive_terms
-from piop.problem.problem import Problem
 
 Slope = tuple[int, int, int, int, Expr]
 
@@ -80,21 +80,21 @@ class WeakForm:
     recovered: Mapping[int, Expr]
 
 
-def weak_form(problem: Problem) -> WeakForm:
+def weak_form(pde: PDE) -> WeakForm:
     """Derive it.
 
     Raises:
         NotSupportedError: If the problem has another form, with the term or face that stands out.
     """
-    _require_covered(problem)
-    recovered = recovered_unknowns(problem)
-    solved = tuple(c for c in range(len(problem.channels)) if c not in recovered)
-    names = [problem.channels[c] for c in solved]
-    unknowns = [problem.function(n) for n in names]
-    x, y = (c.symbol for c in problem.space)
+    _require_covered(pde)
+    recovered = recovered_unknowns(pde)
+    solved = tuple(c for c in range(len(pde.channels)) if c not in recovered)
+    names = [pde.channels[c] for c in solved]
+    unknowns = [pde.function(n) for n in names]
+    x, y = (c.symbol for c in pde.space)
     atoms = tuple((u, Derivative(u, x), Derivative(u, y)) for u in unknowns)
-    sorter = Sorter(problem, unknowns)
-    sorted_terms = [sorter.sort(problem.residuals_raw[c]) for c in solved]
+    sorter = Sorter(pde, unknowns)
+    sorted_terms = [sorter.sort(pde.residuals_raw[c]) for c in solved]
     volume = []
     for i, (source, fluxes) in enumerate(sorted_terms):
         volume += [(i, 0, source), *((i, k + 1, -q) for k, q in enumerate(fluxes))]
@@ -104,15 +104,15 @@ def weak_form(problem: Problem) -> WeakForm:
                 f"{names[i]} has no second derivatives in equation {solved[i] + 1}, which is taken "
                 "as its own"
             )
-    values = {face: _prescribed(names, found) for face, found in problem.boundary.items()}
+    values = {face: _prescribed(names, found) for face, found in pde.boundary.items()}
     natural = {
-        face: _Face(problem, face, names, atoms).through([q for _, q in sorted_terms], given)
+        face: _Face(pde, face, names, atoms).through([q for _, q in sorted_terms], given)
         for face, given in values.items()
     }
     integrands = [_integrand(volume, atoms), *(_integrand(n, atoms) for n in natural.values())]
     slopes = [s[-1] for integrand in integrands for s in integrand.slopes]
-    known = [i.symbol for i in problem.inputs]
-    means = {**problem.gauge, **{a.name: a.mean for a in problem.auxiliaries if a.gauged}}
+    known = [i.symbol for i in pde.inputs]
+    means = {**pde.gauge, **{a.name: a.mean for a in pde.auxiliaries if a.gauged}}
     return WeakForm(
         atoms,
         integrands[0],
@@ -120,25 +120,25 @@ def weak_form(problem: Problem) -> WeakForm:
         values,
         linear=not any(s.has(*unknowns) for s in slopes),
         shared=not any(s.has(*unknowns, *known) for s in slopes),
-        jumps=tuple(dict.fromkeys(j for _, _, e in volume for j in _jumping(problem, e))),
-        kinked=any(_jumping(problem, e) for _, k, e in volume if k),
+        jumps=tuple(dict.fromkeys(j for _, _, e in volume for j in _jumping(pde, e))),
+        kinked=any(_jumping(pde, e) for _, k, e in volume if k),
         gauge={names.index(n): m for n, m in means.items()},
         solved=solved,
         recovered=recovered,
     )
 
 
-def _require_covered(problem: Problem) -> None:
+def _require_covered(pde: PDE) -> None:
     reasons = []
-    if problem.shape is None:
+    if not pde.outlines:
         reasons.append("it covers shapes in the plane (domain)")
-    if problem.time is not None:
+    if pde.time is not None:
         reasons.append("it covers steady problems")
-    if not problem.residuals or not problem.channels:
+    if not pde.residuals or not pde.channels:
         reasons.append("there are no equations")
-    if periodic := [c.name for c in problem.space if c.periodic]:
+    if periodic := [c.name for c in pde.space if c.periodic]:
         reasons.append(f"{', '.join(periodic)} is periodic, and it wraps no shapes")
-    kinds = {c.kind for found in problem.boundary.values() for c in found}
+    kinds = {c.kind for found in pde.boundary.values() for c in found}
     if whole := kinds & {"outflow", "wall"}:
         reasons.append(f"the conditions {', '.join(sorted(whole))} are for conservation laws")
     if reasons:
@@ -169,12 +169,12 @@ def _slope(expression: Expr, atom: Any) -> Expr:
         raise NotSupportedError(f"{expression} has no slope in {atom} ({error})") from None
 
 
-def _jumping(problem: Problem, expression: Expr) -> list[Expr]:
+def _jumping(pde: PDE, expression: Expr) -> list[Expr]:
     """Rough inputs in an expression, and its jumps that hold no unknowns."""
-    rough = [i.symbol for i in problem.inputs if i.of and expression.has(i.symbol)]
+    rough = [i.symbol for i in pde.inputs if i.of and expression.has(i.symbol)]
     own = [*rough, *expression.atoms(sympy.Piecewise, sympy.sign)]
-    unknowns = [problem.function(n) for n in problem.channels]
-    return [e for e in own if jumps(problem, e) and not e.has(*unknowns)]
+    unknowns = [pde.function(n) for n in pde.channels]
+    return [e for e in own if jumps(pde, e) and not e.has(*unknowns)]
 
 
 def _expanded(expression: Expr) -> Expr:
@@ -185,19 +185,19 @@ class _Face:
     """What the conditions of one face say of the fluxes through it."""
 
     def __init__(
-        self, problem: Problem, face: str, names: Sequence[str], atoms: Sequence[tuple[Any, ...]]
+        self, pde: PDE, face: str, names: Sequence[str], atoms: Sequence[tuple[Any, ...]]
     ) -> None:
-        self.problem, self.face, self.atoms = problem, face, atoms
+        self.pde, self.face, self.atoms = pde, face, atoms
         self.names = list(names)
         self.slopes = [d for group in atoms for d in group[1:]]
-        names = [f"n{c.name}" for c in problem.space]
+        names = [f"n{c.name}" for c in pde.space]
         self.normal: list[Any] = [Symbol(n, real=True) for n in names]
         self.known = self._straight()
         self.residuals: dict[BoundaryCondition, Expr] = {}
 
     def _straight(self) -> dict[Any, Any]:
         """The normal where it is along one axis on the whole face."""
-        curves = [c for outline in self.problem.outlines for c in outline.curves]
+        curves = [c for outline in self.pde.outlines for c in outline.curves]
         pieces = [c for c in curves if c.face == self.face]
         if not all(isinstance(c, Segment) for c in pieces):
             return {}
@@ -212,7 +212,7 @@ class _Face:
         self, fluxes: Sequence[tuple[Expr, ...]], given: Mapping[int, Expr]
     ) -> list[tuple[int, int, Expr]]:
         """Give the flux of each equation whose unknown is not prescribed: (equation, 0, H)."""
-        conditions = [c for c in self.problem.boundary[self.face] if c.kind != "dirichlet"]
+        conditions = [c for c in self.pde.boundary[self.face] if c.kind != "dirichlet"]
         return [
             (i, 0, self._flux(i, q, conditions)) for i, q in enumerate(fluxes) if i not in given
         ]

@@ -13,6 +13,7 @@ from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS
 from piop.forms.differentiate import differentiate
 from piop.forms.parts import Auxiliary, Coordinate
+from piop.forms.pde import PDE
 from piop.problem.faces import read_faces
 from piop.problem.inputs import read_inputs
 from piop.problem.shape import choice_of, read_shape, varies
@@ -53,12 +54,29 @@ def build(draft: Draft) -> dict[str, Any]:
     raw = (*(e.left - e.right for e in resolved.equations), *(a.equation for a in auxiliaries))
     residuals = _differentiate(raw, resolved, issues)
     unknowns = tuple(u.text for u in spec.unknowns if u.text in resolved.names.values)
+    pde = PDE(
+        name=spec.name,
+        time=time,
+        space=space,
+        outlines=outlines,
+        is_box=spec.domain is None,
+        unknowns=unknowns,
+        auxiliaries=auxiliaries,
+        residuals=residuals,
+        residuals_raw=raw,
+        inputs=read_inputs(spec, resolved, points, issues),
+        initial=_initial(unknowns, resolved),
+        time_order=MappingProxyType(_time_order(unknowns, time, residuals, resolved)),
+        boundary=boundary,
+        gauge=MappingProxyType(dict(resolved.gauge)),
+        infer=MappingProxyType(
+            {t.text: resolved.names.constants.get(t.text, 0.0) for t in spec.infer}
+        ),
+    )
     return {
         "spec": spec,
         "name": spec.name,
-        "hash": "" if issues else hash_of(spec, resolved),
-        "time": time,
-        "space": space,
+        "pde": pde,
         "angles": tuple(
             Coordinate(n, s, 0.0, 2 * math.pi, periodic=True)
             for n, s in resolved.names.angles.items()
@@ -67,25 +85,14 @@ def build(draft: Draft) -> dict[str, Any]:
         "shape": outlines[0] if outlines else None,
         "choice": choice_of(spec, regions, outlines),
         "radii": MappingProxyType(dict(resolved.radii)),
-        "unknowns": unknowns,
-        "auxiliaries": auxiliaries,
-        "residuals_raw": raw,
-        "residuals": residuals,
-        "inputs": read_inputs(spec, resolved, points, issues),
-        "initial": _initial(unknowns, resolved),
-        "time_order": MappingProxyType(_time_order(unknowns, time, residuals, resolved)),
-        "boundary": boundary,
-        "gauge": MappingProxyType(dict(resolved.gauge)),
         "save": _save(spec, time, space, resolved, issues),
         "points": points,
         "units": spec.units,
         "solve": spec.solve,
-        "infer": MappingProxyType(
-            {t.text: resolved.names.constants.get(t.text, 0.0) for t in spec.infer}
-        ),
         "learn": spec.learn,
         "parameters": MappingProxyType(dict(resolved.names.constants)),
         "definitions": MappingProxyType(dict(resolved.definitions)),
+        "hash": "" if issues else hash_of(spec, resolved),
     }
 
 

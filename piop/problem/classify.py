@@ -67,13 +67,13 @@ def classify(problem: Problem) -> Classification:
     >>> classify(Problem.from_file("burgers")).label
     'nonlinear parabolic evolution, second order, periodic, 1-D'
     """
-    nonlinear = any(split_terms(problem, residual)[1] for residual in problem.residuals)
+    nonlinear = any(split_terms(problem.pde, residual)[1] for residual in problem.residuals)
     evolution = problem.residuals[: len(problem.unknowns)]
     found = [
-        space_order(problem, o)
+        space_order(problem.pde, o)
         for residual in (evolution if problem.time else problem.residuals)
         for name in problem.channels
-        for o in orders(problem, residual, name)
+        for o in orders(problem.pde, residual, name)
     ]
     order = max(found, default=0)
     time_order = max(problem.time_order.values(), default=0)

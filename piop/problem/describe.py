@@ -196,7 +196,7 @@ def _solver(problem: Problem) -> dict[str, str]:
 
 def _streams(problem: Problem) -> str:
     try:
-        return plan_streams(problem).describe() if problem.residuals else "none: no equations"
+        return plan_streams(problem.pde).describe() if problem.residuals else "none: no equations"
     except NotSupportedError as error:
         return str(error)
 

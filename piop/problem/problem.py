@@ -14,6 +14,7 @@ from piop.errors import Issue, SpecError
 from piop.expression import Quantity
 from piop.expression.parse import did_you_mean
 from piop.forms.parts import Auxiliary, BoundaryCondition, Choice, Coordinate, Input
+from piop.forms.pde import PDE
 from piop.problem.build import build
 from piop.problem.inverse import inverse_spec
 from piop.problem.library import builtin_names, find_builtin
@@ -52,8 +53,8 @@ class Problem:
         spec: As written.
         name: Of the problem.
         hash: SHA-256 of what the spec means, however it is spelled.
-        time: None for a steady problem.
-        space: One to three coordinates.
+        pde: Equations, coordinates, inputs and conditions; its fields are read through the problem
+            too (``problem.residuals``).
         angles: Angles of stars in the domain, which inputs may be of; no query has them.
         region: The shape in the plane; None on a box without holes.
         shape: Its boundary. Where radii depend on inputs both are those of inputs in the middle of
@@ -62,25 +63,12 @@ class Problem:
         choice: Shapes of which every sample has one; None where all have the same, or differ by
             radii alone.
         radii: Radius of each star, by where it stands in the domain.
-        unknowns: Primary unknowns.
-        auxiliaries: Unknowns fixed by a linear elliptic equation.
-        residuals: Left minus right of every equation, derivatives carried out, constant parameters
-            substituted; those of auxiliary unknowns last.
-        residuals_raw: The same with derivatives as written, for flux forms.
-        inputs: In the order of the spec, parameters given by a law first.
-        initial: Unknown to (u0, v0, …), by order in time.
-        time_order: Unknown to its order in time.
-        boundary: Face (``x.min``) to its conditions; periodic axes have no face. A shape has those
-            sides of the box around it that hold a piece of its boundary, its holes by their names,
-            and ``outline`` for the rest. Of shapes to choose from, those that any of them has.
-        gauge: Unknown to its mean, where the equations leave a constant.
         save: Points of references and evaluations, ``(T, n1, …)`` or ``(n1, …)``. Times include
             both ends; periodic axes leave the right end out.
         points: Points of solutions on shapes; None for the corners of triangles whose sides are as
             long as the steps of the ``save`` grid.
         units: Label of each name.
         solve: The recipe known to work (``solve:``).
-        infer: Parameter to be trained, and its starting value.
         learn: The inverse operator that is asked for, if any.
         parameters: Constant parameters.
         definitions: Named sub-expressions.
@@ -89,27 +77,16 @@ class Problem:
     spec: Spec
     name: str
     hash: str
-    time: Coordinate | None
-    space: tuple[Coordinate, ...]
+    pde: PDE
     angles: tuple[Coordinate, ...]
     region: Shape | None
     shape: Outline | None
     choice: Choice | None
     radii: Mapping[str, Expr]
-    unknowns: tuple[str, ...]
-    auxiliaries: tuple[Auxiliary, ...]
-    residuals: tuple[Expr, ...]
-    residuals_raw: tuple[Expr, ...]
-    inputs: tuple[Input, ...]
-    initial: Mapping[str, tuple[Expr, ...]]
-    time_order: Mapping[str, int]
-    boundary: Mapping[str, tuple[BoundaryCondition, ...]]
-    gauge: Mapping[str, float]
     save: tuple[int, ...]
     points: int | None
     units: Mapping[str, str]
     solve: Mapping[str, Setting]
-    infer: Mapping[str, float]
     learn: LearnSpec | None
     parameters: Mapping[str, float]
     definitions: Mapping[str, Quantity]
@@ -163,14 +140,83 @@ class Problem:
         check(self, draft)
 
     @property
+    def time(self) -> Coordinate | None:
+        """The coordinate of time; None for a steady problem."""
+        return self.pde.time
+
+    @property
+    def space(self) -> tuple[Coordinate, ...]:
+        """One to three coordinates of space."""
+        return self.pde.space
+
+    @property
     def coordinates(self) -> tuple[Coordinate, ...]:
         """All coordinates, time first."""
-        return ((self.time,) if self.time else ()) + self.space
+        return self.pde.coordinates
+
+    @property
+    def periodic(self) -> bool:
+        """Whether every space axis is periodic."""
+        return self.pde.periodic
+
+    @property
+    def unknowns(self) -> tuple[str, ...]:
+        """Primary unknowns."""
+        return self.pde.unknowns
+
+    @property
+    def auxiliaries(self) -> tuple[Auxiliary, ...]:
+        """Unknowns fixed by a linear elliptic equation."""
+        return self.pde.auxiliaries
 
     @property
     def channels(self) -> tuple[str, ...]:
         """Unknowns and auxiliary ones: the C channels of a field."""
-        return self.unknowns + tuple(a.name for a in self.auxiliaries)
+        return self.pde.channels
+
+    @property
+    def residuals(self) -> tuple[Expr, ...]:
+        """Left minus right of every equation, derivatives carried out; auxiliary ones last."""
+        return self.pde.residuals
+
+    @property
+    def residuals_raw(self) -> tuple[Expr, ...]:
+        """Left minus right of every equation, derivatives as written, for flux forms."""
+        return self.pde.residuals_raw
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """In the order of the spec, parameters given by a distribution first."""
+        return self.pde.inputs
+
+    @property
+    def initial(self) -> Mapping[str, tuple[Expr, ...]]:
+        """Unknown to (u0, v0, …), by order in time."""
+        return self.pde.initial
+
+    @property
+    def time_order(self) -> Mapping[str, int]:
+        """Unknown to its order in time."""
+        return self.pde.time_order
+
+    @property
+    def boundary(self) -> Mapping[str, tuple[BoundaryCondition, ...]]:
+        """Face (``x.min``) to its conditions; periodic axes have no face.
+
+        A shape has those sides of the box around it that hold a piece of its boundary, its holes by
+        their names, and ``outline`` for the rest. Of shapes to choose from, those that any has.
+        """
+        return self.pde.boundary
+
+    @property
+    def gauge(self) -> Mapping[str, float]:
+        """Unknown to its mean, where the equations leave a constant."""
+        return self.pde.gauge
+
+    @property
+    def infer(self) -> Mapping[str, float]:
+        """Parameter to be trained, and its starting value."""
+        return self.pde.infer
 
     @property
     def visible_inputs(self) -> tuple[Input, ...]:
@@ -200,11 +246,6 @@ class Problem:
         if self.choice is not None:
             return self.choice.outlines
         return () if self.shape is None else (self.shape,)
-
-    @property
-    def periodic(self) -> bool:
-        """Whether every space axis is periodic."""
-        return all(c.periodic for c in self.space)
 
     def coordinate(self, name: str) -> Coordinate:
         """The coordinate of this name, or the angle.
@@ -253,11 +294,7 @@ class Problem:
         Raises:
             KeyError: If there is none.
         """
-        if name in self.channels:
-            from sympy import Function
-
-            return Function(name, real=True)(*(c.symbol for c in self.coordinates))
-        return {i.name: i.symbol for i in self.inputs}[name]
+        return self.pde.function(name)
 
     def fit(self, **settings: Any) -> Run:
         """Train an operator on this problem; the same as ``piop solve``.

@@ -9,6 +9,7 @@ from functools import lru_cache
 from piop.errors import NotSupportedError
 from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
 from piop.forms.divergence import divergence_form, jumps
+from piop.forms.pde import PDE
 from piop.forms.recovered import recovered_unknowns
 from piop.forms.terms import multipliers, orders, space_order, split_terms
 from piop.forms.transport import transport_form
@@ -47,11 +48,11 @@ def usual_tolerance(problem: Problem) -> float:
         NotSupportedError: If no method covers the problem.
     """
     method = METHODS[choose_method(problem)]
-    if method.recovering is not None and recovered_unknowns(problem.at()):
+    if method.recovering is not None and recovered_unknowns(problem.at().pde):
         return method.recovering
     if method.jumping is None:
         return method.tolerance
-    jumping = any(jumps(problem, r) for r in problem.residuals)
+    jumping = any(jumps(problem.pde, r) for r in problem.residuals)
     return method.jumping if jumping else method.tolerance
 
 
@@ -103,7 +104,7 @@ def _outside_fourier(problem: Problem) -> str | None:
         reasons.append("it covers one to three axes of space")
     if problem.spec.domain is not None:
         reasons.append("the domain is no box")
-    if forms_shocks(problem):
+    if forms_shocks(problem.pde):
         reasons.append("the flux is nonlinear and nothing smooths: shocks form")
     return ", ".join(reasons) or None
 
@@ -115,7 +116,7 @@ def _outside_finite_volume(problem: Problem) -> str | None:
     if len(problem.space) > 2:
         reasons.append("it covers one and two axes of space")
     try:
-        law = read_conservation_law(problem)
+        law = read_conservation_law(problem.pde)
         kinds = {c.kind for conditions in problem.boundary.values() for c in conditions}
         if others := kinds - {"outflow", "wall", "dirichlet"}:
             reasons.append(f"the boundary conditions {', '.join(sorted(others))}")
@@ -130,12 +131,12 @@ def _outside_finite_volume(problem: Problem) -> str | None:
     return ", ".join(reasons) or None
 
 
-def _unless_read(read: Callable[[Problem], object]) -> Callable[[Problem], str | None]:
+def _unless_read(read: Callable[[PDE], object]) -> Callable[[Problem], str | None]:
     """Refuse what cannot be read in the form that a method solves."""
 
     def refuse(problem: Problem) -> str | None:
         try:
-            read(problem)
+            read(problem.pde)
         except NotSupportedError as error:
             return str(error)
         return None
@@ -145,7 +146,7 @@ def _unless_read(read: Callable[[Problem], object]) -> Callable[[Problem], str |
 
 def _outside_shapes(problem: Problem) -> str | None:
     try:
-        weak_form(problem)
+        weak_form(problem.pde)
     except NotSupportedError as error:
         return str(error)
     return None
@@ -155,7 +156,7 @@ def _outside_chebyshev(problem: Problem) -> str | None:
     reasons = list(_unresolved_by_polynomials(problem))
     walled = [i for i, c in enumerate(problem.coordinates) if c in problem.space and not c.periodic]
     for name in problem.channels:
-        found = [o for r in problem.residuals for o in orders(problem, r, name)]
+        found = [o for r in problem.residuals for o in orders(problem.pde, r, name)]
         highest = max((o[i] for o in found for i in walled), default=0)
         if highest > 2:
             reasons.append(f"{name} of order {highest} along a walled axis, and it goes up to two")
@@ -167,7 +168,7 @@ def _outside_chebyshev(problem: Problem) -> str | None:
         elif highest == 1 and evolving and _steepens(problem):
             reasons.append("a nonlinear first-order equation, whose solutions may jump")
         if not evolving and highest == 1 and len(problem.channels) > 1:
-            if name not in multipliers(problem):
+            if name not in multipliers(problem.pde):
                 reasons.append(
                     f"{name} has no derivative of second order and no evolution of its own"
                 )
@@ -199,12 +200,12 @@ def _unresolved_by_polynomials(problem: Problem) -> Iterator[str]:
 
 def _steepens(problem: Problem) -> bool:
     """Whether a nonlinear term holds a derivative in space."""
-    terms = [t for r in problem.residuals for t in split_terms(problem, r)[1]]
+    terms = [t for r in problem.residuals for t in split_terms(problem.pde, r)[1]]
     return any(
-        space_order(problem, o)
+        space_order(problem.pde, o)
         for t in terms
         for u in problem.channels
-        for o in orders(problem, t, u)
+        for o in orders(problem.pde, t, u)
     )
 
 

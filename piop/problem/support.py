@@ -137,7 +137,7 @@ def _differentiating(problem: Problem) -> Iterator[str]:
 
 
 def _breaking(problem: Problem) -> Iterator[str]:
-    if forms_shocks(problem):
+    if forms_shocks(problem.pde):
         yield (
             "a nonlinear flux that nothing smooths, because derivatives do not exist at shocks and "
             "finite volumes are not trained yet"

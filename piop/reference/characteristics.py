@@ -67,7 +67,7 @@ class _Transport:
         self, problem: Any, functions: Mapping[str, InputFunction], request: Request
     ) -> None:
         self.problem, self.request = problem, request
-        self.form = transport_form(problem)
+        self.form = transport_form(problem.pde)
         self.sources = Sources(problem, functions, request.device)
         self.axes = request.axes(problem.space)
         self.start = float(problem.time.low)

@@ -23,6 +23,7 @@ from piop.fields import InputFunction
 from piop.forms.partitions import Index
 from piop.forms.streams import StreamPlan, plan_streams, split_coefficient
 from piop.lowering import compile_expressions
+from piop.problem import Problem
 from piop.residual.attention import Kernel
 from piop.residual.inputs import (
     InputTerm,
@@ -54,7 +55,7 @@ class ResidualValues:
 
 
 def compile_residual(
-    problem: Any, extra: Sequence[Index] = (), kernel: Kernel | None = None
+    problem: Problem, extra: Sequence[Index] = (), kernel: Kernel | None = None
 ) -> Residual:
     """Compile the residuals of a problem.
 
@@ -69,7 +70,7 @@ def compile_residual(
     Raises:
         NotSupportedError: If a derivative is of order five or more.
     """
-    plan = plan_streams(problem, extra)
+    plan = plan_streams(problem.pde, extra)
     return Residual(plan, tuple(problem.residuals), problem.inputs, kernel, tuple(problem.infer))
 
 

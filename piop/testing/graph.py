@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import sympy
@@ -12,8 +11,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from piop.forms.streams import plan_expressions
 from piop.models.core.base import Signature
-from piop.residual import Residual, compile_residual
+from piop.residual import Residual
 
 
 class _Recorder(TorchDispatchMode):
@@ -63,11 +63,4 @@ def residual_for(signature: Signature, order: int = 2) -> Residual:
         mixed = lengths[0] * lengths[-1] * sympy.Derivative(u, symbols[0], symbols[-1])
         top = lengths[-1] ** order * sympy.Derivative(u, symbols[-1], order)
         residuals.append(total + mixed + top)
-    coordinates = [
-        SimpleNamespace(name=s.name, symbol=s, low=axis.low, high=axis.high, periodic=axis.periodic)
-        for s, axis in zip(symbols, signature.coordinates, strict=True)
-    ]
-    problem = SimpleNamespace(
-        coordinates=coordinates, channels=channels, residuals=residuals, infer=(), inputs=()
-    )
-    return compile_residual(problem)
+    return Residual(plan_expressions(residuals, symbols, channels), residuals, ())

@@ -34,8 +34,10 @@ def steady(*equations, space="x", **words):
     ],
 )
 def test_terms_are_sorted(equation, diffusion, reaction, source):
-    form = divergence_form(steady(equation))
-    expected = divergence_form(steady(f"-d(({diffusion})*dx(u), x) + ({reaction})*u = {source}"))
+    form = divergence_form(steady(equation).pde)
+    expected = divergence_form(
+        steady(f"-d(({diffusion})*dx(u), x) + ({reaction})*u = {source}").pde
+    )
     assert form == expected
 
 
@@ -49,7 +51,7 @@ def test_axes_keep_their_own_coefficients_and_conditions():
                 "x.max": {"neumann": {"u": 4}},
                 "y": "periodic",
             },
-        )
+        ).pde
     )
     assert [str(a) for a in form.diffusion] == ["2", "x + 1"]
     low, high = form.walls[0]
@@ -70,47 +72,47 @@ def test_axes_keep_their_own_coefficients_and_conditions():
 )
 def test_other_forms_are_named(equation, reason):
     with pytest.raises(NotSupportedError, match=reason):
-        divergence_form(steady(equation))
+        divergence_form(steady(equation).pde)
 
 
 def test_axes_must_be_uncoupled_and_all_there():
     with pytest.raises(NotSupportedError, match="couples two axes"):
-        divergence_form(steady("-lap(u) + dxy(u) = 1", space="xy"))
+        divergence_form(steady("-lap(u) + dxy(u) = 1", space="xy").pde)
     words = {"boundary": {"x": {"dirichlet": {"u": 0}}, "y": "periodic"}}
     with pytest.raises(NotSupportedError, match="no second derivative along y"):
-        divergence_form(steady("-dxx(u) = 1", space="xy", **words))
+        divergence_form(steady("-dxx(u) = 1", space="xy", **words).pde)
 
 
 def test_conditions_must_be_of_three_kinds():
     twice = {"x": [{"dirichlet": {"u": 0}}, {"neumann": {"u": 0}}]}
     reason = "one condition of dirichlet, neumann, robin is needed on x.min, not dirichlet, neumann"
     with pytest.raises(NotSupportedError, match=reason):
-        divergence_form(steady("dxxxx(u) = 1", boundary=twice))
+        divergence_form(steady("dxxxx(u) = 1", boundary=twice).pde)
 
 
 def test_evolutions_and_systems_are_not_covered():
     heat = Problem.from_file("heat2d")
     with pytest.raises(NotSupportedError, match="it covers steady problems"):
-        divergence_form(heat)
+        divergence_form(heat.pde)
     words = {"unknowns": ["u", "v"], "boundary": {"x": {"dirichlet": {"u": 0, "v": 0}}}}
     with pytest.raises(NotSupportedError, match="one equation for one unknown"):
-        divergence_form(steady("dxx(u) = v", "dxx(v) = u", **words))
+        divergence_form(steady("dxx(u) = v", "dxx(v) = u", **words).pde)
 
 
 @pytest.mark.parametrize("name", ["darcy", "darcy_fno", "darcy_inverse"])
 def test_rough_darcy_problems_are_solved_by_finite_volumes(name):
     problem = Problem.from_file(name)
-    assert divergence_form(problem).rough
+    assert divergence_form(problem.pde).rough
     assert choose_method(problem) == "elliptic"
 
 
 def test_a_rough_field_without_jumps_is_left_to_the_order_that_is_observed():
-    assert not divergence_form(Problem.from_file("darcy_smooth")).rough
+    assert not divergence_form(Problem.from_file("darcy_smooth").pde).rough
     inputs = {
         "g": {"of": ["x"], "law": "piecewise_constant", "cells": 3, "low": 1, "high": 2},
         "a": {"of": ["x"], "expression": "1 + g**2"},
     }
-    assert divergence_form(steady("-d(a*dx(u), x) = 1", inputs=inputs)).rough
+    assert divergence_form(steady("-d(a*dx(u), x) = 1", inputs=inputs).pde).rough
 
 
 def test_the_usual_tolerance_is_one_that_jumps_allow():

@@ -29,7 +29,7 @@ def problem(equations, unknowns=("u",), space=("x",), inputs=("coef",), **words)
 
 
 def split(*args, **words):
-    return split_linear(problem(*args, **words))
+    return split_linear(problem(*args, **words).pde)
 
 
 def products(system):
@@ -133,7 +133,7 @@ def test_steady_problem_is_refused():
         save={"x": 8},
     )
     with pytest.raises(NotSupportedError, match="still: a steady problem"):
-        split_linear(steady)
+        split_linear(steady.pde)
 
 
 VORTICITY = "dt(w) + dy(psi)*dx(w) - dx(psi)*dy(w) = 0.1*lap(w) + sin(2*pi*x)"

@@ -56,12 +56,12 @@ def volume(found):
     ],
 )
 def test_terms_over_the_shape(equation, expected):
-    found = weak_form(problem(equation))
+    found = weak_form(problem(equation).pde)
     assert volume(found) == [sympy.expand(e) for e in expected]
 
 
 def test_slopes_are_those_of_the_terms():
-    found = weak_form(problem("-div((1 + u**2)*grad(u)) = exp(u)"))
+    found = weak_form(problem("-div((1 + u**2)*grad(u)) = exp(u)").pde)
     slopes = {s[:4]: s[4] for s in found.volume.slopes}
     assert slopes == {
         (0, 0, 0, 0): -sympy.exp(U),
@@ -87,7 +87,7 @@ def test_slopes_are_those_of_the_terms():
     ],
 )
 def test_what_passes_a_face(equation, cavity, expected):
-    found = weak_form(problem(equation, cavity))
+    found = weak_form(problem(equation, cavity).pde)
     ((i, k, flux),) = found.faces["cavity"].terms
     assert (i, k) == (0, 0)
     assert sympy.expand(flux - expected) == 0
@@ -98,34 +98,34 @@ def test_what_passes_a_face(equation, cavity, expected):
 def test_fluxes_along_the_axes_suffice_on_straight_sides():
     """Different coefficients along x and y: ∂u/∂n gives the flux where n is along an axis."""
     sides = {"x.max": {"neumann": {"u": 3}}, "rest": {"dirichlet": {"u": 0}}}
-    found = weak_form(problem("-dxx(u) - 2*dyy(u) = 1", boundary=sides))
+    found = weak_form(problem("-dxx(u) - 2*dyy(u) = 1", boundary=sides).pde)
     assert found.faces["x.max"].terms == ((0, 0, sympy.Integer(-3)),)
     round_it = problem("-dxx(u) - 2*dyy(u) = 1", {"neumann": {"u": 3}})
     with pytest.raises(NotSupportedError, match="on cavity no condition gives the flux"):
-        weak_form(round_it)
+        weak_form(round_it.pde)
 
 
 def test_which_problems_share_one_matrix():
     scalar = {"law": "uniform", "low": 1, "high": 2}
     source = problem("-lap(u) = k*f", inputs={"f": FIELD, "k": scalar})
-    assert weak_form(source).shared
-    assert not weak_form(problem("-k*lap(u) = f", inputs={"f": FIELD, "k": scalar})).shared
-    assert not weak_form(problem("-lap(u) + f*u = 0", inputs={"f": FIELD})).shared
+    assert weak_form(source.pde).shared
+    assert not weak_form(problem("-k*lap(u) = f", inputs={"f": FIELD, "k": scalar}).pde).shared
+    assert not weak_form(problem("-lap(u) + f*u = 0", inputs={"f": FIELD}).pde).shared
     exchange = problem("-lap(u) = 1", {"robin": {"u": ["k", 1, 0]}}, inputs={"k": scalar})
-    assert weak_form(exchange).linear
-    assert not weak_form(exchange).shared
+    assert weak_form(exchange.pde).linear
+    assert not weak_form(exchange.pde).shared
 
 
 def test_a_rough_coefficient_may_stand_inside_the_divergence_alone():
     rough = {"g": {**FIELD, "hidden": True}}
     rough["a"] = {"of": ["x", "y"], "expression": "where(g > 0, 12, 3)", "smooth": False}
-    assert volume(weak_form(problem("-div(a*grad(u)) = 1", inputs=rough)))[0] == -1
+    assert volume(weak_form(problem("-div(a*grad(u)) = 1", inputs=rough).pde))[0] == -1
     for equation, message in (
         ("-a*lap(u) = 1", "write it as a flux"),
         ("-lap(u) + div((a*u, u)) = 1", "differentiates a jump"),
     ):
         with pytest.raises(NotSupportedError, match=message):
-            weak_form(problem(equation, inputs=rough))
+            weak_form(problem(equation, inputs=rough).pde)
 
 
 STOKES = {
@@ -146,7 +146,7 @@ REFUSED = [
 @pytest.mark.parametrize(("words", "message"), REFUSED)
 def test_what_has_no_weak_form_here_is_refused(words, message):
     with pytest.raises(NotSupportedError, match=message):
-        weak_form(problem("-lap(u) = 1", **words))
+        weak_form(problem("-lap(u) = 1", **words).pde)
 
 
 def test_a_box_is_left_to_other_methods():
@@ -159,7 +159,7 @@ def test_a_box_is_left_to_other_methods():
         boundary=faces,
     )
     with pytest.raises(NotSupportedError, match="shapes in the plane"):
-        weak_form(plain)
+        weak_form(plain.pde)
 
 
 def test_an_evolution_on_a_shape_says_so():
@@ -174,4 +174,4 @@ def test_an_evolution_on_a_shape_says_so():
         domain=CAVITY,
     )
     with pytest.raises(NotSupportedError, match="it covers steady problems"):
-        weak_form(found)
+        weak_form(found.pde)

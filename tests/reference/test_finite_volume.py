@@ -46,7 +46,7 @@ def cells(problem, sizes, functions=None, end=None):
     sources = Sources(problem, functions or {}, CPU)
     lows, lengths = zip(*((c.low, c.length) for c in problem.space), strict=True)
     mesh = CellMesh(lows, lengths, sizes, CPU)
-    scheme = Scheme(problem, read_conservation_law(problem), sources, mesh)
+    scheme = Scheme(problem, read_conservation_law(problem.pde), sources, mesh)
     start = initial_means(problem, sources, mesh)
     marcher = FiniteVolumeStepper(
         scheme, list(range(len(start))), 10**6, torch.zeros(len(start)).double()
@@ -329,7 +329,7 @@ def test_speeds_without_formulas_are_computed():
     equations = ["dt(a) + dx(b) = 0", "dt(b) + dx(a + c/2) = 0", "dt(c) + d(b/2 + c/3, x) = 0"]
     start = {"a": "sin(2*pi*x)", "b": 0, "c": 0}
     problem = law(equations, unknowns=["a", "b", "c"], initial=start)
-    flow = Flow(read_conservation_law(problem), 0, None, ())
+    flow = Flow(read_conservation_law(problem.pde), 0, None, ())
     assert flow.numeric
     low, high = flow.speeds(torch.zeros(1, 3, 4).double(), ())
     exact = np.linalg.eigvalsh([[0, 1, 0], [1, 0, 0.5], [0, 0.5, 1 / 3]])

@@ -43,7 +43,7 @@ def _problem(names: str, channels: Sequence[str], residuals: object, inputs: obj
         SimpleNamespace(name=n, symbol=sympy.Symbol(n, real=True), low=0.0, high=1.0, periodic=True)
         for n in names
     )
-    return SimpleNamespace(
+    found = SimpleNamespace(
         coordinates=coordinates,
         time=next((c for c in coordinates if c.name == "t"), None),
         space=tuple(c for c in coordinates if c.name != "t"),
@@ -52,6 +52,8 @@ def _problem(names: str, channels: Sequence[str], residuals: object, inputs: obj
         infer={},
         inputs=tuple(SimpleNamespace(name=n, of=tuple(of)) for n, of in dict(inputs).items()),
     )
+    found.pde = found
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -278,4 +278,4 @@ def test_without_gradients_nothing_is_recorded(burgers) -> None:
 
 
 def test_plan_and_residual_share_the_streams(burgers) -> None:
-    assert compile_residual(burgers).plan == plan_streams(burgers)
+    assert compile_residual(burgers).plan == plan_streams(burgers.pde)

@@ -51,7 +51,7 @@ def _check_shape(problem: Problem, issues: list[Issue]) -> None:
 
 def _order(problem: Problem, name: str, axis: Coordinate) -> int:
     position = problem.coordinates.index(axis)
-    found = [o[position] for r in problem.residuals for o in orders(problem, r, name)]
+    found = [o[position] for r in problem.residuals for o in orders(problem.pde, r, name)]
     return max(found, default=0)
 
 
@@ -67,7 +67,7 @@ def _by_kind(
     issues: list[Issue],
 ) -> bool:
     """Faces with ``outflow``, ``wall`` or a general equation, which name no unknown."""
-    asking = [name for name in problem.channels if name not in multipliers(problem)]
+    asking = [name for name in problem.channels if name not in multipliers(problem.pde)]
     total = sum(_order(problem, name, axis) for name in asking)
     highest = max(_order(problem, name, axis) for name in problem.channels)
     done = False

@@ -35,7 +35,7 @@ def check_growth(problem: Problem, resolved: Resolved, issues: list[Issue]) -> N
     evolving = {problem.time_order[u] for u in problem.unknowns}
     if problem.time is None or len(evolving) != 1 or 0 in evolving:
         return  # algebraic unknowns such as a pressure are not decided here
-    parts = [split_terms(problem, r) for r in problem.residuals]
+    parts = [split_terms(problem.pde, r) for r in problem.residuals]
     if _decided_by_nonlinear(problem, parts):
         return
     terms = [p[0] for p in parts]
@@ -57,14 +57,14 @@ def _decided_by_nonlinear(
     problem: Problem, parts: list[tuple[list[LinearTerm], list[Expr], list[Expr]]]
 ) -> bool:
     """Whether a nonlinear term is of the highest order: frozen coefficients say nothing then."""
-    linear = max((space_order(problem, t.order) for p in parts for t in p[0]), default=0)
+    linear = max((space_order(problem.pde, t.order) for p in parts for t in p[0]), default=0)
     nonlinear = max(
         (
-            space_order(problem, o)
+            space_order(problem.pde, o)
             for p in parts
             for t in p[1]
             for u in problem.channels
-            for o in orders(problem, t, u)
+            for o in orders(problem.pde, t, u)
         ),
         default=0,
     )
@@ -108,11 +108,11 @@ def _growth(
         return values.get(atom, np.nan)
 
     numbers = [[float(evaluate(t.coefficient, lookup)) for t in row] for row in terms]
-    highest = max(space_order(problem, t.order) for row in terms for t in row)
+    highest = max(space_order(problem.pde, t.order) for row in terms for t in row)
     for row, coefficients in zip(terms, numbers, strict=True):
         for term, c in zip(row, coefficients, strict=True):
             if not np.isfinite(c):  # an input without a known range: its sign is not known
-                if space_order(problem, term.order) == highest or term.order[0]:
+                if space_order(problem.pde, term.order) == highest or term.order[0]:
                     return False
                 coefficients[row.index(term)] = 0.0
     for direction in _directions(len(problem.space)):

@@ -47,10 +47,10 @@ def _first_order(problem: Problem) -> bool:
     if problem.time is None or set(problem.time_order.values()) != {1}:
         return False
     found = [
-        space_order(problem, o)
+        space_order(problem.pde, o)
         for r in problem.residuals[: len(problem.unknowns)]
         for u in problem.unknowns
-        for o in orders(problem, r, u)
+        for o in orders(problem.pde, r, u)
     ]
     return max(found, default=0) == 1
 

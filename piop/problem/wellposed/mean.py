@@ -101,7 +101,7 @@ class _Driver:
 
     def check(self, driver: Expr, place: Place, seen: frozenset[str] = frozenset()) -> None:
         """Refuse a driver with a mean; unknowns in it are followed to their data and sources."""
-        linear, nonlinear, free = split_terms(self.problem, driver)
+        linear, nonlinear, free = split_terms(self.problem.pde, driver)
         explicit = []
         for term in free:
             found = [i for i in self.problem.inputs if term.has(i.symbol)]
@@ -129,8 +129,8 @@ class _Driver:
         for residual, equation in zip(
             self.problem.residuals, self.resolved.equations, strict=False
         ):
-            if any(o[0] for o in orders(self.problem, residual, unknown)):
-                free = split_terms(self.problem, residual)[2]
+            if any(o[0] for o in orders(self.problem.pde, residual, unknown)):
+                free = split_terms(self.problem.pde, residual)[2]
                 self.check(sympy.Add(*free), equation.place, seen)
 
 

@@ -95,7 +95,7 @@ class _Builder:
         self.space = [c.symbol for c in problem.space]
         orders = {u: problem.time_order.get(u, 0) for u in problem.channels}
         self.orders = orders
-        self.multipliers = multipliers(problem)
+        self.multipliers = multipliers(problem.pde)
         self.channels = tuple(
             Channel(u, p) for u in problem.channels for p in range(max(orders[u], 1))
         )

@@ -96,7 +96,7 @@ class EllipticRefinement:
 
     def __init__(self, problem: Any, sources: Sources, request: Request) -> None:
         self.problem, self.sources, self.request = problem, sources, request
-        self.form = divergence_form(problem)
+        self.form = divergence_form(problem.pde)
         rank = len(request.shape)
         self.cap = request.limits.modes[rank - 1]
         self.enough = min(_ENOUGH[rank - 1], self.cap)

@@ -54,7 +54,7 @@ def solve_on_shape(
     Raises:
         SolverError: If the one shape of all cannot be meshed, or the equations not be solved.
     """
-    sources, form = Sources(problem, functions, request.device), weak_form(problem)
+    sources, form = Sources(problem, functions, request.device), weak_form(problem.pde)
     if problem.varies:
         groups = of_one_shape(problem, sources)
         parts = [_alike(problem, form, sources, group, request, degree) for group in groups]

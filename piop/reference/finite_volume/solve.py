@@ -57,7 +57,7 @@ class _Ladder:
         self, problem: Any, functions: Mapping[str, InputFunction], request: Request
     ) -> None:
         self.problem, self.request = problem, request
-        self.law: ConservationLaw = read_conservation_law(problem)
+        self.law: ConservationLaw = read_conservation_law(problem.pde)
         self.sources = Sources(problem, functions, request.device)
         self.windows: tuple[Window, ...] = output_windows(problem, request.shape, request.device)
         count, rank = self.sources.batch, len(problem.space)

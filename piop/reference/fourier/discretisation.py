@@ -43,7 +43,7 @@ class Discretisation:
         self, problem: Any, functions: Mapping[str, InputFunction], device: torch.device
     ) -> None:
         self.problem = problem
-        self.split = split_linear(problem)
+        self.split = split_linear(problem.pde)
         self.main = compile_products(problem, self.split, self.split.right)
         self.auxiliary = compile_products(problem, self.split, self.split.auxiliary)
         self.means = tuple(float(a.mean or 0.0) for a in problem.auxiliaries)

@@ -312,7 +312,7 @@ def _size(problem: Problem, expression: sp.Expr, scales: Mapping[str, float]) ->
     A derivative counts as (2π/L)^k times the unknown, a coefficient that is no number as one.
     """
     total = 0.0
-    for term in split_terms(problem, expression)[0]:
+    for term in split_terms(problem.pde, expression)[0]:
         waves = [
             (2 * math.pi / c.length) ** n
             for c, n in zip(problem.coordinates, term.order, strict=True)

@@ -78,7 +78,7 @@ def exact(u, axes):
 def at_centres(problem, functions, sizes, tolerance=1e-12):
     """Finite volumes on one grid of cells: what was discretised, and values ``[B, *sizes]``."""
     sources = Sources(problem, functions, torch.device("cpu"))
-    form, samples = divergence_form(problem), list(range(sources.batch))
+    form, samples = divergence_form(problem.pde), list(range(sources.batch))
     with torch.no_grad():
         discrete = Assembler(problem, form, sources, samples).discretise(sizes)
         return discrete, solve_cells(discrete, tolerance, form.gauge, samples)

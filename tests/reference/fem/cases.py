@@ -68,7 +68,7 @@ def manufactured(u, a=1, c=0, drift=(0, 0), kinds=None, domain=None):
 
 def on_mesh(problem, functions, side, degree, level=0, curved=True, graded=True):
     """Solve on one mesh: space and coefficients ``[B, C, count]``."""
-    form = weak_form(problem)
+    form = weak_form(problem.pde)
     prescribed = {face: bool(given) for face, given in form.values.items()}
     meshes = MeshHierarchy(problem.shape, triangulate(problem.shape, side), prescribed, degree)
     meshes.cuts = meshes.cuts if graded else {}

@@ -62,9 +62,9 @@ def test_one_matrix_serves_all_sources_and_each_coefficient_has_its_own():
     law = {"of": ["x", "y"], "law": "gaussian_random_field", "scale": 100, "tau": 5, "alpha": 4}
     inputs = {"f": {**law, "modes": 6}, "k": {"law": "uniform", "low": 1, "high": 3}}
     sources = on_shape("-lap(u) = k*f", ZERO, inputs=inputs)
-    assert weak_form(sources).shared
+    assert weak_form(sources.pde).shared
     media = on_shape("-div(k*grad(u)) = f", ZERO, inputs=inputs)
-    assert not weak_form(media).shared
+    assert not weak_form(media.pde).shared
     functions = sample_inputs(sources, Draws(3, 0, torch.arange(3)))
     together, apart = (solve_reference(p, functions, tolerance=1e-3) for p in (sources, media))
     k = functions["k"].on_grid(()).reshape(3, 1).numpy()
@@ -95,7 +95,7 @@ def test_order_of_newtons_answers_with_a_nonlinear_flux():
     truth = f"(1 + ({u})**2)*(({ux})*nx + ({uy})*ny) + ({u})**3"
     boundary = {"cavity": [f"{flow} = {truth}"], "rest": {"dirichlet": {"u": str(u)}}}
     problem = on_shape(f"-div((1 + u**2)*grad(u)) = {f}", boundary)
-    assert not weak_form(problem).linear
+    assert not weak_form(problem.pde).linear
     errors = []
     for level in (0, 1):
         space, found = on_mesh(problem, {}, 0.12, 2, level)
@@ -206,7 +206,7 @@ def test_a_charge_that_jumps_is_integrated_on_both_sides():
     """A disk of charge about the middle of an earthed disk, whose edge cuts through triangles."""
     source = "where((x - 0.5)**2 + (y - 0.5)**2 < 0.09, 1, 0)"
     problem = on_shape(f"-lap(u) = {source}", ZERO, {"disk": [0.5, 0.5, 0.5]})
-    assert len(weak_form(problem).jumps) == 1
+    assert len(weak_form(problem.pde).jumps) == 1
     solution = solve_reference(problem, {}, shape=(13, 13), tolerance=2e-3)
     found, points = values(solution)
     r = np.linalg.norm(points[0] - 0.5, axis=-1)

@@ -134,7 +134,7 @@ def with_slope(*equations):
 
 def test_what_follows_from_the_solution_is_found_after_it():
     problem = with_slope()
-    form = weak_form(problem)
+    form = weak_form(problem.pde)
     assert form.solved == (1,)
     assert list(form.recovered) == [0]
     truth = (U.diff(X) ** 2 + U.diff(Y) ** 2 + X) / 2
@@ -154,7 +154,7 @@ def test_what_follows_from_the_solution_is_found_after_it():
 def test_what_other_equations_hold_is_not_found_afterwards(second):
     problem = with_slope("w = dx(u)**2", second)
     with pytest.raises(NotSupportedError, match="w has no second derivatives in equation 1"):
-        weak_form(problem)
+        weak_form(problem.pde)
 
 
 SPEC = (Path(__file__).parents[3] / "pdes" / "elasticity.yaml").read_text()
