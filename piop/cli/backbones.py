@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,9 +13,7 @@ from piop.cli.console import common, is_terminal, print_json, say
 if TYPE_CHECKING:
     from piop.training.catalogue import Entry
 
-HEADINGS = ("backbone", "preset", "parameters", "answers", "times", "physics", "data", "source")
-ANSWERS = {"point": "at points", "grid": "on a grid", "march": "in steps"}
-TIMES = {"any": "any", "end": "the end"}
+HEADINGS = ("backbone", "preset", "parameters", "evaluated", "times", "physics", "data", "source")
 
 
 @click.command()
@@ -48,8 +45,16 @@ def nested(entries: Sequence[Entry]) -> dict[str, Any]:
     """Nest entries as backbone → preset → the rest."""
     found: dict[str, Any] = {}
     for entry in entries:
-        body = asdict(entry)
-        found.setdefault(body.pop("backbone"), {})[body.pop("preset")] = body
+        body = {
+            "network": entry.network,
+            "parameters": entry.parameters,
+            "field": entry.field.name,
+            "times": "end" if entry.end_only else "any",
+            "source": entry.source,
+            "physics": entry.physics,
+            "data": entry.data,
+        }
+        found.setdefault(entry.backbone, {})[entry.preset] = body
     return found
 
 
@@ -65,8 +70,8 @@ def table_rows(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
             first.backbone,
             ", ".join(entry.preset for entry in same),
             f"{first.parameters:,}",
-            ANSWERS[first.field],
-            TIMES[first.times],
+            first.field.label,
+            "the end" if first.end_only else "any",
             _share(first.physics.values()),
             _share(first.data.values()),
             first.source,

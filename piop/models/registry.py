@@ -52,7 +52,7 @@ def build_backbone(
         UsageError: If a name, preset or field is unknown, or a value is out of range.
 
     Example:
-        >>> from piop.models.base import AxisSignature, Signature
+        >>> from piop.models.core.base import AxisSignature, Signature
         >>> signature = Signature((AxisSignature("x", 0.0, 1.0),))
         >>> build_backbone("pit", signature, width=32).config.width
         32

@@ -118,7 +118,7 @@ def data_of_use(
     Raises:
         UsageError: If there is nothing to keep.
     """
-    if data is None or preset_of(config).build.times != "end":
+    if data is None or not preset_of(config).build.end_only:
         return data
     return data_at_end(problem, data)
 

@@ -105,7 +105,11 @@ def _queries_together(model: Model, inputs: Mapping[str, FunctionSamples]) -> in
     sensors = {name: s.points.shape[1] for name, s in inputs.items()}
     sensors |= {name: math.prod(map(len, axes)) for name, axes in model.grids.items()}
     backbone = model.operator.backbone
-    met = backbone.meets(sensors) if isinstance(backbone, Backbone) else sum(sensors.values())
+    met = (
+        backbone.context_length(sensors)
+        if isinstance(backbone, Backbone)
+        else sum(sensors.values())
+    )
     return min(QUERIES_AT_ONCE, max(FEWEST_QUERIES, PAIRS_AT_ONCE // max(1, met)))
 
 

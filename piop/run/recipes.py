@@ -46,7 +46,7 @@ def configure(
         own = _without(own, RECIPE)
     elif (settings or {}).get("optimiser", own.get("optimiser")) != own.get("optimiser"):
         own = _without(own, {"learning_rate"})  # a step size is one optimiser's
-    if preset_of(config, {**own, **(settings or {})}).build.field != "point":
+    if not preset_of(config, {**own, **(settings or {})}).build.field.pointwise:
         own = _without(own, POINTS_ALONE)  # its points, which are drawn
     chosen = {**habits(problem), **own, **(settings or {})}
     keys = vars(find_preset(config.backbone, _text(chosen.get("preset"))).config)

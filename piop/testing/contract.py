@@ -14,14 +14,14 @@ class BackboneContract(InterfaceClaims, SensorClaims, QueryClaims, WeightClaims)
     Every preset runs on its own signature; the first of each class also on the shapes of
     ``piop.testing.SIGNATURES`` that it does not refuse, on three of them where it has a ``source``.
     All run with the values of ``Preset.small``, in float64, as they predict. What a network does
-    not promise it states by its attributes: ``field``, ``times``, ``scattered``, ``unordered``,
-    ``periodic`` and :meth:`Backbone.idle`.
+    not promise it states by its attributes: ``field``, ``end_only``, ``scattered``,
+    ``unordered``, ``periodic`` and :meth:`Backbone.unused_parameters`.
 
     Attributes:
         presets: Name → preset, as an entry point of ``piop.backbones`` gives them.
 
     Example:
-        >>> from piop.models.presets.deeponet import PRESETS
+        >>> from piop.models.deeponet.presets import PRESETS
         >>> class TestDeepONet(BackboneContract):
         ...     presets = PRESETS
     """

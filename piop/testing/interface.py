@@ -94,20 +94,20 @@ class InterfaceClaims(Suite):
         assert torch.equal(answer(model, inputs, places), answer(model, inputs, places))
 
     def test_what_a_query_meets_is_at_most_what_is_there(self, case: Case) -> None:
-        """``meets`` never falls with more sensors, and grows by no more than them."""
+        """``context_length`` never falls with more sensors, and grows by no more than them."""
         model, functions = case.build(), len(case.signature.functions)
         few, many = (
-            model.meets({e.name: count if e.of else 1 for e in case.signature.inputs})
+            model.context_length({e.name: count if e.of else 1 for e in case.signature.inputs})
             for count in (10, 1000)
         )
         assert 0 <= many - few <= 990 * functions
 
-    @only_for(lambda case: case.preset.build.field == "march")
+    @only_for(lambda case: case.preset.build.field.rollout)
     def test_it_marches_through_its_time(self, case: Case) -> None:
         """Steps go forward, inside the time axis, and end where it ends."""
         assert case.signature.time is not None
         axis = case.signature.coordinates[case.signature.time]
-        times = case.build().march_times()
+        times = case.build().fixed_times() or ()
         assert all(a < b for a, b in pairwise(times)), times
         assert times[0] >= axis.low
         assert abs(times[-1] - axis.high) < EXACT * abs(axis.high)

@@ -73,12 +73,11 @@ def axes_for(model: Backbone, count: int = 6) -> list[Tensor]:
     """
     axes = []
     for i, axis in enumerate(model.signature.coordinates):
-        ticks = grid_axis(axis.low, axis.high, count, axis.periodic)
-        if i == model.signature.time and model.field == "march":
-            ticks = torch.tensor(model.march_times(), dtype=torch.float64)
-        elif i == model.signature.time and model.times == "end":
-            ticks = ticks[-1:]
-        axes.append(ticks)
+        fixed = model.fixed_times() if i == model.signature.time else None
+        if fixed is None:
+            axes.append(grid_axis(axis.low, axis.high, count, axis.periodic))
+        else:
+            axes.append(torch.tensor(fixed, dtype=torch.float64))
     return axes
 
 
@@ -91,10 +90,10 @@ def places_for(model: Backbone, batch: int = 2, count: int = 7, seed: int = 1) -
         count: N queries, or points along each axis.
         seed: Of the queries.
     """
-    if model.field != "point":
+    if not model.field.pointwise:
         return axes_for(model, count)
     queries = queries_for(model.signature, batch, count, seed)
-    if model.times == "end" and model.signature.time is not None:
+    if model.end_only and model.signature.time is not None:
         queries[..., model.signature.time] = model.signature.coordinates[model.signature.time].high
     return queries
 

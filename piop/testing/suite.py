@@ -52,7 +52,7 @@ def never(case: Case) -> bool:
 
 def answers_points(case: Case) -> bool:
     """Whether each answer depends on its query alone."""
-    return case.preset.build.field == "point"
+    return case.preset.build.field.pointwise
 
 
 def takes_any_sensors(case: Case) -> bool:

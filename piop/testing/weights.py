@@ -20,14 +20,14 @@ cancel."""
 def worth_compiling(case: Case) -> bool:
     """Whether code is generated for a case, which takes most of a minute."""
     own = of_its_own(case) and case.leading and not case.preset.source
-    return own and case.preset.build.field != "march"
+    return own and not case.preset.build.field.rollout
 
 
 class WeightClaims(Suite):
     """What becomes of a network: training, files, compilers."""
 
     def test_every_parameter_learns(self, case: Case) -> None:
-        """All but those of :meth:`Backbone.idle` receive gradient, and these receive none."""
+        """All but :meth:`Backbone.unused_parameters` receive gradient, and these none."""
         model = case.build()
         inputs = samples_for(case.signature)
         answer(model, inputs, places_for(model)).square().sum().backward()
@@ -36,10 +36,12 @@ class WeightClaims(Suite):
             for name, p in model.named_parameters()
         }
         least = NOTHING * max(sizes.values())
-        idle = model.idle()
+        idle = model.unused_parameters()
         for name, size in sizes.items():
             rests = any(fnmatchcase(name, pattern) for pattern in idle)
-            assert rests or size > least, f"{name} receives no gradient; idle() may say why"
+            assert rests or size > least, (
+                f"{name} receives no gradient; unused_parameters() may say why"
+            )
             assert not rests or size <= least, f"{name} is said to rest and receives gradient"
         for pattern in idle:
             assert any(fnmatchcase(name, pattern) for name in sizes), f"idle: no {pattern}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from piop.errors import NotSupportedError, UsageError
-from piop.models.core.base import Field, Signature, Times
+from piop.models.core.base import FieldKind, Signature
 from piop.models.core.preset import Preset
 from piop.models.registry import all_backbones
 from piop.problem import Problem
@@ -31,8 +31,8 @@ class Entry:
         preset: Name of the preset.
         network: Name of its class.
         parameters: How many, at the preset's own signature.
-        field: How it answers.
-        times: The times it answers at.
+        field: How it is evaluated.
+        end_only: Whether it knows the end of the time axis alone.
         source: The published column or script that it is; empty for piop's own.
         physics: What it can learn from the equations.
         data: What it can learn from data on a grid.
@@ -42,8 +42,8 @@ class Entry:
     preset: str
     network: str
     parameters: int
-    field: Field
-    times: Times
+    field: FieldKind
+    end_only: bool
     source: str
     physics: Obstacles
     data: Obstacles
@@ -61,7 +61,7 @@ def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str
     named = [Problem.from_file(name) for name in (builtin_names() if specs is None else specs)]
     problems = [p if p.learn is None else p.inverse() for p in named]
     found, faults = all_backbones()
-    shapes: dict[tuple[Field, bool], dict[str, Signature | str]] = {}
+    shapes: dict[tuple[FieldKind, bool], dict[str, Signature | str]] = {}
     entries = []
     for backbone, presets in found.items():
         for name, preset in presets.items():
@@ -82,7 +82,7 @@ def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str
                     preset.build.__name__,
                     parameters(preset),
                     kind,
-                    preset.build.times,
+                    preset.build.end_only,
                     preset.source,
                     served[True],
                     served[False],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from piop.errors import UsageError
-from piop.models.core.base import Field
+from piop.models.core.base import POINT_FIELD, FieldKind
 from piop.training.config import TrainingConfig
 
 
@@ -17,12 +17,12 @@ class Circumstances:
     Attributes:
         config: The run's choices.
         parts: The parts that the loss will have.
-        field: How the network answers: at points, on a grid, or marching.
+        field: How the network is evaluated: pointwise, on a grid, or in steps.
     """
 
     config: TrainingConfig
     parts: Collection[str]
-    field: Field = "point"
+    field: FieldKind = POINT_FIELD
 
     @property
     def weighting(self) -> str:
@@ -109,16 +109,16 @@ POINTS_ALONE = (
 )
 """Settings of points that are drawn, for which a network that answers on grids has no use."""
 
-GRIDS: Rule = (lambda c: c.field != "point", "backbones that answer on a grid")
+GRIDS: Rule = (lambda c: not c.field.pointwise, "backbones that answer on a grid")
 RULES |= {
     "grid": GRIDS,
     "horizon": (
-        lambda c: c.field != "grid",
+        lambda c: not c.field.space_time_grid,
         "backbones that answer at points, or march: a grid has all of its times at once",
     ),
-    "times": (lambda c: c.field == "grid", "backbones that answer on a grid at any time"),
+    "times": (lambda c: c.field.space_time_grid, "backbones that answer on a grid at any time"),
     "time_order": (
-        lambda c: c.field == "grid" and c.config.physics,
+        lambda c: c.field.space_time_grid and c.config.physics,
         "training backbones that answer on a grid on the equations",
     ),
 }
@@ -128,7 +128,7 @@ def require_effect(
     config: TrainingConfig,
     keys: Collection[str],
     parts: Collection[str],
-    field: Field = "point",
+    field: FieldKind = POINT_FIELD,
 ) -> None:
     """Make sure that settings that were asked for do something.
 
@@ -136,7 +136,7 @@ def require_effect(
         config: The run's choices.
         keys: The settings that were given.
         parts: The parts that the loss will have.
-        field: How the network answers.
+        field: How the network is evaluated.
 
     Raises:
         UsageError: For the first that does nothing, with what it belongs to.
@@ -148,7 +148,7 @@ def require_effect(
     """
     circumstances = Circumstances(config, parts, field)
     for key in keys:
-        if key in POINTS_ALONE and field != "point":
+        if key in POINTS_ALONE and not field.pointwise:
             raise UsageError(
                 f"{key}: does nothing here; it places points, and backbone {config.backbone!r} "
                 f"answers on a grid, whose size is set by grid and times"

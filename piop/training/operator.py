@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from piop.domain import ApproximateDistance
 from piop.errors import DataError
 from piop.fields import FunctionSamples
+from piop.models.core.base import POINT_FIELD
 from piop.residual import GridLift, Lift
 from piop.training.batches.grid_layout import GridLayout
 from piop.training.inferred import Inferred
@@ -152,7 +153,7 @@ class Operator(nn.Module):
     @property
     def gridded(self) -> bool:
         """Whether the network answers on grids, and not point by point."""
-        return getattr(self.backbone, "field", "point") != "point"
+        return not getattr(self.backbone, "field", POINT_FIELD).pointwise
 
     def on_grid(
         self,

@@ -30,8 +30,8 @@ def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> Non
     require_weights(problem, config, parts_of(problem, config, data))
     adaptive, curriculum = config.points.method == "residual_adaptive", config.sampling.horizon < 1
     asked = f"horizon: {config.sampling.horizon:g}" if curriculum else "method: 'residual_adaptive'"
-    marches = curriculum and field_kind(config) == "march"
-    if (adaptive or curriculum) and not (config.physics or marches):
+    rollout = curriculum and field_kind(config).rollout
+    if (adaptive or curriculum) and not (config.physics or rollout):
         raise UsageError(f"{asked} places points of the equations, and there is no physics")
     if config.points.shared and not config.physics:
         raise UsageError("shared: True is for points of the equations, and there is no physics")
@@ -75,9 +75,9 @@ def require_backbone(
         raise UsageError(
             f"backbone {config.backbone!r} cannot be trained on {problem.name}: {reason}; {others}"
         )
-    if kind == "grid" and config.physics:
+    if kind.space_time_grid and config.physics:
         _require_differences(problem, config)
-    if kind != "point" and config.physics and config.machine.precision == "tf32":
+    if not kind.pointwise and config.physics and config.machine.precision == "tf32":
         raise UsageError(
             f"precision: tf32 rounds the differences along the grid of backbone "
             f"{config.backbone!r}, whose error grows with their order; use float32"
@@ -146,21 +146,21 @@ def obstacle(
     reason, build = refusal(preset, signature, config), preset.build
     if reason is None and physics:
         reason = _beyond_equations(build, signature)
-    if reason is None and scattered and build.field != "point" and not build.scattered:
+    if reason is None and scattered and not build.field.pointwise and not build.scattered:
         reason = "it answers on grids alone, and the data are scattered"
     return reason
 
 
 def _beyond_equations(build: type[Backbone], signature: Signature) -> str | None:
     """Say why the equations cannot be asked of an answer of this kind."""
-    if signature.time is not None and build.times == "end":
+    if signature.time is not None and build.end_only:
         return "it answers at the end of the time axis alone, where the equations hold throughout"
     walls = [
         axis.name
         for i, axis in enumerate(signature.coordinates)
         if i != signature.time and not axis.periodic
     ]
-    if build.field != "point" and walls:
+    if not build.field.pointwise and walls:
         return (
             f"it answers on a grid, along which the equations differentiate by spectra, and axis "
             f"{walls[0]!r} is not periodic"

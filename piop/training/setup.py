@@ -12,7 +12,7 @@ from torch import Tensor
 from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.models import Backbone, build_backbone, find_preset
-from piop.models.core.base import Field
+from piop.models.core.base import FieldKind
 from piop.models.core.preset import Preset
 from piop.problem import Problem
 from piop.problem.around import distance_around
@@ -81,7 +81,7 @@ def conditions_of(problem: Problem, config: TrainingConfig) -> Conditions:
     Raises:
         UsageError: If they cannot be met as asked.
     """
-    points = field_kind(config) == "point"
+    points = field_kind(config).pointwise
     walls = config.physics and points
     try:
         conditions = decide_conditions(problem, config.loss.constraints, walls=walls)
@@ -110,8 +110,8 @@ def preset_of(config: TrainingConfig, settings: Mapping[str, Any] | None = None)
     return find_preset(config.backbone, None if chosen is None else str(chosen))
 
 
-def field_kind(config: TrainingConfig) -> Field:
-    """Tell how the chosen network answers: at points, on a grid, or marching."""
+def field_kind(config: TrainingConfig) -> FieldKind:
+    """Return how the chosen network is evaluated: pointwise, on a grid, or in steps."""
     return preset_of(config).build.field
 
 
@@ -141,7 +141,7 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     known = built_in_data(problem, conditions, mean)
     grids = lattices(problem) if config.physics else {}
     home = None
-    if backbone.field != "point" and (config.physics or statistics.grid):
+    if not backbone.field.pointwise and (config.physics or statistics.grid):
         counts = () if config.physics else statistics.grid
         home = training_grid_ticks(problem, backbone, config.points, counts)
     return Model(operator, conditions, known, grids, home)

@@ -11,6 +11,7 @@ import pytest
 from piop.cli import backbones as module
 from piop.cli.backbones import nested, plain_table, reason_lines, table_rows
 from piop.errors import NotSupportedError
+from piop.models.core.base import GRID_FIELD, POINT_FIELD, ROLLOUT_FIELD
 from piop.problem import Problem
 from piop.problem.library import builtin_names
 from piop.problem.support import require_supported
@@ -19,10 +20,24 @@ from piop.training.catalogue import Entry
 
 SERVED = {"burgers": None, "heat": None}
 ENTRIES = [
-    Entry("pit", "default", "PIT", 94_146, "point", "any", "", SERVED, SERVED),
-    Entry("fno", "paper_x", "FNO", 5, "grid", "end", "a", {"burgers": "no", "heat": "no"}, SERVED),
-    Entry("fno", "code_x", "FNO", 5, "grid", "end", "a", {"burgers": "no", "heat": "no"}, SERVED),
-    Entry("fno", "march", "March", 7, "march", "any", "", SERVED, {"burgers": None, "heat": "why"}),
+    Entry("pit", "default", "PIT", 94_146, POINT_FIELD, False, "", SERVED, SERVED),
+    Entry(
+        "fno", "paper_x", "FNO", 5, GRID_FIELD, True, "a", {"burgers": "no", "heat": "no"}, SERVED
+    ),
+    Entry(
+        "fno", "code_x", "FNO", 5, GRID_FIELD, True, "a", {"burgers": "no", "heat": "no"}, SERVED
+    ),
+    Entry(
+        "fno",
+        "march",
+        "March",
+        7,
+        ROLLOUT_FIELD,
+        False,
+        "",
+        SERVED,
+        {"burgers": None, "heat": "why"},
+    ),
 ]
 
 
@@ -33,7 +48,7 @@ def listed(monkeypatch):
 
 def test_equal_columns_of_paper_and_code_share_a_row():
     assert table_rows(ENTRIES) == [
-        ("pit", "default", "94,146", "at points", "any", "2 of 2", "2 of 2", ""),
+        ("pit", "default", "94,146", "pointwise", "any", "2 of 2", "2 of 2", ""),
         ("fno", "paper_x, code_x", "5", "on a grid", "the end", "0 of 2", "2 of 2", "a"),
         ("fno", "march", "7", "in steps", "any", "2 of 2", "1 of 2", ""),
     ]
@@ -41,7 +56,7 @@ def test_equal_columns_of_paper_and_code_share_a_row():
 
 def test_columns_are_aligned_and_numbers_to_the_right():
     lines = plain_table(table_rows(ENTRIES)).splitlines()
-    words = ("answers", "at points", "on a grid", "in steps")
+    words = ("evaluated", "pointwise", "on a grid", "in steps")
     starts = {line.index(word) for line, word in zip(lines, words, strict=True)}
     assert len(starts) == 1
     assert len({re.search(r"(parameters|94,146|5|7)  ", line).end() for line in lines}) == 1
@@ -97,7 +112,7 @@ def test_the_real_table_is_listed(piop):
     code, out, err = piop("backbones")
     assert (code, err) == (0, "")
     counts = " +".join(_served(purpose) for purpose in ("solve", "data"))
-    assert re.search(rf"^pit +default +94,146  at points  any +{counts}$", out, re.M)
+    assert re.search(rf"^pit +default +94,146  pointwise  any +{counts}$", out, re.M)
     assert "Not from physics, darcy: darcy: not supported yet: div of a flux with the rough" in out
 
 

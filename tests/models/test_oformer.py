@@ -188,7 +188,7 @@ def test_the_nth_answer_of_a_march_is_the_propagator_applied_n_times(preset):
     small = {**BACKBONES["oformer"][preset].small, "steps": 3}
     model = build_backbone("oformer", signature, preset, **small).double()
     inputs = samples_for(signature)
-    times = torch.tensor(model.march_times(), dtype=torch.float64)
+    times = torch.tensor(model.fixed_times(), dtype=torch.float64)
     assert times.tolist() == pytest.approx([0.0, 0.825, 1.65, 2.475])
     space = [
         axis.low + (axis.high - axis.low) * torch.arange(n).double() / n
@@ -220,7 +220,7 @@ def test_between_its_steps_a_march_is_linear_in_time():
         ends.append(model(inputs, queries))
     queries[..., 0] = 2.25 * step
     assert (model(inputs, queries) - 0.75 * ends[0] - 0.25 * ends[1]).abs().max() < EXACT
-    axes = [torch.tensor(model.march_times(), dtype=torch.float64), queries[0, :, 1]]
+    axes = [torch.tensor(model.fixed_times(), dtype=torch.float64), queries[0, :, 1]]
     assert (model.on_grid(inputs, axes)[0, 2] - ends[0][0]).abs().max() < EXACT
 
 

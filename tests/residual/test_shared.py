@@ -11,7 +11,7 @@ from piop.residual import compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
 
 EXACT = 1e-12  # float64: reordered sums alone
-NETWORKS = [name for name, own in BACKBONES.items() if own["default"].build.field == "point"]
+NETWORKS = [name for name, own in BACKBONES.items() if own["default"].build.field.pointwise]
 FORCED = """
 piop: 1
 name: forced

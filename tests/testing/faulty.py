@@ -44,10 +44,10 @@ class Pooled(Backbone):
     def refusal(cls, signature, config):
         return "it refuses everything" if config.kind == "refuses" else None
 
-    def idle(self):
+    def unused_parameters(self):
         return {"out.bias": "a false claim"} if self.fault("idle") else {}
 
-    def meets(self, sensors):
+    def context_length(self, sensors):
         return -sum(sensors.values()) if self.fault("meets") else 1
 
     def forward(self, inputs, queries):

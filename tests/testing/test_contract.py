@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pytest
 
+from piop.models.core.base import ROLLOUT_FIELD
 from piop.models.core.preset import Preset
 from piop.testing import SIGNATURES, BackboneContract, Case
 from piop.testing.cases import FEW, cases_of
@@ -72,9 +73,9 @@ def test_a_config_that_can_change_fails():
 @pytest.mark.parametrize("times", [(0.0, 1.0, 0.5, 2.475), (0.0, 1.0), (-1.0, 2.475)])
 def test_steps_that_leave_their_time_fail(times):
     class Marching(Pooled):
-        field = "march"
+        field = ROLLOUT_FIELD
 
-        def march_times(self):
+        def fixed_times(self):
             return times
 
     case = Case("own", Preset(Marching, Fault()), SIGNATURES["evolution"])

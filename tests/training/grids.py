@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from piop.models import Backbone
+from piop.models.core.base import GRID_FIELD, ROLLOUT_FIELD
 from piop.models.core.preset import Preset
 from piop.models.core.spectrum import Spectrum
 
@@ -29,7 +30,7 @@ class Sizes:
 class OnGridAlone(Backbone):
     """An MLP of time, place and what a smooth input is there; the grid is all it answers on."""
 
-    field = "grid"
+    field = GRID_FIELD
     scattered = False
 
     def __init__(self, signature, config):
@@ -64,13 +65,13 @@ class OnGridAlone(Backbone):
 
 
 class AtTheEnd(OnGridAlone):
-    times = "end"
+    end_only = True
 
 
 class PointsAtTheEnd(Backbone):
     """An MLP of place and of the mean of the input, point by point, at the end alone."""
 
-    times = "end"
+    end_only = True
 
     def __init__(self, signature, config):
         super().__init__(signature)
@@ -89,7 +90,7 @@ class PointsAtTheEnd(Backbone):
 class Marching(OnGridAlone):
     """The same at its own times, each step a residual block of the last."""
 
-    field = "march"
+    field = ROLLOUT_FIELD
 
     def __init__(self, signature, config):
         super().__init__(signature, config)
@@ -99,7 +100,7 @@ class Marching(OnGridAlone):
         self.reading = nn.Linear(width, signature.channels)
         self.layers = nn.Identity()
 
-    def march_times(self):
+    def fixed_times(self):
         time = self.signature.coordinates[0]
         return tuple(
             time.low + (time.high - time.low) * n / self.config.steps

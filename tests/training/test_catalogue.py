@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from piop.models import BACKBONES, Backbone, build_backbone, find_preset
+from piop.models.core.base import GRID_FIELD
 from piop.models.core.preset import BURGERS, Preset
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
@@ -34,7 +35,7 @@ class Nothing:
 class OneInput(Backbone):
     """Takes functions of one coordinate, on a grid, at the end."""
 
-    field, times = "grid", "end"
+    field, end_only = GRID_FIELD, True
 
     def __init__(self, signature, config):
         super().__init__(signature)
@@ -65,7 +66,7 @@ def test_a_network_serves_what_it_does_not_refuse_and_the_reason_is_told(only):
     only({"one": {"default": Preset(OneInput, Nothing(), source="a paper")}})
     (entry,), faults = catalogue(["burgers", "heat2d"])
     assert not faults
-    assert (entry.parameters, entry.field, entry.times) == (0, "grid", "end")
+    assert (entry.parameters, entry.field, entry.end_only) == (0, GRID_FIELD, True)
     assert entry.source == "a paper"
     assert entry.data == {"burgers": None, "heat2d": "input 'u0' has 2 coordinates"}
     assert "end of the time axis" in entry.physics["burgers"]

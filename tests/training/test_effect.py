@@ -5,6 +5,7 @@ from dataclasses import fields
 import pytest
 
 from piop.errors import UsageError
+from piop.models.core.base import GRID_FIELD, POINT_FIELD, ROLLOUT_FIELD
 from piop.training.config import BudgetConfig, TrainingConfig, apply_settings
 from piop.training.config.run import SECTIONS
 from piop.training.effect import RULES, require_effect
@@ -53,10 +54,10 @@ def test_settings_that_do_something_pass(settings, parts):
 
 def test_a_horizon_is_for_points_and_for_marches_and_not_for_grids():
     config = apply_settings(START, {"horizon": 0.5}, {})
-    for field in ("point", "march"):
+    for field in (POINT_FIELD, ROLLOUT_FIELD):
         require_effect(config, ["horizon"], PHYSICS, field)
     with pytest.raises(UsageError, match=r"horizon: does nothing here.* all of its times at once"):
-        require_effect(config, ["horizon"], PHYSICS, "grid")
+        require_effect(config, ["horizon"], PHYSICS, GRID_FIELD)
 
 
 def test_without_physics_points_of_the_equations_do_nothing():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from piop.errors import UsageError
-from piop.models.core.base import Backbone, Signature
+from piop.models.core.base import GRID_FIELD, Backbone, Signature
 from piop.models.core.preset import Preset
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
@@ -28,7 +28,7 @@ class Sizes:
 class Picky(Backbone):
     """Serves no walls unless told to, and knows the end alone."""
 
-    times = "end"
+    end_only = True
 
     @classmethod
     def refusal(cls, signature, config):
@@ -82,7 +82,7 @@ def test_inputs_with_jumps_are_gridded_where_their_sensors_are(place):
 class Gridded(Backbone):
     """Answers on grids alone."""
 
-    field, scattered = "grid", False
+    field, scattered = GRID_FIELD, False
 
     def forward(self, inputs, queries):
         raise NotImplementedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -93,34 +93,53 @@ class Signature:
         return tuple(entry for entry in self.inputs if not entry.of)
 
 
-Field = Literal["point", "grid", "march"]
-"""How a backbone answers, and so how its derivatives are taken.
+@final
+@dataclass(frozen=True)
+class FieldKind:
+    """How a backbone is evaluated, and so how derivatives of its output are taken.
 
-``point``
-    Answer j depends on query j alone, and smoothly: derivatives by streams.
-``grid``
-    All queries are answered together, on a tensor grid: derivatives along the axes of the grid.
-``march``
-    On a grid as well, the time in steps of its own: the residual of a step.
-"""
+    Attributes:
+        name: Its name in files.
+        label: Its name in tables.
+        pointwise: Whether output j depends on query j alone, and smoothly: derivatives by streams.
+            All other networks are evaluated on tensor grids: derivatives along the axes.
+        rollout: Whether time advances in steps of the network's own: the residual of a step.
+    """
 
-Times = Literal["any", "end"]
-"""The times a backbone answers at: all, or the end of the time axis alone."""
+    name: str
+    label: str
+    pointwise: bool = False
+    rollout: bool = False
+
+    @property
+    def space_time_grid(self) -> bool:
+        """Whether the grid holds all times at once, as many as are requested."""
+        return not self.pointwise and not self.rollout
+
+
+POINT_FIELD = FieldKind("point", "pointwise", pointwise=True)
+"""Evaluated at each query by itself."""
+
+GRID_FIELD = FieldKind("grid", "on a grid")
+"""Evaluated on a tensor grid of space and time."""
+
+ROLLOUT_FIELD = FieldKind("march", "in steps", rollout=True)
+"""Evaluated on a tensor grid of space, step after step."""
 
 
 class Backbone(nn.Module, ABC):
     """A network from input functions and queries to dimensionless values.
 
-    With a ``point`` field it is evaluated on tensors and on streams of them, so ``forward`` keeps
-    to operations that have a stream rule, writes to no tensor in place and takes no decision on a
-    value. Other fields are evaluated by :meth:`on_grid`.
+    A pointwise network is evaluated on tensors and on streams of them, so ``forward`` keeps to
+    operations that have a stream rule, writes to no tensor in place and takes no decision on a
+    value. All others are evaluated by :meth:`on_grid`.
 
     Args:
         signature: The problem's shapes and scales.
 
     Attributes:
-        field: How it answers.
-        times: The times it answers at.
+        field: How it is evaluated.
+        end_only: Whether it knows the end of the time axis alone.
         scattered: Whether ``forward`` takes queries that are no grid.
         unordered: Whether the order of the sensors is immaterial.
         periodic: Whether answers repeat exactly along periodic axes, queries and sensors being
@@ -128,8 +147,8 @@ class Backbone(nn.Module, ABC):
             config decides in ``__init__``.
     """
 
-    field: Field = "point"
-    times: Times = "any"
+    field: FieldKind = POINT_FIELD
+    end_only: bool = False
     scattered: bool = True
     unordered: bool = True
     periodic: bool = True
@@ -173,7 +192,7 @@ class Backbone(nn.Module, ABC):
         Args:
             inputs: As in :meth:`forward`.
             axes: Positions along each coordinate, time first, ``[n_1], …, [n_D]``; the right end of
-                periodic axes left out. For a ``march`` field the times are :meth:`march_times`.
+                periodic axes left out; the times are :meth:`fixed_times` where there are any.
 
         Returns:
             ``[B, n_1, …, n_D, C]``, dimensionless.
@@ -182,22 +201,27 @@ class Backbone(nn.Module, ABC):
         values = self(inputs, queries)
         return values.reshape(len(values), *(len(axis) for axis in axes), -1)
 
-    def march_times(self) -> tuple[float, ...]:
-        """Give the times of the steps of a ``march`` field, the first one among them."""
-        raise NotImplementedError(f"{type(self).__name__} does not march")
+    def fixed_times(self) -> tuple[float, ...] | None:
+        """Return the only times it can be evaluated at; None where it can be at any.
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count what each query meets, sensors or tokens: what it costs in memory.
+        A rollout overrides this by the times of its steps, the initial time first.
+        """
+        if not self.end_only or self.signature.time is None:
+            return None
+        return (self.signature.coordinates[self.signature.time].high,)
 
-        By default all sensors of all functions; a backbone that reads inputs first says fewer.
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Count the sensors or tokens that each query attends to: what it costs in memory.
+
+        By default all sensors of all functions; a backbone that encodes inputs first has fewer.
 
         Args:
             sensors: M of each input.
         """
         return sum(sensors[entry.name] for entry in self.signature.functions)
 
-    def idle(self) -> Mapping[str, str]:
-        """Name the parameters that no answer follows, and say why; by default none.
+    def unused_parameters(self) -> Mapping[str, str]:
+        """Name the parameters on which no output depends, and say why; by default none.
 
         Returns:
             Pattern of names, as of :mod:`fnmatch` → reason. All other parameters must receive

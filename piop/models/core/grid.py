@@ -9,7 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature, standardised
+from piop.models.core.base import (
+    GRID_FIELD,
+    AxisSignature,
+    Backbone,
+    InputSignature,
+    Signature,
+    standardised,
+)
 from piop.models.core.interpolation import even_ticks, values_between, weights_between
 from piop.models.core.sensors import PAIRS, nearest
 from piop.models.core.spectrum import Spectrum
@@ -188,7 +195,7 @@ class GridBackbone(Backbone, ABC):
         inputs: Reads inputs on a grid.
     """
 
-    field = "grid"
+    field = GRID_FIELD
     scattered = False
 
     def __init__(self, signature: Signature, columns: Sequence[int]) -> None:
@@ -217,8 +224,8 @@ class GridBackbone(Backbone, ABC):
     def resolves(self, axis: int, count: int) -> bool:
         """Whether the layers are evaluated on a grid of so many points, not interpolated to it."""
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count one: inputs are read once for the whole grid (see :meth:`Backbone.meets`)."""
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Return one, as inputs are encoded once for the grid: :meth:`Backbone.context_length`."""
         return 1
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from piop.errors import DataError
 from piop.fields import FunctionSamples
-from piop.models.core.base import Backbone, Field, Signature
+from piop.models.core.base import ROLLOUT_FIELD, Backbone, Signature
 
 
 class TimeStepper(Backbone):
@@ -20,13 +20,13 @@ class TimeStepper(Backbone):
     z_0 = begin(inputs), z_{n+1} = advance(z_n), and the answer at t_n is decode(z_n): Li, Meidani &
     Barati Farimani 2023, eq. 15, where each point has a state of its own, and Lee & Oh 2024, eq. 9,
     where inducing points hold it. The start is answered too. On a grid the first n of
-    :meth:`march_times` may be asked for, which rolls n − 1 steps.
+    :meth:`fixed_times` may be asked for, which rolls n − 1 steps.
 
     Attributes:
         config: Its sizes; ``steps`` among them, K even steps over the time axis.
     """
 
-    field: Field = "march"
+    field = ROLLOUT_FIELD
     config: Any
 
     @property
@@ -51,8 +51,8 @@ class TimeStepper(Backbone):
     def decode(self, state: Tensor, known: Any) -> Tensor:
         """Read a state: ``[B, N, C]``."""
 
-    def march_times(self) -> tuple[float, ...]:
-        """Give the K + 1 times, the start among them (see :meth:`Backbone.march_times`)."""
+    def fixed_times(self) -> tuple[float, ...]:
+        """Give the K + 1 times, the start among them (see :meth:`Backbone.fixed_times`)."""
         axis = self.signature.coordinates[0]
         step = (axis.high - axis.low) / self.steps
         return (*(axis.low + k * step for k in range(self.steps)), axis.high)
@@ -67,7 +67,7 @@ class TimeStepper(Backbone):
         return torch.stack(found, 1)
 
     def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
-        """Evaluate at the first times of :meth:`march_times`: see :meth:`Backbone.on_grid`.
+        """Evaluate at the first times of :meth:`fixed_times`: see :meth:`Backbone.on_grid`.
 
         Raises:
             DataError: If more times are asked for than there are.
@@ -76,7 +76,7 @@ class TimeStepper(Backbone):
         if len(times) > self.steps + 1:
             raise DataError(
                 f"{len(times)} times are asked for; the march has {self.steps + 1}: "
-                "give the first of march_times()"
+                "give the first of fixed_times()"
             )
         mesh = torch.stack(torch.meshgrid(times[:1], *space, indexing="ij"), -1)
         values = self.roll(inputs, mesh.flatten(0, -2)[None], len(times) - 1)
@@ -122,13 +122,13 @@ class LatentRollout(TimeStepper):
         """See :meth:`Marching.decode`."""
         return self.latents.decode(state, known)
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count the latents: see :meth:`Backbone.meets`."""
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Count the latents: see :meth:`Backbone.context_length`."""
         return self.latents.count
 
-    def idle(self) -> Mapping[str, str]:
-        """Name parameters no answer follows: see :meth:`Backbone.idle`."""
-        return self.latents.idle()
+    def unused_parameters(self) -> Mapping[str, str]:
+        """Name parameters no answer follows: see :meth:`Backbone.unused_parameters`."""
+        return self.latents.unused_parameters()
 
 
 def no_rollout(signature: Signature) -> str | None:

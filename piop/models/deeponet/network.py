@@ -62,8 +62,8 @@ class BranchAndTrunk(Backbone):
         self.sensors = FixedSensors(signature)
         self.coordinates = TrunkCoordinates(signature.coordinates, config.frequencies)
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count one: the branch has read all sensors (see :meth:`Backbone.meets`)."""
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Count one: the branch has read all sensors (see :meth:`Backbone.context_length`)."""
         return 1
 
 

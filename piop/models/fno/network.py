@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.models.core.base import Signature, Times
+from piop.models.core.base import Signature
 from piop.models.core.coordinates import angles
 from piop.models.core.grid import GridBackbone, GridInputs
 from piop.models.core.spectral import Ticks, Transform
@@ -74,8 +74,8 @@ class FourierOperator(GridBackbone):
         """Say which input cannot be laid on a grid: see :meth:`Backbone.refusal`."""
         return GridInputs.refusal(signature, cls.grid_columns(signature))
 
-    def idle(self) -> Mapping[str, str]:
-        """Name what is kept for a count alone: see :meth:`Backbone.idle`."""
+    def unused_parameters(self) -> Mapping[str, str]:
+        """Name what is kept for a count alone: see :meth:`Backbone.unused_parameters`."""
         unused = "published code allocates batch norms and never applies them"
         return {"norms.*": unused} if self.config.unused_norms else {}
 
@@ -142,7 +142,7 @@ class FNO(FourierOperator):
 class FinalFNO(FourierOperator):
     """On the grid of space: from the inputs to the state at the end of the time axis."""
 
-    times: Times = "end"
+    end_only = True
 
     @classmethod
     def grid_columns(cls, signature: Signature) -> tuple[int, ...]:

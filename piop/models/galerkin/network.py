@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from piop.fields import FunctionSamples
-from piop.models.core.base import Signature, Times
+from piop.models.core.base import Signature
 from piop.models.core.grid import GridBackbone, GridInputs, at_points
 from piop.models.core.interpolation import even_ticks
 from piop.models.core.spectral import Ticks, Transform
@@ -136,8 +136,8 @@ class TokenGrid(GridBackbone):
             state, places = self.up(state), self._places(ticks)
         return self._on_walls(self._decoded(state, places, ticks), mesh(ticks))
 
-    def idle(self) -> Mapping[str, str]:
-        """Name what softmax takes out: see :meth:`Backbone.idle`."""
+    def unused_parameters(self) -> Mapping[str, str]:
+        """Name what softmax takes out: see :meth:`Backbone.unused_parameters`."""
         if self.config.attention not in ("softmax", "linear"):
             return {}
         part = "norms.key.bias" if self.config.norm == "heads" else "key.bias"
@@ -253,7 +253,7 @@ class GalerkinTransformer(TokenGrid):
 class FinalGalerkinTransformer(TokenGrid):
     """On the grid of space: from the inputs to the state at the end of the time axis."""
 
-    times: Times = "end"
+    end_only = True
 
     @classmethod
     def grid_columns(cls, signature: Signature) -> tuple[int, ...]:

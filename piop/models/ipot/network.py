@@ -66,7 +66,7 @@ class InducingPoints(nn.Module):
         """Answer ``queries [B or 1, N, asked]``: ``[B, N, C]``."""
         return self.decoder(state, queries)
 
-    def idle(self) -> dict[str, str]:
+    def unused_parameters(self) -> dict[str, str]:
         """Name what softmax takes out where keys have no position."""
         if self.lattice.columns:
             return {}
@@ -106,13 +106,13 @@ class IPOT(Backbone):
         self.check(inputs, queries)
         return self.latents.decode(self.latents.process(self.latents.encode(inputs)), queries)
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count the inducing points: see :meth:`Backbone.meets`."""
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Count the inducing points: see :meth:`Backbone.context_length`."""
         return self.latents.count
 
-    def idle(self) -> Mapping[str, str]:
-        """Name what softmax takes out: see :meth:`Backbone.idle`."""
-        return self.latents.idle()
+    def unused_parameters(self) -> Mapping[str, str]:
+        """Name what softmax takes out: see :meth:`Backbone.unused_parameters`."""
+        return self.latents.unused_parameters()
 
 
 @final

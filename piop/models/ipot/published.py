@@ -155,7 +155,7 @@ class PaperLatents(nn.Module):
             return answer
         return 0.1 * (answer + self.answer_feed_forward(answer))
 
-    def idle(self) -> dict[str, str]:
+    def unused_parameters(self) -> dict[str, str]:
         """Name what no answer follows, and say why."""
         if not self.config.as_published:
             return {}
@@ -236,13 +236,13 @@ class PaperIPOT(Backbone):
         self.check(inputs, queries)
         return self.latents.decode(self.latents.process(self.latents.encode(inputs)), queries)
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count the inducing points: see :meth:`Backbone.meets`."""
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Count the inducing points: see :meth:`Backbone.context_length`."""
         return self.latents.count
 
-    def idle(self) -> Mapping[str, str]:
-        """Name the published dead weights: see :meth:`Backbone.idle`."""
-        return self.latents.idle()
+    def unused_parameters(self) -> Mapping[str, str]:
+        """Name the published dead weights: see :meth:`Backbone.unused_parameters`."""
+        return self.latents.unused_parameters()
 
 
 @final

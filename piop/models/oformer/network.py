@@ -40,8 +40,8 @@ class OFormer(Backbone):
         self.encoder = QueryEncoder(signature, config)
         self.decoder = Readout(width, signature.channels)
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count one: tokens are summed before queries read them (see :meth:`Backbone.meets`)."""
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Return one: tokens are summed beforehand (:meth:`Backbone.context_length`)."""
         return 1
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
@@ -76,8 +76,8 @@ class OFormerMarch(TimeStepper):
         """See :meth:`Backbone.refusal`."""
         return no_rollout(signature)
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count one: tokens are summed before points read them (see :meth:`Backbone.meets`)."""
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Return one: tokens are summed beforehand (:meth:`Backbone.context_length`)."""
         return 1
 
     def begin(self, inputs: Mapping[str, FunctionSamples], places: Tensor) -> tuple[Tensor, Any]:

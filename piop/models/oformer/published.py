@@ -106,8 +106,8 @@ class Published(Backbone):
         """See :meth:`Backbone.refusal`."""
         return NodeReader.refusal(signature)
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count one: tokens are summed before queries read them (see :meth:`Backbone.meets`)."""
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Return one: tokens are summed beforehand (:meth:`Backbone.context_length`)."""
         return 1
 
     @abstractmethod
@@ -178,7 +178,7 @@ class BurgersOFormer(Published):
         config: Sizes.
     """
 
-    times = "end"
+    end_only = True
     kind = "fourier"
     normed = False
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.models.core.base import Signature
+from piop.models.core.base import GRID_FIELD, ROLLOUT_FIELD, Signature
 from piop.models.core.rollout import TimeStepper, no_rollout
 from piop.models.oformer.attention import Gate
 from piop.models.oformer.nodes import SensorNodes
@@ -39,7 +39,7 @@ class MeshOFormer(Published):
         mix: Rate of the attention among the queries.
     """
 
-    field = "grid"
+    field = GRID_FIELD
     apart = True
 
     mix_waves: Tensor
@@ -122,7 +122,7 @@ class AirfoilOFormer(MeshOFormer, TimeStepper):
         config: Sizes.
     """
 
-    field = "march"
+    field = ROLLOUT_FIELD
 
     def __init__(self, signature: Signature, config: PublishedConfig) -> None:
         super().__init__(signature, config, space_of(signature), config.cross_rate)

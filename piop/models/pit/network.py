@@ -119,8 +119,8 @@ class PIT(Backbone):
             state = block(state, seen)
         return self.decoder(state) + straight
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count the tokens: see :meth:`Backbone.meets`."""
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Count the tokens: see :meth:`Backbone.context_length`."""
         like = next(self.parameters())
         fits = {e.name: self.sensors[e.name].spectrum for e in self.signature.functions}
         return sum(

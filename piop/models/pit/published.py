@@ -91,8 +91,8 @@ class PaperPIT(Backbone):
         self.blocks = nn.ModuleList(PaperBlock(config) for _ in range(config.blocks))
         self.decoder = perceptron(width, width, 3, signature.channels)
 
-    def idle(self) -> Mapping[str, str]:
-        """Name what softmax takes out: see :meth:`Backbone.idle`."""
+    def unused_parameters(self) -> Mapping[str, str]:
+        """Name what softmax takes out: see :meth:`Backbone.unused_parameters`."""
         last = 2 * (self.config.projection - 1)
         found = {f"blocks.*.key.{last}.bias": "adds the same to all scores of a query"}
         if len(self.signature.inputs) < 2 and not self.signature.functions:

@@ -148,8 +148,8 @@ class PositionAttentionField(Backbone):
             state = step(state, tokens, places, at)
         return self.decoder(state) + straight
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count the latent points: see :meth:`Backbone.meets`."""
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Count the latent points: see :meth:`Backbone.context_length`."""
         return self.latent.shape[1]
 
     def _tokens(

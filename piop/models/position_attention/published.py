@@ -13,7 +13,14 @@ from torch import Tensor, nn
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
-from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature, standardised
+from piop.models.core.base import (
+    GRID_FIELD,
+    AxisSignature,
+    Backbone,
+    InputSignature,
+    Signature,
+    standardised,
+)
 from piop.models.core.coordinates import largest_square, squared_distances
 from piop.models.position_attention.attention import SHARPNESS, PositionAttention, nearest_share
 
@@ -97,8 +104,8 @@ class MeshPositionAttention(Backbone):
         config: Sizes and choices.
     """
 
-    field = "grid"
-    times = "end"
+    field = GRID_FIELD
+    end_only = True
     periodic = False  # coordinates are features as they stand
     drawn: Tensor
 
@@ -134,8 +141,8 @@ class MeshPositionAttention(Backbone):
             return "its attention is between places, and the problem has no axis of space"
         return None
 
-    def meets(self, sensors: Mapping[str, int]) -> int:
-        """Count the latent points: see :meth:`Backbone.meets`."""
+    def context_length(self, sensors: Mapping[str, int]) -> int:
+        """Count the latent points: see :meth:`Backbone.context_length`."""
         return math.prod(self.counts)
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:

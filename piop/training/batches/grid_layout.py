@@ -60,7 +60,7 @@ def lay(backbone: Backbone, home: Sequence[Tensor], wanted: Sequence[Tensor]) ->
     axes, matrices = [], []
     for i, (own, ticks) in enumerate(zip(home, wanted, strict=True)):
         axis = backbone.signature.coordinates[i]
-        fixed = i == backbone.signature.time and _keeps_times(backbone)
+        fixed = i == backbone.signature.time and backbone.fixed_times() is not None
         even = not fixed and is_even(ticks, axis)
         laid = _refined(ticks, len(own), axis) if even else own
         same = len(laid) == len(ticks) and bool(((laid - ticks).abs() <= _slack(axis)).all())
@@ -78,10 +78,6 @@ def _refined(ticks: Tensor, least: int, axis: AxisSignature) -> Tensor:
     cells = factor * (len(ticks) - closed)
     steps = torch.arange(cells + closed, dtype=torch.float64, device=ticks.device)
     return axis.low + (axis.high - axis.low) / cells * steps
-
-
-def _keeps_times(backbone: Backbone) -> bool:
-    return backbone.field == "march" or backbone.times == "end"
 
 
 def _slack(axis: AxisSignature | Coordinate) -> float:

@@ -38,15 +38,13 @@ def training_grid_ticks(
         Positions along each coordinate, float64.
     """
     counts = tuple(data) or grid_counts(problem, config)
-    ticks = []
+    fixed, ticks = backbone.fixed_times(), []
     for coordinate, count in zip(asked_coordinates(problem), counts, strict=True):
         if coordinate in problem.space:
             low, high = coordinate.low, coordinate.high
             ticks.append(grid_axis(low, high, max(count, 1), coordinate.periodic))
-        elif backbone.field == "march":
-            ticks.append(torch.tensor(backbone.march_times(), dtype=torch.float64))
-        elif backbone.times == "end":
-            ticks.append(torch.tensor([coordinate.high], dtype=torch.float64))
+        elif fixed is not None:
+            ticks.append(torch.tensor(fixed, dtype=torch.float64))
         else:
             ticks.append(grid_axis(coordinate.low, coordinate.high, max(count, 2), False))
     return tuple(ticks)
@@ -57,7 +55,7 @@ def learning_grid(
 ) -> TensorGrid:
     """Say how equations are asked on a grid: at its times, or for the steps of a march."""
     time = None if problem.time is None else 0
-    return TensorGrid(tuple(ticks), time, backbone.field == "march", config.time_order)
+    return TensorGrid(tuple(ticks), time, backbone.field.rollout, config.time_order)
 
 
 def grid_counts(problem: Problem, config: PointsConfig) -> tuple[int, ...]:

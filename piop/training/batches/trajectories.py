@@ -59,8 +59,8 @@ class TrajectorySource:
         self.problem, self.known, self.grids = problem, known, grids
         self.config, self.like = config.points, like
         self.seed, self.count = config.machine.seed, len(data)
-        marches = backbone.field == "march" and config.sampling.horizon < 1
-        self.march = backbone.march_times() if marches else None
+        rollout = backbone.field.rollout and config.sampling.horizon < 1
+        self.rollout = backbone.fixed_times() if rollout else None
         self.sampling = config.sampling
         self.layout: GridLayout | None = None
         self.chosen: tuple[Tensor, ...] = ()
@@ -132,10 +132,10 @@ class TrajectorySource:
     def _reached(self, queries: Tensor, share: float) -> Tensor:
         """Mark what lies within the steps in use ``[1 or B, P]``; the first time stays."""
         times = queries[..., 0]
-        if self.march is None:
+        if self.rollout is None:
             return torch.ones_like(times, dtype=torch.bool)
-        steps = steps_within(len(self.march) - 1, horizon(share, self.sampling))
-        end = max(self.march[int(steps.count_nonzero())], float(times.min()))
+        steps = steps_within(len(self.rollout) - 1, horizon(share, self.sampling))
+        end = max(self.rollout[int(steps.count_nonzero())], float(times.min()))
         return times <= end + 1e-6 * abs(end)
 
     def _lift(self, held: PreparedTrajectories, chosen: Tensor, queries: Tensor) -> Tensor | None:

@@ -40,7 +40,7 @@ def test_what_a_query_meets_grows_only_with_sensors_that_are_not_read_first(name
         signature = SIGNATURES[case]
         model = build_backbone(name, signature, preset)
         few, many = (
-            model.meets({e.name: count if e.of else 1 for e in signature.inputs})
+            model.context_length({e.name: count if e.of else 1 for e in signature.inputs})
             for count in (10, 1000)
         )
         assert many - few == 990 * functions, case

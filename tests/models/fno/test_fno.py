@@ -109,7 +109,7 @@ def test_scattered_queries_get_the_values_of_the_grid(monkeypatch):
 def test_the_final_state_does_not_know_the_time():
     model = network(preset="paper_burgers")
     assert isinstance(model, FinalFNO)
-    assert model.times == "end"
+    assert model.end_only
     end, place = torch.tensor([2.0], dtype=torch.float64), ticks(2, 24)[1]
     found = model.on_grid(wave(), [end, place])
     assert found.shape == (1, 1, 24, 2)
@@ -142,8 +142,8 @@ def test_batch_norms_that_published_code_never_applies_rest():
     )
     resting = [n for n, _ in model.named_parameters() if n.startswith("norms.")]
     assert len(resting) == 6
-    assert list(model.idle()) == ["norms.*"]
-    assert network().idle() == {}
+    assert list(model.unused_parameters()) == ["norms.*"]
+    assert network().unused_parameters() == {}
 
 
 @pytest.mark.parametrize(

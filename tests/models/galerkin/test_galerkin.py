@@ -239,6 +239,8 @@ def test_only_what_a_softmax_takes_out_stays_without_gradient(attention, norm):
     model.on_grid(waves(), ticks(model, 9, 16)).square().sum().backward()
     sizes = {name: p.grad.abs().max().item() for name, p in model.named_parameters()}
     resting = {name for name, size in sizes.items() if size < 1e-12}
-    named = {name for name in sizes if any(fnmatchcase(name, key) for key in model.idle())}
+    named = {
+        name for name in sizes if any(fnmatchcase(name, key) for key in model.unused_parameters())
+    }
     assert resting == named
     assert bool(named) == (attention in ("linear", "softmax"))

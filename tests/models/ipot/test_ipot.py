@@ -91,7 +91,7 @@ def test_a_march_composes_steps_of_the_tied_processor():
     model, signature = build("evolution", "march", steps=3), SIGNATURES["evolution"]
     inputs = samples_for(signature)
     x = torch.linspace(0, 6, 5, dtype=torch.float64)
-    times = torch.tensor(model.march_times(), dtype=torch.float64)
+    times = torch.tensor(model.fixed_times(), dtype=torch.float64)
     grid = model.on_grid(inputs, [times, x])
     state = model.latents.encode(inputs)
     for n in range(4):

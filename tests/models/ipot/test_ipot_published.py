@@ -164,7 +164,7 @@ def test_a_march_composes_steps_of_one_processor():
     model = march("plane")
     inputs, signature = samples_for(SIGNATURES["plane"]), SIGNATURES["plane"]
     x, y = (torch.linspace(a.low, a.high, 4).double()[:3] for a in signature.coordinates[1:])
-    times = torch.tensor(model.march_times(), dtype=torch.float64)
+    times = torch.tensor(model.fixed_times(), dtype=torch.float64)
     assert times.tolist() == pytest.approx([2.475 * n / 4 for n in range(5)])
     grid = model.on_grid(inputs, [times, x, y])
     places = torch.cartesian_prod(x, y)[None]
@@ -183,7 +183,7 @@ def test_steps_of_a_march_do_not_know_the_time():
     for _ in range(4):
         states.append(model.advance(states[-1], known))
     assert torch.equal(model.advance(model.advance(states[2], known), known), states[4])
-    times = torch.tensor(model.march_times(), dtype=torch.float64)
+    times = torch.tensor(model.fixed_times(), dtype=torch.float64)
     grid = model.on_grid(samples_for(SIGNATURES["evolution"]), [times, places[0, :, 1]])
     for n, state in enumerate(states):
         assert torch.equal(model.decode(state, known), grid[:, n])
@@ -192,7 +192,7 @@ def test_steps_of_a_march_do_not_know_the_time():
 def test_between_steps_a_march_is_linear_in_time():
     model, inputs = march(), samples_for(SIGNATURES["evolution"])
     times, x = (
-        torch.tensor(model.march_times(), dtype=torch.float64),
+        torch.tensor(model.fixed_times(), dtype=torch.float64),
         torch.tensor([0.3, 4.0]).double(),
     )
     grid = model.on_grid(inputs, [times, x])
@@ -208,7 +208,7 @@ def test_between_steps_a_march_is_linear_in_time():
 
 def test_a_march_refuses_other_times_and_problems_without():
     model, inputs = march(), samples_for(SIGNATURES["evolution"])
-    with pytest.raises(DataError, match=r"the march has 5: give the first of march_times\(\)"):
+    with pytest.raises(DataError, match=r"the march has 5: give the first of fixed_times\(\)"):
         model.on_grid(inputs, [torch.zeros(6).double(), torch.zeros(2).double()])
     with pytest.raises(DataError, match="1 columns; give one each for t, x"):
         model.on_grid(inputs, [torch.zeros(5).double()])

@@ -13,6 +13,7 @@ from scipy.special import erf
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
+from piop.models.core.base import GRID_FIELD
 from piop.models.position_attention.presets import PRESETS
 from piop.models.position_attention.published import MeshPositionAttention, MeshPositionConfig
 
@@ -123,8 +124,8 @@ def test_the_time_of_a_query_is_not_heard():
     inputs = {"u0": FunctionSamples(at, at)}
     later = queries + torch.tensor([0.05, 0.0])
     assert torch.equal(model(inputs, queries), model(inputs, later))
-    assert model.times == "end"
-    assert model.field == "grid"
+    assert model.end_only
+    assert model.field is GRID_FIELD
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def test_evenness_is_of_the_whole_axis():
     assert not is_even(even(RING, 6).flip(0), RING)
 
 
-def network(field="grid", times="any"):
-    return SimpleNamespace(signature=Signature((TIME, RING), time=0), field=field, times=times)
+def network(fixed=None):
+    return SimpleNamespace(signature=Signature((TIME, RING), time=0), fixed_times=lambda: fixed)
 
 
 def test_a_finer_even_axis_is_asked_as_it_is_a_coarser_one_refined_an_uneven_one_read_off_home():
@@ -52,16 +52,16 @@ def test_a_finer_even_axis_is_asked_as_it_is_a_coarser_one_refined_an_uneven_one
 
 def test_a_march_keeps_its_own_times_however_fine_others_are():
     home = (torch.tensor([1.0, 1.5, 3.0]).double(), even(RING, 8))
-    finer = lay(network("march"), home, (even(TIME, 17), even(RING, 16)))
+    finer = lay(network((1.0, 1.5, 3.0)), home, (even(TIME, 17), even(RING, 16)))
     assert torch.equal(finer.axes[0], home[0])
     assert len(finer.axes[1]) == 16
-    same = lay(network("march"), home, (home[0], even(RING, 8)))
+    same = lay(network((1.0, 1.5, 3.0)), home, (home[0], even(RING, 8)))
     assert same.matrices == (None, None)
 
 
 def test_the_end_alone_stays_the_end():
     home = (torch.tensor([3.0]).double(), even(RING, 8))
-    found = lay(network(times="end"), home, (torch.tensor([3.0]).double(), even(RING, 8)))
+    found = lay(network((3.0,)), home, (torch.tensor([3.0]).double(), even(RING, 8)))
     assert found.matrices == (None, None)
     assert found.axes[0].tolist() == [3.0]
 
