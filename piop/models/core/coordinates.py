@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from piop.models.core.base import AxisSignature
+from piop.models.core.base import AxisSignature, Signature
 
 
 def angles(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
@@ -160,3 +160,31 @@ def squared_chords(to: Tensor, of: Tensor, axes: Sequence[AxisSignature]) -> Ten
 def largest_square(axes: Sequence[AxisSignature]) -> float:
     """Largest squared distance in the box: 1/4 from each periodic axis, 1 from any other."""
     return sum(0.25 if axis.periodic else 1.0 for axis in axes) or 1.0
+
+
+def absolute_axes(signature: Signature) -> tuple[int, ...]:
+    """Columns of the queries that must be known as such; of all others differences suffice."""
+    shifted = {name for entry in signature.functions for name in entry.of}
+    free = shifted & set(signature.homogeneous)
+    return tuple(i for i, axis in enumerate(signature.coordinates) if axis.name not in free)
+
+
+def marks(points: Tensor, axes: list[AxisSignature], frequencies: int) -> Tensor:
+    """Sines and cosines of each coordinate, and what grows along it (nothing does round a period).
+
+    Args:
+        points: ``[B, N, d]``, units of the axes.
+        axes: The d axes.
+        frequencies: How many sines, and cosines, of each.
+
+    Returns:
+        ``[B, N, d (1 + 2 frequencies)]``.
+    """
+    angle = angles(points, axes)
+    columns = []
+    for i, axis in enumerate(axes):
+        one = angle[..., i : i + 1]
+        columns.append(torch.sin(one) if axis.periodic else one * (2 / math.pi) - 1)
+        rates = torch.arange(1, frequencies + 1, dtype=points.dtype, device=points.device)
+        columns += [torch.sin(one * rates), torch.cos(one * rates)]
+    return torch.cat(columns, -1)

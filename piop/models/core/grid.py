@@ -17,12 +17,15 @@ from piop.models.core.base import (
     Signature,
     standardised,
 )
-from piop.models.core.interpolation import even_ticks, values_between, weights_between
-from piop.models.core.sensors import PAIRS, nearest
+from piop.models.core.interpolation import (
+    PAIRS,
+    even_ticks,
+    nearest,
+    nearest_of_grid,
+    values_between,
+    weights_between,
+)
 from piop.models.core.spectrum import Spectrum
-
-LEVEL = 1e-4
-"""Sensors that are closer than this share of an axis lie on one line of their grid."""
 
 NUDGE = 1e-5
 """Share of an axis by which points are moved up before their nearest sensor is looked for: midway
@@ -113,38 +116,6 @@ class GridInputs(nn.Module):
 
     def _axes(self, entry: InputSignature) -> list[AxisSignature]:
         return [self.signature.coordinates[self.signature.axis(name)] for name in entry.of]
-
-
-def nearest_of_grid(
-    points: Tensor, ticks: Sequence[Tensor], axes: Sequence[AxisSignature]
-) -> Tensor:
-    """Find the nearest sensor of each point of a grid, where sensors are on an even grid as well.
-
-    Counted, not searched: along each axis sensors lie on m even lines, so the line and with it the
-    sensor follow by division, whatever the order in which sensors are listed.
-
-    Args:
-        points: Sensors ``[M, d]`` on a full even grid.
-        ticks: Positions along each of the d axes.
-        axes: Those axes; beyond the last line of a periodic one comes the first.
-
-    Returns:
-        Indices into the sensors ``[n_1 ⋯ n_d]``.
-    """
-    count = len(points)
-    place = torch.zeros(count, dtype=torch.long, device=points.device)
-    wanted = place.new_zeros(())
-    for i, (tick, axis) in enumerate(zip(ticks, axes, strict=True)):
-        column = points[:, i]
-        low, high = column.min(), column.max()
-        lines = count // (column < low + LEVEL * (axis.high - axis.low)).sum()
-        step = ((high - low) / (lines - 1).clamp(min=1)).clamp(min=1e-30)
-        place = place * lines + ((column - low) / step).round().long()
-        line = ((tick - low) / step).clamp(-2e9, 2e9).round().long()
-        line = line.remainder(lines) if axis.periodic else line.clamp(min=0).minimum(lines - 1)
-        wanted = wanted[..., None] * lines + line
-    listed = torch.zeros_like(place).scatter(0, place, torch.arange(count, device=points.device))
-    return listed[wanted.flatten()]
 
 
 def at_points(reader: GridInputs, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:

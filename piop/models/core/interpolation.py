@@ -1,13 +1,21 @@
-"""Values between the points of a grid: by harmonics round a period, by cubics along other axes."""
+"""Interpolation: harmonics round a period, cubics along other axes, the nearest sensor for jumps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from piop.fields import FunctionSamples
 from piop.models.core.base import AxisSignature
+
+PAIRS = 2**22
+"""Distances between fixed and given sensors held at once: bounds memory."""
+
+LEVEL = 1e-4
+"""Sensors that are closer than this share of an axis lie on one line of their grid."""
 
 
 def even_ticks(axis: AxisSignature, count: int, like: Tensor) -> Tensor:
@@ -82,3 +90,63 @@ def _cubic(ticks: Tensor, at: Tensor) -> Tensor:
         weights.append(torch.stack(shares).prod(0) if shares else torch.ones_like(at))
     blank = torch.zeros(*at.shape, len(ticks), dtype=torch.float64, device=at.device)
     return blank.scatter(-1, index, torch.stack(weights, -1))
+
+
+def nearest(
+    values: Tensor, samples: FunctionSamples, at: Tensor, axes: tuple[AxisSignature, ...]
+) -> Tensor:
+    """Take the value of the nearest real sensor, distances in lengths of the axes.
+
+    Args:
+        values: ``[B, M, c]``.
+        samples: Whose sensors they belong to.
+        at: ``[1, L, d]``.
+        axes: The d axes; round a periodic one the shorter way counts.
+
+    Returns:
+        ``[B, L, c]``.
+    """
+    found = []
+    for piece in at.split(max(1, PAIRS // values[..., 0].numel()), 1):
+        square = torch.zeros((), dtype=values.dtype, device=values.device)
+        for i, axis in enumerate(axes):
+            step = piece[:, :, None, i] - samples.points[:, None, :, i]
+            step = step / (axis.high - axis.low)
+            square = square + (step - step.round() if axis.periodic else step) ** 2
+        if samples.mask is not None:
+            square = square.masked_fill(~samples.mask[:, None], math.inf)
+        index = square.argmin(-1, keepdim=True).expand(-1, -1, values.shape[-1])
+        found.append(values.gather(1, index))
+    return torch.cat(found, 1)
+
+
+def nearest_of_grid(
+    points: Tensor, ticks: Sequence[Tensor], axes: Sequence[AxisSignature]
+) -> Tensor:
+    """Find the nearest sensor of each point of a grid, where sensors are on an even grid as well.
+
+    Counted, not searched: along each axis sensors lie on m even lines, so the line and with it the
+    sensor follow by division, whatever the order in which sensors are listed.
+
+    Args:
+        points: Sensors ``[M, d]`` on a full even grid.
+        ticks: Positions along each of the d axes.
+        axes: Those axes; beyond the last line of a periodic one comes the first.
+
+    Returns:
+        Indices into the sensors ``[n_1 ⋯ n_d]``.
+    """
+    count = len(points)
+    place = torch.zeros(count, dtype=torch.long, device=points.device)
+    wanted = place.new_zeros(())
+    for i, (tick, axis) in enumerate(zip(ticks, axes, strict=True)):
+        column = points[:, i]
+        low, high = column.min(), column.max()
+        lines = count // (column < low + LEVEL * (axis.high - axis.low)).sum()
+        step = ((high - low) / (lines - 1).clamp(min=1)).clamp(min=1e-30)
+        place = place * lines + ((column - low) / step).round().long()
+        line = ((tick - low) / step).clamp(-2e9, 2e9).round().long()
+        line = line.remainder(lines) if axis.periodic else line.clamp(min=0).minimum(lines - 1)
+        wanted = wanted[..., None] * lines + line
+    listed = torch.zeros_like(place).scatter(0, place, torch.arange(count, device=points.device))
+    return listed[wanted.flatten()]

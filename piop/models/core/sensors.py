@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import torch
@@ -11,10 +10,8 @@ from torch import Tensor, nn
 from piop.fields import FunctionSamples
 from piop.models.core.base import AxisSignature, InputSignature, Signature, standardised
 from piop.models.core.coordinates import angles
+from piop.models.core.interpolation import nearest
 from piop.models.core.spectrum import Spectrum
-
-PAIRS = 2**22
-"""Distances between fixed and given sensors held at once: bounds memory."""
 
 
 class FixedSensors(nn.Module):
@@ -74,34 +71,6 @@ class FixedSensors(nn.Module):
     def _lattice(self, entry: InputSignature) -> Tensor:
         fit: Spectrum = self.fits[entry.name]  # type: ignore[assignment]
         return fit.lattice(torch.zeros(()))
-
-
-def nearest(
-    values: Tensor, samples: FunctionSamples, at: Tensor, axes: tuple[AxisSignature, ...]
-) -> Tensor:
-    """Take the value of the nearest real sensor, distances in lengths of the axes.
-
-    Args:
-        values: ``[B, M, c]``.
-        samples: Whose sensors they belong to.
-        at: ``[1, L, d]``.
-        axes: The d axes; round a periodic one the shorter way counts.
-
-    Returns:
-        ``[B, L, c]``.
-    """
-    found = []
-    for piece in at.split(max(1, PAIRS // values[..., 0].numel()), 1):
-        square = torch.zeros((), dtype=values.dtype, device=values.device)
-        for i, axis in enumerate(axes):
-            step = piece[:, :, None, i] - samples.points[:, None, :, i]
-            step = step / (axis.high - axis.low)
-            square = square + (step - step.round() if axis.periodic else step) ** 2
-        if samples.mask is not None:
-            square = square.masked_fill(~samples.mask[:, None], math.inf)
-        index = square.argmin(-1, keepdim=True).expand(-1, -1, values.shape[-1])
-        found.append(values.gather(1, index))
-    return torch.cat(found, 1)
 
 
 class TrunkCoordinates(nn.Module):

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.models.core.base import Signature
-from piop.models.core.coordinates import angles
+from piop.models.core.coordinates import absolute_axes, angles
 from piop.models.core.grid import GridBackbone, GridInputs
 from piop.models.core.spectral import Ticks, Transform
 from piop.models.fno.layers import ChannelScale, FNOConfig, FourierBlock, Perceptron, keep_variance
-from piop.models.pit.network import absolute_axes
 
 MODES = {0: 12, 1: 12, 2: 6, 3: 4}
 """Wave numbers kept along each axis by default, by the number of dimensions of space."""

@@ -55,11 +55,12 @@ class TokenGrid(GridBackbone):
     def __init__(self, signature: Signature, config: GalerkinConfig) -> None:
         super().__init__(signature, self.grid_columns(signature))
         self.config, form = config, config.form
+        self.frequencies = 0 if form.raw else form.frequencies
         self.space = tuple(i for i, c in enumerate(self.columns) if c != signature.time)
         self.spectral = config.decoder == "spectral" and bool(self.space)
         self.scattered = not self.spectral and not config.coarse
         self.periodic = not form.raw
-        width, count = config.width, mark_count(self.axes, form)
+        width, count = config.width, mark_count(self.axes, self.frequencies)
         features = self.inputs.features + (count if form.places == "inputs" else 0)
         if config.coarse:
             self.down = Down(features, width, self.axes, self._sizes(), self._reading())
@@ -106,7 +107,7 @@ class TokenGrid(GridBackbone):
             return super().forward(inputs, queries)
         self.check(inputs, queries)
         points = torch.cat([queries[..., i : i + 1] for i in self.columns], -1)
-        places = marks(points, self.axes, self.config.form)
+        places = marks(points, self.axes, self.frequencies)
         known = at_points(self.inputs, inputs, queries)
         share = known.new_full((queries.shape[1],), 1 / queries.shape[1])
         state = self._encoded(self._entered(known, places), places, share)
@@ -203,7 +204,7 @@ class TokenGrid(GridBackbone):
 
     def _places(self, ticks: Sequence[Tensor]) -> Tensor:
         """Coordinates of a grid as features: ``[1, n_1, …, n_D, p]``."""
-        known = marks(mesh(ticks), self.axes, self.config.form)
+        known = marks(mesh(ticks), self.axes, self.frequencies)
         return known.unflatten(1, [len(tick) for tick in ticks])
 
     def _on_walls(self, values: Tensor, points: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ from torch import Tensor
 from piop.models.core.base import AxisSignature
 from piop.models.core.coordinates import angles
 from piop.models.core.spectral import Ticks
-from piop.models.galerkin.config import GalerkinForm
 
 
 def shares(ticks: Sequence[Tensor], axes: Sequence[AxisSignature], alike: bool) -> Tensor:
@@ -40,24 +39,25 @@ def mesh(ticks: Sequence[Tensor]) -> Tensor:
     return torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)[None]
 
 
-def marks(points: Tensor, axes: Sequence[AxisSignature], form: GalerkinForm) -> Tensor:
+def marks(points: Tensor, axes: Sequence[AxisSignature], frequencies: int) -> Tensor:
     """Coordinates as features.
 
     Args:
         points: ``[B, N, D]``, units of the axes.
         axes: The D axes.
-        form: Whether they are raw, from 0 to 1, or harmonics; along axes with walls, cosines and
-            sines of half turns beside the coordinate itself, from −1 to 1.
+        frequencies: Harmonics of each coordinate; along axes with walls, cosines and sines of half
+            periods beside the coordinate itself, from −1 to 1. With 0 all coordinates run from 0 to
+            1 and there are no harmonics.
 
     Returns:
         ``[B, N, p]``.
     """
     columns = []
-    rates = torch.arange(1, form.frequencies + 1, dtype=points.dtype, device=points.device)
+    rates = torch.arange(1, frequencies + 1, dtype=points.dtype, device=points.device)
     for i, axis in enumerate(axes):
         column = points[..., i : i + 1]
         share = (column - axis.low) / (axis.high - axis.low)
-        if form.raw:
+        if not frequencies:
             columns.append(share)
             continue
         if not axis.periodic:
@@ -67,8 +67,8 @@ def marks(points: Tensor, axes: Sequence[AxisSignature], form: GalerkinForm) -> 
     return torch.cat(columns, -1)
 
 
-def mark_count(axes: Sequence[AxisSignature], form: GalerkinForm) -> int:
+def mark_count(axes: Sequence[AxisSignature], frequencies: int) -> int:
     """Features that :func:`marks` gives: p."""
-    if form.raw:
+    if not frequencies:
         return len(axes)
-    return sum(2 * form.frequencies + (not axis.periodic) for axis in axes)
+    return sum(2 * frequencies + (not axis.periodic) for axis in axes)

@@ -10,12 +10,15 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.models.core.base import Signature, standardised
-from piop.models.core.coordinates import harmonics, wave_vectors
+from piop.models.core.coordinates import absolute_axes, harmonics, marks, wave_vectors
 from piop.models.core.relative_attention import Harmonics
+from piop.models.core.sensor_encoder import Sensors, SensorTransport
 from piop.models.core.spectrum import HarmonicView
 from piop.models.ipot.attention import GatedFeedForward
 from piop.models.ipot.inducing_points import InducingLattice, IPOTConfig, relative
-from piop.models.pit.network import PITConfig, Sensors, SensorTransport, absolute_axes, marks
+
+SENSOR_FREQUENCIES = 4
+"""Sines and cosines of the coordinates of sensors along axes that are not homogeneous."""
 
 
 class InducingEncoder(nn.Module):
@@ -40,9 +43,11 @@ class InducingEncoder(nn.Module):
         self.place = nn.Linear(size, width) if size else None
         scalars = sum(entry.channels for entry in signature.scalars)
         self.scalars = nn.Linear(scalars, width) if scalars else None
-        sizes = PITConfig(width, 1, config.heads, config.content, config.harmonics)
         self.sensors = nn.ModuleDict(
-            {e.name: Sensors(signature, e, sizes) for e in signature.functions}
+            {
+                e.name: Sensors(signature, e, width, config.harmonics, SENSOR_FREQUENCIES)
+                for e in signature.functions
+            }
         )
         self.attention = nn.ModuleDict(
             {e.name: relative(len(e.of), config) for e in signature.functions}

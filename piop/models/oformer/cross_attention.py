@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.models.core.base import Signature, standardised
+from piop.models.core.coordinates import absolute_axes
 from piop.models.oformer.attention import FeedForward, LinearAttention
 from piop.models.oformer.input_encoder import (
     GATE,
@@ -19,7 +20,6 @@ from piop.models.oformer.input_encoder import (
     OFormerConfig,
     perceptron,
 )
-from piop.models.pit.network import absolute_axes
 
 
 class QueryEncoder(nn.Module):

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.models.core.base import AxisSignature, InputSignature, Signature, standardised
-from piop.models.core.coordinates import angles, harmonics, shortest_waves
+from piop.models.core.coordinates import absolute_axes, angles, harmonics, shortest_waves
 from piop.models.core.relative_attention import Harmonics
 from piop.models.core.spectrum import Spectrum
 from piop.models.oformer.attention import FeedForward, Gate, Kind, LinearAttention, SelfAttention
 from piop.models.oformer.rotary import unit
-from piop.models.pit.network import absolute_axes
 
 
 class RandomFourierFeatures(nn.Module):

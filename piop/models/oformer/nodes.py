@@ -12,8 +12,8 @@ from torch import Tensor
 from piop.fields import FunctionSamples
 from piop.models.core.base import InputSignature, Signature, standardised
 from piop.models.core.coordinates import harmonics
+from piop.models.core.interpolation import nearest
 from piop.models.core.relative_attention import Harmonics
-from piop.models.core.sensors import nearest
 from piop.models.oformer.rotary import unit
 
 TIE = 1e-6

@@ -7,7 +7,6 @@ paper is in ``pit_paper.py``; this one keeps its idea and makes position relativ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
@@ -17,13 +16,10 @@ from torch import Tensor, nn
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
-from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature, standardised
-from piop.models.core.coordinates import angles, harmonics
+from piop.models.core.base import Backbone, Signature, standardised
+from piop.models.core.coordinates import absolute_axes, marks
 from piop.models.core.relative_attention import TURNING, RelativeAttention
-from piop.models.core.spectrum import HarmonicView, Spectrum
-
-BLOCKED = -1e9
-"""Score of a sensor that is not there."""
+from piop.models.core.sensor_encoder import Seen, Sensors, SensorTransport
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,10 @@ class PIT(Backbone):
             SensorTransport(marks, width, signature.channels) if signature.functions else None
         )
         self.sensors = nn.ModuleDict(
-            {entry.name: Sensors(signature, entry, config) for entry in signature.functions}
+            {
+                entry.name: Sensors(signature, entry, width, config.harmonics, config.frequencies)
+                for entry in signature.functions
+            }
         )
         self.blocks = nn.ModuleList(PITBlock(signature, config) for _ in range(config.blocks))
         self.decoder = nn.Sequential(
@@ -140,145 +139,6 @@ class PIT(Backbone):
         axes = [self.signature.coordinates[i] for i in self.absolute]
         columns = torch.cat([queries[..., i : i + 1] for i in self.absolute], -1)
         return marks(columns, axes, self.config.frequencies)
-
-
-def absolute_axes(signature: Signature) -> tuple[int, ...]:
-    """Columns of the queries that must be known as such; of all others differences suffice."""
-    shifted = {name for entry in signature.functions for name in entry.of}
-    free = shifted & set(signature.homogeneous)
-    return tuple(i for i, axis in enumerate(signature.coordinates) if axis.name not in free)
-
-
-def marks(points: Tensor, axes: list[AxisSignature], frequencies: int) -> Tensor:
-    """Sines and cosines of each coordinate, and what grows along it (nothing does round a period).
-
-    Args:
-        points: ``[B, N, d]``, units of the axes.
-        axes: The d axes.
-        frequencies: How many sines, and cosines, of each.
-
-    Returns:
-        ``[B, N, d (1 + 2 frequencies)]``.
-    """
-    angle = angles(points, axes)
-    columns = []
-    for i, axis in enumerate(axes):
-        one = angle[..., i : i + 1]
-        columns.append(torch.sin(one) if axis.periodic else one * (2 / math.pi) - 1)
-        rates = torch.arange(1, frequencies + 1, dtype=points.dtype, device=points.device)
-        columns += [torch.sin(one * rates), torch.cos(one * rates)]
-    return torch.cat(columns, -1)
-
-
-class SensorTransport(nn.Module):
-    """Views of the input times functions of the time, to the state and straight to the answer.
-
-    What a linear equation does to a harmonic: multiply it by a function of the time. Perceptrons
-    are slow to learn products.
-
-    Args:
-        marks: Features of time and place; 0 where there are none.
-        width: Features of a view and of a query.
-        channels: C.
-    """
-
-    def __init__(self, marks: int, width: int, channels: int) -> None:
-        super().__init__()
-        self.gate = (
-            nn.Sequential(nn.Linear(marks, width), nn.Tanh(), nn.Linear(width, width))
-            if marks
-            else None
-        )
-        self.state = nn.Linear(width, width)
-        self.answer = nn.Linear(width, channels)
-
-    def forward(self, views: Tensor, marks: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Give what is added to the state ``[B, N, width]`` and to the answer ``[B, N, C]``."""
-        turned = views if self.gate is None else views * self.gate(marks)
-        return self.state(turned), self.answer(turned)
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One input as a block meets it.
-
-    Attributes:
-        tokens: ``[B, M, width]``.
-        at_queries: Cosines and sines of the attention's wave vectors there, ``[B, N, P]`` each.
-        at_sensors: The same at the tokens, ``[B, M, P]`` each.
-        blocked: What is added to scores ``[B, 1, 1, M]``, or None.
-    """
-
-    tokens: Tensor
-    at_queries: tuple[Tensor, Tensor]
-    at_sensors: tuple[Tensor, Tensor]
-    blocked: Tensor | None
-
-
-class Sensors(nn.Module):
-    """ψ of the paper: sensors to tokens, and what a query sees before it attends.
-
-    A smooth input is read off its harmonic fit on a lattice: scattered sensors then cost the
-    attention no accuracy, and many sensors no time. An input with jumps keeps its own sensors.
-
-    Args:
-        signature: The problem's shapes and scales.
-        entry: The input.
-        config: Sizes.
-    """
-
-    relative: Tensor
-
-    def __init__(self, signature: Signature, entry: InputSignature, config: PITConfig) -> None:
-        super().__init__()
-        self.entry, self.frequencies = entry, config.frequencies
-        self.columns = tuple(signature.axis(name) for name in entry.of)
-        self.axes = [signature.coordinates[i] for i in self.columns]
-        width = config.width
-        self.fixed = [i for i, c in enumerate(self.columns) if c in absolute_axes(signature)]
-        self.spectrum = Spectrum(entry, self.axes)
-        self.view = HarmonicView(len(self.spectrum.waves), entry.channels, width)
-        # Slopes and antiderivatives of the fit beside the value.
-        features = entry.channels * (1 + 2 * len(self.axes))
-        features += len(self.fixed) * (1 + 2 * self.frequencies)
-        self.embed = nn.Linear(features, width)
-        self.mix = nn.Linear(width, width)
-        waves = RelativeAttention.wave_vectors(len(self.axes), config.harmonics)
-        self.register_buffer("relative", waves, persistent=False)
-
-    def forward(
-        self, samples: FunctionSamples, queries: Tensor, condition: Tensor | None
-    ) -> tuple[Seen, Tensor]:
-        """Prepare the input.
-
-        Args:
-            samples: Its sensors.
-            queries: ``[B, N, D]``.
-            condition: What the scalars say ``[B, 1, width]``, or None.
-
-        Returns:
-            What the blocks attend to, and the view of the input from each query ``[B, N, width]``.
-        """
-        coefficients = self.spectrum(samples)
-        points, values, blocked = samples.points, standardised(self.entry, samples), None
-        if self.entry.smooth:
-            points = self.spectrum.lattice(points)
-            values = self.spectrum.basis(points) @ coefficients
-        elif samples.mask is not None:
-            points = points.masked_fill(~samples.mask[..., None], self.axes[0].low)
-            blocked = BLOCKED * (~samples.mask).to(values.dtype)[:, None, None]
-        columns = [values, self.spectrum.features(coefficients, points)]
-        if self.fixed:
-            here = torch.cat([points[..., i : i + 1] for i in self.fixed], -1)
-            known = marks(here, [self.axes[i] for i in self.fixed], self.frequencies)
-            columns.append(known.expand(len(values), -1, -1))
-        tokens = self.embed(torch.cat(columns, -1))
-        tokens = tokens if condition is None else tokens + condition
-        tokens = torch.tanh(self.mix(torch.tanh(tokens)))
-        angle = angles(torch.cat([queries[..., i : i + 1] for i in self.columns], -1), self.axes)
-        view = self.view(coefficients, *harmonics(angle, self.spectrum.waves))
-        at_sensors = harmonics(angles(points, self.axes), self.relative)
-        return Seen(tokens, harmonics(angle, self.relative), at_sensors, blocked), view
 
 
 class PITBlock(nn.Module):

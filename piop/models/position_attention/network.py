@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature, standardised
-from piop.models.core.coordinates import squared_chords
+from piop.models.core.coordinates import absolute_axes, marks, squared_chords
+from piop.models.core.sensor_encoder import SensorTransport
 from piop.models.core.spectrum import POINTS_PER_WAVE, Spectrum
-from piop.models.pit.network import SensorTransport, absolute_axes, marks
 from piop.models.position_attention.attention import SHARPNESS, window_square
 from piop.models.position_attention.kernels import Places, Reading, along
 from piop.models.position_attention.published import pooled

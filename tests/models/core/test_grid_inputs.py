@@ -7,8 +7,8 @@ import torch
 
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature
-from piop.models.core.grid import GridInputs, nearest_of_grid
-from piop.models.core.sensors import nearest
+from piop.models.core.grid import GridInputs
+from piop.models.core.interpolation import nearest, nearest_of_grid
 
 TIME = AxisSignature("t", 0.0, 2.0)
 RING = AxisSignature("x", 0.0, 2 * math.pi, periodic=True)

@@ -7,7 +7,8 @@ import torch
 
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
-from piop.models.core.sensors import FixedSensors, nearest, paired
+from piop.models.core.interpolation import nearest
+from piop.models.core.sensors import FixedSensors, paired
 
 from ..cases import SIGNATURES, queries_for, samples_for
 
@@ -129,7 +130,7 @@ def test_an_input_with_jumps_is_read_at_the_nearest_sensor(monkeypatch):
                 if mask[b, m] and (best is None or distance < best[0]):
                     best = (distance, m)
             assert torch.equal(found[b, i], values[b, best[1]])
-    monkeypatch.setattr("piop.models.core.sensors.PAIRS", 250)  # three places at a time
+    monkeypatch.setattr("piop.models.core.interpolation.PAIRS", 250)  # three places at a time
     assert torch.equal(nearest(values, FunctionSamples(points, values, mask), at, axes), found)
 
 
