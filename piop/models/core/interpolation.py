@@ -1,4 +1,4 @@
-"""Interpolation: harmonics round a period, cubics along other axes, the nearest sensor for jumps."""
+"""Values between grid points: harmonics round a period, cubics elsewhere; the nearest sensor."""
 
 from __future__ import annotations
 
