@@ -20,6 +20,7 @@ from sympy.logic.boolalg import BooleanFalse, BooleanTrue
 from torch import Tensor
 
 from piop.errors import NotSupportedError
+from piop.expression.functions import BY_SYMBOL, RELATIONS
 
 Operation = Callable[..., Any]
 
@@ -124,13 +125,12 @@ class _Tape:
             return self._power(node)
         if isinstance(node, sympy.Piecewise):
             return self._piecewise(node)
-        operation = _TABLE.get(node.func)
-        if operation is not None:
-            return self.emit(operation, *map(self.visit, node.args))
-        folded = _FOLDED.get(node.func)
-        if folded is not None:
+        if node.func in _OPERATIONS:
+            operation, folded = _OPERATIONS[node.func]
             parts = list(map(self.visit, node.args))
-            return reduce(lambda a, b: self.emit(folded, a, b), parts)
+            if folded:
+                return reduce(lambda a, b: self.emit(operation, a, b), parts)
+            return self.emit(operation, *parts)
         if isinstance(node, sympy.DiracDelta):
             return None, 0.0
         if isinstance(node, Symbol | sympy.Derivative | Function):
@@ -243,36 +243,18 @@ def _not(x: Any) -> Any:
     return not x if isinstance(x, bool) else ~x
 
 
-_TABLE: dict[Any, Operation] = {
-    sympy.sin: torch.sin,
-    sympy.cos: torch.cos,
-    sympy.tan: torch.tan,
-    sympy.asin: torch.asin,
-    sympy.acos: torch.acos,
-    sympy.atan: torch.atan,
-    sympy.atan2: torch.atan2,
-    sympy.sinh: torch.sinh,
-    sympy.cosh: torch.cosh,
-    sympy.tanh: torch.tanh,
-    sympy.exp: torch.exp,
-    sympy.log: torch.log,
-    sympy.erf: torch.erf,
-    sympy.Abs: torch.abs,
-    sympy.sign: torch.sign,
-    sympy.floor: torch.floor,
-    sympy.ceiling: torch.ceil,
-    sympy.Heaviside: _heaviside,
-    sympy.Lt: operator.lt,
-    sympy.Le: operator.le,
-    sympy.Gt: operator.gt,
-    sympy.Ge: operator.ge,
-    sympy.Eq: operator.eq,
-    sympy.Ne: operator.ne,
-    sympy.Not: _not,
+_OF_NUMBERS = {"maximum": _maximum, "minimum": _minimum, "heaviside": _heaviside}
+"""Operations of torch that take no plain numbers, written so that they do."""
+_OPERATIONS: dict[Any, tuple[Operation, bool]] = {
+    **{
+        symbolic: (_OF_NUMBERS.get(row.torch) or getattr(torch, row.torch), row.variadic)
+        for symbolic, row in BY_SYMBOL.items()
+    },
+    **{symbolic: (row.operation, False) for symbolic, row in RELATIONS.items()},
+    sympy.Eq: (operator.eq, False),
+    sympy.Ne: (operator.ne, False),
+    sympy.Not: (_not, False),
+    sympy.And: (operator.and_, True),
+    sympy.Or: (operator.or_, True),
 }
-_FOLDED: dict[Any, Operation] = {
-    sympy.Max: _maximum,
-    sympy.Min: _minimum,
-    sympy.And: operator.and_,
-    sympy.Or: operator.or_,
-}
+"""Class in SymPy → operation on tensors, and whether it takes its arguments pair by pair."""

@@ -14,11 +14,11 @@ from sympy import Symbol
 
 from piop.expression import calculus
 from piop.expression import quantity as q
+from piop.expression.functions import BY_SYNTAX, FUNCTIONS
 from piop.expression.limits import MAX_DEPTH, MAX_NODES, Refusal, check_text
-from piop.expression.quantity import FUNCTIONS, Quantity, Scalar
+from piop.expression.quantity import Quantity, Scalar
 
 _VECTOR = ("grad", "div", "lap", "curl", "dot")
-_RELATIONS = {ast.Lt: sympy.Lt, ast.LtE: sympy.Le, ast.Gt: sympy.Gt, ast.GtE: sympy.Ge}
 _EQUALS = re.compile(r"(?<![<>=!])=(?!=)")
 SYMPY_FAILS = (
     ArithmeticError,
@@ -290,7 +290,7 @@ class _Walker:
             raise Refusal(f"{name} takes {count} argument{plural}; {len(arguments)} given")
 
     def _function(self, name: str, arguments: list[ast.expr], depth: int) -> Quantity:
-        if name in ("min", "max"):
+        if FUNCTIONS[name].variadic:
             if len(arguments) < 2:
                 raise Refusal(f"{name} takes two or more arguments")
         else:
@@ -309,7 +309,7 @@ class _Walker:
     def _where(self, arguments: list[ast.expr], depth: int) -> Quantity:
         self._arity("where", arguments, 3)
         test = arguments[0]
-        if not (isinstance(test, ast.Compare) and type(test.ops[0]) in _RELATIONS):
+        if not (isinstance(test, ast.Compare) and type(test.ops[0]) in BY_SYNTAX):
             raise self._refuse(test, "where needs a comparison (<, <=, >, >=) first")
         if len(test.ops) > 1:
             raise self._refuse(test, "where compares two values; this compares more")
@@ -318,7 +318,7 @@ class _Walker:
             for s in (test.left, test.comparators[0])
         )
         then, other = (calculus.scalar(self.visit(a, depth), "where") for a in arguments[1:])
-        return q.choose((_RELATIONS[type(test.ops[0])], left, right), then, other)
+        return q.choose((BY_SYNTAX[type(test.ops[0])].symbolic, left, right), then, other)
 
     def _derivative(self, arguments: list[ast.expr], depth: int) -> Quantity:
         if len(arguments) < 2:

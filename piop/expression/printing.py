@@ -10,24 +10,8 @@ import sympy
 from sympy import Expr
 from sympy.core.function import AppliedUndef
 
-_FUNCTIONS = {
-    sympy.sin: "sin",
-    sympy.cos: "cos",
-    sympy.tan: "tan",
-    sympy.exp: "exp",
-    sympy.log: "log",
-    sympy.tanh: "tanh",
-    sympy.Abs: "abs",
-    sympy.sign: "sign",
-    sympy.Min: "min",
-    sympy.Max: "max",
-}
-_RELATIONS = {
-    sympy.StrictLessThan: "<",
-    sympy.LessThan: "<=",
-    sympy.StrictGreaterThan: ">",
-    sympy.GreaterThan: ">=",
-}
+from piop.expression.functions import BY_SYMBOL, RELATIONS
+
 _ATOM, _POWER, _PRODUCT, _SUM = 4, 3, 2, 1
 
 
@@ -78,11 +62,12 @@ def _call(expr: Expr, names: Mapping[Expr, str]) -> str:
         return f"d({', '.join(parts)})"
     if isinstance(expr, sympy.Piecewise):
         return _where(expr, names)
-    if expr.func in _FUNCTIONS:
-        arguments = [_write(a, names)[0] for a in expr.args]  # type: ignore[arg-type]
-        if expr.func in (sympy.Min, sympy.Max):
+    function = BY_SYMBOL.get(expr.func)
+    if function is not None and function.word is not None:
+        arguments = [_write(a, names)[0] for a in expr.args]
+        if function.variadic:
             arguments.sort()
-        return f"{_FUNCTIONS[expr.func]}({', '.join(arguments)})"
+        return f"{function.word}({', '.join(arguments)})"
     raise TypeError(f"{type(expr).__name__} is not part of the spec language: {expr}")
 
 
@@ -92,11 +77,11 @@ def _where(expr: Any, names: Mapping[Expr, str]) -> str:
         raise TypeError(f"a Piecewise needs a last branch for all other cases: {expr}")
     text = _write(last, names)[0]  # type: ignore[arg-type]
     for value, test in reversed(cases):  # type: ignore[misc]
-        if type(test) not in _RELATIONS:
+        if test.func not in RELATIONS:
             raise TypeError(f"a Piecewise compares two values with <, <=, >, >=: {test}")
         left, right = (_write(a, names)[0] for a in test.args)
         then = _write(value, names)[0]  # type: ignore[arg-type]
-        text = f"where({left} {_RELATIONS[type(test)]} {right}, {then}, {text})"
+        text = f"where({left} {RELATIONS[test.func].word} {right}, {then}, {text})"
     return text
 
 

@@ -7,7 +7,7 @@ Every operation checks its bound first and builds the SymPy object after, so a s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ import sympy
 from sympy import Expr, Rational, Symbol
 from sympy.core.function import AppliedUndef
 
+from piop.expression.functions import FUNCTIONS
 from piop.expression.limits import (
     MAX_DEGREE,
     MAX_EXPONENT,
@@ -50,21 +51,7 @@ class Scalar:
 
 Quantity: TypeAlias = "Scalar | tuple[Quantity, ...]"
 
-FUNCTIONS: dict[str, tuple[Any, Callable[..., Any]]] = {
-    "sin": (sympy.sin, math.sin),
-    "cos": (sympy.cos, math.cos),
-    "tan": (sympy.tan, math.tan),
-    "exp": (sympy.exp, math.exp),
-    "log": (sympy.log, math.log),
-    "sqrt": (sympy.sqrt, math.sqrt),
-    "tanh": (sympy.tanh, math.tanh),
-    "abs": (sympy.Abs, abs),
-    "sign": (sympy.sign, lambda x: float((x > 0) - (x < 0))),
-    "min": (sympy.Min, min),
-    "max": (sympy.Max, max),
-}
-
-_KNOWN = {symbolic for symbolic, _ in FUNCTIONS.values()}
+_KNOWN = {function.symbolic for function in FUNCTIONS.values()}
 
 
 def symbol(expr: Expr) -> Scalar:
@@ -234,21 +221,22 @@ def _constant_power(base: Scalar, exponent: Scalar, nodes: int) -> Scalar:
 
 def apply(name: str, arguments: Sequence[Scalar]) -> Scalar:
     """A function of the table applied to scalars."""
-    symbolic, numeric = FUNCTIONS[name]
+    function = FUNCTIONS[name]
+    symbolic, numeric = function.symbolic, function.number
     nodes = sum(a.nodes for a in arguments) + 1
     exprs = [a.expr for a in arguments]
     build = (
         (lambda: symbolic(*exprs, evaluate=False))
-        if name in ("min", "max")
+        if function.variadic
         else (lambda: symbolic(*exprs))
     )
     numbers = [a.number for a in arguments]
-    if all(n is not None for n in numbers):
+    if numeric is not None and all(n is not None for n in numbers):
         try:
             value = _finite(float(numeric(*numbers)))
         except (OverflowError, ValueError):
             raise Refusal(f"{name} of this number is not a finite real number") from None
-        if name in ("min", "max"):
+        if function.variadic:
             return _bounded(_constant(exprs[numbers.index(value)], value, nodes))
         return _bounded(_constant(build(), value, nodes))
     growth = sum(a.growth + a.terms for a in arguments)

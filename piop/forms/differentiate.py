@@ -8,26 +8,16 @@ of both sides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import sympy
 from sympy import Derivative, Expr
 from sympy.core.function import AppliedUndef
 
+from piop.expression.functions import BY_SYMBOL
 from piop.expression.quantity import merge
 
 _LIMIT = 20_000  # rules applied to one equation
-
-_OUTER: dict[type, Callable[[Expr], Expr]] = {
-    sympy.sin: lambda a: sympy.cos(a),
-    sympy.cos: lambda a: -sympy.sin(a),
-    sympy.tan: lambda a: 1 + sympy.tan(a) ** 2,
-    sympy.exp: lambda a: sympy.exp(a),
-    sympy.log: lambda a: 1 / a,
-    sympy.tanh: lambda a: 1 - sympy.tanh(a) ** 2,
-    sympy.Abs: lambda a: sympy.sign(a),
-}
 
 
 def differentiate(expr: Expr) -> Expr:
@@ -107,9 +97,10 @@ class _Differentiator:
             return self._extreme(expr, x)
         if isinstance(expr, sympy.Piecewise):
             return _piecewise([(self.along(e, x), c) for e, c in expr.args])  # type: ignore[misc]
-        if expr.func in _OUTER:
-            inner: Expr = expr.args[0]  # type: ignore[assignment]
-            return _OUTER[expr.func](inner) * self.along(inner, x)
+        function = BY_SYMBOL.get(expr.func)
+        if function is not None and function.slope is not None:
+            inner = expr.args[0]
+            return function.slope(inner) * self.along(inner, x)
         raise ArithmeticError(f"no derivative of {expr.func.__name__}")
 
     def _power(self, expr: Any, x: Expr) -> Expr:

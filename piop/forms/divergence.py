@@ -12,6 +12,7 @@ import sympy
 from sympy import Derivative, Expr
 
 from piop.errors import NotSupportedError
+from piop.expression.functions import JUMPS
 from piop.forms.atoms import applied
 from piop.forms.differentiate import differentiate
 from piop.forms.parts import BoundaryCondition
@@ -87,7 +88,7 @@ def divergence_form(pde: PDE) -> DivergenceForm:
 
 def jumps(pde: PDE, expression: Expr) -> bool:
     """Whether an expression holds ``where`` or ``sign``, or an input that does or is not smooth."""
-    if expression.has(sympy.Piecewise, sympy.sign):
+    if expression.has(*JUMPS):
         return True
     held = [i for i in pde.inputs if expression.has(i.symbol)]
     inner = [i.expression for i in held if i.expression is not None]

@@ -1,8 +1,9 @@
-"""Numbers for SymPy expressions, through one table; used by checks, never by training."""
+"""Values of SymPy expressions in NumPy; used by checks, never by training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,23 +12,9 @@ from numpy.typing import NDArray
 from sympy import Expr
 from sympy.core.function import AppliedUndef
 
-Value = float | NDArray[np.float64]
+from piop.expression.functions import BY_SYMBOL, RELATIONS
 
-_TABLE: dict[Any, Callable[..., Any]] = {
-    sympy.sin: np.sin,
-    sympy.cos: np.cos,
-    sympy.tan: np.tan,
-    sympy.exp: np.exp,
-    sympy.log: np.log,
-    sympy.tanh: np.tanh,
-    sympy.Abs: np.abs,
-    sympy.sign: np.sign,
-    sympy.Heaviside: lambda x, half=0.5: np.heaviside(x, half),
-    sympy.StrictLessThan: np.less,
-    sympy.LessThan: np.less_equal,
-    sympy.StrictGreaterThan: np.greater,
-    sympy.GreaterThan: np.greater_equal,
-}
+Value = float | NDArray[np.float64]
 
 
 def evaluate(expr: Expr, lookup: Callable[[Expr], Value]) -> Value:
@@ -66,9 +53,9 @@ def _evaluate(expr: Any, lookup: Callable[[Expr], Value]) -> Any:
         return np.prod(np.broadcast_arrays(*parts), axis=0)
     if expr.is_Pow:
         return np.power(np.asarray(parts[0], dtype=float), parts[1])
-    if isinstance(expr, (sympy.Min, sympy.Max)):
-        reduce = np.minimum if isinstance(expr, sympy.Min) else np.maximum
-        return reduce.reduce(np.broadcast_arrays(*parts))
-    if expr.func in _TABLE:
-        return _TABLE[expr.func](*parts)
+    if expr.func in RELATIONS:
+        return RELATIONS[expr.func].operation(*parts)
+    if expr.func in BY_SYMBOL:
+        function = BY_SYMBOL[expr.func]
+        return reduce(function.array, parts) if function.variadic else function.array(*parts)
     raise TypeError(f"no number for {type(expr).__name__}")

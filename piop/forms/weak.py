@@ -24,6 +24,7 @@ from sympy import Derivative, Expr, Symbol
 
 from piop.domain import Segment
 from piop.errors import NotSupportedError
+from piop.expression.functions import JUMPS
 from piop.forms.differentiate import differentiate, partial
 from piop.forms.divergence import jumps
 from piop.forms.fluxes import Sorter
@@ -172,7 +173,7 @@ def _slope(expression: Expr, atom: Any) -> Expr:
 def _jumping(pde: PDE, expression: Expr) -> list[Expr]:
     """Rough inputs in an expression, and its jumps that hold no unknowns."""
     rough = [i.symbol for i in pde.inputs if i.of and expression.has(i.symbol)]
-    own = [*rough, *expression.atoms(sympy.Piecewise, sympy.sign)]
+    own = [*rough, *expression.atoms(*JUMPS)]
     unknowns = [pde.function(n) for n in pde.channels]
     return [e for e in own if jumps(pde, e) and not e.has(*unknowns)]
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 import sympy as sp
 
+from piop.expression.functions import KINKS
 from piop.forms.lift import disagreement
 from piop.forms.streams import derivative_index
 from piop.problem.around import obstacle_around
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from piop.problem.problem import Problem
 
 Mode = Literal["auto", "hard", "soft"]
-KINKS = (sp.Piecewise, sp.sign, sp.Abs, sp.Min, sp.Max)
 
 
 @dataclass(frozen=True)

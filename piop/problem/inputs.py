@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import sympy
-from sympy import Expr, Piecewise, Symbol
+from sympy import Expr, Symbol
 
 from piop.errors import Issue
+from piop.expression.functions import JUMPS
 from piop.forms.parts import Coordinate, Input
 from piop.spec import distributions as laws
 from piop.spec.distributions import History
@@ -68,7 +68,7 @@ def _is_random(spec: Spec, name: str) -> bool:
 def _smooth(law: laws.Law | None, expression: Expr | None) -> bool:
     if isinstance(law, laws.PiecewiseConstant):
         return False
-    return expression is None or not expression.has(Piecewise, sympy.sign)
+    return expression is None or not expression.has(*JUMPS)
 
 
 def _sensors(

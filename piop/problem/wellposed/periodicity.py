@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-import sympy
 from sympy import Expr
 
 from piop.errors import Issue
+from piop.expression.functions import JUMPS
 from piop.forms.numeric import evaluate
 from piop.forms.parts import Coordinate
 from piop.spec.names import refuse
@@ -64,7 +64,7 @@ def _expressions(problem: Problem, resolved: Resolved) -> Iterator[tuple[str, Ex
 
 def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> tuple[float, float] | None:
     """The values at both ends where they differ, else None."""
-    if axis.symbol not in expr.free_symbols or expr.has(sympy.Piecewise, sympy.sign):
+    if axis.symbol not in expr.free_symbols or expr.has(*JUMPS):
         return None
     random = np.random.default_rng(0)
     points: dict[Expr, np.ndarray] = {

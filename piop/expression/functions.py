@@ -1,0 +1,116 @@
+"""The one table of functions: a row says how SymPy, text, NumPy and torch each write a function.
+
+A new function is one row. Those without a word are not part of the spec language; derivatives and
+simplifications of SymPy may bring them in.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import sympy
+from sympy import Expr
+
+
+@final
+@dataclass(frozen=True)
+class ElementaryFunction:
+    """A function of real numbers in every notation.
+
+    Attributes:
+        symbolic: What builds it in SymPy, its class where it has one.
+        word: Its name in the spec language; None for a function outside of it.
+        array: The same on NumPy arrays.
+        torch: Name of the operation in torch, which `piop.lowering` looks up.
+        number: The same on Python numbers, exact as ``math`` is; needed with a word alone.
+        slope: Its derivative, of the argument; None where there is no rule.
+        smoothness: Derivatives exist for every order strictly below this: 0 at a jump, 1 at a kink.
+        variadic: Whether it takes two or more arguments, of which ``array`` and ``torch`` take two.
+    """
+
+    symbolic: Any
+    word: str | None
+    array: Callable[..., Any]
+    torch: str
+    number: Callable[..., float] | None = None
+    slope: Callable[[Expr], Expr] | None = None
+    smoothness: float = math.inf
+    variadic: bool = False
+
+
+@final
+@dataclass(frozen=True)
+class Relation:
+    """A comparison in every notation.
+
+    Attributes:
+        symbolic: Its class in SymPy.
+        syntax: Its class in Python's syntax tree.
+        word: As it is written.
+        operation: The same on numbers, arrays and tensors.
+    """
+
+    symbolic: Any
+    syntax: type[ast.cmpop]
+    word: str
+    operation: Callable[[Any, Any], Any]
+
+
+def _sign(x: float) -> float:
+    return float((x > 0) - (x < 0))
+
+
+def _heaviside(x: Any, half: Any = 0.5) -> Any:
+    return np.heaviside(x, half)
+
+
+_ROWS: tuple[ElementaryFunction, ...] = (
+    ElementaryFunction(sympy.sin, "sin", np.sin, "sin", math.sin, lambda a: sympy.cos(a)),
+    ElementaryFunction(sympy.cos, "cos", np.cos, "cos", math.cos, lambda a: -sympy.sin(a)),
+    ElementaryFunction(sympy.tan, "tan", np.tan, "tan", math.tan, lambda a: 1 + sympy.tan(a) ** 2),
+    ElementaryFunction(sympy.exp, "exp", np.exp, "exp", math.exp, lambda a: sympy.exp(a)),
+    ElementaryFunction(sympy.log, "log", np.log, "log", math.log, lambda a: 1 / a),
+    ElementaryFunction(sympy.sqrt, "sqrt", np.sqrt, "sqrt", math.sqrt),  # to SymPy a power
+    ElementaryFunction(
+        sympy.tanh, "tanh", np.tanh, "tanh", math.tanh, lambda a: 1 - sympy.tanh(a) ** 2
+    ),
+    ElementaryFunction(sympy.Abs, "abs", np.abs, "abs", abs, lambda a: sympy.sign(a), 1),
+    ElementaryFunction(sympy.sign, "sign", np.sign, "sign", _sign, smoothness=0),
+    ElementaryFunction(sympy.Min, "min", np.minimum, "minimum", min, smoothness=1, variadic=True),
+    ElementaryFunction(sympy.Max, "max", np.maximum, "maximum", max, smoothness=1, variadic=True),
+    ElementaryFunction(sympy.asin, None, np.arcsin, "asin"),
+    ElementaryFunction(sympy.acos, None, np.arccos, "acos"),
+    ElementaryFunction(sympy.atan, None, np.arctan, "atan"),
+    ElementaryFunction(sympy.atan2, None, np.arctan2, "atan2"),
+    ElementaryFunction(sympy.sinh, None, np.sinh, "sinh"),
+    ElementaryFunction(sympy.cosh, None, np.cosh, "cosh"),
+    ElementaryFunction(sympy.erf, None, np.vectorize(math.erf), "erf"),
+    ElementaryFunction(sympy.floor, None, np.floor, "floor", smoothness=0),
+    ElementaryFunction(sympy.ceiling, None, np.ceil, "ceil", smoothness=0),
+    ElementaryFunction(sympy.Heaviside, None, _heaviside, "heaviside", smoothness=0),
+)
+_COMPARISONS = (
+    Relation(sympy.StrictLessThan, ast.Lt, "<", operator.lt),
+    Relation(sympy.LessThan, ast.LtE, "<=", operator.le),
+    Relation(sympy.StrictGreaterThan, ast.Gt, ">", operator.gt),
+    Relation(sympy.GreaterThan, ast.GtE, ">=", operator.ge),
+)
+
+FUNCTIONS = {row.word: row for row in _ROWS if row.word is not None}
+"""Word of the spec language → function."""
+BY_SYMBOL: dict[Any, ElementaryFunction] = {row.symbolic: row for row in _ROWS}
+"""Class in SymPy → function."""
+RELATIONS = {row.symbolic: row for row in _COMPARISONS}
+"""Class in SymPy → comparison."""
+BY_SYNTAX = {row.syntax: row for row in _COMPARISONS}
+"""Class in Python's syntax tree → comparison."""
+JUMPS = (sympy.Piecewise, *(row.symbolic for row in _ROWS if row.smoothness < 1))
+"""Classes in SymPy whose values may jump."""
+KINKS = (sympy.Piecewise, *(row.symbolic for row in _ROWS if row.smoothness <= 1))
+"""Classes in SymPy whose values or slopes may jump."""
