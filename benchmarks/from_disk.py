@@ -28,8 +28,8 @@ from piop.run.data import note_grids
 from piop.run.recipes import configure
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.loop.gradients import make_gradients
+from piop.training.loss.statistics import find_statistics
 from piop.training.setup import build_model, build_objective, build_source
-from piop.training.statistics import find_statistics
 
 sys.path.insert(0, str(Path(__file__).parent))
 from record import record

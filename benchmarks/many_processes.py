@@ -30,12 +30,11 @@ from piop.residual import compile_residual
 from piop.run.fit import configure
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.distributed import Alone, Processes, joined
-from piop.training.distributed.reduction import ControlFlags, SharedGradients
 from piop.training.launch import launched_together
-from piop.training.loop.gradients import make_gradients
+from piop.training.loop.gradients import ControlFlags, SharedGradients, make_gradients
 from piop.training.loop.phases import Stochastic
+from piop.training.loss.statistics import law_statistics
 from piop.training.setup import build_model, build_objective, build_source
-from piop.training.statistics import law_statistics
 
 WARM_UP = 3
 

@@ -34,9 +34,9 @@ from piop.run import fit
 from piop.training.batches.batch import Batch, flatten
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.loss.objective import EQUATIONS, ResidualLoss
+from piop.training.loss.statistics import law_statistics
 from piop.training.optimisers.build import build_optimiser
 from piop.training.setup import build_model, build_objective, build_source
-from piop.training.statistics import law_statistics
 
 PRODUCTS = {
     torch.ops.aten.mm.default,

@@ -19,11 +19,11 @@ from piop.residual import compile_residual
 from piop.residual.trace import compile_step
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.batches.batch import Batch, CollocationPoints, flatten
-from piop.training.loop.microbatches import COMPILED_ROWS, EAGER_ROWS, piece_count, split
+from piop.training.loop.gradients import COMPILED_ROWS, EAGER_ROWS, piece_count, split
 from piop.training.loss.constraints import built_in_data
+from piop.training.loss.statistics import law_statistics
 from piop.training.operator import Clock, Operator, OperatorField
 from piop.training.setup import signature_of
-from piop.training.statistics import law_statistics
 from steps.timing import Options, Run, interleaved, peak_memory
 
 FUNCTIONS, QUERIES = 16, 256

@@ -22,7 +22,7 @@ from piop.run import predict_held_out
 from piop.run.evaluation import ends_only, errors_of
 from piop.run.folder import read_json
 from piop.run.prediction import save_grid
-from piop.training.batches.lattice import on_lattices
+from piop.training.batches.input_grid import on_lattices
 from piop.training.operator import OperatorField
 
 if TYPE_CHECKING:

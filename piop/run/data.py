@@ -15,11 +15,11 @@ from piop.datasets.checks import check_finite
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
-from piop.training.batches.lattice import gridded_inputs
+from piop.training.batches.input_grid import gridded_inputs
 from piop.training.batches.training_grid import data_at_end, data_counts
 from piop.training.config import TrainingConfig
+from piop.training.loss.statistics import Statistics
 from piop.training.setup import preset_of
-from piop.training.statistics import Statistics
 
 HELD_OUT_SHARE = 0.1
 LARGEST = 1e150

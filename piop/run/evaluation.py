@@ -20,7 +20,7 @@ from piop.reference import solve_reference
 from piop.residual import GridResidual
 from piop.run.prediction import predict_values, save_grid
 from piop.sampling import Draws, collocation, observe, place_sensors, sample_inputs
-from piop.training.batches.lattice import on_lattices
+from piop.training.batches.input_grid import on_lattices
 from piop.training.batches.noise import add_noise, noise_levels
 from piop.training.config import TrainingConfig
 from piop.training.operator import OperatorField

@@ -29,17 +29,16 @@ from piop.run.run import Run
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings, parse_time
 from piop.training.distributed import Processes, joined
 from piop.training.effect import require_effect
-from piop.training.loop.checkpoint import load_weights
+from piop.training.loop.checkpoint import Row, load_weights, read_metrics
 from piop.training.loop.gradients import make_gradients, split_gradients
 from piop.training.loop.memory import as_settings, explained, smaller_batch
-from piop.training.loop.metrics import Row, read_metrics
 from piop.training.loop.phases import Draw
 from piop.training.loop.profile import DRAW, Profile
 from piop.training.loop.trainer import Trainer
 from piop.training.loss.objective import ResidualLoss
+from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.requirements import parts_of, require_backbone, require_choices, require_work
 from piop.training.setup import build_model, build_objective, build_source, field_kind
-from piop.training.statistics import Statistics, find_statistics
 
 Progress = Callable[[Row], None]
 HELD_OUT = 64

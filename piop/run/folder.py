@@ -16,7 +16,7 @@ from piop.errors import UsageError
 from piop.problem import Problem
 from piop.training.config import TrainingConfig
 from piop.training.loop.checkpoint import write_atomic
-from piop.training.statistics import Statistics
+from piop.training.loss.statistics import Statistics
 
 FORMAT = 1
 """Version of the run folder's layout; a newer one than this cannot be read."""

@@ -17,8 +17,8 @@ from piop.models.core.interpolation import values_between, weights_between
 from piop.problem import Coordinate, Problem
 from piop.problem.solver import usual_tolerance
 from piop.reference import solve_reference
-from piop.training.batches.functions import interpolated
-from piop.training.batches.grid_layout import is_even
+from piop.training.batches.equations import interpolated
+from piop.training.batches.training_grid import is_even
 
 FIRST = 1e-4
 """Tolerance of solutions until the noise is known."""

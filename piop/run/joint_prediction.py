@@ -14,9 +14,9 @@ from piop.fields import FunctionSamples
 from piop.models import Backbone
 from piop.models.core.interpolation import values_between
 from piop.problem import Problem
-from piop.training.batches.grid_layout import lay
-from piop.training.batches.lattice import is_even_grid, on_lattices
-from piop.training.batches.sources import seen_functions
+from piop.training.batches.data import seen_functions
+from piop.training.batches.input_grid import is_even_grid, on_lattices
+from piop.training.batches.training_grid import lay
 from piop.training.setup import Model
 
 PLACES_AT_ONCE = 2**16

@@ -19,8 +19,8 @@ from piop.problem import Problem
 from piop.problem.inputs import asked_coordinates, history_of
 from piop.run.inputs import to_numbers
 from piop.run.joint_prediction import part_of, predict_jointly
-from piop.training.batches.lattice import on_lattices
-from piop.training.batches.sources import seen_functions
+from piop.training.batches.data import seen_functions
+from piop.training.batches.input_grid import on_lattices
 from piop.training.setup import Model
 
 PAIRS_AT_ONCE = 2**20

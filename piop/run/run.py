@@ -23,11 +23,10 @@ from piop.run.inputs import Given, read_inputs
 from piop.run.machine import settle_machine
 from piop.run.prediction import as_dataset, predict_values, read_at
 from piop.training.config import TrainingConfig
-from piop.training.loop.checkpoint import load_weights
+from piop.training.loop.checkpoint import Row, load_weights, read_metrics
 from piop.training.loop.memory import explained
-from piop.training.loop.metrics import Row, read_metrics
+from piop.training.loss.statistics import Statistics
 from piop.training.setup import Model, build_model
-from piop.training.statistics import Statistics
 
 
 @dataclass(frozen=True)

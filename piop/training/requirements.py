@@ -13,9 +13,9 @@ from piop.problem import Problem
 from piop.training.batches.training_grid import grid_counts
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, require_device
+from piop.training.loss.statistics import Statistics
+from piop.training.loss.weighting.selection import require_weights
 from piop.training.setup import conditions_of, field_kind, signature_of
-from piop.training.statistics import Statistics
-from piop.training.weighting.selection import require_weights
 
 BOXED = ("latin_hypercube",)
 """Ways to place points that fill boxes alone."""

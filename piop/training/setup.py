@@ -20,15 +20,13 @@ from piop.problem.conditions import Conditions, decide_conditions
 from piop.problem.walls import ENDS
 from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
-from piop.training.batches.functions import choose_functions
-from piop.training.batches.lattice import Axes, lattices
+from piop.training.batches.data import DataSource, MixedSource, TrajectorySource
+from piop.training.batches.equations import LawSource, choose_functions
+from piop.training.batches.input_grid import Axes, lattices
 from piop.training.batches.noise import NoisySource, noise_levels
-from piop.training.batches.sources import DataSource, LawSource, MixedSource
 from piop.training.batches.training_grid import learning_grid, training_grid_ticks
-from piop.training.batches.trajectories import TrajectorySource
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes
-from piop.training.inferred import Inferred
 from piop.training.loop.phases import Draw
 from piop.training.loss.constraints import (
     KnownField,
@@ -38,12 +36,12 @@ from piop.training.loss.constraints import (
 )
 from piop.training.loss.grid_constraints import conditions_on_grid, penalised_on_grid
 from piop.training.loss.objective import ResidualLoss
-from piop.training.operator import Around, Clock, Factor, Operator, Span
+from piop.training.loss.statistics import Statistics
+from piop.training.loss.weighting import Weightings
+from piop.training.loss.weighting.selection import choose_weights
+from piop.training.loss.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
+from piop.training.operator import Around, Clock, Factor, Inferred, Operator, Span
 from piop.training.signature import homogeneous_axes, signature_of
-from piop.training.statistics import Statistics
-from piop.training.weighting import Weightings
-from piop.training.weighting.selection import choose_weights
-from piop.training.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
 
 DTYPES = {
     "float64": torch.float64,

@@ -9,8 +9,8 @@ from piop.models import AxisSignature, InputSignature, Signature
 from piop.problem import Problem
 from piop.problem.conditions import Conditions
 from piop.problem.inputs import asked_coordinates, channels_of
-from piop.training.batches.lattice import BULK, gridded_inputs, highest_wave
-from piop.training.statistics import Statistics
+from piop.training.batches.input_grid import BULK, gridded_inputs, highest_wave
+from piop.training.loss.statistics import Statistics
 
 
 def signature_of(

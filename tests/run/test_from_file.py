@@ -14,7 +14,7 @@ from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.generation import generate
 from piop.run import Run, fit, resume
-from piop.training.statistics import Moments
+from piop.training.loss.statistics import Moments
 
 FNO = {"modes": 2, "width": 4, "layers": 1}
 
@@ -130,7 +130,7 @@ def test_formats_without_samples_of_their_own_are_refused(heat, file, tmp_path):
 
 def test_sensors_that_move_are_not_taken_for_a_grid(heat, file, tmp_path):
     """Only the last sample's sensors are elsewhere."""
-    from piop.training.batches.lattice import gridded_inputs
+    from piop.training.batches.input_grid import gridded_inputs
 
     whole = read_dataset(file, heat)
     assert gridded_inputs(heat, False, StoredDataset.open(file, heat)) == ("u0",)
@@ -143,7 +143,7 @@ def test_sensors_that_move_are_not_taken_for_a_grid(heat, file, tmp_path):
 
 
 def test_the_next_steps_are_read_while_one_is_learnt_from(heat, file):
-    from piop.training.batches.prepared import AHEAD, StreamedTrajectories
+    from piop.training.batches.trajectories import AHEAD, StreamedTrajectories
 
     asked, main = [], threading.get_ident()
 

@@ -9,7 +9,7 @@ import torch
 
 from piop.errors import OutOfMemory, UsageError
 from piop.run import Run, fit, resume
-from piop.training.loop.metrics import read_metrics
+from piop.training.loop.checkpoint import read_metrics
 
 LIMITED = """
 import resource, sys

@@ -15,8 +15,8 @@ from piop.residual import compile_residual
 from piop.run import fit
 from piop.run.machine import precision_of
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
+from piop.training.loss.statistics import law_statistics
 from piop.training.setup import build_model, build_objective, build_source
-from piop.training.statistics import law_statistics
 
 
 def data():

@@ -17,8 +17,8 @@ from piop.training.config import (
     SamplingConfig,
     TrainingConfig,
 )
+from piop.training.loss.statistics import law_statistics
 from piop.training.setup import build_model, build_objective, build_source
-from piop.training.statistics import law_statistics
 
 HEAT = """
 piop: 1

@@ -23,8 +23,8 @@ from piop.training.distributed import Alone, joined
 from piop.training.loop import phases
 from piop.training.loop.gradients import make_gradients
 from piop.training.loop.trainer import Trainer
+from piop.training.loss.statistics import law_statistics
 from piop.training.setup import build_model, build_objective, build_source
-from piop.training.statistics import law_statistics
 
 BURGERS = """
 piop: 1

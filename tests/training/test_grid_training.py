@@ -13,7 +13,7 @@ from piop.models.registry import BACKBONES
 from piop.problem import Problem
 from piop.residual import GridResidual, compile_residual
 from piop.training.batches.batch import flatten
-from piop.training.batches.lattice import gridded_inputs
+from piop.training.batches.input_grid import gridded_inputs
 from piop.training.batches.training_grid import data_at_end, data_counts, data_indices
 from piop.training.config import (
     BudgetConfig,
@@ -23,8 +23,8 @@ from piop.training.config import (
     SamplingConfig,
     TrainingConfig,
 )
+from piop.training.loss.statistics import data_statistics, law_statistics
 from piop.training.setup import build_model, build_objective, build_source, conditions_of
-from piop.training.statistics import data_statistics, law_statistics
 
 from .conftest import HEAT
 from .grids import NETWORKS

@@ -10,10 +10,10 @@ from piop.datasets import Dataset
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws, sample_inputs
-from piop.training.batches.functions import Alternating, OfData, OfLaw, choose_functions
+from piop.training.batches.equations import Alternating, OfData, OfLaw, choose_functions
 from piop.training.config import PointsConfig
-from piop.training.inferred import RATE, Inferred
 from piop.training.loop.gradients import make_gradients
+from piop.training.operator import RATE, Inferred
 
 TEXT = """
 piop: 1

@@ -6,9 +6,9 @@ from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
 from piop.residual import compile_residual
 from piop.residual.attention.online import online_totals
-from piop.training.batches.lattice import highest_wave
+from piop.training.batches.input_grid import highest_wave
+from piop.training.loss.statistics import law_statistics
 from piop.training.setup import build_model, homogeneous_axes, signature_of
-from piop.training.statistics import law_statistics
 
 
 def problem(**changes):

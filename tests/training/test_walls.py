@@ -8,10 +8,9 @@ from piop.problem.conditions import decide_conditions
 from piop.residual import compile_residual
 from piop.sampling import Draws, sample_inputs
 from piop.training.loss.constraints import built_in_data, penalised_conditions
-from piop.training.loss.scales import balanced_sizes
+from piop.training.loss.statistics import balanced_sizes, law_statistics
 from piop.training.operator import Operator
 from piop.training.setup import spans
-from piop.training.statistics import law_statistics
 
 PLATE = """
 piop: 1

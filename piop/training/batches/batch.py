@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from piop.fields import FunctionSamples
-from piop.training.batches.grid_layout import GridLayout
+from piop.training.batches.training_grid import GridLayout
 
 
 @dataclass(frozen=True)

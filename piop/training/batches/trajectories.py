@@ -1,150 +1,136 @@
-"""Whole trajectories of a data set, for networks that answer all queries together."""
+"""Prepared trajectories of a data set, in memory or read from a file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import final
 
 import torch
 from torch import Tensor
 
 from piop.datasets import AnyDataset, Dataset
-from piop.models import Backbone
-from piop.problem import Problem
-from piop.sampling import Draws
-from piop.training.batches.batch import Batch, Observations
-from piop.training.batches.curriculum import horizon, steps_within
-from piop.training.batches.functions import take_samples
-from piop.training.batches.grid_layout import GridLayout, lay
-from piop.training.batches.lattice import Axes, on_lattices
-from piop.training.batches.prepared import PreparedTrajectories, mean_square, trajectories
-from piop.training.batches.sources import seen_functions
-from piop.training.batches.training_grid import data_indices
-from piop.training.config import TrainingConfig
-from piop.training.distributed import Alone, Processes
-from piop.training.loss.constraints import KnownField
+from piop.fields import FunctionSamples, InputFunction
+
+AHEAD = 3
+"""Batches that are read while others are learnt from."""
+
+
+@dataclass(frozen=True)
+class PreparedTrajectories:
+    """Trajectories as tensors.
+
+    Attributes:
+        functions: Interpolants of the inputs that something is built from.
+        inputs: What the operator sees of the inputs.
+        points: Where the values are ``[1 or n, P, D]``.
+        values: Values ``[n, P, C]``, NaN for channels without data.
+        size: Mean square of each trajectory's channels ``[n, C]``.
+        lift: What is built in ``[1 or n, ..., C]``, where that is known on the grid of the values.
+    """
+
+    functions: Mapping[str, InputFunction]
+    inputs: Mapping[str, FunctionSamples]
+    points: Tensor
+    values: Tensor
+    size: Tensor
+    lift: Tensor | None = None
+
+
+def mean_square(values: Tensor) -> Tensor:
+    """Mean square of each channel of ``[n, P, C]`` where it has values: ``[n, C]``."""
+    found = values.square().mean(1)  # nanmean takes eight times as long
+    return found if bool(found.isfinite().all()) else values.square().nanmean(1)
+
+
+class Trajectories(ABC):
+    """Gives the trajectories of a step."""
+
+    @abstractmethod
+    def find(self, step: int) -> tuple[PreparedTrajectories, Tensor]:
+        """Give trajectories, and which of them are those of the step ``[B]``."""
+
+    @abstractmethod
+    def known(self, chosen: Tensor, at: Tensor) -> Tensor:
+        """Count the values that trajectories ``[F]`` have at points ``[F or 1, Q]`` of them."""
 
 
 @final
-class TrajectorySource:
-    """Draws trajectories of a data set for every step, each with all of its points.
-
-    Data on a grid are compared on their own grid: where the network does not answer there, its
-    values are interpolated. Scattered data are given to the network as they are.
+class InMemoryTrajectories(Trajectories):
+    """All trajectories at once.
 
     Args:
-        problem: The problem.
-        data: The trajectories to train on.
-        backbone: The network.
-        home: Positions along each coordinate of its own grid; None for scattered data alone.
-        known: What is built in; None for nothing.
-        grids: Where the operator sees inputs, in place of sensors.
-        config: How many trajectories, which of their points, and the curriculum of a march.
-        like: A tensor of the device and precision of the batches.
-        processes: Those that share a batch; this one draws its part.
+        held: They.
+        plan: Which trajectories a step takes.
+    """
+
+    def __init__(self, held: PreparedTrajectories, plan: Callable[[int], Tensor]) -> None:
+        self.held, self.plan = held, plan
+
+    def find(self, step: int) -> tuple[PreparedTrajectories, Tensor]:
+        """Give all."""
+        return self.held, self.plan(step)
+
+    def known(self, chosen: Tensor, at: Tensor) -> Tensor:
+        """Count them."""
+        return self.held.values[chosen[:, None], at].isfinite().sum()
+
+
+@final
+class StreamedTrajectories(Trajectories):
+    """Reads the trajectories of each step, and those of the next ones ahead of time.
+
+    What a step takes follows from its number alone, so that nothing depends on when it is read.
+
+    Args:
+        read: Reads trajectories.
+        plan: Which trajectories a step takes.
+        channels: Channels that the data have; their values are finite.
     """
 
     def __init__(
         self,
-        problem: Problem,
-        data: AnyDataset,
-        backbone: Backbone,
-        home: Axes | None,
-        known: KnownField | None,
-        grids: Mapping[str, Axes],
-        config: TrainingConfig,
-        like: Tensor,
-        processes: Processes | None = None,
+        read: Callable[[Tensor], PreparedTrajectories],
+        plan: Callable[[int], Tensor],
+        channels: int,
     ) -> None:
-        self.problem, self.known, self.grids = problem, known, grids
-        self.config, self.like = config.points, like
-        self.seed, self.count = config.machine.seed, len(data)
-        rollout = backbone.field.rollout and config.sampling.horizon < 1
-        self.rollout = backbone.fixed_times() if rollout else None
-        self.sampling = config.sampling
-        self.layout: GridLayout | None = None
-        self.chosen: tuple[Tensor, ...] = ()
-        self.axes: list[Tensor] = []
-        if not data.scattered:
-            assert home is not None  # noqa: S101 - only scattered data go without
-            self.chosen = data_indices(problem, data, config.points)
-            for coordinate, index in zip(problem.coordinates, self.chosen, strict=True):
-                self.axes.append(data.axes[coordinate.name].double()[index])
-            self.layout = lay(backbone, home, self.axes).to(like)
-        part = (processes or Alone()).part(config.points.data_functions)
-        self.part = slice(part.start, part.stop)
-        self.trajectories = trajectories(data, self._hold, lambda s: self._drawn(s)[self.part])
+        self.read, self.plan = read, plan
+        self.channels = channels
+        self.reader = ThreadPoolExecutor(1, "piop-data")
+        self.coming: dict[int, Future[tuple[PreparedTrajectories, Tensor]]] = {}
 
-    def _hold(self, data: Dataset) -> PreparedTrajectories:
-        """Prepare trajectories, with those of their points that are learnt from."""
-        seen = {name: s.to(self.like) for name, s in data.inputs.items()}
-        functions = seen_functions(self.problem, self.known, self.grids, seen)
-        channels = self.problem.channels
-        columns = [data.values[c].double() if c in data.values else None for c in channels]
-        shape = next(c for c in columns if c is not None).shape
-        missing = torch.full((1,), torch.nan, dtype=torch.float64)
-        values = torch.stack([missing.expand(shape) if c is None else c for c in columns], -1)
-        lift = None
-        if data.points is not None:
-            points = data.points.to(self.like)
-        else:
-            for i, index in enumerate(self.chosen):
-                values = values.index_select(i + 1, index)
-            points = torch.stack(torch.meshgrid(*self.axes, indexing="ij"), -1)[None]
-            points = points.to(self.like).flatten(1, -2)
-            if self.known is not None:
-                axes = [axis.to(self.like) for axis in self.axes]
-                lift = self.known.on_grid(functions, axes)
-        values = values.flatten(1, -2).to(self.like)
-        inputs = on_lattices(self.grids, functions, seen)
-        return PreparedTrajectories(functions, inputs, points, values, mean_square(values), lift)
+    def find(self, step: int) -> tuple[PreparedTrajectories, Tensor]:
+        """Read those of the step, unless they were read ahead."""
+        self.coming = {s: f for s, f in self.coming.items() if s >= step or not f.cancel()}
+        for s in range(step, step + 1 + AHEAD):
+            if s not in self.coming:
+                self.coming[s] = self.reader.submit(self._find, s)
+        return self.coming.pop(step).result()
 
-    def _drawn(self, step: int) -> Tensor:
-        """Trajectories of a step ``[F]``, those of all processes."""
-        index = torch.arange(self.config.data_functions)
-        draws = Draws(self.seed, step + 1, index, self.like.device)
-        return draws.integers("data/trajectory", 0, self.count - 1)
+    def known(self, chosen: Tensor, at: Tensor) -> Tensor:
+        """Count them: whoever read the file has seen that all are finite."""
+        return torch.tensor(len(chosen) * at.shape[1] * self.channels, device=chosen.device)
 
     @torch.no_grad()
-    def __call__(self, step: int, share: float) -> Batch:
-        """Draw the batch of a step, without equations.
+    def _find(self, step: int) -> tuple[PreparedTrajectories, Tensor]:
+        chosen = self.plan(step)
+        return self.read(chosen), torch.arange(len(chosen), device=chosen.device)
 
-        Args:
-            step: Which step.
-            share: Share of the budget that is spent, in [0, 1): how far a march is asked for.
-        """
-        held, chosen = self.trajectories.find(step)
-        queries = held.points[chosen] if len(held.points) > 1 else held.points
-        reached = self._reached(queries, share)
-        targets = held.values[chosen].masked_fill(~reached[..., None], torch.nan)
-        at = reached[0].nonzero()[:, 0][None]
-        seen = Observations(
-            {name: take_samples(s, chosen) for name, s in held.inputs.items()},
-            queries,
-            self._lift(held, chosen, queries),
-            targets,
-            held.size[chosen],
-            self.trajectories.known(self._drawn(step), at),
-            self.layout,
-        )
-        return Batch(observations=seen)
 
-    def _reached(self, queries: Tensor, share: float) -> Tensor:
-        """Mark what lies within the steps in use ``[1 or B, P]``; the first time stays."""
-        times = queries[..., 0]
-        if self.rollout is None:
-            return torch.ones_like(times, dtype=torch.bool)
-        steps = steps_within(len(self.rollout) - 1, horizon(share, self.sampling))
-        end = max(self.rollout[int(steps.count_nonzero())], float(times.min()))
-        return times <= end + 1e-6 * abs(end)
+def trajectories(
+    data: AnyDataset,
+    hold: Callable[[Dataset], PreparedTrajectories],
+    plan: Callable[[int], Tensor],
+) -> Trajectories:
+    """Keep a data set in memory, or read of it what each step takes.
 
-    def _lift(self, held: PreparedTrajectories, chosen: Tensor, queries: Tensor) -> Tensor | None:
-        """Values of the lift ``[B, N, C]``; None where nothing is built in."""
-        if held.lift is not None:
-            rows = held.lift[chosen] if len(held.lift) > 1 else held.lift
-            whole = (len(chosen), *(len(axis) for axis in self.axes), rows.shape[-1])
-            return rows.expand(whole).flatten(1, -2)
-        if self.known is None:
-            return None
-        taken = {name: held.functions[name].take(chosen) for name in self.known.names}
-        return self.known(taken, queries)
+    Args:
+        data: In memory, or in a file.
+        hold: Prepares trajectories.
+        plan: Which trajectories a step takes.
+    """
+    if isinstance(data, Dataset):
+        return InMemoryTrajectories(hold(data), plan)
+    return StreamedTrajectories(lambda chosen: hold(data.take(chosen)), plan, len(data.channels))

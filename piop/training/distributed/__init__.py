@@ -4,8 +4,7 @@ Processes are started by ``torchrun``. Each computes its part of the global batc
 in one message a step, and every process takes the same step; see docs/distributed.md.
 """
 
-from piop.training.distributed.group import ProcessGroup
-from piop.training.distributed.join import joined, require_device
+from piop.training.distributed.group import ProcessGroup, joined, require_device
 from piop.training.distributed.processes import Alone, LostProcessError, Processes, checksum
 
 __all__ = [

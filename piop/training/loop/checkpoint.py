@@ -1,9 +1,11 @@
-"""Files that are either the old version or the new one, never half of each."""
+"""Files of a run: weights and checkpoints, written atomically, and metrics."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +84,65 @@ def load_state(path: Path, device: torch.device) -> dict[str, Any]:
         return torch.load(path, map_location=device, weights_only=True)
     except Exception as error:
         raise TrainingError(f"{path}: not a checkpoint of piop ({error})") from error
+
+
+Row = dict[str, float]
+
+
+class MetricsFile:
+    """Appends rows to ``metrics.jsonl``.
+
+    Args:
+        path: The file; made when missing.
+        size: Bytes to keep of what is there: what a killed run wrote after its checkpoint goes.
+
+    Raises:
+        TrainingError: If it cannot be opened.
+    """
+
+    def __init__(self, path: Path, size: int = 0) -> None:
+        self.path = path
+        try:
+            self.file = path.open("ab")
+            self.file.truncate(size)
+        except OSError as error:
+            raise TrainingError(f"{path}: cannot be written ({error.strerror})") from error
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append a row.
+
+        Raises:
+            TrainingError: If the disk is full.
+        """
+        try:
+            self.file.write(json.dumps(row).encode() + b"\n")
+        except OSError as error:
+            raise TrainingError(f"{self.path}: cannot be written ({error.strerror})") from error
+
+    def flush(self) -> int:
+        """Force all rows to disk.
+
+        Returns:
+            The size of the file in bytes.
+
+        Raises:
+            TrainingError: If the disk is full.
+        """
+        try:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        except OSError as error:
+            raise TrainingError(f"{self.path}: cannot be written ({error.strerror})") from error
+        return self.path.stat().st_size
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+def read_metrics(path: Path) -> list[Row]:
+    """Read all whole rows; a last line cut short by a kill is left out."""
+    if not path.exists():
+        return []
+    lines = path.read_text().split("\n")[:-1]
+    return [json.loads(line) for line in lines if line]

@@ -1,23 +1,142 @@
-"""One training step up to the gradients: eager, or traced and compiled as one graph."""
+"""Loss and gradients of a batch: eager or compiled, in microbatches, summed over processes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from math import ceil
+from typing import Any, final
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from piop.fields import FunctionSamples
 from piop.residual import GridResidual
 from piop.residual.trace import TracedStep, compile_step
-from piop.training.batches.batch import Batch, flatten
-from piop.training.loop.microbatches import COMPILED_ROWS, EAGER_ROWS, Microbatched
+from piop.training.batches.batch import Batch, CollocationPoints, flatten
+from piop.training.distributed import Processes
 from piop.training.loop.phases import Gradients
-from piop.training.loop.profile import BACKWARD, COMPILED, DRAW, LOSS, NETWORK, Profile
+from piop.training.loop.profile import BACKWARD, COLLECTIVE, COMPILED, DRAW, LOSS, NETWORK, Profile
 from piop.training.loss.objective import ResidualLoss
-from piop.training.weighting import Outcome
+from piop.training.loss.weighting import Outcome
+from piop.training.loss.weighting.tangent_kernel import PROBE
+
+
+@contextmanager
+def set_aside(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Run a block with empty gradients, and add those from before to what it leaves.
+
+    Args:
+        parameters: Whose gradients they are.
+    """
+    before = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    yield
+    for parameter, earlier in zip(parameters, before, strict=True):
+        if earlier is not None:
+            parameter.grad = earlier if parameter.grad is None else earlier + parameter.grad
+
+
+COMPILED_ROWS, EAGER_ROWS = 1536, 4096
+"""Rows of features (streams × functions × queries) at a time; 128 features of 1536 fill 0.8 MB.
+
+Without compilation each operation has a price of its own, so pieces are larger.
+"""
+
+
+@final
+class Microbatched:
+    """Gradients of a batch as the mean of those of its pieces.
+
+    Args:
+        gradients: Computes one piece and adds its gradients.
+        parameters: To which gradients are added.
+        streams: S of the equations.
+        rows: How many rows of features to have at a time.
+    """
+
+    def __init__(
+        self, gradients: Gradients, parameters: Sequence[nn.Parameter], streams: int, rows: int
+    ) -> None:
+        self.gradients, self.streams, self.rows = gradients, streams, rows
+        self.parameters = list(parameters)
+
+    def __call__(self, batch: Batch) -> Outcome:
+        """Compute parts (means over the pieces) and statistics (sums), and add the gradients."""
+        count = piece_count(batch, self.streams, self.rows)
+        if count == 1:
+            return self.gradients(batch)
+        with set_aside(self.parameters):
+            outcomes = [self.gradients(piece) for piece in split(batch, count)]
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad = parameter.grad / count
+        parts, statistics = outcomes[0]
+        return (
+            {name: torch.stack([p[name] for p, _ in outcomes]).mean(0) for name in parts},
+            {name: torch.stack([s[name] for _, s in outcomes]).sum(0) for name in statistics},
+        )
+
+
+def piece_count(batch: Batch, streams: int, rows: int) -> int:
+    """Choose into how many equal pieces to cut a batch.
+
+    A GPU wants large pieces; data are averaged over the points that were measured, not over
+    functions; and points that all functions share are computed once: there the answer is one.
+
+    Args:
+        batch: The batch.
+        streams: S of the equations.
+        rows: Rows of features to have at a time, at most, unless one function has more.
+    """
+    if batch.equations is None or batch.observations is not None or not batch.inputs:
+        return 1
+    queries = batch.equations.queries
+    functions = max(len(samples.values) for samples in batch.inputs.values())
+    if queries.is_cuda or len(queries) != functions:
+        return 1
+    wanted = min(functions, ceil(streams * functions * queries.shape[1] / rows))
+    return next(n for n in range(wanted, functions + 1) if functions % n == 0)
+
+
+def split(batch: Batch, count: int) -> list[Batch]:
+    """Cut a batch along its functions; what all functions share stays whole.
+
+    Args:
+        batch: The batch, without data.
+        count: A divisor of the number of functions.
+    """
+
+    def cut(tensor: Tensor, piece: int, axis: int = 0) -> Tensor:
+        return tensor if tensor.shape[axis] == 1 else tensor.chunk(count, axis)[piece]
+
+    def samples(seen: FunctionSamples, piece: int) -> FunctionSamples:
+        mask = None if seen.mask is None else cut(seen.mask, piece)
+        return FunctionSamples(cut(seen.points, piece), cut(seen.values, piece), mask)
+
+    def points(at: CollocationPoints, piece: int) -> CollocationPoints:
+        known = tuple(cut(value, piece) for value in at.input_values)
+        lift = None if at.lift is None else cut(at.lift, piece, axis=1).contiguous()
+        return CollocationPoints(cut(at.queries, piece), known, lift)
+
+    return [
+        replace(
+            batch,
+            inputs={name: samples(seen, piece) for name, seen in batch.inputs.items()},
+            size=None if batch.size is None else cut(batch.size, piece),
+            equations=None if batch.equations is None else points(batch.equations, piece),
+            conditions={name: points(at, piece) for name, at in batch.conditions.items()},
+            weights={
+                key: cut(value, piece) if key.startswith(PROBE) else value
+                for key, value in batch.weights.items()
+            },
+        )
+        for piece in range(count)
+    ]
 
 
 def make_gradients(
@@ -143,3 +262,65 @@ class CompiledGradients:
         count = len(self._parts)
         parts = dict(zip(self._parts, found[:count], strict=True))
         return parts, dict(zip(self._statistics, found[count:], strict=True))
+
+
+@dataclass(frozen=True)
+class ControlFlags:
+    """What processes tell each other beside the gradients, so that all decide alike.
+
+    Attributes:
+        spent: Seconds of the budget that are spent, by the first process's clock.
+        stop: Whether one of them was asked to stop.
+        save: Whether the first wants a checkpoint.
+    """
+
+    spent: float = 0.0
+    stop: bool = False
+    save: bool = False
+
+
+class SharedGradients:
+    """Batch → the outcome of the whole batch, leaving its gradients in the parameters.
+
+    Args:
+        gradients: The step on this process's part of the batch.
+        module: Whose gradients are summed.
+        processes: Those that share the batch.
+        tell: Gives the news of this process.
+        profile: Takes the time of the message, in which slower processes are waited for.
+
+    Attributes:
+        heard: The news of all, the same on each, as of the last step.
+    """
+
+    def __init__(
+        self,
+        gradients: Gradients,
+        module: nn.Module,
+        processes: Processes,
+        tell: Callable[[], ControlFlags],
+        profile: Profile | None = None,
+    ) -> None:
+        self.gradients, self.processes, self.tell = gradients, processes, tell
+        self.profile = profile or Profile()
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.heard = ControlFlags()
+
+    def __call__(self, batch: Batch) -> Outcome:
+        """Compute the own part, then sum over the processes."""
+        with set_aside(self.parameters):
+            parts, statistics = self.gradients(batch)
+            own = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+            news, first = self.tell(), self.processes.leads
+            row = [news.spent if first else 0.0, float(news.stop), float(news.save and first)]
+            told = own[0].new_tensor(row)
+            with self.profile.part(COLLECTIVE):
+                found = self.processes.add([*own, *parts.values(), *statistics.values(), told])
+            for parameter, gradient in zip(self.parameters, found, strict=False):
+                parameter.grad = gradient
+        rest = found[len(own) :]
+        parts = dict(zip(parts, rest, strict=False))
+        statistics = dict(zip(statistics, rest[len(parts) :], strict=False))
+        spent, stop, save = found[-1].tolist()
+        self.heard = ControlFlags(spent, stop > 0, save > 0)
+        return parts, statistics

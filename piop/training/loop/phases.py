@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from piop.training.batches.batch import Batch
 from piop.training.config import OptimiserConfig
+from piop.training.loss.weighting import Outcome, Weightings
 from piop.training.optimisers.build import (
     ITERATIONS,
     WeightAverage,
@@ -18,7 +19,6 @@ from piop.training.optimisers.build import (
     clip_gradients,
     learning_rate_share,
 )
-from piop.training.weighting import Outcome, Weightings
 
 Gradients = Callable[[Batch], Outcome]
 Draw = Callable[[int, float], Batch]

@@ -17,8 +17,7 @@ from piop.errors import TrainingError
 from piop.estimates import INFERRED
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Alone, LostProcessError, Processes, checksum
-from piop.training.distributed.reduction import ControlFlags, SharedGradients
-from piop.training.loop.checkpoint import load_state, save_state, save_weights
+from piop.training.loop.checkpoint import MetricsFile, Row, load_state, save_state, save_weights
 from piop.training.loop.divergence import (
     NO_GRADIENTS,
     DivergenceMonitor,
@@ -26,7 +25,7 @@ from piop.training.loop.divergence import (
     calmer_settings,
     not_finite,
 )
-from piop.training.loop.metrics import MetricsFile, Row
+from piop.training.loop.gradients import ControlFlags, SharedGradients
 from piop.training.loop.phases import (
     FROZEN_BATCHES,
     Draw,

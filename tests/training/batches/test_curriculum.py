@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from piop.errors import UsageError
-from piop.training.batches.curriculum import horizon, within_horizon
+from piop.training.batches.equations import horizon, within_horizon
 from piop.training.config import (
     BudgetConfig,
     PointsConfig,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from piop.models import AxisSignature, Signature
-from piop.training.batches.grid_layout import is_even, lay
+from piop.training.batches.training_grid import is_even, lay
 
 TIME = AxisSignature("t", 1.0, 3.0)
 RING = AxisSignature("x", -1.0, 1.0, periodic=True)

@@ -3,7 +3,7 @@ import errno
 import pytest
 
 from piop.errors import TrainingError
-from piop.training.loop.metrics import MetricsFile, read_metrics
+from piop.training.loop.checkpoint import MetricsFile, read_metrics
 
 
 def test_rows_are_read_back(tmp_path):

@@ -6,8 +6,13 @@ import pytest
 import torch
 
 from piop.training.config import PointsConfig
-from piop.training.loop.gradients import CompiledGradients, eager_gradients
-from piop.training.loop.microbatches import Microbatched, piece_count, split
+from piop.training.loop.gradients import (
+    CompiledGradients,
+    Microbatched,
+    eager_gradients,
+    piece_count,
+    split,
+)
 from piop.training.loop.profile import Profile
 
 POINTS = PointsConfig(functions=6, queries=20, boundary=6)

@@ -15,8 +15,8 @@ from piop.training.config import (
     PointsConfig,
     SamplingConfig,
 )
+from piop.training.loop.checkpoint import read_metrics
 from piop.training.loop.gradients import make_gradients
-from piop.training.loop.metrics import read_metrics
 from piop.training.loop.trainer import Trainer
 
 FOLLOWING = {

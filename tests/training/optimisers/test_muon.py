@@ -6,8 +6,7 @@ from torch import nn
 
 from piop.errors import UsageError
 from piop.training.config import BudgetConfig, OptimiserConfig, TrainingConfig, apply_settings
-from piop.training.optimisers.build import build_optimiser
-from piop.training.optimisers.muon import Muon
+from piop.training.optimisers.build import Muon, build_optimiser
 
 
 def matrix(rows, columns):

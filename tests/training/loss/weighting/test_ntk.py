@@ -6,7 +6,7 @@ import torch
 from piop.training.config import PointsConfig
 from piop.training.loop.gradients import eager_gradients
 from piop.training.loop.profile import Profile
-from piop.training.weighting.tangent_kernel import queries_of
+from piop.training.loss.weighting.tangent_kernel import queries_of
 
 POINTS = PointsConfig(functions=2, queries=4, boundary=4)
 

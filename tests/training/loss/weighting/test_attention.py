@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from piop.training.weighting.cells import Bins, Cells
-from piop.training.weighting.residual_attention import ResidualAttention
+from piop.training.loss.weighting.base import Bins, Cells
+from piop.training.loss.weighting.points import ResidualAttention
 
 LIKE = torch.empty(0, dtype=torch.float64)
 CELLS = Cells([Bins(0, 0.0, 1.0, 3), Bins(1, 0.0, 1.0, 2)])

@@ -8,8 +8,13 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.residual import compile_residual
 from piop.sampling import Draws, collocation, sample_inputs
-from piop.training.loss.scales import time_derivative
-from piop.training.statistics import FunctionSize, Statistics, data_statistics, law_statistics
+from piop.training.loss.statistics import (
+    FunctionSize,
+    Statistics,
+    data_statistics,
+    law_statistics,
+    time_derivative,
+)
 
 
 def statistics_of(problem, seed=0):

@@ -9,13 +9,14 @@ from torch import Tensor
 from piop.errors import UsageError
 from piop.problem import Problem
 from piop.training.config import TrainingConfig
-from piop.training.weighting.base import Weighting
-from piop.training.weighting.causal import CausalWeighting
-from piop.training.weighting.cells import Bins, Cells
-from piop.training.weighting.gradient_norm import GradientNormWeighting
-from piop.training.weighting.ntk import LocalNtkWeighting, NtkWeighting
-from piop.training.weighting.residual_attention import ResidualAttention
-from piop.training.weighting.tangent_kernel import Part, ProbedTerm, Probes
+from piop.training.loss.weighting.balance import (
+    GradientNormWeighting,
+    LocalNtkWeighting,
+    NtkWeighting,
+)
+from piop.training.loss.weighting.base import Bins, Cells, Weighting
+from piop.training.loss.weighting.points import CausalWeighting, ResidualAttention
+from piop.training.loss.weighting.tangent_kernel import Part, ProbedTerm, Probes
 
 BALANCING = {"gradient_norm", "ntk"}
 """Weightings between the terms of the loss."""

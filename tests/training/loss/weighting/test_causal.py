@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from piop.training.weighting.causal import CausalWeighting
-from piop.training.weighting.cells import Bins, Cells
+from piop.training.loss.weighting.base import Bins, Cells
+from piop.training.loss.weighting.points import CausalWeighting
 
 LIKE = torch.empty(0, dtype=torch.float64)
 

@@ -1,9 +1,4 @@
-"""One canonical view of smooth inputs: what any sensors say, read off an even grid.
-
-The network is trained on exact values on the grid, and predicts from the best interpolant of the
-sensors read off the same grid. It never has to learn to interpolate, so a network trained once
-takes any number of sensors at any places.
-"""
+"""Even grids on which smooth inputs are evaluated, whatever their sensors."""
 
 from __future__ import annotations
 

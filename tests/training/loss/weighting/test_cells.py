@@ -1,6 +1,6 @@
 import torch
 
-from piop.training.weighting.cells import Bins, Cells
+from piop.training.loss.weighting.base import Bins, Cells
 
 TWO = Cells([Bins(0, 1.0, 2.0, 3), Bins(2, -1.0, 4.0, 5)])
 

@@ -1,6 +1,6 @@
 import torch
 
-from piop.training.weighting import front_weight, relative_weight
+from piop.training.loss.objective import front_weight, relative_weight
 
 
 def test_functions_weigh_by_the_inverse_of_their_size():

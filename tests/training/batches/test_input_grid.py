@@ -3,7 +3,7 @@ import torch
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws, observe, reconstruct, sample_inputs
-from piop.training.batches.lattice import lattices, on_lattices
+from piop.training.batches.input_grid import lattices, on_lattices
 
 
 def drawn(problem, count=3):
