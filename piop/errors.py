@@ -38,6 +38,15 @@ class OutOfMemory(PiopError):
 
 
 @dataclass(frozen=True)
+class Place:
+    """A position in a file; line 0 means there is no text, as for a spec built in Python."""
+
+    file: str = "<python>"
+    line: int = 0
+    column: int = 0
+
+
+@dataclass(frozen=True)
 class Issue:
     """One thing wrong with a spec.
 

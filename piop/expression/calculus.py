@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sympy import Symbol
+from sympy import Derivative, Dummy, Expr, Symbol
 
 from piop.expression import quantity as q
 from piop.expression.limits import Refusal
@@ -125,3 +125,9 @@ def _components(value: Quantity, count: int, what: str) -> tuple[Quantity, ...]:
     if not isinstance(value, tuple) or len(value) != count:
         raise Refusal(f"{what} needs a vector of {count}, not {kind(value)}")
     return value
+
+
+def occurs_bare(expression: Expr, function: Expr) -> bool:
+    """Tell whether a function occurs in an expression outside its derivatives."""
+    own = [d for d in expression.atoms(Derivative) if d.expr == function]
+    return expression.subs({d: Dummy() for d in own}).has(function)

@@ -11,30 +11,13 @@ from typing import Any
 import sympy
 from sympy import Derivative, Expr
 
+from piop.boundary import CONDITIONS, RobinForm
 from piop.errors import NotSupportedError
 from piop.expression.functions import JUMPS
 from piop.forms.atoms import applied
 from piop.forms.differentiate import differentiate
-from piop.forms.parts import BoundaryCondition
 from piop.forms.pde import PDE
 from piop.forms.terms import additive_terms
-
-KINDS = ("dirichlet", "neumann", "robin")
-
-
-@dataclass(frozen=True)
-class Wall:
-    """αu + β∂u/∂n = g on one face, n the outward normal.
-
-    Attributes:
-        alpha: Of coordinates along the face, scalars and inputs; like the others.
-        beta: See above.
-        value: g.
-    """
-
-    alpha: Expr
-    beta: Expr
-    value: Expr
 
 
 @dataclass(frozen=True)
@@ -55,7 +38,7 @@ class DivergenceForm:
     diffusion: tuple[Expr, ...]
     reaction: Expr
     source: Expr
-    walls: tuple[tuple[Wall, Wall] | None, ...]
+    walls: tuple[tuple[RobinForm, RobinForm] | None, ...]
     rough: bool
     gauge: float | None
 
@@ -66,7 +49,8 @@ def divergence_form(pde: PDE) -> DivergenceForm:
     Raises:
         NotSupportedError: If the problem has another form, with the term that stands out.
     """
-    reasons = list(_outside(pde))
+    reasons = _outside(pde)
+    forms = _robin_forms(pde, reasons)
     if reasons:
         raise NotSupportedError(", ".join(reasons))
     unknown = pde.unknowns[0]
@@ -80,7 +64,10 @@ def divergence_form(pde: PDE) -> DivergenceForm:
         tuple(-a for a in reader.diffusion),
         reader.reaction,
         -reader.source,
-        tuple(None if c.periodic else _walls(pde, c.name) for c in pde.space),
+        tuple(
+            None if c.periodic else (forms[f"{c.name}.min"], forms[f"{c.name}.max"])
+            for c in pde.space
+        ),
         any(jumps(pde, a) for a in reader.diffusion),
         pde.gauge.get(unknown),
     )
@@ -103,24 +90,21 @@ def _outside(pde: PDE) -> list[str]:
         reasons.append("it covers one equation for one unknown")
     if not pde.is_box:
         reasons.append("the domain is no box")
-    for face, conditions in pde.boundary.items():
-        found = ", ".join(c.kind for c in conditions) or "none"
-        if len(conditions) != 1 or conditions[0].kind not in KINDS:
-            reasons.append(f"one condition of {', '.join(KINDS)} is needed on {face}, not {found}")
     return reasons
 
 
-def _walls(pde: PDE, axis: str) -> tuple[Wall, Wall]:
-    low, high = (_wall(pde.boundary[f"{axis}.{end}"][0]) for end in ("min", "max"))
-    return low, high
-
-
-def _wall(condition: BoundaryCondition) -> Wall:
-    if condition.kind == "robin":
-        return Wall(*condition.values)
-    one, zero = sympy.S.One, sympy.S.Zero
-    alpha, beta = (one, zero) if condition.kind == "dirichlet" else (zero, one)
-    return Wall(alpha, beta, condition.values[0])
+def _robin_forms(pde: PDE, reasons: list[str]) -> dict[str, RobinForm]:
+    """The condition of each face; takes the reasons where one has no such form."""
+    allowed = ", ".join(word for word, kind in CONDITIONS.items() if kind.arguments)
+    found = {}
+    for face, conditions in pde.boundary.items():
+        forms = [c.robin_form for c in conditions]
+        if len(forms) == 1 and forms[0] is not None:
+            found[face] = forms[0]
+        else:
+            given = ", ".join(c.keyword for c in conditions) or "none"
+            reasons.append(f"one condition of {allowed} is needed on {face}, not {given}")
+    return found
 
 
 class _Reader:

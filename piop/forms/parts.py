@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sympy import Expr, Symbol
 
 from piop.domain import Outline, Shape
 from piop.spec.distributions import Law
-from piop.spec.tree import Place
 
 
 @dataclass(frozen=True)
@@ -95,20 +94,3 @@ class Auxiliary:
     equation: Expr
     mean: float = 0.0
     gauged: bool = False
-
-
-@dataclass(frozen=True)
-class BoundaryCondition:
-    """One condition on one face.
-
-    Attributes:
-        kind: ``dirichlet``, ``neumann``, ``robin``, ``outflow``, ``wall`` or ``general``.
-        unknown: Its unknown; empty for the last three.
-        values: ``(g,)``; ``(alpha, beta, g)`` for Robin's αu + β∂u/∂n = g; the residual in terms of
-            the outward normal (symbols ``nx``, ``ny``, ``nz`` by axis name) for ``general``.
-    """
-
-    kind: str
-    unknown: str
-    values: tuple[Expr, ...]
-    place: Place = field(default_factory=Place, compare=False)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from sympy import Expr, Function
 
+from piop.boundary import BoundaryCondition
 from piop.domain import Outline
-from piop.forms.parts import Auxiliary, BoundaryCondition, Coordinate, Input
+from piop.forms.parts import Auxiliary, Coordinate, Input
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,7 +68,7 @@ def transport_form(pde: PDE) -> LinearTransport:
     ends = []
     for face in (f"{axis.name}.min", f"{axis.name}.max"):
         conditions = pde.boundary[face]
-        if any(c.kind != "dirichlet" for c in conditions):
+        if any(c.prescribed is None for c in conditions):
             raise NotSupportedError(f"a condition at {face} that does not give the value")
-        ends.append(conditions[0].values[0] if conditions else None)
+        ends.append(conditions[0].prescribed if conditions else None)
     return LinearTransport(name, a, b, f, (ends[0], ends[1]))

@@ -20,15 +20,15 @@ from typing import Any
 
 import numpy as np
 import sympy
-from sympy import Derivative, Expr, Symbol
+from sympy import Derivative, Expr
 
+from piop.boundary import BoundaryCondition, normal_symbols
 from piop.domain import Segment
 from piop.errors import NotSupportedError
 from piop.expression.functions import JUMPS
 from piop.forms.differentiate import differentiate, partial
 from piop.forms.divergence import jumps
 from piop.forms.fluxes import Sorter
-from piop.forms.parts import BoundaryCondition
 from piop.forms.pde import PDE
 from piop.forms.recovered import recovered_unknowns
 from piop.forms.terms import additive_terms
@@ -139,15 +139,15 @@ def _require_covered(pde: PDE) -> None:
         reasons.append("there are no equations")
     if periodic := [c.name for c in pde.space if c.periodic]:
         reasons.append(f"{', '.join(periodic)} is periodic, and it wraps no shapes")
-    kinds = {c.kind for found in pde.boundary.values() for c in found}
-    if whole := kinds & {"outflow", "wall"}:
-        reasons.append(f"the conditions {', '.join(sorted(whole))} are for conservation laws")
+    given = [c for found in pde.boundary.values() for c in found]
+    if words := sorted({c.keyword for c in given if c.conservation_law}):
+        reasons.append(f"the conditions {', '.join(words)} are for conservation laws")
     if reasons:
         raise NotSupportedError(", ".join(reasons))
 
 
 def _prescribed(names: Sequence[str], found: Sequence[BoundaryCondition]) -> dict[int, Expr]:
-    return {names.index(c.unknown): c.values[0] for c in found if c.kind == "dirichlet"}
+    return {names.index(c.unknown): c.prescribed for c in found if c.prescribed is not None}
 
 
 def _integrand(
@@ -191,8 +191,7 @@ class _Face:
         self.pde, self.face, self.atoms = pde, face, atoms
         self.names = list(names)
         self.slopes = [d for group in atoms for d in group[1:]]
-        names = [f"n{c.name}" for c in pde.space]
-        self.normal: list[Any] = [Symbol(n, real=True) for n in names]
+        self.normal: list[Any] = [*normal_symbols(c.name for c in pde.space)]
         self.known = self._straight()
         self.residuals: dict[BoundaryCondition, Expr] = {}
 
@@ -213,7 +212,7 @@ class _Face:
         self, fluxes: Sequence[tuple[Expr, ...]], given: Mapping[int, Expr]
     ) -> list[tuple[int, int, Expr]]:
         """Give the flux of each equation whose unknown is not prescribed: (equation, 0, H)."""
-        conditions = [c for c in self.pde.boundary[self.face] if c.kind != "dirichlet"]
+        conditions = [c for c in self.pde.boundary[self.face] if c.prescribed is None]
         return [
             (i, 0, self._flux(i, q, conditions)) for i, q in enumerate(fluxes) if i not in given
         ]
@@ -239,22 +238,14 @@ class _Face:
     def _known(self, condition: BoundaryCondition) -> Expr:
         """The residual of a condition, taken apart into terms once."""
         if condition not in self.residuals:
-            self.residuals[condition] = self._here(self._residual(condition))
+            space = [c.symbol for c in self.pde.space]
+            residual = condition.residual(self.pde.function, space)
+            self.residuals[condition] = self._here(differentiate(residual))
         return self.residuals[condition]
 
     def _here(self, expression: Expr) -> Expr:
         here: Any = expression.xreplace(self.known)
         return _expanded(here)
-
-    def _residual(self, condition: BoundaryCondition) -> Expr:
-        if condition.kind == "general":
-            return differentiate(condition.values[0])
-        u, *slopes = self.atoms[self.names.index(condition.unknown)]
-        outward = sympy.Add(*(d * n for d, n in zip(slopes, self.normal, strict=True)))
-        if condition.kind == "robin":
-            alpha, beta, g = condition.values
-            return alpha * u + beta * outward - g
-        return outward - condition.values[0]
 
     def _without_slopes(self, outward: Expr, condition: Expr) -> Expr | None:
         """Subtract that multiple of a condition which leaves no derivative of an unknown."""

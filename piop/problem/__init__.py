@@ -1,6 +1,7 @@
 """The problem: a spec as mathematics, and the pure passes over it."""
 
-from piop.forms.parts import Auxiliary, BoundaryCondition, Coordinate, Input
+from piop.boundary import BoundaryCondition
+from piop.forms.parts import Auxiliary, Coordinate, Input
 from piop.problem.problem import Problem
 
 __all__ = ["Auxiliary", "BoundaryCondition", "Coordinate", "Input", "Problem"]

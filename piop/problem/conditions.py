@@ -23,10 +23,11 @@ from piop.expression.functions import KINKS
 from piop.forms.lift import disagreement
 from piop.forms.streams import derivative_index
 from piop.problem.around import obstacle_around
-from piop.problem.walls import as_written, axis_of, place_of, wall_conditions
+from piop.problem.walls import axis_of, place_of, wall_conditions
 
 if TYPE_CHECKING:
-    from piop.forms.parts import BoundaryCondition, Input
+    from piop.boundary import BoundaryCondition
+    from piop.forms.parts import Input
     from piop.problem.problem import Problem
 
 Mode = Literal["auto", "hard", "soft"]
@@ -224,8 +225,8 @@ def _wall_obstacle(
     built: Mapping[str, Sequence[str]],
 ) -> str | None:
     """Say why a condition on a face cannot be built in, or None where it can."""
-    if condition.kind != "dirichlet":
-        return "prescribed values alone can be built in"
+    if condition.soft_because:
+        return condition.soft_because
     name = condition.unknown
     rough = _roughness(problem, name, condition.values[0])
     order = orders[problem.channels.index(name)]
@@ -238,13 +239,7 @@ def _wall_text(problem: Problem, face: str, condition: BoundaryCondition) -> str
     where = f"on {face}"
     if problem.shape is None:
         where = f"at {axis_of(problem, face).name} = {place_of(problem, face):g}"
-    u, values = condition.unknown, [str(v) for v in condition.values]
-    if condition.kind == "general":
-        return f"{as_written(problem, condition) or f'{values[0]} = 0'} {where}"
-    if condition.kind == "robin":
-        return f"({values[0]})*{u} + ({values[1]})*d{u}/dn {where} is {values[2]}"
-    quantity = {"dirichlet": u, "neumann": f"d{u}/dn"}.get(condition.kind)
-    return f"{quantity} {where} is {values[0]}" if quantity else f"{condition.kind} {where}"
+    return condition.sentence(where)
 
 
 def _initial_text(problem: Problem, unknown: str, order: int) -> str:

@@ -14,7 +14,6 @@ from piop.problem.conditions import decide_conditions
 from piop.problem.problem import Problem
 from piop.problem.solver import METHODS, choose_method
 from piop.problem.support import require_supported
-from piop.problem.walls import as_written
 from piop.spec.distributions import NAMES
 
 
@@ -176,11 +175,7 @@ def _plain(value: Any) -> Any:
 def _boundary(problem: Problem) -> dict[str, str]:
     found = {c.name: "periodic" for c in problem.space if c.periodic}
     for face, conditions in problem.boundary.items():
-        texts = []
-        for c in conditions:
-            values = as_written(problem, c) or ", ".join(write(v) for v in c.values)
-            texts.append(f"{c.kind} {c.unknown} {values}".replace("  ", " ").strip())
-        found[face] = "; ".join(texts) or "none"
+        found[face] = "; ".join(c.summary for c in conditions) or "none"
     return found
 
 

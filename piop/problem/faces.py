@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from piop.errors import Issue
+from piop.boundary import BoundaryCondition
+from piop.errors import Issue, Place
 from piop.expression.parse import did_you_mean
-from piop.forms.parts import BoundaryCondition
 from piop.spec.model import Spec
 from piop.spec.names import refuse
 from piop.spec.read_domain import part_names
 from piop.spec.resolve import Resolved
-from piop.spec.tree import Place
 
 Faces = Mapping[str, tuple[BoundaryCondition, ...]]
 
@@ -52,7 +51,7 @@ def read_faces(
         if not targets and key in spec.space:
             message = f"boundary.{key}: no piece of the boundary lies on a side across {key}"
             refuse(issues, place, message, f"The faces are {', '.join(faces)}.")
-        if any(c.kind == "periodic" for c in conditions):
+        if any(c.whole_axis for c in conditions):
             if key not in spec.space:
                 refuse(
                     issues, place, f"boundary.{key}: periodic is said of a whole axis, such as x"
@@ -65,11 +64,7 @@ def read_faces(
             _on_all(key, targets, shapes, place, issues)
         given.update(targets)
         for face in targets:
-            found[face] += [
-                BoundaryCondition(c.kind, c.unknown, c.values, c.place)
-                for c in conditions
-                if c.kind != "periodic"
-            ]
+            found[face] += [c for c in conditions if not c.whole_axis]
     for axis in sorted(periodic):
         for face in (f"{axis}.min", f"{axis}.max"):
             if found.pop(face, None):

@@ -40,7 +40,7 @@ def inverse_spec(problem: Problem) -> Spec:
     ends = {
         c.name: (ScalarNode(repr(c.low)), ScalarNode(repr(c.high))) for c in problem.coordinates
     }
-    kept = {n: v for n, v in spec.boundary.items() if all(c.kind == "periodic" for c in v)}
+    kept = {n: v for n, v in spec.boundary.items() if all(c.kind.whole_axis for c in v)}
     return replace(
         spec,
         time={n: ends[n] for n in spec.time},

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sympy import Expr
 
+from piop.boundary import BoundaryCondition
 from piop.domain import Outline, Shape
 from piop.errors import Issue, SpecError
 from piop.expression import Quantity
 from piop.expression.parse import did_you_mean
-from piop.forms.parts import Auxiliary, BoundaryCondition, Choice, Coordinate, Input
+from piop.forms.parts import Auxiliary, Choice, Coordinate, Input
 from piop.forms.pde import PDE
 from piop.problem.build import build
 from piop.problem.inverse import inverse_spec

@@ -117,12 +117,12 @@ def _outside_finite_volume(problem: Problem) -> str | None:
         reasons.append("it covers one and two axes of space")
     try:
         law = read_conservation_law(problem.pde)
-        kinds = {c.kind for conditions in problem.boundary.values() for c in conditions}
-        if others := kinds - {"outflow", "wall", "dirichlet"}:
+        given = [c for conditions in problem.boundary.values() for c in conditions]
+        if others := {c.keyword for c in given if not c.ghost_cells}:
             reasons.append(f"the boundary conditions {', '.join(sorted(others))}")
         for axis, coordinate in enumerate(problem.space):
             faces = [problem.boundary.get(f"{coordinate.name}.{end}", ()) for end in ("min", "max")]
-            if any(c.kind == "wall" for conditions in faces for c in conditions):
+            if any(c.mirrored for conditions in faces for c in conditions):
                 mirror(law, axis)
     except NotSupportedError as error:
         reasons.append(str(error))
@@ -186,9 +186,9 @@ def _unresolved_by_polynomials(problem: Problem) -> Iterator[str]:
         yield "the domain is no box"
     if problem.time is not None and problem.periodic:
         yield "no walls"
-    kinds = {c.kind for conditions in problem.boundary.values() for c in conditions}
-    for kind in sorted(kinds & {"outflow", "wall"}):
-        yield f"faces with {kind}, which are for conservation laws"
+    given = [c for conditions in problem.boundary.values() for c in conditions]
+    for keyword in sorted({c.keyword for c in given if c.conservation_law}):
+        yield f"faces with {keyword}, which are for conservation laws"
     rough = [i.name for i in problem.inputs if not i.smooth]
     if rough:
         yield f"inputs with jumps ({', '.join(rough)}), which polynomials do not resolve"

@@ -119,11 +119,11 @@ def _meeting(problem: Problem) -> Iterator[str]:
         )
     if problem.shape is not None and any(c.periodic for c in problem.space):
         yield "a periodic axis of a shape, because its sides are not matched with each other yet"
-    kinds = {c.kind for _, c in wall_conditions(problem)} & {"outflow", "wall"}
-    if kinds:
+    keywords = {c.keyword for _, c in wall_conditions(problem) if c.conservation_law}
+    if keywords:
         yield (
-            f"{' and '.join(sorted(kinds))} at a boundary, because conditions of conservation laws "
-            "are not trained yet"
+            f"{' and '.join(sorted(keywords))} at a boundary, because conditions of conservation "
+            "laws are not trained yet"
         )
 
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sympy as sp
 
+from piop.boundary import normal_symbols
 from piop.domain import Segment
 from piop.forms.differentiate import differentiate
 
 if TYPE_CHECKING:
-    from piop.forms.parts import BoundaryCondition, Coordinate
+    from piop.boundary import BoundaryCondition
+    from piop.forms.parts import Coordinate
     from piop.problem.problem import Problem
 
 ENDS = {"min": -1, "max": 1}
@@ -77,39 +79,21 @@ def condition_residual(
     Args:
         problem: The problem.
         face: Where it holds.
-        condition: ``dirichlet``, ``neumann``, ``robin`` or ``general``.
+        condition: The condition.
         normal: The outward normal; by default that of the face.
     """
     normal = normal or normal_on(problem, face)
-    if condition.kind == "general":
-        found: Any = differentiate(condition.values[0])
-        named = [sp.Symbol(f"n{c.name}", real=True) for c in problem.space]
-        return found.xreplace(dict(zip(named, normal, strict=True)))
-    u: Any = problem.function(condition.unknown)
-    slopes = [sp.Derivative(u, c.symbol) for c in problem.space]
-    outward = sp.Add(*(n * slope for n, slope in zip(normal, slopes, strict=True)))
-    if condition.kind == "robin":
-        alpha, beta, g = condition.values
-        return differentiate(alpha * u + beta * outward - g)
-    if condition.kind not in ("dirichlet", "neumann"):
-        raise ValueError(f"{condition.kind} is no condition on values or slopes")
-    return differentiate((u if condition.kind == "dirichlet" else outward) - condition.values[0])
+    written = condition.residual(problem.function, [c.symbol for c in problem.space])
+    symbols = normal_symbols(c.name for c in problem.space)
+    found: Any = differentiate(written)
+    return found.xreplace(dict(zip(symbols, normal, strict=True)))
 
 
 def value_on(problem: Problem, channel: str, face: str) -> sp.Expr | None:
     """The prescribed value of a channel on a face; None without one."""
     for condition in problem.boundary.get(face, ()):
-        if condition.kind == "dirichlet" and condition.unknown == channel:
-            return condition.values[0]
-    return None
-
-
-def as_written(problem: Problem, condition: BoundaryCondition) -> str | None:
-    """An equation on a face as the spec has it, its definitions by their names."""
-    for given in problem.spec.boundary.values():
-        for c in given:
-            if c.kind == "general" and c.place.line and c.place == condition.place:
-                return c.values[0].text
+        if condition.unknown == channel and condition.prescribed is not None:
+            return condition.prescribed
     return None
 
 

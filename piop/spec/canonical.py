@@ -61,7 +61,7 @@ def _meaning(spec: Spec, resolved: Resolved) -> dict[str, Any]:
         "gauge": {k: repr(v) for k, v in resolved.gauge.items()},
         "initial": {f"{k},{n}": write(e) for (k, n), (e, _) in resolved.initial.items()},
         "boundary": {
-            face: sorted([c.kind, c.unknown, *map(write, c.values)] for c in conditions)
+            face: sorted([c.keyword, c.unknown, *map(write, c.values)] for c in conditions)
             for face, conditions in resolved.boundary.items()
         },
         "domain": _domain(spec.domain),

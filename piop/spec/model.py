@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from piop.boundary import BoundaryCondition
+from piop.errors import Place
 from piop.spec.distributions import Law
-from piop.spec.tree import Node, Place, ScalarNode
+from piop.spec.tree import Node, ScalarNode
 
 Text: TypeAlias = ScalarNode
 Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...]"
@@ -44,9 +46,9 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class ConditionSpec:
-    """One boundary condition; ``outflow``, ``wall`` and ``general`` name no unknown."""
+    """One boundary condition as written; kinds that name no unknown leave it empty."""
 
-    kind: str
+    kind: type[BoundaryCondition]
     unknown: str
     values: tuple[Text, ...]
     place: Place = field(default_factory=Place, compare=False)

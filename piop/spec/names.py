@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from sympy import Function, Symbol
 
-from piop.errors import Issue
+from piop.errors import Issue, Place
 from piop.expression import Quantity, Refusal, Scope, as_number, parse, symbol
 from piop.expression.parse import RESERVED, did_you_mean, short_derivative
 from piop.spec.model import Spec, Text
 from piop.spec.read_domain import stars
 from piop.spec.reader import NAME
-from piop.spec.tree import Place, ScalarNode
+from piop.spec.tree import ScalarNode
 
 
 @dataclass

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from piop.errors import Issue
+from piop.errors import Issue, Place
 from piop.spec import sections
 from piop.spec.model import Spec
 from piop.spec.read_boundary import read_boundary
 from piop.spec.read_domain import read_domain
 from piop.spec.reader import Bad, Reader
-from piop.spec.tree import Node, Place
+from piop.spec.tree import Node
 
 _DECLARING = ("time", "space", "parameters", "inputs", "definitions", "auxiliary")
 FORMAT = 1

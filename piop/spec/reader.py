@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from piop.errors import Issue, SpecError
+from piop.errors import Issue, Place, SpecError
 from piop.expression import Refusal, Scope, as_number, parse
 from piop.expression.parse import did_you_mean
-from piop.spec.tree import MappingNode, Node, Place, ScalarNode, SequenceNode
+from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
 T = TypeVar("T")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from sympy import Expr, Symbol
+from sympy import Expr
 
-from piop.errors import Issue
+from piop.boundary import BoundaryCondition, normal_symbols
+from piop.errors import Issue, Place
 from piop.expression import Quantity, Refusal, Scalar, Scope, parse_equation, symbol
 from piop.expression.parse import did_you_mean
 from piop.spec.model import ConditionSpec, Spec, Text
 from piop.spec.names import Names, declare, evaluate, record, refuse
 from piop.spec.read_domain import chooser, stars
-from piop.spec.tree import Place
 
 _INITIAL = re.compile(r"\s*(?:(?:d(\w+)|d)\(\s*(\w+)\s*((?:,\s*\w+\s*)*)\)|(\w+))\s*\Z")
 
@@ -24,16 +24,6 @@ class Equation:
 
     left: Expr
     right: Expr
-    place: Place
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A boundary condition with its values as expressions."""
-
-    kind: str
-    unknown: str
-    values: tuple[Expr, ...]
     place: Place
 
 
@@ -58,7 +48,7 @@ class Resolved:
     equations: list[Equation] = field(default_factory=list)
     auxiliary: dict[str, Equation] = field(default_factory=dict)
     initial: dict[tuple[str, int], tuple[Expr, Place]] = field(default_factory=dict)
-    boundary: dict[str, tuple[Condition, ...]] = field(default_factory=dict)
+    boundary: dict[str, tuple[BoundaryCondition, ...]] = field(default_factory=dict)
     inputs: dict[str, Expr] = field(default_factory=dict)
     gauge: dict[str, float] = field(default_factory=dict)
     means: dict[str, float] = field(default_factory=dict)
@@ -274,9 +264,7 @@ def _initial_key(key: str, times: tuple[str, ...]) -> tuple[str, int] | None:
 def _boundary(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
     plain = result.names.scope(spec, result.definitions, without=("unknowns", "auxiliary"))
     plain = replace(plain, values=_without_unknowns(plain, spec, result))
-    normals: dict[str, Quantity] = {
-        f"n{axis}": symbol(Symbol(f"n{axis}", real=True)) for axis in spec.space
-    }
+    normals: dict[str, Quantity] = {n.name: symbol(n) for n in normal_symbols(spec.space)}
     full = result.names.scope(spec, {**normals, **result.definitions})
     known = [u.text for u in spec.unknowns] + list(spec.auxiliary)
     for face, conditions in spec.boundary.items():
@@ -289,19 +277,23 @@ def _boundary(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
                 continue
             values = _condition_values(condition, plain, full, issues, path)
             if values is not None:
-                done.append(Condition(condition.kind, condition.unknown, values, condition.place))
+                kind = condition.kind
+                text = condition.values[0].text if kind.equation else ""
+                done.append(kind(condition.unknown, values, text, condition.place))
         result.boundary[face] = tuple(done)
 
 
 def _condition_values(
     condition: ConditionSpec, plain: Scope, full: Scope, issues: list[Issue], path: str
 ) -> tuple[Expr, ...] | None:
-    if condition.kind == "general":
+    if condition.kind.equation:
         found = _equation(condition.values[0], full, issues, path)
         if len(found) > 1:
             refuse(issues, condition.place, f"{path}: one scalar equation is needed")
         return (found[0].left - found[0].right,) if len(found) == 1 else None
-    values = [_scalar(v, plain, issues, f"{path}.{condition.kind}") for v in condition.values]
+    values = [
+        _scalar(v, plain, issues, f"{path}.{condition.kind.keyword}") for v in condition.values
+    ]
     return None if None in values else tuple(v for v in values if v is not None)
 
 

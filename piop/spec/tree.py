@@ -9,17 +9,8 @@ from typing import Any, TypeAlias
 
 import sympy
 
-from piop.errors import Issue, SpecError
+from piop.errors import Issue, Place, SpecError
 from piop.expression import write
-
-
-@dataclass(frozen=True)
-class Place:
-    """A position in a file; line 0 means there is no text, as for a spec built in Python."""
-
-    file: str = "<python>"
-    line: int = 0
-    column: int = 0
 
 
 @dataclass(frozen=True)

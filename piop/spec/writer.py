@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
         case InputSpec():
             return _input(value)
         case ConditionSpec():
-            return _condition(value)
+            return value.kind.words(value.unknown, value.values)
         case AuxiliarySpec():
             return _drop_empty({"equation": value.equation, "mean": value.mean})
         case SensorSpec():
@@ -107,15 +107,6 @@ def _input(item: InputSpec) -> dict[str, Any]:
     if item.smooth is not None:
         result["smooth"] = item.smooth
     return result
-
-
-def _condition(condition: ConditionSpec) -> Any:
-    if condition.kind == "general":
-        return condition.values[0]
-    if not condition.unknown:
-        return condition.kind
-    values = condition.values
-    return {condition.kind: {condition.unknown: values[0] if len(values) == 1 else list(values)}}
 
 
 def _flow(value: Any) -> str:

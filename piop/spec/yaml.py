@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from piop.errors import Issue, SpecError
-from piop.spec.tree import MappingNode, Node, Place, ScalarNode, SequenceNode
+from piop.errors import Issue, Place, SpecError
+from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
 MAX_SIZE = 65_536  # characters
 MAX_DEPTH = 12

@@ -162,7 +162,7 @@ def test_waves_need_walls_that_agree_with_their_slope_as_well():
 def test_slopes_at_walls_are_left_to_the_loss():
     conditions = decide_conditions(rod({"x": {"neumann": {"u": 0}}}))
     assert conditions.walls == ((),)
-    assert [c.kind for _, c in conditions.boundary] == ["neumann", "neumann"]
+    assert [c.keyword for _, c in conditions.boundary] == ["neumann", "neumann"]
     assert [d.what for d in conditions.decisions[1:]] == [
         "du/dn at x = 0 is 0",
         "du/dn at x = 1 is 0",

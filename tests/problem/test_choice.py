@@ -57,7 +57,7 @@ def test_a_face_that_every_shape_has_may_be_named():
         ("high: 2", "high: 1"),
         ("{rest:", "{y.min: {neumann: {u: 0}}, rest:"),
     )
-    kinds = {face: found[0].kind for face, found in problem.boundary.items()}
+    kinds = {face: found[0].keyword for face, found in problem.boundary.items()}
     assert kinds.pop("y.min") == "neumann"
     assert set(kinds) == {"x.min", "x.max", "y.max", "outline"}
     assert set(kinds.values()) == {"dirichlet"}

@@ -159,8 +159,8 @@ def test_boundary_conditions_are_by_face():
     )
     assert not problem.periodic
     low, high = problem.boundary["x.min"][0], problem.boundary["x.max"][0]
-    assert (low.kind, low.unknown, low.values) == ("dirichlet", "u", (t,))
-    assert (high.kind, high.values) == ("robin", (1, 2, 3))
+    assert (low.keyword, low.unknown, low.values) == ("dirichlet", "u", (t,))
+    assert (high.keyword, high.values) == ("robin", (1, 2, 3))
 
 
 def test_grids_of_sensors_have_equal_sides_or_counts_per_axis():

@@ -54,7 +54,7 @@ def test_a_box_has_no_shape():
 def test_named_faces_take_their_own_conditions():
     given = "{rest: {dirichlet: {u: 0}}, x: {dirichlet: {u: 1}}, cavity: {neumann: {u: 0}}}"
     found = problem(CAVITY, given)
-    kinds = {face: (c[0].kind, c[0].values[0]) for face, c in found.boundary.items()}
+    kinds = {face: (c[0].keyword, c[0].values[0]) for face, c in found.boundary.items()}
     assert kinds["cavity"] == ("neumann", 0)
     assert kinds["x.min"] == kinds["x.max"] == ("dirichlet", 1)
     assert kinds["y.min"] == kinds["y.max"] == ("dirichlet", 0)

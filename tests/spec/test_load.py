@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from piop.errors import Issue, SpecError
+from piop.errors import Issue, Place, SpecError
 from piop.problem import Problem
 from piop.spec import load_spec
 from piop.spec.names import refuse
-from piop.spec.tree import Place, read_objects
+from piop.spec.tree import read_objects
 
 WITH_FILE = """
 name: a

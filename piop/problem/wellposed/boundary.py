@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from piop.boundary import BoundaryCondition
 from piop.errors import Issue
-from piop.forms.parts import BoundaryCondition, Coordinate
+from piop.forms.parts import Coordinate
 from piop.forms.terms import multipliers, orders
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
@@ -37,10 +38,9 @@ def _check_shape(problem: Problem, issues: list[Issue]) -> None:
         for name in problem.channels
     }
     for face, conditions in problem.boundary.items():
-        kinds = {c.kind for c in conditions}
-        if kinds & {"outflow", "wall"}:
+        if any(c.exclusive for c in conditions):
             continue
-        if "general" not in kinds:
+        if not any(c.equation for c in conditions):
             for name in problem.channels:
                 _compare(problem, face, name, _of(conditions, name), needed[name], issues)
         elif len(conditions) != sum(needed.values()):
@@ -72,24 +72,16 @@ def _by_kind(
     highest = max(_order(problem, name, axis) for name in problem.channels)
     done = False
     for face, conditions in zip(faces, found, strict=True):
-        kinds = [c.kind for c in conditions]
-        whole = [c for c in conditions if c.kind in ("outflow", "wall")]
-        if whole:
+        sole = next((c for c in conditions if c.exclusive), None)
+        if sole is not None:
             done = True
-            if highest > 1:
-                message = (
-                    f"{whole[0].kind} is for conservation laws; "
-                    f"these equations are of order {highest}"
-                )
-                refuse(
-                    issues,
-                    whole[0].place,
-                    f"boundary.{face}: {message}",
-                    "Use neumann or dirichlet.",
-                )
+            what = f"boundary.{face}: {sole.keyword}"
+            if sole.conservation_law and highest > 1:
+                message = f"{what} is for conservation laws; these equations are of order {highest}"
+                refuse(issues, sole.place, message, "Use neumann or dirichlet.")
             elif len(conditions) > 1:
-                refuse(issues, whole[0].place, f"boundary.{face}: {whole[0].kind} excludes others")
-        elif "general" in kinds:
+                refuse(issues, sole.place, f"{what} excludes others")
+        elif any(c.equation for c in conditions):
             done = True
             if 2 * len(conditions) != total + total % 2:
                 message = f"{len(conditions)} conditions where the equations ask for {total // 2}"

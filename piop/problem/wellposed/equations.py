@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from sympy import Derivative, Symbol
 
-from piop.errors import Issue
+from piop.errors import Issue, Place
 from piop.expression.parse import did_you_mean
 from piop.spec.distributions import History
 from piop.spec.names import declarations, refuse
 from piop.spec.resolve import Resolved
-from piop.spec.tree import Place, ScalarNode
+from piop.spec.tree import ScalarNode
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem

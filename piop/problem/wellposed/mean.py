@@ -9,14 +9,14 @@ import numpy as np
 import sympy
 from sympy import Expr
 
-from piop.errors import Issue
+from piop.errors import Issue, Place
+from piop.expression.calculus import occurs_bare
 from piop.forms.numeric import evaluate
 from piop.forms.parts import Input
 from piop.forms.terms import additive_terms, orders, split_terms
 from piop.spec import distributions as laws
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
-from piop.spec.tree import Place
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
@@ -52,21 +52,11 @@ def check_gauge(problem: Problem, resolved: Resolved, issues: list[Issue]) -> No
 
 def _leaves_constant(problem: Problem, name: str, residuals: tuple[Expr, ...]) -> bool:
     function = problem.function(name)
-    for conditions in problem.boundary.values():
-        for condition in conditions:
-            pinned = condition.unknown == name and condition.kind in ("dirichlet", "robin")
-            general = condition.kind == "general" and _plain(problem, condition.values[0], name)
-            if pinned or general or condition.kind in ("outflow", "wall"):
-                return False
+    given = [c for conditions in problem.boundary.values() for c in conditions]
+    if any(c.fixes_constant(name, function) for c in given):
+        return False
     involved = [r for r in residuals if r.has(function)]
-    return bool(involved) and not any(_plain(problem, r, name) for r in involved)
-
-
-def _plain(problem: Problem, expr: Expr, name: str) -> bool:
-    """Whether an unknown occurs outside a derivative."""
-    function = problem.function(name)
-    bare = expr.subs({d: sympy.Dummy() for d in expr.atoms(sympy.Derivative) if d.expr == function})
-    return bare.has(function)
+    return bool(involved) and not any(occurs_bare(r, function) for r in involved)
 
 
 def check_solvable(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:

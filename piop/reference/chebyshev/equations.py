@@ -222,10 +222,10 @@ class _Builder:
                 for c in given:
                     residual = condition_residual(self.problem, face, c)
                     name = c.unknown
-                    if c.kind == "general":
+                    if not name:
                         name = next(u for u in waiting if residual.has(self.problem.function(u)))
                         waiting.remove(name)
-                    yield axis, end, name, residual, c.kind == "dirichlet"
+                    yield axis, end, name, residual, c.prescribed is not None
 
 
 def partial_in_time(residual: Expr, time: Any) -> Expr:

@@ -18,8 +18,9 @@ import torch
 from sympy import Expr
 from torch import Tensor
 
+from piop.boundary import RobinForm
 from piop.errors import SolverError
-from piop.forms.divergence import DivergenceForm, Wall
+from piop.forms.divergence import DivergenceForm
 from piop.reference.elliptic.grids import CellGrid, at_centres, between, centres, half_steps
 from piop.reference.elliptic.stencil import StencilOperator
 from piop.reference.sources import Sources
@@ -148,7 +149,7 @@ class Assembler:
         return mean_of_halves(self.sources.field(expression, fine, 0.0))
 
     def _wall(
-        self, wall: Wall, axis: int, end: int, slope: Tensor, sizes: Sequence[int]
+        self, wall: RobinForm, axis: int, end: int, slope: Tensor, sizes: Sequence[int]
     ) -> WallValue:
         """Solve αu + β∂u/∂n = g for the value on the wall.
 

@@ -33,17 +33,17 @@ class Ghosts:
         self.given: list[list[tuple[int, Any]]] = []
         for end in ("min", "max"):
             conditions = problem.boundary.get(f"{name}.{end}", ())
-            wall = any(c.kind == "wall" for c in conditions)
+            wall = any(c.mirrored for c in conditions)
             signs = torch.tensor(mirror(law, axis), dtype=torch.float64) if wall else None
             self.signs.append(signs)
             self.given.append(
                 [
                     (
                         problem.unknowns.index(c.unknown),
-                        compile_expression(c.values[0], known.atoms),
+                        compile_expression(c.prescribed, known.atoms),
                     )
                     for c in conditions
-                    if c.kind == "dirichlet"
+                    if c.prescribed is not None
                 ]
             )
 

@@ -11,9 +11,9 @@ import sympy as sp
 import torch
 from torch import Tensor
 
+from piop.boundary import BoundaryCondition
 from piop.fields import InputFunction
 from piop.forms.lift import lift_expression
-from piop.forms.parts import BoundaryCondition
 from piop.forms.streams import plan_expressions
 from piop.forms.terms import split_terms
 from piop.lowering import compile_expressions
