@@ -17,7 +17,7 @@ from torch import Tensor
 from piop.datasets import DatasetWriter
 from piop.datasets.arrays import POINT
 from piop.datasets.layout import ACCEPTED, AXIS, ESTIMATE, POINTS, STEP, file_attributes
-from piop.datasets.shards import Shards
+from piop.datasets.output import Shards
 from piop.errors import UsageError
 from piop.fields import grid_axis
 from piop.problem.solver import METHODS, choose_method, usual_tolerance

@@ -110,7 +110,7 @@ class StoredArray:
             return Variable(self.part(None), self.dimensions)
         assert self.dimensions is not None  # noqa: S101 - else it has no samples
         axis = self.dimensions.index(SAMPLE)
-        parts = [self.part(run) for run in runs(index)]
+        parts = [self.part(run) for run in consecutive_runs(index)]
         found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
         return Variable(found, self.dimensions)
 
@@ -165,7 +165,7 @@ class OpenFile:
         return sum(a.bytes_per_sample for a in self.arrays.values() if a.per_sample)
 
 
-def stored(
+def lazy_array(
     source: Source, dimensions: Sequence[str] | None = None, select: Select | None = None
 ) -> StoredArray:
     """Describe an array, or a part of it.
@@ -191,7 +191,7 @@ def stored(
     return StoredArray(shape, np.dtype(source.dtype), names, part)
 
 
-def viewed(
+def transformed(
     array: StoredArray,
     view: Callable[[np.ndarray], np.ndarray],
     dimensions: Sequence[str],
@@ -204,7 +204,7 @@ def viewed(
     )
 
 
-def runs(index: np.ndarray) -> Iterator[slice]:
+def consecutive_runs(index: np.ndarray) -> Iterator[slice]:
     """Split indices into runs of neighbours, in their order; one empty run for none."""
     if not len(index):
         yield slice(0, 0)

@@ -1,14 +1,89 @@
-"""Names for the axes of arrays, and coordinates spread over them."""
+"""Axes of arrays: names, coordinates, and checks of what was read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from piop.datasets.arrays import POINT, SAMPLE, RawFile, Variable
-from piop.datasets.checks import numbers
 from piop.errors import DataError
+
+if TYPE_CHECKING:
+    from piop.problem import Coordinate
+
+
+SLACK = 1e-6  # of a coordinate's length: positions stored in single precision may miss an end
+
+
+def numbers(path: str, name: str, values: np.ndarray) -> np.ndarray:
+    """Convert to float64, refusing text, complex numbers and objects."""
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{path}: '{name}' holds {values.dtype}; expected real numbers")
+    return values.astype(np.float64, copy=not values.flags.writeable)
+
+
+def check_finite(path: str, name: str, values: np.ndarray) -> None:
+    """Refuse NaN and infinity in ``[B, …]``, naming the first sample and its place."""
+    bad = ~np.isfinite(values)
+    if bad.any():
+        sample, *place = map(int, np.argwhere(bad)[0])
+        value = values[(sample, *place)]
+        count = f" ({int(bad.sum())} such values in all)" if bad.sum() > 1 else ""
+        where = f"sample {sample}" + (f", index {', '.join(map(str, place))}" if place else "")
+        raise DataError(f"{path}: '{name}' is {value} in {where}{count}; expected finite numbers")
+
+
+def outside(coordinate: Coordinate, positions: Any) -> Any:
+    """Mark positions, of numpy or torch, beyond a coordinate's ends by more than rounding."""
+    slack = SLACK * (coordinate.high - coordinate.low)
+    inside = (positions >= coordinate.low - slack) & (positions <= coordinate.high + slack)
+    return ~inside
+
+
+def check_domain(path: str, name: str, coordinate: Coordinate, values: np.ndarray) -> np.ndarray:
+    """Refuse positions outside a coordinate's range; bring those within rounding onto its ends.
+
+    Args:
+        path: The file, for the message.
+        name: Whose positions they are.
+        coordinate: Its range.
+        values: Positions ``[B, …]``.
+
+    Returns:
+        Positions inside ``[low, high]``.
+    """
+    check_finite(path, f"{coordinate.name} of {name}", values)
+    low, high = coordinate.low, coordinate.high
+    beyond = outside(coordinate, values)
+    if beyond.any():
+        index = tuple(np.argwhere(beyond)[0])
+        where = f" in sample {int(index[0])}" if values.ndim > 1 else ""
+        count = f" ({int(beyond.sum())} such positions)" if beyond.sum() > 1 else ""
+        message = (
+            f"{coordinate.name} = {values[index]:.6g}{where} is outside [{low:.6g}, {high:.6g}]"
+        )
+        raise DataError(f"{path}: '{name}': {message}{count}")
+    return np.clip(values, low, high)
+
+
+def check_axis(path: str, coordinate: Coordinate, values: np.ndarray) -> np.ndarray:
+    """Refuse an axis that is not one increasing list of positions inside the range."""
+    name = coordinate.name
+    if values.ndim != 1 or not values.size:
+        raise DataError(f"{path}: axis '{name}' has shape {values.shape}; expected ({name},)")
+    if np.any(np.diff(values) <= 0):
+        i = int(np.argmax(np.diff(values) <= 0))
+        found = f"{values[i]:.6g} is followed by {values[i + 1]:.6g}"
+        raise DataError(f"{path}: axis '{name}' does not increase: {found}")
+    return check_domain(path, name, coordinate, values)
+
+
+def increasing(values: np.ndarray) -> bool:
+    """Tell a list of positions: more than one number, each larger than the last."""
+    real = values.ndim == 1 and len(values) > 1 and values.dtype.kind in "fiu"
+    return bool(real and (np.diff(values.astype(np.float64)) > 0).all())
 
 
 def coordinate_variable(raw: RawFile, owner: str, coordinate: str) -> Variable:
@@ -19,7 +94,7 @@ def coordinate_variable(raw: RawFile, owner: str, coordinate: str) -> Variable:
     return raw.need(coordinate, f"the coordinate that '{owner}' depends on")
 
 
-def named(
+def name_axes(
     raw: RawFile, name: str, value: Variable, coordinates: dict[str, Variable]
 ) -> tuple[Variable, dict[str, Variable]]:
     """Give every axis of a function and of its coordinates a name.
@@ -114,7 +189,7 @@ def _wanted(names: tuple[str, ...]) -> str:
     return f"shape ({grid}) or (samples, {grid}), or scattered (samples, points)"
 
 
-def scattered(
+def flattened_points(
     raw: RawFile, name: str, value: Variable, where: dict[str, Variable]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Spread coordinates over the axes of a function, and make one list of points of the axes.
@@ -122,13 +197,13 @@ def scattered(
     Returns:
         Points ``[B, M, d]`` and values ``[B, M]`` in float64.
     """
-    values, columns = spread(raw, name, value, where)
+    values, columns = broadcast(raw, name, value, where)
     batch, count = values.shape[0], int(np.prod(values.shape[1:], dtype=int))
     points = np.stack(columns, -1) if columns else np.zeros((*values.shape, 0))
     return points.reshape(batch, count, len(where)).copy(), values.reshape(batch, count).copy()
 
 
-def spread(
+def broadcast(
     raw: RawFile, name: str, value: Variable, where: dict[str, Variable]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """Spread coordinates over the axes of a function, samples first, without copies.
@@ -146,11 +221,11 @@ def spread(
         advice = f"the spec has one channel (many functions go along '{SAMPLE}')"
         raise DataError(f"{raw.path}: '{name}' has {message}; {advice}")
     order = [SAMPLE, *others]
-    values = _spread(raw, name, name, value, order, sizes)
-    return values, [_spread(raw, name, c, v, order, sizes) for c, v in where.items()]
+    values = _broadcast_one(raw, name, name, value, order, sizes)
+    return values, [_broadcast_one(raw, name, c, v, order, sizes) for c, v in where.items()]
 
 
-def _spread(
+def _broadcast_one(
     raw: RawFile, owner: str, name: str, value: Variable, order: list[str], sizes: dict[str, int]
 ) -> np.ndarray:
     array, dimensions = numbers(raw.path, name, value.values), list(value.dimensions or ())

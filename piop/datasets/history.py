@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from piop.datasets.arrays import RawFile
-from piop.datasets.checks import SLACK
+from piop.datasets.axes import SLACK
 from piop.datasets.dataset import Dataset
-from piop.datasets.layout import channel_of
+from piop.datasets.layout import read_unknown
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.problem.inputs import asked_coordinates, history_of, seen_times
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from piop.problem import Input, Problem
 
 
-def past_of(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
+def read_history(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
     """Read a history: one sensor at each point of the grid of the solution.
 
     Returns:
@@ -32,7 +32,7 @@ def past_of(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
     assert problem.time is not None  # noqa: S101 - checked with the spec
     parts, mesh = [], torch.empty(0)
     for name in problem.unknowns:
-        axes, points, values = channel_of(raw, problem, name)
+        axes, points, values = read_unknown(raw, problem, name)
         if points is not None:
             message = f"'{name}' is scattered, and the history '{item.name}' is cut from a grid"
             raise DataError(f"{raw.path}: {message}")
@@ -58,7 +58,7 @@ def _row(path: str, problem: Problem, item: Input, ticks: Tensor, t: float) -> i
     return int(row)
 
 
-def after_past(
+def without_history(
     path: str, problem: Problem, axes: dict[str, Tensor], values: dict[str, Tensor]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Keep what an operator with a memory is asked for: the values from the end of the past on.
@@ -83,7 +83,7 @@ def after_past(
     return {**axes, name: axes[name][first:]}, {n: v[:, first:] for n, v in values.items()}
 
 
-def with_past(problem: Problem, dataset: Dataset) -> Dataset:
+def with_history(problem: Problem, dataset: Dataset) -> Dataset:
     """Put what was cut off before the values again; auxiliary unknowns have no past and are left.
 
     The opposite of :func:`past_of` and :func:`after_past`.

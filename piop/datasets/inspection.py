@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from piop.datasets.arrays import POINT, SAMPLE, OpenFile, StoredArray
-from piop.datasets.checks import increasing
-from piop.datasets.formats.detect import guarded, open_raw
-from piop.datasets.layout import OF_REFERENCE
-from piop.datasets.reader import dataset_of
+from piop.datasets.axes import increasing
+from piop.datasets.formats.detect import open_raw, reading
+from piop.datasets.layout import REFERENCE_VARIABLES
+from piop.datasets.reader import dataset_from
 
 if TYPE_CHECKING:
     from piop.problem import Problem
 
-PIECE_BYTES = 64_000_000
+CHUNK_BYTES = 64_000_000
 """What is read of an array at a time."""
 TRIED = 4
 """Samples that are read to see whether a file fits a spec."""
@@ -42,7 +42,7 @@ def inspect_file(path: str | Path, problem: Problem | None = None) -> dict[str, 
         DataError: The file cannot be read, or does not fit the problem.
     """
     with open_raw(path) as file:
-        variables = guarded(Path(path), file.format, lambda: _variables(file))
+        variables = reading(Path(path), file.format, lambda: _variables(file))
         attributes = {
             k: v.item() if isinstance(v, np.generic) else v for k, v in file.attributes.items()
         }
@@ -93,7 +93,7 @@ def _pieces(array: StoredArray) -> Iterator[np.ndarray]:
         return
     assert array.dimensions is not None  # noqa: S101 - else it has no samples
     count = array.shape[array.dimensions.index(SAMPLE)]
-    step = max(1, PIECE_BYTES // max(1, array.bytes_per_sample))
+    step = max(1, CHUNK_BYTES // max(1, array.bytes_per_sample))
     for start in range(0, count, step):
         yield array.read(np.arange(start, min(count, start + step))).values
 
@@ -107,7 +107,7 @@ def _as_spec(file: OpenFile) -> dict[str, Any]:
         of = None if name in coordinates else _depends_on(array, coordinates)
         if of:
             functions[name] = of
-        elif of is not None and array.dtype.kind in "fiu" and name not in OF_REFERENCE:
+        elif of is not None and array.dtype.kind in "fiu" and name not in REFERENCE_VARIABLES:
             scalars.append(name)
     spec = file.attributes.get("spec") or _own_name(file)
     return {
@@ -158,7 +158,7 @@ def _own_name(file: OpenFile) -> str | None:
 def _fits(file: OpenFile, problem: Problem) -> dict[str, Any]:
     """What a problem takes from the file, found by reading a few samples."""
     some = None if file.count is None else np.arange(min(TRIED, file.count))
-    data = dataset_of(file.read(some), problem)
+    data = dataset_from(file.read(some), problem)
     where = list(data.axes) if data.points is None else [POINT]
     return {
         "problem": problem.name,

@@ -13,9 +13,16 @@ import torch
 from torch import Tensor
 
 from piop.datasets.arrays import POINT, SAMPLE, OpenFile, RawFile, Variable
-from piop.datasets.axes import named, scattered, spread
-from piop.datasets.checks import check_axis, check_domain, check_finite, numbers
-from piop.datasets.formats.detect import guarded
+from piop.datasets.axes import (
+    broadcast,
+    check_axis,
+    check_domain,
+    check_finite,
+    flattened_points,
+    name_axes,
+    numbers,
+)
+from piop.datasets.formats.detect import reading
 from piop.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,7 +33,7 @@ FORMAT = 1
 ESTIMATE = "error_estimate"
 ACCEPTED, POINTS, STEP = "reference_accepted", "reference_points", "reference_step"
 AXIS = "reference_axis"
-OF_REFERENCE = {
+REFERENCE_VARIABLES = {
     ESTIMATE: {"long_name": "relative L2 error estimate of the reference", "units": "1"},
     ACCEPTED: {"long_name": "1 where the error estimate met the tolerance"},
     POINTS: {"long_name": "points of the finest grid of the reference, per axis of space"},
@@ -39,7 +46,7 @@ def check_names(problem: Problem) -> None:
     """Refuse names of the spec that the file needs for itself."""
     used = {c.name for c in (*problem.coordinates, *problem.angles)} | set(problem.channels)
     used |= {i.name for i in problem.inputs}
-    for name in sorted(used & {SAMPLE, POINT, AXIS, *OF_REFERENCE}):
+    for name in sorted(used & {SAMPLE, POINT, AXIS, *REFERENCE_VARIABLES}):
         message = f"'{name}' is a name that data files use themselves; rename it in the spec"
         raise DataError(f"{problem.name}: {message}")
 
@@ -61,8 +68,8 @@ def file_attributes(problem: Problem, **more: Any) -> dict[str, Any]:
 
 def variable_attributes(problem: Problem, name: str) -> dict[str, str]:
     """Units as the spec labels them, and what the variable is."""
-    if name in OF_REFERENCE:
-        return dict(OF_REFERENCE[name])
+    if name in REFERENCE_VARIABLES:
+        return dict(REFERENCE_VARIABLES[name])
     found: dict[str, str] = {}
     if name in problem.units:
         found["units"] = str(problem.units[name])
@@ -80,7 +87,7 @@ def _version(package: str) -> str:
         return "unknown"
 
 
-def channel_of(
+def read_unknown(
     raw: RawFile, problem: Problem, name: str
 ) -> tuple[dict[str, Tensor], Tensor | None, Tensor]:
     """Read an unknown.
@@ -95,10 +102,10 @@ def channel_of(
     names = [c.name for c in problem.coordinates]
     value = raw.need(name, f"an unknown of the spec, a function of {', '.join(names)}")
     where = {c: raw.need(c, f"a coordinate of '{name}'") for c in names}
-    value, where = named(raw, name, value, where)
+    value, where = name_axes(raw, name, value, where)
     if all(v.dimensions == (c,) for c, v in where.items()):
         return _grid(raw, problem, name, value, where)
-    points, flat = scattered(raw, name, value, where)
+    points, flat = flattened_points(raw, name, value, where)
     check_finite(raw.path, name, flat)
     for i, coordinate in enumerate(problem.coordinates):
         points[..., i] = check_domain(raw.path, name, coordinate, points[..., i])
@@ -114,7 +121,7 @@ def _grid(
         )
         for c in problem.coordinates
     }
-    spread(raw, name, value, where)  # refuses dimensions that do not belong
+    broadcast(raw, name, value, where)  # refuses dimensions that do not belong
     array, dimensions = numbers(raw.path, name, value.values), list(value.dimensions or ())
     if SAMPLE not in dimensions:
         array, dimensions = array[None], [SAMPLE, *dimensions]
@@ -126,7 +133,7 @@ def _grid(
 logger = logging.getLogger(__name__)
 
 
-def solved(file: OpenFile) -> np.ndarray | None:
+def solved_samples(file: OpenFile) -> np.ndarray | None:
     """Number the samples that have a solution, and warn of those that do not or are inaccurate.
 
     A sample has none where the error estimate of its reference is not finite. One that missed its
@@ -166,4 +173,4 @@ def _of_samples(file: OpenFile, name: str) -> np.ndarray | None:
     array = file.arrays.get(name)
     if array is None or array.dimensions != (SAMPLE,) or array.dtype.kind not in "fiub":
         return None
-    return guarded(Path(file.path), file.format, lambda: array.read().values)
+    return reading(Path(file.path), file.format, lambda: array.read().values)

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from piop.datasets.arrays import RawFile
-from piop.datasets.axes import scattered
-from piop.datasets.checks import check_axis, check_domain, check_finite, numbers
+from piop.datasets.axes import check_axis, check_domain, check_finite, flattened_points, numbers
 from piop.datasets.formats.detect import read_raw
-from piop.datasets.sensors import column, padded, sample_numbers
+from piop.datasets.sensors import column, grouped_by_sample, sample_numbers
 from piop.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ def _points_of_table(raw: RawFile, problem: Problem) -> Queries:
     if len(set(counts.tolist())) > 1:
         message = f"samples have between {counts.min()} and {counts.max()} query points"
         raise DataError(f"{raw.path}: {message}; expected the same number in each")
-    return _points(raw, problem, padded(points, points[:, 0], number, len(counts))[0])
+    return _points(raw, problem, grouped_by_sample(points, points[:, 0], number, len(counts))[0])
 
 
 def _arrays(raw: RawFile, problem: Problem) -> Queries:
@@ -156,7 +155,7 @@ def _arrays(raw: RawFile, problem: Problem) -> Queries:
         return _points(
             raw, problem, np.stack([numbers(raw.path, n, v.values) for n, v in found.items()], -1)
         )
-    return _points(raw, problem, scattered(raw, names[0], first, found)[0])
+    return _points(raw, problem, flattened_points(raw, names[0], first, found)[0])
 
 
 def _axis(raw: RawFile, coordinate: Coordinate, values: np.ndarray) -> Tensor:

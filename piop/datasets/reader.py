@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from piop.datasets.arrays import RawFile
-from piop.datasets.checks import numbers
+from piop.datasets.axes import numbers
 from piop.datasets.dataset import Dataset
-from piop.datasets.formats.detect import guarded, open_raw
-from piop.datasets.history import after_past
-from piop.datasets.layout import channel_of, solved
-from piop.datasets.sensors import sensors_of
+from piop.datasets.formats.detect import open_raw, reading
+from piop.datasets.history import without_history
+from piop.datasets.layout import read_unknown, solved_samples
+from piop.datasets.sensors import sensors_from
 from piop.errors import DataError, PiopError
 from piop.problem import Problem
 
@@ -38,14 +38,14 @@ def read_dataset(path: str | Path, problem: Problem) -> Dataset:
             outside the domain, inputs and solutions of different numbers of samples, or of none.
     """
     with open_raw(path) as file:
-        index = solved(file)
-        raw = guarded(Path(path), file.format, lambda: file.read(index))
-    found = dataset_of(raw, problem)
+        index = solved_samples(file)
+        raw = reading(Path(path), file.format, lambda: file.read(index))
+    found = dataset_from(raw, problem)
     compare_spec(found.attributes, str(path), problem)
     return found
 
 
-def dataset_of(raw: RawFile, problem: Problem) -> Dataset:
+def dataset_from(raw: RawFile, problem: Problem) -> Dataset:
     """Make a data set of what was read; see :func:`read_dataset`."""
     path = raw.path
     if raw.format == "csv":
@@ -56,14 +56,14 @@ def dataset_of(raw: RawFile, problem: Problem) -> Dataset:
     values: dict[str, Tensor] = {}
     for name in problem.channels:
         if name in raw.variables or name in problem.unknowns:
-            axes, points, values[name] = channel_of(raw, problem, name)
+            axes, points, values[name] = read_unknown(raw, problem, name)
     count = _count(raw, {name: len(v) for name, v in values.items()})
-    inputs = sensors_of(raw, problem)
+    inputs = sensors_from(raw, problem)
     for name, s in inputs.items():
         if len(s.values) != count:
             message = f"'{name}' has {len(s.values)} samples but the solution has {count}"
             raise DataError(f"{path}: {message}")
-    axes, values = after_past(path, problem, axes, values)
+    axes, values = without_history(path, problem, axes, values)
     return Dataset(inputs, axes, values, points, _estimate(raw, count), raw.attributes)
 
 

@@ -9,10 +9,15 @@ import numpy as np
 import torch
 
 from piop.datasets.arrays import SAMPLE, RawFile
-from piop.datasets.axes import coordinate_variable, named, scattered
-from piop.datasets.checks import check_domain, check_finite
+from piop.datasets.axes import (
+    check_domain,
+    check_finite,
+    coordinate_variable,
+    flattened_points,
+    name_axes,
+)
 from piop.datasets.formats.detect import read_raw
-from piop.datasets.history import past_of
+from piop.datasets.history import read_history
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.spec.distributions import History
@@ -59,7 +64,7 @@ def samples_from_columns(raw: RawFile, problem: Problem) -> dict[str, FunctionSa
                 raise DataError(f"{raw.path}: {message}")
         if item.of:
             where = np.stack(points, -1)[here]
-            arrays = padded(where, values[here], number[here], int(number.max()) + 1)
+            arrays = grouped_by_sample(where, values[here], number[here], int(number.max()) + 1)
         else:
             arrays = _scalar(raw, item, values, number)
         found[item.name] = function_samples(raw, problem, item, *arrays)
@@ -86,7 +91,7 @@ def sample_numbers(raw: RawFile) -> np.ndarray:
     return np.unique(labels, return_inverse=True)[1]
 
 
-def padded(
+def grouped_by_sample(
     points: np.ndarray, values: np.ndarray, number: np.ndarray, batch: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sort rows ``[R, d]``, ``[R]`` into samples ``[B, M, d]``, ``[B, M]``; NaN fills up."""
@@ -136,10 +141,10 @@ def read_sensors(path: str | Path, problem: Problem) -> dict[str, FunctionSample
         DataError: A missing variable, shapes that do not fit, NaN (with its sample), a sensor
             outside the domain (with its value and the range).
     """
-    return sensors_of(read_raw(path), problem)
+    return sensors_from(read_raw(path), problem)
 
 
-def sensors_of(raw: RawFile, problem: Problem) -> dict[str, FunctionSamples]:
+def sensors_from(raw: RawFile, problem: Problem) -> dict[str, FunctionSamples]:
     """Read every visible input from a file that is open already; see :func:`read_sensors`."""
     if raw.format == "csv":
         found = samples_from_columns(raw, problem)
@@ -150,14 +155,14 @@ def sensors_of(raw: RawFile, problem: Problem) -> dict[str, FunctionSamples]:
 
 def _one(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
     if isinstance(item.law, History):
-        return past_of(raw, problem, item)
+        return read_history(raw, problem, item)
     label = (
         f"an input of the spec, a function of {', '.join(item.of)}" if item.of else "a scalar input"
     )
     value = raw.need(item.name, label)
     where = {c: coordinate_variable(raw, item.name, c) for c in item.of}
-    value, where = named(raw, item.name, value, where)
-    points, values = scattered(raw, item.name, value, where)
+    value, where = name_axes(raw, item.name, value, where)
+    points, values = flattened_points(raw, item.name, value, where)
     return function_samples(raw, problem, item, points, values)
 
 

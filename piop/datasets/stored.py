@@ -15,21 +15,21 @@ from torch import Tensor
 
 from piop.datasets.arrays import OpenFile
 from piop.datasets.dataset import Dataset
-from piop.datasets.formats.detect import guarded, open_raw
-from piop.datasets.layout import ESTIMATE, solved
-from piop.datasets.reader import compare_spec, dataset_of, read_dataset
+from piop.datasets.formats.detect import open_raw, reading
+from piop.datasets.layout import ESTIMATE, solved_samples
+from piop.datasets.reader import compare_spec, dataset_from, read_dataset
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 
 if TYPE_CHECKING:
     from piop.problem import Problem
 
-SHARE = 0.25
+MEMORY_FRACTION = 0.25
 """A data set that takes more than this share of the machine's memory stays in its file: training
 holds it once as it is and once on its device, and needs some for itself."""
-PIECE_BYTES = 64_000_000
+CHUNK_BYTES = 64_000_000
 """What is read of the file at a time where all of it is gone through."""
-_READING = threading.Lock()
+_READ_LOCK = threading.Lock()
 """HDF5 reads for one thread at a time."""
 
 
@@ -67,7 +67,7 @@ class StoredDataset:
                 f"{path}: samples of {file.format} cannot be read one by one; write the data as "
                 f"NetCDF or Zarr"
             )
-        known = solved(file)
+        known = solved_samples(file)
         index = np.arange(file.count) if known is None else known
         file = replace(file, arrays={n: a for n, a in file.arrays.items() if _needed(n, problem)})
         first = _read(file, problem, index[:1])
@@ -99,7 +99,7 @@ class StoredDataset:
 
     def take(self, index: Tensor) -> Dataset:
         """Read the samples with these indices ``[n']``."""
-        with _READING:
+        with _READ_LOCK:
             found = _read(self.file, self.problem, self.index[index.cpu()].numpy())
         return found if self.last is None else found.at_last(self.last)
 
@@ -113,7 +113,7 @@ class StoredDataset:
 
     def pieces(self) -> Iterator[Dataset]:
         """Read all samples, in order, a piece at a time."""
-        step = max(1, PIECE_BYTES // max(1, self.file.bytes_per_sample))
+        step = max(1, CHUNK_BYTES // max(1, self.file.bytes_per_sample))
         for part in torch.arange(len(self)).split(step):
             yield self.take(part)
 
@@ -137,7 +137,7 @@ def open_dataset(path: str | Path, problem: Problem) -> AnyDataset:
         DataError: As :func:`piop.datasets.read_dataset`.
     """
     with open_raw(path) as file:
-        large = (file.count or 0) * file.bytes_per_sample > SHARE * _memory()
+        large = (file.count or 0) * file.bytes_per_sample > MEMORY_FRACTION * _memory()
         stays = large and file.by_sample
     return StoredDataset.open(path, problem) if stays else read_dataset(path, problem)
 
@@ -148,8 +148,8 @@ def _memory() -> int:
 
 
 def _read(file: OpenFile, problem: Problem, index: np.ndarray) -> Dataset:
-    raw = guarded(Path(file.path), file.format, lambda: file.read(index))
-    return dataset_of(raw, problem)
+    raw = reading(Path(file.path), file.format, lambda: file.read(index))
+    return dataset_from(raw, problem)
 
 
 def _needed(name: str, problem: Problem) -> bool:

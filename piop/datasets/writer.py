@@ -15,7 +15,7 @@ from torch import Tensor
 
 from piop.datasets.arrays import POINT, SAMPLE
 from piop.datasets.dataset import Dataset
-from piop.datasets.history import with_past
+from piop.datasets.history import with_history
 from piop.datasets.layout import ESTIMATE, check_names, file_attributes, variable_attributes
 from piop.datasets.queries import Queries
 from piop.errors import DataError
@@ -165,7 +165,7 @@ def _array(values: Tensor | np.ndarray) -> np.ndarray:
 
 def write_dataset(dataset: Dataset, path: str | Path, problem: Problem) -> None:
     """Write a data set as NetCDF or Zarr; :func:`piop.datasets.read_dataset` gives it back."""
-    dataset = with_past(problem, dataset)
+    dataset = with_history(problem, dataset)
     with DatasetWriter.open(path, problem, len(dataset), **_own(dataset)) as writer:
         for name, positions in dataset.axes.items():
             writer.axis(name, positions)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from piop.datasets import AnyDataset, Dataset, StoredDataset, open_dataset
-from piop.datasets.checks import check_finite
+from piop.datasets.axes import check_finite
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.problem import Problem

@@ -12,7 +12,7 @@ import xarray as xr
 from torch import Tensor
 
 from piop.datasets import Dataset
-from piop.datasets.checks import outside
+from piop.datasets.axes import outside
 from piop.errors import DataError
 from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Input, Problem

@@ -11,7 +11,7 @@ import xarray as xr
 from torch import Tensor
 
 from piop.datasets import Queries
-from piop.datasets.checks import outside
+from piop.datasets.axes import outside
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.models import Backbone

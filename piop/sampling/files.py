@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from piop.datasets.arrays import SAMPLE, RawFile, Variable
-from piop.datasets.axes import coordinate_variable, named
-from piop.datasets.checks import check_axis, check_finite, numbers
+from piop.datasets.axes import check_axis, check_finite, coordinate_variable, name_axes, numbers
 from piop.datasets.formats.detect import read_raw
 from piop.datasets.sensors import samples_from_columns
 from piop.errors import DataError
@@ -90,7 +89,7 @@ def _from_arrays(
     label = f"a function of {', '.join(a.name for a in axes)}" if axes else "a scalar input"
     value = raw.need(variable, label)
     where = {a.name: coordinate_variable(raw, variable, a.name) for a in axes}
-    value, where = named(raw, variable, value, where)
+    value, where = name_axes(raw, variable, value, where)
     names = [a.name for a in axes]
     value, where = _renamed(value, where)
     if any(v.dimensions != (c,) for c, v in where.items()) or (

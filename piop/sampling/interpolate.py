@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from piop.datasets.checks import SLACK
+from piop.datasets.axes import SLACK
 from piop.errors import DataError
 from piop.sampling.basis import Basis, SplineBasis, TrigonometricBasis
 from piop.sampling.functions import GridFunction

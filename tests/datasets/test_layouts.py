@@ -223,7 +223,7 @@ def test_inspection_says_what_the_arrays_would_be_in_a_spec(tmp_path):
 
 def test_inspection_takes_a_file_in_pieces(tmp_path, monkeypatch):
     whole = inspect_file(save_well(tmp_path / "d"))
-    monkeypatch.setattr("piop.datasets.inspection.PIECE_BYTES", 1)
+    monkeypatch.setattr("piop.datasets.inspection.CHUNK_BYTES", 1)
     assert inspect_file(tmp_path / "d") == whole
 
 

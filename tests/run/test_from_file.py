@@ -31,7 +31,7 @@ def file(request, heat, tmp_path_factory):
 @pytest.fixture
 def kept_in_files(monkeypatch):
     """Memory for nothing: every data set stays in its file."""
-    monkeypatch.setattr("piop.datasets.stored.SHARE", 0.0)
+    monkeypatch.setattr("piop.datasets.stored.MEMORY_FRACTION", 0.0)
 
 
 def losses(run):
@@ -72,7 +72,7 @@ def test_a_file_larger_than_memory_is_trained_on_judged_and_resumed(
 
 
 def test_never_more_than_a_piece_is_read_at_once(heat, file, kept_in_files, tmp_path, monkeypatch):
-    monkeypatch.setattr("piop.datasets.stored.PIECE_BYTES", 5 * 8 * (5 * 16 + 16))
+    monkeypatch.setattr("piop.datasets.stored.CHUNK_BYTES", 5 * 8 * (5 * 16 + 16))
     from piop.datasets import stored
 
     read, most, own = stored._read, [], tmp_path / "own.nc"
@@ -110,7 +110,7 @@ def test_samples_are_read_in_any_order(heat, file):
 
 
 def test_a_bad_value_far_into_the_file_is_found(heat, file, tmp_path, kept_in_files, monkeypatch):
-    monkeypatch.setattr("piop.datasets.stored.PIECE_BYTES", 1000)
+    monkeypatch.setattr("piop.datasets.stored.CHUNK_BYTES", 1000)
     whole = read_dataset(file, heat)
     values = whole.values["u"].clone()
     values[17, 2, 3] = torch.inf

@@ -1,4 +1,4 @@
-"""Any data file, whatever it is called: its content tells the format."""
+"""Open any data file by its content: format, then published layout."""
 
 from __future__ import annotations
 
@@ -9,8 +9,37 @@ from typing import TypeVar
 
 import numpy as np
 
-from piop.datasets.arrays import OpenFile, RawFile, stored
+from piop.datasets.arrays import Hdf5, OpenFile, RawFile, lazy_array
+from piop.datasets.formats.matlab import is_matlab7, open_matlab7
+from piop.datasets.formats.netcdf import open_h5, open_netcdf
+from piop.datasets.formats.pdebench import PDEBENCH, is_pdebench, open_pdebench
+from piop.datasets.formats.the_well import THE_WELL, is_well, open_well
 from piop.errors import DataError, NotSupportedError
+
+EXPECTED = (
+    f"Expected the names of the spec along named dimensions, as NetCDF has them; or {PDEBENCH}; "
+    f"or {THE_WELL}. See docs/datasets.md"
+)
+LAYOUTS: tuple[tuple[Callable[[Hdf5], bool], Callable[[Path, Hdf5], OpenFile]], ...] = (
+    (is_matlab7, open_matlab7),
+    (is_well, open_well),
+    (is_pdebench, open_pdebench),
+)
+
+
+def open_hdf5(path: Path) -> OpenFile:
+    """Open a file by the layout that it has."""
+    file = open_h5(path)
+    try:
+        for fits, opener in LAYOUTS:
+            if fits(file):
+                return opener(path, file)
+    except BaseException:
+        file.close()
+        raise
+    file.close()
+    return open_netcdf(path, expected=EXPECTED)
+
 
 T = TypeVar("T")
 READABLE = "NetCDF, HDF5, Zarr, MATLAB, npz, torch or CSV"
@@ -22,7 +51,7 @@ BLOCKS = tuple(512 * 2**i for i in range(8))
 def read_raw(path: str | Path) -> RawFile:
     """Read a whole file; see :func:`open_raw`."""
     with open_raw(path) as opened:
-        return guarded(Path(path), opened.format, opened.read)
+        return reading(Path(path), opened.format, opened.read)
 
 
 def open_raw(path: str | Path) -> OpenFile:
@@ -34,17 +63,17 @@ def open_raw(path: str | Path) -> OpenFile:
     """
     path = Path(path)
     if path.is_dir():
-        return guarded(path, "a folder", lambda: _open_folder(path))
+        return reading(path, "a folder", lambda: _open_folder(path))
     head = _head(path)
     for fits, name, opener in _FORMATS:
         if fits(path, head):
-            return guarded(path, name, lambda opener=opener: opener(path))
+            return reading(path, name, lambda opener=opener: opener(path))
     if b"\0" in head:
         raise DataError(f"{path}: not a format that can be read; expected {READABLE}")
-    return guarded(path, "csv", lambda: _open_csv(path))
+    return reading(path, "csv", lambda: _open_csv(path))
 
 
-def guarded(path: Path, name: str, action: Callable[[], T]) -> T:
+def reading(path: Path, name: str, action: Callable[[], T]) -> T:
     """Tell what a library has against a file as an error of that file."""
     try:
         return action()
@@ -108,7 +137,7 @@ def _open_folder(path: Path) -> OpenFile:
 
 
 def _open_hdf5(path: Path) -> OpenFile:
-    from piop.datasets.formats.hdf5_layouts import open_hdf5
+    pass  # FIXME
 
     return open_hdf5(path)
 
@@ -126,7 +155,7 @@ def _open_matlab(path: Path) -> OpenFile:
 
 
 def _open_torch(path: Path) -> OpenFile:
-    from piop.datasets.published.neuraloperator import open_torch
+    from piop.datasets.formats.neuraloperator import open_torch
 
     return open_torch(path)
 
@@ -136,7 +165,7 @@ def _open_npz(path: Path) -> OpenFile:
         arrays = {}
         for name in data.files:
             try:
-                arrays[name] = stored(data[name])
+                arrays[name] = lazy_array(data[name])
             except ValueError:
                 message = f"{path}: '{name}' holds Python objects (is it ragged?); expected numbers"
                 raise DataError(message) from None
@@ -146,7 +175,7 @@ def _open_npz(path: Path) -> OpenFile:
 def _open_csv(path: Path) -> OpenFile:
     from piop.datasets.formats.tables import read_table
 
-    columns = {name: stored(v, ("row",)) for name, v in read_table(path).items()}
+    columns = {name: lazy_array(v, ("row",)) for name, v in read_table(path).items()}
     return OpenFile(str(path), "csv", columns, by_sample=False)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from piop.datasets.arrays import Hdf5, OpenFile, Reversed, Source, stored
-from piop.datasets.checks import increasing
-from piop.datasets.published.geo_fno import is_plasticity, name_plasticity
-from piop.datasets.published.li2021 import LI_2021, name_li2021
+from piop.datasets.arrays import Hdf5, OpenFile, Reversed, Source, lazy_array
+from piop.datasets.axes import increasing
+from piop.datasets.formats.geo_fno import is_plasticity, name_plasticity
+from piop.datasets.formats.li2021 import LI_2021, name_li2021
 
 EXPECTED = (
     f"Expected the names of the spec with lists of positions, or {LI_2021}, or Geo-FNO's "
@@ -64,7 +64,7 @@ def _named(path: Path, sources: Mapping[str, Source], kind: str) -> OpenFile:
     found = name_li2021(str(path), sources, kind)
     if found is not None:
         return found
-    plain = {name: stored(_vector(v)) for name, v in sources.items()}
+    plain = {name: lazy_array(_vector(v)) for name, v in sources.items()}
     return OpenFile(str(path), f"matlab: {kind}", plain, {}, EXPECTED, by_sample=False)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from piop.datasets.arrays import OpenFile
-from piop.datasets.published.geo_fno import FLOW, name_airfoil
+from piop.datasets.formats.geo_fno import FLOW, name_airfoil
 from piop.errors import DataError
 
 

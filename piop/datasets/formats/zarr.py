@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from piop.datasets.arrays import OpenFile, stored
+from piop.datasets.arrays import OpenFile, lazy_array
 from piop.datasets.output import replacing_folder, require_place
 from piop.datasets.writer import DatasetWriter, NewVariable
 from piop.errors import DataError, NotSupportedError
@@ -57,7 +57,7 @@ def open_zarr(path: Path) -> OpenFile:
     if not hasattr(group, "arrays"):
         raise DataError(f"{path}: is one array of Zarr; expected a group of named arrays")
     arrays = {
-        name: stored(array, _dimensions(array))
+        name: lazy_array(array, _dimensions(array))
         for name, array in group.arrays()
         if np.dtype(array.dtype).kind in "fiub"
     }

@@ -1,7 +1,4 @@
-"""The airfoil and plasticity data of Geo-FNO, on meshes that are images of a square.
-
-Source: Li et al. 2022, arXiv:2207.05209; ``docs/datasets.md`` says where the files are.
-"""
+"""The airfoil and plasticity data of Geo-FNO, on meshes that are images of a square."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from piop.datasets.arrays import SAMPLE, OpenFile, Source, StoredArray, stored
+from piop.datasets.arrays import SAMPLE, OpenFile, Source, StoredArray, lazy_array
 
 FLOW = ("rho", "vx", "vy", "p", "mach")
 """Channels of the airfoils' solution."""
@@ -28,10 +25,10 @@ def name_airfoil(path: str, x: Source, y: Source, q: Source) -> OpenFile:
         q: Channels there ``(samples, 5, n, m)``.
     """
     along = (SAMPLE, "s", "r")
-    arrays = {"px": stored(x, along), "py": stored(y, along)}
+    arrays = {"px": lazy_array(x, along), "py": lazy_array(y, along)}
     arrays |= _square(x.shape[1:])
     for channel, name in enumerate(FLOW):
-        arrays[name] = stored(q, along, (ALL, channel, ALL, ALL))
+        arrays[name] = lazy_array(q, along, (ALL, channel, ALL, ALL))
     said = {
         "places": "mesh point (i, j) of n x m is s = i/(n - 1), r = j/(m - 1), found at px, py",
         "spec": "airfoil",
@@ -51,10 +48,10 @@ def name_plasticity(path: str, sources: Mapping[str, Source], kind: str) -> Open
     """Name the arrays as ``pdes/plasticity.yaml`` does."""
     output = sources["output"]
     times = output.shape[3]
-    arrays = {"die": stored(sources["input"], (SAMPLE, "s"))} | _square(output.shape[1:3])
-    arrays["t"] = stored((1 + np.arange(times)) / times, ("t",))
+    arrays = {"die": lazy_array(sources["input"], (SAMPLE, "s"))} | _square(output.shape[1:3])
+    arrays["t"] = lazy_array((1 + np.arange(times)) / times, ("t",))
     for channel, name in enumerate(FORGED):
-        arrays[name] = stored(output, (SAMPLE, "s", "r", "t"), (ALL, ALL, ALL, ALL, channel))
+        arrays[name] = lazy_array(output, (SAMPLE, "s", "r", "t"), (ALL, ALL, ALL, ALL, channel))
     said = {
         "places": "mesh point (i, j) stands at s = i/(n - 1), r = j/(m - 1) before it is forged",
         "times": f"rows are taken as k/{times}, k = 1 ... {times}, of the stroke",
@@ -65,6 +62,6 @@ def name_plasticity(path: str, sources: Mapping[str, Source], kind: str) -> Open
 
 def _square(shape: tuple[int, ...]) -> dict[str, StoredArray]:
     return {
-        name: stored(np.linspace(0, 1, n), (name,))
+        name: lazy_array(np.linspace(0, 1, n), (name,))
         for name, n in zip(("s", "r"), shape, strict=True)
     }

@@ -1,8 +1,4 @@
-"""PDEBench's HDF5 files: one array of all samples, or a group for each.
-
-Source: Takamoto et al. 2022, arXiv:2210.07182; the layouts are those of its released files, of
-which ``docs/datasets.md`` says more.
-"""
+"""PDEBench's HDF5 files: one array of all samples, or a group for each."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from piop.datasets.arrays import SAMPLE, Hdf5, OpenFile, Select, Stacked, StoredArray, stored
+from piop.datasets.arrays import SAMPLE, Hdf5, OpenFile, Select, Stacked, StoredArray, lazy_array
 from piop.errors import DataError
 
 PDEBENCH = (
@@ -60,8 +56,8 @@ def _whole(path: Path, file: Hdf5) -> dict[str, StoredArray]:
     if not times <= len(file["t-coordinate"]) <= times + 1:
         raise _unlike(path, file, f"{times} times, 't-coordinate' {len(file['t-coordinate'])}")
     # one longer than the fields: the time that would come next
-    arrays["t"] = stored(file["t-coordinate"], ("t",), (slice(0, times),))
-    return arrays | {s: stored(p, (s,)) for s, p in positions.items()}
+    arrays["t"] = lazy_array(file["t-coordinate"], ("t",), (slice(0, times),))
+    return arrays | {s: lazy_array(p, (s,)) for s, p in positions.items()}
 
 
 def _darcy(
@@ -73,9 +69,9 @@ def _darcy(
         raise _unlike(path, file, f"'tensor' {tensor.shape} beside 'nu' {file['nu'].shape}")
     dimensions = (SAMPLE, *space)
     return {
-        "a": stored(file["nu"], dimensions),
-        "u": stored(tensor, dimensions, (ALL, 0, *(ALL for _ in space))),
-        **{s: stored(p, (s,)) for s, p in positions.items()},
+        "a": lazy_array(file["nu"], dimensions),
+        "u": lazy_array(tensor, dimensions, (ALL, 0, *(ALL for _ in space))),
+        **{s: lazy_array(p, (s,)) for s, p in positions.items()},
     }
 
 
@@ -86,8 +82,8 @@ def _evolution(
         raise _unlike(path, file, f"'{name}' {field.shape} for coordinates {', '.join(space)}")
     rest = (ALL,) * len(space)
     return {
-        name: stored(field, (SAMPLE, "t", *space)),
-        f"{name}0": stored(field, (SAMPLE, *space), (ALL, 0, *rest)),
+        name: lazy_array(field, (SAMPLE, "t", *space)),
+        f"{name}0": lazy_array(field, (SAMPLE, *space), (ALL, 0, *rest)),
     }
 
 
@@ -102,10 +98,10 @@ def _groups(path: Path, file: Hdf5) -> dict[str, StoredArray]:
     channels = data.shape[-1]
     called = ("u", "v") if channels <= 2 else tuple(f"u{i + 1}" for i in range(channels))
     rest: Select = (ALL,) * len(space)
-    arrays = {s: stored(grid[s], (s,)) for s in ("t", *space)}
+    arrays = {s: lazy_array(grid[s], (s,)) for s in ("t", *space)}
     for channel, name in enumerate(called[:channels]):
-        arrays[name] = stored(data, (SAMPLE, "t", *space), (ALL, ALL, *rest, channel))
-        arrays[f"{name}0"] = stored(data, (SAMPLE, *space), (ALL, 0, *rest, channel))
+        arrays[name] = lazy_array(data, (SAMPLE, "t", *space), (ALL, ALL, *rest, channel))
+        arrays[f"{name}0"] = lazy_array(data, (SAMPLE, *space), (ALL, 0, *rest, channel))
     return arrays
 
 

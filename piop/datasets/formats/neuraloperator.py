@@ -1,9 +1,4 @@
-"""Layouts of published data sets that do not say themselves what they hold.
-
-Each is told apart by its names, types and shapes, and given the names, positions and units that the
-specs of piop have. None of these conventions is written in the files: ``docs/datasets.md`` says how
-each was established, and ``tests/datasets/test_published.py`` holds the files to it.
-"""
+"""The torch files of the neuraloperator library."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ from torch import Tensor
 
 from piop.datasets import arrays as opened
 from piop.datasets.arrays import SAMPLE, OpenFile, RawFile, Variable
-from piop.datasets.checks import increasing
+from piop.datasets.axes import increasing
 from piop.errors import DataError
 
 DARCY_GRIDS = (16, 32)
@@ -25,7 +20,7 @@ DARCY_FIRST = 1 / 1024
 """Place of their first point: the centre of the first cell of a grid of 512."""
 PERMEABILITIES = (1 / 50, 18 / 50)
 """What False and True stand for, where the source is one."""
-BURGERS_POINTS, BURGERS_ROWS, BURGERS_APART = 16, 17, 0.06
+BURGERS_POINTS, BURGERS_ROWS, BURGERS_INTERVAL = 16, 17, 0.06
 """Points, rows and their distance in time of neuraloperator's Burgers data."""
 
 Stored = Mapping[str, Tensor]
@@ -66,7 +61,7 @@ def open_torch(path: Path) -> OpenFile:
 
 
 def _opened(raw: RawFile) -> OpenFile:
-    arrays = {name: opened.stored(v.values, v.dimensions) for name, v in raw.variables.items()}
+    arrays = {name: opened.lazy_array(v.values, v.dimensions) for name, v in raw.variables.items()}
     return OpenFile(raw.path, raw.format, arrays, raw.attributes, by_sample=False)
 
 
@@ -118,14 +113,14 @@ def _read_burgers(path: str, stored: Stored) -> RawFile:
         {
             "u0": Variable(stored["x"].numpy(), (SAMPLE, "x")),
             "u": Variable(stored["y"].numpy(), (SAMPLE, "t", "x")),
-            "t": Variable(BURGERS_APART * np.arange(BURGERS_ROWS), ("t",)),
+            "t": Variable(BURGERS_INTERVAL * np.arange(BURGERS_ROWS), ("t",)),
             "x": Variable(np.arange(BURGERS_POINTS) / BURGERS_POINTS, ("x",)),
         },
         {
             "equation": f"dt(u) + u*dx(u) = {viscosity:g}*dxx(u), periodic on [0, 1]",
             "places": f"i/{BURGERS_POINTS}: the right end, which is the left one, is left out",
-            "times": f"rows {BURGERS_APART:g} apart from 0 to "
-            f"{BURGERS_APART * (BURGERS_ROWS - 1):g}; the first is u0",
+            "times": f"rows {BURGERS_INTERVAL:g} apart from 0 to "
+            f"{BURGERS_INTERVAL * (BURGERS_ROWS - 1):g}; the first is u0",
             "spec": "burgers_wang",
         },
     )

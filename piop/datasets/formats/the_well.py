@@ -1,7 +1,4 @@
-"""The Well's HDF5 files.
-
-Source: Ohana et al. 2024, arXiv:2412.00568, section "Data format"; ``docs/datasets.md`` says more.
-"""
+"""The Well's HDF5 files."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from piop.datasets.arrays import SAMPLE, Hdf5, OpenFile, StoredArray, stored, viewed
+from piop.datasets.arrays import SAMPLE, Hdf5, OpenFile, StoredArray, lazy_array, transformed
 from piop.errors import DataError
 
 THE_WELL = (
@@ -48,7 +45,7 @@ def open_well(path: Path, file: Hdf5) -> OpenFile:
                 f"{path}: 'dimensions/{name}' {shape} differs from sample to sample or in time; "
                 f"expected one list of positions for all"
             )
-        arrays[called] = stored(dimensions[name], (called,))
+        arrays[called] = lazy_array(dimensions[name], (called,))
     for rank, group in enumerate(FIELDS):
         for name, field in file.get(group, {}).items():
             arrays |= _components(path, name, field, space, rank)
@@ -79,11 +76,11 @@ def _components(
         called = f"{name}_{''.join(space[i] for i in index)}" if rank else name
         rest = (*(ALL for _ in along), *index)
         if in_time:
-            arrays[called] = stored(field, names, (*(ALL for _ in leads), ALL, *rest))
+            arrays[called] = lazy_array(field, names, (*(ALL for _ in leads), ALL, *rest))
             initial = (*leads, *along)
-            arrays[f"{called}0"] = stored(field, initial, (*(ALL for _ in leads), 0, *rest))
+            arrays[f"{called}0"] = lazy_array(field, initial, (*(ALL for _ in leads), 0, *rest))
         else:
-            arrays[called] = stored(field, names, (*(ALL for _ in leads), *rest))
+            arrays[called] = lazy_array(field, names, (*(ALL for _ in leads), *rest))
     return arrays
 
 
@@ -92,12 +89,12 @@ def _scalar(scalar: Any, count: int) -> StoredArray | None:
     if scalar.attrs.get("time_varying", False) or scalar.dtype.kind not in "fiub":
         return None
     if scalar.ndim == 1 and scalar.shape[0] == count and scalar.attrs.get("sample_varying", True):
-        return stored(scalar, (SAMPLE,))
+        return lazy_array(scalar, (SAMPLE,))
     if scalar.size != 1:
         return None
     value = np.asarray(scalar[()]).reshape(())
-    every = stored(np.broadcast_to(value, (count,)), (SAMPLE,))
-    return viewed(every, lambda a: a, (SAMPLE,), (count,))
+    every = lazy_array(np.broadcast_to(value, (count,)), (SAMPLE,))
+    return transformed(every, lambda a: a, (SAMPLE,), (count,))
 
 
 def _boundaries(file: Hdf5) -> str:

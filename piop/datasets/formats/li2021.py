@@ -1,8 +1,4 @@
-"""The MATLAB files of the Fourier neural operator's paper.
-
-Source: Li et al. 2021, arXiv:2010.08895, and the scripts that made them; none of the conventions
-is written in the files, so ``docs/datasets.md`` says where each comes from.
-"""
+"""The MATLAB files of the Fourier neural operator's paper."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from piop.datasets.arrays import SAMPLE, OpenFile, Source, StoredArray, stored, viewed
+from piop.datasets.arrays import SAMPLE, OpenFile, Source, StoredArray, lazy_array, transformed
 
 LI_2021 = (
     "Li et al.'s 'a', 'u' (samples, points) of Burgers' equation, 'a' (samples, n, n), 'u' "
@@ -42,14 +38,14 @@ def name_li2021(path: str, sources: Mapping[str, Source], kind: str) -> OpenFile
 
 def _burgers(path: str, a: Source, u: Source, kind: str) -> OpenFile:
     samples, n = a.shape
-    once = viewed(
-        stored(u, (SAMPLE, "x")), lambda v: v[:, None, :], (SAMPLE, "t", "x"), (samples, 1, n)
+    once = transformed(
+        lazy_array(u, (SAMPLE, "x")), lambda v: v[:, None, :], (SAMPLE, "t", "x"), (samples, 1, n)
     )
     arrays = {
-        "u0": stored(a, (SAMPLE, "x")),
+        "u0": lazy_array(a, (SAMPLE, "x")),
         "u": once,
-        "t": stored(np.array([1.0]), ("t",)),
-        "x": stored(np.arange(n) / n, ("x",)),
+        "t": lazy_array(np.array([1.0]), ("t",)),
+        "x": lazy_array(np.arange(n) / n, ("x",)),
     }
     return _file(
         path,
@@ -76,11 +72,11 @@ def _flow(path: str, a: Source, u: Source, t: Source, kind: str) -> OpenFile:
     times = np.asarray(t[tuple(slice(None) for _ in t.shape)], dtype=np.float64).ravel()
     places = np.arange(n) / n
     arrays = {
-        "w0": stored(a, (SAMPLE, "x", "y")),
-        "w": stored(u, (SAMPLE, "x", "y", "t")),
-        "t": stored(times, ("t",)),
-        "x": stored(places, ("x",)),
-        "y": stored(places, ("y",)),
+        "w0": lazy_array(a, (SAMPLE, "x", "y")),
+        "w": lazy_array(u, (SAMPLE, "x", "y", "t")),
+        "t": lazy_array(times, ("t",)),
+        "x": lazy_array(places, ("x",)),
+        "y": lazy_array(places, ("y",)),
     }
     return _file(
         path,
@@ -100,10 +96,10 @@ def _darcy(path: str, coefficient: Source, solution: Source, kind: str) -> OpenF
     n = coefficient.shape[1]
     places = np.arange(n) / (n - 1)
     arrays = {
-        "a": stored(coefficient, (SAMPLE, "x", "y")),
-        "u": stored(solution, (SAMPLE, "x", "y")),
-        "x": stored(places, ("x",)),
-        "y": stored(places, ("y",)),
+        "a": lazy_array(coefficient, (SAMPLE, "x", "y")),
+        "u": lazy_array(solution, (SAMPLE, "x", "y")),
+        "x": lazy_array(places, ("x",)),
+        "y": lazy_array(places, ("y",)),
     }
     return _file(
         path,
