@@ -15,9 +15,9 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from piop.datasets import DatasetWriter
-from piop.datasets.arrays import POINT
-from piop.datasets.layout import ACCEPTED, AXIS, ESTIMATE, POINTS, STEP, file_attributes
+from piop.datasets.arrays import ACCEPTED, AXIS, ESTIMATE, POINT, POINTS, STEP
 from piop.datasets.output import Shards
+from piop.datasets.writer import file_attributes
 from piop.errors import UsageError
 from piop.fields import grid_axis
 from piop.problem.solver import METHODS, choose_method, usual_tolerance

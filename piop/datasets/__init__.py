@@ -4,9 +4,8 @@ from piop.datasets.dataset import Dataset
 from piop.datasets.inspection import inspect_file
 from piop.datasets.output import replacing
 from piop.datasets.queries import Queries, read_queries
-from piop.datasets.reader import read_dataset
+from piop.datasets.reader import AnyDataset, StoredDataset, open_dataset, read_dataset
 from piop.datasets.sensors import read_sensors
-from piop.datasets.stored import AnyDataset, StoredDataset, open_dataset
 from piop.datasets.writer import DatasetWriter, write_dataset, write_prediction
 
 __all__ = [

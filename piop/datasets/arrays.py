@@ -1,9 +1,12 @@
-"""Named arrays with named dimensions in a data file, read sample by sample."""
+"""Arrays of a data file with named dimensions, read lazily and sample by sample."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, Self, final
 
 import numpy as np
@@ -11,15 +14,25 @@ import numpy as np
 from piop.errors import DataError
 
 SAMPLE, POINT = "sample", "point"
+ESTIMATE = "error_estimate"
+ACCEPTED, POINTS, STEP = "reference_accepted", "reference_points", "reference_step"
+AXIS = "reference_axis"
+REFERENCE_VARIABLES = {
+    ESTIMATE: {"long_name": "relative L2 error estimate of the reference", "units": "1"},
+    ACCEPTED: {"long_name": "1 where the error estimate met the tolerance"},
+    POINTS: {"long_name": "points of the finest grid of the reference, per axis of space"},
+    STEP: {"long_name": "longest step of the reference in time, 0 where it took none"},
+}
+"""Variables that describe the reference of each sample, with their attributes."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One array of a file.
+    """An array that was read from a file.
 
     Attributes:
-        values: The numbers.
-        dimensions: A name for each axis; None where the format has no names (npz).
+        values: Its numbers.
+        dimensions: A name for each axis; None where the format has none (npz).
     """
 
     values: np.ndarray
@@ -28,14 +41,15 @@ class Variable:
 
 @dataclass(frozen=True)
 class RawFile:
-    """What a file holds, before a problem gives it meaning.
+    """The content of a file, before it is matched with a problem.
 
     Attributes:
-        path: Where it was read from, for messages.
+        path: Path of the file, for messages.
         format: ``netcdf``, ``zarr``, ``npz``, ``csv``, or the name of a published layout.
         variables: Arrays by name; for CSV, one column each.
         attributes: Global attributes.
-        expected: What a file of this format would have to look like, for messages; may be empty.
+        expected: Description of what a file of this format has to contain, for messages; may be
+            empty.
     """
 
     path: str
@@ -45,7 +59,11 @@ class RawFile:
     expected: str = ""
 
     def need(self, name: str, what: str) -> Variable:
-        """Return a variable, or say what is missing and what there is."""
+        """Return a variable.
+
+        Raises:
+            DataError: If there is none of that name; lists the names there are.
+        """
         if name in self.variables:
             return self.variables[name]
         found = ", ".join(self.variables) or "none"
@@ -54,12 +72,12 @@ class RawFile:
 
 
 Hdf5 = Any
-"""An ``h5py.File`` or ``h5py.Group``, whose stubs do not say what is in one."""
+"""An ``h5py.File`` or ``h5py.Group``, whose stubs do not type their items."""
 Select = tuple[int | slice, ...]
 
 
 class Source(Protocol):
-    """What stores an array: ``h5py.Dataset``, ``zarr.Array``, ``numpy.ndarray`` and the like."""
+    """The storage of an array: ``h5py.Dataset``, ``zarr.Array``, ``numpy.ndarray`` and the like."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -68,49 +86,59 @@ class Source(Protocol):
 
     @property
     def dtype(self) -> Any:
-        """Kind of the numbers."""
+        """Type of the numbers."""
         ...
 
     def __getitem__(self, select: Any, /) -> Any:
-        """Read what whole numbers and slices select, one for each axis."""
+        """Read a part, given an integer or a slice for each axis."""
         ...
 
 
 @final
 @dataclass(frozen=True)
 class StoredArray:
-    """An array of a file, not read yet.
+    """An array of a file that is not read yet.
 
     Attributes:
-        shape: Its axes.
-        dtype: Kind of its numbers.
-        dimensions: A name for each axis; None where the format has no names.
-        part: Reads samples ``[i, j)``; None for all there is, and always so without samples.
+        shape: Length of each axis.
+        dtype: Type of its numbers.
+        dimensions: A name for each axis; None where the format has none.
+        read_samples: Reads a range of samples; all of the array for None, and where it has no axis
+            of samples.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype
     dimensions: tuple[str, ...] | None
-    part: Callable[[slice | None], np.ndarray]
+    read_samples: Callable[[slice | None], np.ndarray]
+
+    @property
+    def sample_axis(self) -> int | None:
+        """Position of the axis of samples; None without one."""
+        return _sample_axis(self.dimensions)
 
     @property
     def per_sample(self) -> bool:
         """Whether it has an axis of samples."""
-        return self.dimensions is not None and SAMPLE in self.dimensions
+        return self.sample_axis is not None
+
+    @property
+    def count(self) -> int | None:
+        """Number of samples; None without an axis of samples."""
+        axis = self.sample_axis
+        return None if axis is None else self.shape[axis]
 
     @property
     def bytes_per_sample(self) -> int:
-        """Size of one sample once it is read, in float64."""
-        count = 1 if self.dimensions is None else self.shape[self.dimensions.index(SAMPLE)]
-        return 8 * int(np.prod(self.shape, dtype=np.int64)) // max(1, count)
+        """Size of one sample in float64."""
+        return 8 * int(np.prod(self.shape, dtype=np.int64)) // max(1, self.count or 1)
 
     def read(self, index: np.ndarray | None = None) -> Variable:
-        """Read all, or of an array of samples those with these indices."""
-        if index is None or not self.per_sample:
-            return Variable(self.part(None), self.dimensions)
-        assert self.dimensions is not None  # noqa: S101 - else it has no samples
-        axis = self.dimensions.index(SAMPLE)
-        parts = [self.part(run) for run in consecutive_runs(index)]
+        """Read the whole array, or only the samples with these indices."""
+        axis = self.sample_axis
+        if index is None or axis is None:
+            return Variable(self.read_samples(None), self.dimensions)
+        parts = [self.read_samples(run) for run in consecutive_runs(index)]
         found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
         return Variable(found, self.dimensions)
 
@@ -118,14 +146,15 @@ class StoredArray:
 @final
 @dataclass(frozen=True)
 class OpenFile:
-    """What an open file holds; close it by ``with``.
+    """An open file and its arrays; close it by ``with``.
 
     Attributes:
-        path: Where it is.
+        path: Its path.
         format: The format, or the name of a published layout.
-        arrays: By name.
+        arrays: Its arrays by name.
         attributes: Global attributes.
-        expected: What a file of this format would have to look like, for messages; may be empty.
+        expected: Description of what a file of this format has to contain, for messages; may be
+            empty.
         close: Closes it.
         by_sample: Whether a sample can be read without reading the rest.
     """
@@ -145,50 +174,59 @@ class OpenFile:
         self.close()
 
     def read(self, index: np.ndarray | None = None) -> RawFile:
-        """Read everything, or some samples and what all of them share."""
-        variables = {name: array.read(index) for name, array in self.arrays.items()}
+        """Read everything, or some samples and what all samples share.
+
+        Raises:
+            DataError: If it cannot be read.
+        """
+        with reading(self.path, self.format):
+            variables = {name: array.read(index) for name, array in self.arrays.items()}
         return RawFile(self.path, self.format, variables, self.attributes, self.expected)
 
     @property
     def count(self) -> int | None:
-        """Number of samples; None where no array has an axis of them."""
-        found = [
-            a.shape[a.dimensions.index(SAMPLE)]
-            for a in self.arrays.values()
-            if a.dimensions is not None and SAMPLE in a.dimensions
-        ]
-        return max(found, default=None)
+        """Number of samples; None where no array has an axis of samples."""
+        counts = (array.count for array in self.arrays.values())
+        return max((n for n in counts if n is not None), default=None)
 
     @property
     def bytes_per_sample(self) -> int:
-        """Size of one sample of everything, in float64."""
+        """Size of one sample of all arrays, in float64."""
         return sum(a.bytes_per_sample for a in self.arrays.values() if a.per_sample)
 
 
 def lazy_array(
     source: Source, dimensions: Sequence[str] | None = None, select: Select | None = None
 ) -> StoredArray:
-    """Describe an array, or a part of it.
+    """Describe an array, or a part of it, without reading it.
 
     Args:
-        source: What stores it.
-        dimensions: Names of the axes that are left.
-        select: For each axis of the source a slice without step, or a whole number, which drops the
-            axis; by default all.
+        source: Its storage.
+        dimensions: Names of the axes that remain.
+        select: For each axis of the source a slice without step, or an integer, which drops the
+            axis; by default everything.
     """
     select = select or (slice(None),) * len(source.shape)
-    kept = [axis for axis, s in enumerate(select) if isinstance(s, slice)]
-    shape = tuple(len(range(*select[a].indices(source.shape[a]))) for a in kept)  # type: ignore[union-attr]
+    kept = {
+        axis: len(range(*s.indices(source.shape[axis])))
+        for axis, s in enumerate(select)
+        if isinstance(s, slice)
+    }
     names = None if dimensions is None else tuple(dimensions)
-    sample = kept[names.index(SAMPLE)] if names and SAMPLE in names else None
+    position = _sample_axis(names)
+    sample = None if position is None else list(kept)[position]
 
-    def part(samples: slice | None) -> np.ndarray:
+    def read_samples(samples: slice | None) -> np.ndarray:
         chosen = list(select)
         if samples is not None and sample is not None:
             chosen[sample] = samples
         return np.asarray(source[tuple(chosen)])
 
-    return StoredArray(shape, np.dtype(source.dtype), names, part)
+    return StoredArray(tuple(kept.values()), np.dtype(source.dtype), names, read_samples)
+
+
+def _sample_axis(dimensions: tuple[str, ...] | None) -> int | None:
+    return dimensions.index(SAMPLE) if dimensions and SAMPLE in dimensions else None
 
 
 def transformed(
@@ -196,16 +234,15 @@ def transformed(
     view: Callable[[np.ndarray], np.ndarray],
     dimensions: Sequence[str],
     shape: Sequence[int],
-    dtype: np.dtype | None = None,
 ) -> StoredArray:
-    """Describe an array as it looks through ``view``, which keeps samples apart."""
+    """Describe an array to which ``view`` is applied when it is read, for each sample alone."""
     return StoredArray(
-        tuple(shape), dtype or array.dtype, tuple(dimensions), lambda s: view(array.part(s))
+        tuple(shape), array.dtype, tuple(dimensions), lambda s: view(array.read_samples(s))
     )
 
 
 def consecutive_runs(index: np.ndarray) -> Iterator[slice]:
-    """Split indices into runs of neighbours, in their order; one empty run for none."""
+    """Split indices into runs of consecutive ones, in order; one empty run where there are none."""
     if not len(index):
         yield slice(0, 0)
         return
@@ -218,7 +255,7 @@ class Reversed:
     """An array whose axes are stored in the opposite order.
 
     Args:
-        source: As it is stored.
+        source: The array as stored.
     """
 
     def __init__(self, source: Source) -> None:
@@ -231,7 +268,7 @@ class Reversed:
 
     @property
     def dtype(self) -> Any:
-        """Kind of the numbers."""
+        """Type of the numbers."""
         return self.source.dtype
 
     def __getitem__(self, select: Select, /) -> np.ndarray:
@@ -241,7 +278,7 @@ class Reversed:
 
 @final
 class Stacked:
-    """Arrays of one shape, one for each sample, as one whose first axis is the samples.
+    """Arrays of equal shape, one per sample, as one array whose first axis is the samples.
 
     Args:
         parts: Opens the array of a sample.
@@ -260,3 +297,29 @@ class Stacked:
         if isinstance(samples, int):
             return np.asarray(self.parts(samples)[rest])
         return np.stack([self.parts(i)[rest] for i in range(*samples.indices(self.count))])
+
+
+@contextmanager
+def reading(path: str | Path, name: str) -> Iterator[None]:
+    """Report what a library raises on a file within the block as an error of that file.
+
+    Args:
+        path: The file.
+        name: Its format.
+
+    Raises:
+        DataError: With the library's reason.
+    """
+    try:
+        yield
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{path}: looks like {name} but is damaged: {error}") from error
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError, EOFError) as error:
+        message = f"{path}: looks like {name} but cannot be read: {reason_of(error)}"
+        raise DataError(message) from error
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of what an error says."""
+    system = error.strerror if isinstance(error, OSError) else None
+    return (system or str(error) or type(error).__name__).splitlines()[0]

@@ -1,4 +1,4 @@
-"""A data set in memory: input functions and solutions of many instances of one problem."""
+"""Data sets in memory: input functions and solutions of many instances of one problem."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from piop.fields import FunctionSamples
 
 @dataclass(frozen=True)
 class Dataset:
-    """n instances of a problem: what went in, what came out.
+    """Input functions and solutions of n instances of a problem.
 
     Attributes:
         inputs: Visible inputs by name; points ``[n, M, d]``, values ``[n, M, 1]``.
@@ -21,7 +21,7 @@ class Dataset:
         values: Channel → ``[n, T, *grid]`` in the order of ``axes``, or ``[n, P]`` when scattered.
         points: Where scattered values are ``[n, P, D]``; None for values on a grid.
         error_estimate: Relative L2 error the values are known to ``[n]``; None when unknown.
-        attributes: What the file says of itself: spec, seed, versions.
+        attributes: Attributes of the file: spec, seed, versions.
     """
 
     inputs: Mapping[str, FunctionSamples]
@@ -36,7 +36,7 @@ class Dataset:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Unknowns that there are values of."""
+        """Names of the unknowns."""
         return tuple(self.values)
 
     @property
@@ -44,15 +44,20 @@ class Dataset:
         """Whether values are at points, not on a grid."""
         return self.points is not None
 
-    def pieces(self) -> Iterator[Dataset]:
-        """Give all samples, in order: here in one piece."""
+    @property
+    def path(self) -> str | None:
+        """Path of the file that it is read from; None in memory."""
+        return None
+
+    def chunks(self) -> Iterator[Dataset]:
+        """Yield all samples in order, here as one chunk."""
         yield self
 
-    def sensors(self, name: str) -> Iterator[FunctionSamples]:
-        """Give an input piece by piece: here in one."""
+    def sensor_chunks(self, name: str) -> Iterator[FunctionSamples]:
+        """Yield an input in chunks, here as one."""
         yield self.inputs[name]
 
-    def part(self, index: Tensor) -> Dataset:
+    def subset(self, index: Tensor) -> Dataset:
         """Keep the samples with these indices ``[n']``."""
         return self.take(index)
 
@@ -70,11 +75,11 @@ class Dataset:
         estimate = chosen(self.error_estimate)
         return Dataset(inputs, self.axes, values, chosen(self.points), estimate, self.attributes)
 
-    def at_last(self, name: str) -> Dataset:
-        """Keep the last position along an axis alone; the values are on a grid."""
-        place = list(self.axes).index(name)
+    def last_along(self, name: str) -> Dataset:
+        """Keep only the last position along an axis; the values are on a grid."""
+        axis = list(self.axes).index(name)
         axes = {**self.axes, name: self.axes[name][-1:]}
         values = {
-            n: v.narrow(1 + place, len(self.axes[name]) - 1, 1) for n, v in self.values.items()
+            n: v.narrow(1 + axis, len(self.axes[name]) - 1, 1) for n, v in self.values.items()
         }
         return replace(self, axes=axes, values=values)

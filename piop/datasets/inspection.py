@@ -1,4 +1,4 @@
-"""What a data file holds, and what a spec for it would look like."""
+"""Descriptions of data files: their variables, and a spec that would fit them."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from piop.datasets.arrays import POINT, SAMPLE, OpenFile, StoredArray
+from piop.datasets.arrays import POINT, REFERENCE_VARIABLES, SAMPLE, OpenFile, StoredArray, reading
 from piop.datasets.axes import increasing
-from piop.datasets.formats.detect import open_raw, reading
-from piop.datasets.layout import REFERENCE_VARIABLES
+from piop.datasets.formats.detect import open_raw
 from piop.datasets.reader import dataset_from
 
 if TYPE_CHECKING:
     from piop.problem import Problem
 
 CHUNK_BYTES = 64_000_000
-"""What is read of an array at a time."""
+"""Size of what is read of an array at a time."""
 TRIED = 4
-"""Samples that are read to see whether a file fits a spec."""
+"""Samples that are read to test whether a file fits a spec."""
 
 
 def inspect_file(path: str | Path, problem: Problem | None = None) -> dict[str, Any]:
-    """Describe every variable of a file, a piece at a time.
+    """Describe every variable of a file; large ones are read in chunks.
 
     Args:
         path: The file.
-        problem: A spec to hold the file to.
+        problem: A problem to compare the file with.
 
     Returns:
         ``path``, ``format``, ``attributes`` and ``variables``: name → dimensions, shape, dtype,
-        minimum, maximum (None when empty or not numbers) and the number of NaN; ``as_spec``, what
-        the arrays would be in a spec: ``samples``, ``coordinates`` (name → low, high, points),
-        ``functions`` (name → coordinates), ``scalars``, and ``spec``, the one of piop's for
-        which the file's layout is known, or the name in the spec it carries, or None. With a
-        problem also ``fits``: what is read for it.
+        minimum, maximum (None when empty or not numbers) and the number of NaN; ``as_spec``, the
+        roles of the arrays in a spec: ``samples``, ``coordinates`` (name → low, high, points),
+        ``functions`` (name → coordinates), ``scalars``, and ``spec``, the name of the spec
+        that belongs to a published layout or is stored in the file, or None. With a problem also
+        ``fits``: the arrays that are read for it.
 
     Raises:
         DataError: The file cannot be read, or does not fit the problem.
     """
     with open_raw(path) as file:
-        variables = reading(Path(path), file.format, lambda: _variables(file))
+        with reading(path, file.format):
+            variables = _variables(file)
         attributes = {
             k: v.item() if isinstance(v, np.generic) else v for k, v in file.attributes.items()
         }
@@ -72,7 +72,7 @@ def _variables(file: OpenFile) -> dict[str, Any]:
 
 def _range(array: StoredArray) -> dict[str, float | int | None]:
     lows, highs, nan = [], [], 0
-    for values in _pieces(array):
+    for values in _chunks(array):
         if values.dtype.kind not in "fiub" or not values.size:
             continue
         missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
@@ -87,19 +87,18 @@ def _range(array: StoredArray) -> dict[str, float | int | None]:
     }
 
 
-def _pieces(array: StoredArray) -> Iterator[np.ndarray]:
-    if not array.per_sample:
+def _chunks(array: StoredArray) -> Iterator[np.ndarray]:
+    count = array.count
+    if count is None:
         yield array.read().values
         return
-    assert array.dimensions is not None  # noqa: S101 - else it has no samples
-    count = array.shape[array.dimensions.index(SAMPLE)]
     step = max(1, CHUNK_BYTES // max(1, array.bytes_per_sample))
     for start in range(0, count, step):
         yield array.read(np.arange(start, min(count, start + step))).values
 
 
 def _as_spec(file: OpenFile) -> dict[str, Any]:
-    """Guess what each array would be called in a spec, by its dimensions."""
+    """Guess the role of each array in a spec from its dimensions."""
     coordinates = {name: a.read().values for name, a in file.arrays.items() if _is_axis(name, a)}
     functions: dict[str, list[str]] = {}
     scalars = []
@@ -109,7 +108,7 @@ def _as_spec(file: OpenFile) -> dict[str, Any]:
             functions[name] = of
         elif of is not None and array.dtype.kind in "fiu" and name not in REFERENCE_VARIABLES:
             scalars.append(name)
-    spec = file.attributes.get("spec") or _own_name(file)
+    spec = file.attributes.get("spec") or _name_of_spec(file)
     return {
         "samples": file.count,
         "coordinates": {
@@ -131,7 +130,7 @@ def _is_axis(name: str, array: StoredArray) -> bool:
 
 
 def _depends_on(array: StoredArray, coordinates: dict[str, np.ndarray]) -> list[str] | None:
-    """Coordinates of a function, none for a number per sample; None where it cannot be told."""
+    """Coordinates of a function, none for a number per sample; None where they are unknown."""
     if array.dimensions is not None:
         rest = [d for d in array.dimensions if d != SAMPLE]
         if any(d not in coordinates for d in rest):
@@ -147,8 +146,8 @@ def _depends_on(array: StoredArray, coordinates: dict[str, np.ndarray]) -> list[
     return found
 
 
-def _own_name(file: OpenFile) -> str | None:
-    """The name in the spec that a file of piop's own carries."""
+def _name_of_spec(file: OpenFile) -> str | None:
+    """Name in the spec that is stored in a file written by piop."""
     for line in str(file.attributes.get("piop_spec", "")).splitlines():
         if line.startswith("name:"):
             return line.removeprefix("name:").strip()
@@ -156,7 +155,7 @@ def _own_name(file: OpenFile) -> str | None:
 
 
 def _fits(file: OpenFile, problem: Problem) -> dict[str, Any]:
-    """What a problem takes from the file, found by reading a few samples."""
+    """Arrays that are read for a problem, found by reading a few samples."""
     some = None if file.count is None else np.arange(min(TRIED, file.count))
     data = dataset_from(file.read(some), problem)
     where = list(data.axes) if data.points is None else [POINT]

@@ -17,7 +17,7 @@ from piop.datasets.axes import (
     name_axes,
 )
 from piop.datasets.formats.detect import read_raw
-from piop.datasets.history import read_history
+from piop.datasets.solution import read_history
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.spec.distributions import History

@@ -1,11 +1,13 @@
-"""Write data sets and predictions, whole or in parts."""
+"""Data sets and predictions written to files, whole or batch by batch."""
 
 from __future__ import annotations
 
+import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from piop.datasets.arrays import POINT, SAMPLE
+from piop.datasets.arrays import AXIS, ESTIMATE, POINT, REFERENCE_VARIABLES, SAMPLE
 from piop.datasets.dataset import Dataset
-from piop.datasets.history import with_history
-from piop.datasets.layout import ESTIMATE, check_names, file_attributes, variable_attributes
 from piop.datasets.queries import Queries
+from piop.datasets.solution import with_history
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.spec.distributions import History
@@ -28,18 +29,68 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 4_000_000  # of one variable: what a reader must load to see one sample
 ZARR = ".zarr"
+FORMAT = 1
+
+
+def check_names(problem: Problem) -> None:
+    """Refuse names in a spec that data files reserve.
+
+    Raises:
+        DataError: For such a name.
+    """
+    used = {c.name for c in (*problem.coordinates, *problem.angles)} | set(problem.channels)
+    used |= {i.name for i in problem.inputs}
+    for name in sorted(used & {SAMPLE, POINT, AXIS, *REFERENCE_VARIABLES}):
+        message = f"'{name}' is a name that data files use themselves; rename it in the spec"
+        raise DataError(f"{problem.name}: {message}")
+
+
+def file_attributes(problem: Problem, **more: Any) -> dict[str, Any]:
+    """Return the attributes of a file: spec, hash, versions, and ``more`` (None is left out)."""
+    versions = {f"{name}_version": _version(name) for name in ("piop", "torch", "numpy")}
+    attributes = {
+        "title": problem.spec.title or problem.name,
+        "piop_format": FORMAT,
+        "piop_spec": problem.to_yaml(),
+        "piop_hash": problem.hash,
+        **versions,
+        "python_version": platform.python_version(),
+        **more,
+    }
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def variable_attributes(problem: Problem, name: str) -> dict[str, str]:
+    """Return the attributes of a variable: its unit in the spec and a long name."""
+    if name in REFERENCE_VARIABLES:
+        return dict(REFERENCE_VARIABLES[name])
+    found: dict[str, str] = {}
+    if name in problem.units:
+        found["units"] = str(problem.units[name])
+    if name in problem.channels:
+        found["long_name"] = f"unknown {name}" if name in problem.unknowns else f"auxiliary {name}"
+    elif name in {i.name for i in problem.inputs}:
+        found["long_name"] = f"input {name}"
+    return found
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # used from a checkout that is not installed
+        return "unknown"
 
 
 @dataclass(frozen=True)
 class NewVariable:
-    """What a format must know to make room for a variable.
+    """A variable to create in a file.
 
     Attributes:
-        name: As in the spec.
-        dimensions: Their names.
+        name: Its name in the spec.
+        dimensions: Names of its dimensions.
         shape: Their lengths.
-        chunks: Lengths of what is read at once.
-        dtype: Of the numbers.
+        chunks: Lengths of a chunk of the file.
+        dtype: Type of the numbers.
         labels: Attributes.
     """
 
@@ -52,7 +103,7 @@ class NewVariable:
 
     @property
     def fill(self) -> float | None:
-        """What stands where nothing was written."""
+        """Value where nothing was written; None for the format's own."""
         return float("nan") if self.dtype.kind == "f" else None
 
 
@@ -60,8 +111,8 @@ class DatasetWriter(ABC):
     """A file of a known number of samples, filled in order; see :meth:`open`.
 
     Args:
-        problem: Whose names and units to use.
-        count: Samples in all.
+        problem: The problem whose names and units are used.
+        count: Total number of samples.
     """
 
     def __init__(self, problem: Problem, count: int) -> None:
@@ -83,12 +134,12 @@ class DatasetWriter(ABC):
         A name that ends in ``.zarr`` is a folder in Zarr's format, any other a NetCDF file.
 
         Args:
-            path: Where to write; what is there stays until the new file is whole.
-            problem: Goes into the attributes as canonical spec and hash.
-            count: Samples in all.
-            workspace: Folder to write in until it is whole, on the same disk; by default that of
-                ``path``.
-            attributes: More of them, such as the seed.
+            path: Where to write; a file that is there stays until the new one is complete.
+            problem: Its canonical spec and hash become attributes.
+            count: Total number of samples.
+            workspace: Folder to write in until the file is complete, on the same disk; by default
+                that of ``path``.
+            attributes: Further attributes, such as the seed.
 
         Raises:
             DataError: The place cannot be written, or the block filled too few samples.
@@ -109,10 +160,10 @@ class DatasetWriter(ABC):
 
     @staticmethod
     def require(path: str | Path) -> None:
-        """Make sure that :meth:`open` could write there.
+        """Make sure that :meth:`open` can write to a path.
 
         Raises:
-            DataError: If it could not.
+            DataError: If it cannot.
             NotSupportedError: Zarr without its library.
         """
         if Path(path).suffix == ZARR:
@@ -130,8 +181,8 @@ class DatasetWriter(ABC):
         """Add the next samples of a variable.
 
         Args:
-            name: The variable; made when it is first seen.
-            dimensions: Of one sample, as axes or new ones.
+            name: The variable; created when it is first given.
+            dimensions: Dimensions of one sample: axes of the file, or new ones.
             values: ``[b, *dimensions]``.
         """
         array = _array(values)
@@ -152,7 +203,7 @@ class DatasetWriter(ABC):
 
     @abstractmethod
     def _make(self, variable: NewVariable) -> None:
-        """Make room for all samples of a variable."""
+        """Create a variable for all samples."""
 
     @abstractmethod
     def _put(self, name: str, start: int, array: np.ndarray) -> None:
@@ -166,7 +217,7 @@ def _array(values: Tensor | np.ndarray) -> np.ndarray:
 def write_dataset(dataset: Dataset, path: str | Path, problem: Problem) -> None:
     """Write a data set as NetCDF or Zarr; :func:`piop.datasets.read_dataset` gives it back."""
     dataset = with_history(problem, dataset)
-    with DatasetWriter.open(path, problem, len(dataset), **_own(dataset)) as writer:
+    with DatasetWriter.open(path, problem, len(dataset), **_own_attributes(dataset)) as writer:
         for name, positions in dataset.axes.items():
             writer.axis(name, positions)
         dimensions: tuple[str, ...] = tuple(dataset.axes)
@@ -216,7 +267,8 @@ def _on_grid(samples: FunctionSamples, axes: list[Tensor]) -> bool:
     return bool((samples.points == grid.to(samples.points)).all())
 
 
-def _own(dataset: Dataset) -> dict[str, Any]:
+def _own_attributes(dataset: Dataset) -> dict[str, Any]:
+    """Return the attributes that the writer does not set itself."""
     made = {"title", "piop_format", "piop_spec", "piop_hash"}
     return {
         k: v
@@ -237,11 +289,11 @@ def write_prediction(
     """Write a prediction as NetCDF.
 
     Args:
-        path: Where; what is there is replaced once the new file is whole.
-        problem: Whose names, units and canonical spec to write.
-        queries: Where the prediction is.
+        path: Where to write; a file that is there is replaced once the new one is complete.
+        problem: The problem whose names, units and canonical spec are written.
+        queries: Points or grid of the prediction.
         values: Channel → ``[B, *queries.shape]`` (or flat, ``[B, N]``).
-        attributes: More of them, such as the run.
+        attributes: Further attributes, such as the run.
 
     Raises:
         DataError: The place cannot be written.

@@ -40,7 +40,7 @@ def load_data(problem: Problem, data: str | Path | AnyDataset | None) -> AnyData
     if len(found) < 2 and not problem.infer:
         raise DataError("the data hold one trajectory; at least two are needed, one to judge by")
     place = str(data) if isinstance(data, str | Path) else "data"
-    for piece in found.pieces():
+    for piece in found.chunks():
         check_values(place, piece)
     return found
 
@@ -69,7 +69,7 @@ def describe_data(data: str | Path | AnyDataset, found: AnyDataset) -> dict[str,
     path = _path_of(data)
     digest = hashlib.sha256()
     for name in sorted(found.channels):
-        for piece in found.pieces():
+        for piece in found.chunks():
             digest.update(piece.values[name].double().numpy().tobytes())
     return {"path": path, "samples": len(found), "hash": digest.hexdigest()}
 
@@ -102,7 +102,7 @@ def split_data(data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(data), generator=generator)
     count = max(1, round(HELD_OUT_SHARE * len(data)))
-    return data.part(order[count:].sort().values), data.part(order[:count].sort().values)
+    return data.subset(order[count:].sort().values), data.subset(order[:count].sort().values)
 
 
 def parts_of_data(problem: Problem, data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:

@@ -143,7 +143,7 @@ def hold_out_data(problem: Problem, data: Dataset, end: bool = False) -> HeldOut
         start = {name: data.values[name][:, 0].double() for name in problem.unknowns}
         data = _rest(problem, data)
     if end and data.points is None and problem.time is not None:
-        data = data.at_last(problem.time.name)
+        data = data.last_along(problem.time.name)
     queries = (
         Queries(points=data.points)
         if data.points is not None

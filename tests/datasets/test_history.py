@@ -97,7 +97,7 @@ def test_what_is_written_is_the_whole_trajectory(tmp_path):
 def test_what_a_file_lacks_is_said(tmp_path):
     with pytest.raises(DataError, match=r"'past' is the solution at t = 1, 2, 3, .* none at 2; it"):
         read_dataset(write(tmp_path / "a", (1, 3, 4, 5)), flow())
-    with pytest.raises(DataError, match="end at 3, and the past reaches to 3: nothing"):
+    with pytest.raises(DataError, match="end at 3, and the history reaches to 3: nothing"):
         read_dataset(write(tmp_path / "b", (1, 2, 3)), flow())
     (tmp_path / "c.csv").write_text("x,y,past\n0,0,1\n")
     with pytest.raises(DataError, match="'past' is a history, which a table does not hold"):

@@ -31,7 +31,7 @@ def file(request, heat, tmp_path_factory):
 @pytest.fixture
 def kept_in_files(monkeypatch):
     """Memory for nothing: every data set stays in its file."""
-    monkeypatch.setattr("piop.datasets.stored.MEMORY_FRACTION", 0.0)
+    monkeypatch.setattr("piop.datasets.reader.MEMORY_FRACTION", 0.0)
 
 
 def losses(run):
@@ -72,8 +72,8 @@ def test_a_file_larger_than_memory_is_trained_on_judged_and_resumed(
 
 
 def test_never_more_than_a_piece_is_read_at_once(heat, file, kept_in_files, tmp_path, monkeypatch):
-    monkeypatch.setattr("piop.datasets.stored.CHUNK_BYTES", 5 * 8 * (5 * 16 + 16))
-    from piop.datasets import stored
+    monkeypatch.setattr("piop.datasets.reader.CHUNK_BYTES", 5 * 8 * (5 * 16 + 16))
+    from piop.datasets import reader as stored
 
     read, most, own = stored._read, [], tmp_path / "own.nc"
     write_dataset(read_dataset(file, heat), own, heat)
@@ -101,16 +101,16 @@ def test_samples_are_read_in_any_order(heat, file):
     assert torch.equal(some.values["u"], whole.values["u"][index])
     assert torch.equal(some.inputs["u0"].values, whole.inputs["u0"].values[index])
     assert torch.equal(some.error_estimate, whole.error_estimate[index])
-    part = stored.part(torch.tensor([5, 9, 2]))
+    part = stored.subset(torch.tensor([5, 9, 2]))
     assert len(part) == 3
     assert torch.equal(part.take(torch.tensor([2, 0])).values["u"], whole.values["u"][[2, 5]])
-    last = stored.at_last("t").take(torch.tensor([1]))
+    last = stored.last_along("t").take(torch.tensor([1]))
     assert torch.equal(last.values["u"], whole.values["u"][1:2, -1:])
-    assert torch.cat([p.values["u"] for p in stored.pieces()]).equal(whole.values["u"])
+    assert torch.cat([p.values["u"] for p in stored.chunks()]).equal(whole.values["u"])
 
 
 def test_a_bad_value_far_into_the_file_is_found(heat, file, tmp_path, kept_in_files, monkeypatch):
-    monkeypatch.setattr("piop.datasets.stored.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("piop.datasets.reader.CHUNK_BYTES", 1000)
     whole = read_dataset(file, heat)
     values = whole.values["u"].clone()
     values[17, 2, 3] = torch.inf

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from piop.datasets import inspect_file, read_dataset
-from piop.datasets.stored import StoredDataset
+from piop.datasets.reader import StoredDataset
 from piop.errors import DataError, NotSupportedError
 from piop.fields import FunctionSamples
 from piop.generation import generate

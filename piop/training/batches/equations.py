@@ -181,7 +181,7 @@ def choose_functions(
         return law
     own = OfData(problem, data)
     for item in problem.visible_inputs:
-        samples = next(iter(data.sensors(item.name)))
+        samples = next(iter(data.sensor_chunks(item.name)))
         same = samples.mask is None and samples.points.shape[1] == math.prod(item.sensor_shape)
         if item.name not in grids and not same:
             return own

@@ -129,7 +129,7 @@ def gridded_inputs(
 def _all_even(data: AnyDataset, name: str) -> bool:
     """Tell whether the sensors of an input are one even grid, the same in all of the data."""
     first: Tensor | None = None
-    for samples in data.sensors(name):
+    for samples in data.sensor_chunks(name):
         if first is not None and not torch.equal(first, samples.points[:1]):
             return False
         first = samples.points[:1]

@@ -44,14 +44,14 @@ def noise_scales(problem: Problem, data: AnyDataset) -> dict[str, list[float]]:
     for item in problem.visible_inputs:
         if isinstance(item.law, FromData) and any(item.law.noise):
             each = _same_sensors(data, item.name)
-            rows = (_rows(piece.inputs[item.name], each) for piece in data.pieces())
+            rows = (_rows(piece.inputs[item.name], each) for piece in data.chunks())
             found[item.name] = [float(f"{v:.6g}") for v in _deviation(rows).tolist()]
     return found
 
 
 def _same_sensors(data: AnyDataset, name: str) -> bool:
     first: Tensor | None = None
-    for samples in data.sensors(name):
+    for samples in data.sensor_chunks(name):
         first = samples.points[:1] if first is None else first
         alike = samples.mask is None and samples.points.shape[1] == first.shape[1]
         if not alike or bool((samples.points != first).any()):

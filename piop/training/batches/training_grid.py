@@ -206,7 +206,7 @@ def data_at_end(problem: Problem, data: AnyDataset) -> AnyDataset:
     if time is None:
         return data
     if data.scattered:
-        times = [p.points[..., 0].flatten() for p in data.pieces() if p.points is not None]
+        times = [p.points[..., 0].flatten() for p in data.chunks() if p.points is not None]
         ticks, said = torch.cat(times), "are scattered over other times, such as"
     else:
         ticks, said = data.axes[time.name][-1:], "end at"
@@ -218,4 +218,4 @@ def data_at_end(problem: Problem, data: AnyDataset) -> AnyDataset:
             f"time axis, {time.name} = {time.high:g}, alone; shorten the time of the spec to that "
             f"of the data, or take a backbone that answers at any time"
         )
-    return data if data.scattered else data.at_last(time.name)
+    return data if data.scattered else data.last_along(time.name)

@@ -315,7 +315,7 @@ def data_statistics(problem: Problem, data: AnyDataset, law: Statistics) -> Stat
     """Replace the sizes of inputs and measured channels by those of a data set."""
     inputs = {item.name: Moments() for item in problem.visible_inputs}
     channels = {name: Moments() for name in data.channels}
-    for piece in data.pieces():
+    for piece in data.chunks():
         for name, samples in piece.inputs.items():
             inputs[name].add(_given(samples))
         for name, values in piece.values.items():

@@ -46,13 +46,13 @@ def test_where_places_differ_it_is_that_of_all_sensors(problem):
     assert found == pytest.approx(float(data().inputs["u"].values.std()), rel=1e-5)
 
 
-def test_pieces_of_a_file_give_what_the_whole_gives(problem):
-    class Pieces(Dataset):
-        def pieces(self):
+def test_chunks_of_a_file_give_the_scales_of_the_whole(problem):
+    class Chunked(Dataset):
+        def chunks(self):
             yield from (self.take(part) for part in torch.arange(len(self)).split(4))
 
     own = data()
-    parts = Pieces(own.inputs, own.axes, own.values)
+    parts = Chunked(own.inputs, own.axes, own.values)
     assert noise_scales(problem, parts) == noise_scales(problem, own)
 
 
