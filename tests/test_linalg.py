@@ -32,7 +32,7 @@ SPECTRUM = """
 import math, torch
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature
-from piop.models.core.spectrum import Spectrum
+from piop.models.core.harmonic_fit import Spectrum
 assert torch.get_num_threads() == 2
 axes = [AxisSignature(name, 0.0, 1.0, periodic=True) for name in "xy"]
 spectrum = Spectrum(InputSignature("u0", ("x", "y"), waves=8), axes).double()

@@ -27,8 +27,7 @@ from torch.func import functional_call
 
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature
-from piop.models.core.sensors import glorot
-from piop.models.deeponet.network import DeepONet, DeepONetConfig
+from piop.models.deeponet.network import DeepONet, DeepONetConfig, glorot_linear
 from piop.problem import Problem
 from piop.residual import compile_residual
 from piop.residual.trace import compile_step
@@ -112,7 +111,7 @@ def build_network() -> DeepONet:
     config = DeepONetConfig(width=WIDTH, layers=3, latent=WIDTH)
     network = DeepONet(Signature(axes, (InputSignature("v", ("x",), waves=17),), 1, 0), config)
     network.sensors = GivenSensors()  # type: ignore[assignment]
-    network.branch[0] = glorot(SENSORS, WIDTH)
+    network.branch[0] = glorot_linear(SENSORS, WIDTH)
     return network
 
 

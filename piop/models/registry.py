@@ -10,8 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from piop.errors import UsageError
-from piop.models.core.base import Backbone, Signature
-from piop.models.core.preset import Preset, Presets
+from piop.models.core.base import Backbone, Preset, Presets, Signature
 from piop.models.deeponet import presets as deeponet
 from piop.models.fno import presets as fno
 from piop.models.galerkin import presets as galerkin

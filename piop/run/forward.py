@@ -13,7 +13,7 @@ from piop.datasets import Dataset
 from piop.errors import NotSupportedError
 from piop.fields import grid_axis
 from piop.models import AxisSignature
-from piop.models.core.interpolation import values_between, weights_between
+from piop.models.core.interpolation import interpolate_grid, interpolation_weights
 from piop.problem import Coordinate, Problem
 from piop.problem.solver import usual_tolerance
 from piop.reference import solve_reference
@@ -82,11 +82,11 @@ class Forward:
         grid = torch.stack([solution.values[name] for name in self.channels], -1)
         grid = grid.expand(len(self.data), *grid.shape[1:])
         if self.data.points is not None:
-            return values_between(grid, self._ticks, self._axes, self.data.points.double())
+            return interpolate_grid(grid, self._ticks, self._axes, self.data.points.double())
         for place, (ticks, axis) in enumerate(zip(self._ticks, self._axes, strict=True), 1):
             wanted = self.data.axes[axis.name].double()
             if len(wanted) != len(ticks) or not torch.equal(wanted, ticks):
-                moved = grid.movedim(place, -1) @ weights_between(ticks, wanted, axis).mT
+                moved = grid.movedim(place, -1) @ interpolation_weights(ticks, wanted, axis).mT
                 grid = moved.movedim(-1, place)
         return grid.flatten(1, -2)
 

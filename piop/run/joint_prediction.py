@@ -12,7 +12,7 @@ from piop.datasets import Queries
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.models import Backbone
-from piop.models.core.interpolation import values_between
+from piop.models.core.interpolation import interpolate_grid
 from piop.problem import Problem
 from piop.training.batches.data import seen_functions
 from piop.training.batches.input_grid import is_even_grid, on_lattices
@@ -31,7 +31,7 @@ def predict_jointly(
     """Evaluate the operator, a few functions at a time and never a part of the queries.
 
     A tensor grid is answered as such where it is even and no coarser than the grid of training;
-    else the operator answers there, and its values are interpolated, as they are for points. A
+    else the operator answers there, and its values are interpolate_grid, as they are for points. A
     network that was trained on scattered data is given the points themselves.
 
     Args:
@@ -105,7 +105,7 @@ def _at_points(
     values = model.operator.increment(seen, home)
     size = max(1, VALUES_AT_ONCE // values[..., 0].numel())
     axes = backbone.signature.coordinates
-    pieces = [values_between(values, model.home, axes, p) for p in points.split(size, 1)]
+    pieces = [interpolate_grid(values, model.home, axes, p) for p in points.split(size, 1)]
     return torch.cat(pieces, 1) + (model.operator.mean if lift is None else lift)
 
 

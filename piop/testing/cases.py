@@ -9,8 +9,14 @@ from typing import Any
 
 import torch
 
-from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature
-from piop.models.core.preset import Preset, Presets
+from piop.models.core.base import (
+    AxisSignature,
+    Backbone,
+    InputSignature,
+    Preset,
+    Presets,
+    Signature,
+)
 from piop.models.registry import refusal
 
 TIME = AxisSignature("t", 0.0, 2.475)

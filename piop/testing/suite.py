@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from piop.models.core.preset import Presets
+from piop.models.core.base import Presets
 from piop.testing.cases import OWN, Case, cases_of
 
 EXACT = 1e-12

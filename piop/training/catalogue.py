@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from piop.errors import NotSupportedError, UsageError
-from piop.models.core.base import FieldKind, Signature
-from piop.models.core.preset import Preset
+from piop.models.core.base import FieldKind, Preset, Signature
 from piop.models.registry import all_backbones
 from piop.problem import Problem
 from piop.problem.library import builtin_names

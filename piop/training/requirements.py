@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from piop.errors import UsageError
-from piop.models.core.base import Backbone, Signature
-from piop.models.core.preset import Preset
+from piop.models.core.base import Backbone, Preset, Signature
 from piop.models.registry import all_backbones, find_preset, refusal
 from piop.problem import Problem
 from piop.training.batches.training_grid import grid_counts

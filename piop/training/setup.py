@@ -12,8 +12,7 @@ from torch import Tensor
 from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.models import Backbone, build_backbone, find_preset
-from piop.models.core.base import FieldKind
-from piop.models.core.preset import Preset
+from piop.models.core.base import FieldKind, Preset
 from piop.problem import Problem
 from piop.problem.around import distance_around
 from piop.problem.conditions import Conditions, decide_conditions

@@ -12,9 +12,15 @@ from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.models import BACKBONES, AxisSignature, build_backbone
 from piop.models.core.coordinates import harmonics
-from piop.models.oformer.attention import FeedForward, LinearAttention, SelfAttention
-from piop.models.oformer.input_encoder import CoordinateFeatures, RandomFourierFeatures
-from piop.models.oformer.rotary import ladder, turned
+from piop.models.oformer.layers import (
+    CoordinateFeatures,
+    FeedForward,
+    LinearAttention,
+    RandomFourierFeatures,
+    SelfAttention,
+    rotary_frequencies,
+    rotate,
+)
 
 from .cases import SIGNATURES, queries_for, samples_for
 
@@ -93,8 +99,8 @@ def test_rotary_position_is_the_block_rotation_of_the_paper(dimension):
     size, rate = 8, 5.0
     part = size // dimension
     place, entries = drawn(dimension, seed=3), drawn(size, seed=4)
-    at = harmonics(place[None, None], ladder(size, dimension, rate).double())
-    found = turned(entries[None, None, None], at, dimension)[0, 0, 0]
+    at = harmonics(place[None, None], rotary_frequencies(size, dimension, rate).double())
+    found = rotate(entries[None, None, None], at, dimension)[0, 0, 0]
     expected = entries.clone()
     for axis in range(dimension):
         for pair in range(part // 2):
@@ -109,28 +115,30 @@ def test_rotary_position_is_the_block_rotation_of_the_paper(dimension):
 
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_scores_depend_on_the_difference_of_places_alone(dimension):
-    waves = ladder(8, dimension, 7.0).double()
+    waves = rotary_frequencies(8, dimension, 7.0).double()
     query, key = drawn(1, 1, 1, 8), drawn(1, 1, 1, 8, seed=1)
     here, there = drawn(1, 1, dimension, seed=2), drawn(1, 1, dimension, seed=3)
 
     def score(x, y):
         sides = (
-            turned(query, harmonics(x, waves), dimension),
-            turned(key, harmonics(y, waves), dimension),
+            rotate(query, harmonics(x, waves), dimension),
+            rotate(key, harmonics(y, waves), dimension),
         )
         return (sides[0] * sides[1]).sum()
 
     shift = drawn(1, 1, dimension, seed=4)
     assert (score(here + shift, there + shift) - score(here, there)).abs() < EXACT
-    relative = (query * turned(key, harmonics(there - here, waves), dimension)).sum()
+    relative = (query * rotate(key, harmonics(there - here, waves), dimension)).sum()
     assert (score(here, there) - relative).abs() < EXACT
     assert (score(here + shift, there) - score(here, there)).abs() > 1e-2
 
 
 def test_entries_beyond_the_pairs_do_not_turn():
-    waves = ladder(10, 2, 7.0).double()  # two parts of five: two pairs each, two entries over
+    waves = rotary_frequencies(
+        10, 2, 7.0
+    ).double()  # two parts of five: two pairs each, two entries over
     entries = drawn(1, 3, 2, 10)
-    found = turned(entries, harmonics(drawn(1, 3, 2, seed=1), waves), 2)
+    found = rotate(entries, harmonics(drawn(1, 3, 2, seed=1), waves), 2)
     assert torch.equal(found[..., 8:], entries[..., 8:])
     assert (found[..., :8] - entries[..., :8]).abs().max() > 0.1
 

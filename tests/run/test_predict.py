@@ -89,7 +89,7 @@ def test_sensors_read_in_pieces_equal_those_read_at_once(trained, monkeypatch):
     x = np.sort(np.random.default_rng(0).uniform(0, 2, 300))
     given = {"u0": (x, np.cos(np.pi * x + 0.3))}
     whole = trained.predict(given, AT)["u"].values
-    monkeypatch.setattr("piop.models.core.spectrum.AT_ONCE", 400)
+    monkeypatch.setattr("piop.models.core.harmonic_fit.MOST_VALUES", 400)
     monkeypatch.setattr("piop.sampling.kriging._PIECE", 400)
     found = trained.predict(given, AT)["u"].values
     assert np.abs(found - whole).max() < 1e-11

@@ -9,8 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from piop.models.core.base import ROLLOUT_FIELD
-from piop.models.core.preset import Preset
+from piop.models.core.base import ROLLOUT_FIELD, Preset
 from piop.testing import SIGNATURES, BackboneContract, Case
 from piop.testing.cases import FEW, cases_of
 

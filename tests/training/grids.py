@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from piop.models import Backbone
-from piop.models.core.base import GRID_FIELD, ROLLOUT_FIELD
-from piop.models.core.preset import Preset
-from piop.models.core.spectrum import Spectrum
+from piop.models.core.base import GRID_FIELD, ROLLOUT_FIELD, Preset
+from piop.models.core.harmonic_fit import HarmonicFit
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class OnGridAlone(Backbone):
         super().__init__(signature)
         self.config = config
         axes = [signature.coordinates[signature.axis(n)] for n in signature.functions[0].of]
-        self.fit = Spectrum(signature.functions[0], axes)
+        self.fit = HarmonicFit(signature.functions[0], axes)
         sizes = [4, config.width, config.width, signature.channels]
         layers = [nn.Linear(a, b) for a, b in pairwise(sizes)]
         self.layers = nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from piop.models import BACKBONES, Backbone, build_backbone, find_preset
-from piop.models.core.base import GRID_FIELD
-from piop.models.core.preset import BURGERS, Preset
+from piop.models.core.base import BURGERS, GRID_FIELD, Preset
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
 from piop.training import catalogue as module

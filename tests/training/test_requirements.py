@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from piop.errors import UsageError
-from piop.models.core.base import GRID_FIELD, Backbone, Signature
-from piop.models.core.preset import Preset
+from piop.models.core.base import GRID_FIELD, Backbone, Preset, Signature
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig

@@ -1,10 +1,10 @@
-"""What a backbone is, and what it is told about the problem it serves."""
+"""The interface of a backbone, and the shapes and scales of the problem it is built for."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import torch
@@ -255,3 +255,37 @@ def standardised(entry: InputSignature, samples: FunctionSamples) -> Tensor:
     """Values with the mean and standard deviation of the law taken out, zero where masked."""
     values = (samples.values - entry.mean) / (entry.std or 1.0)
     return values if samples.mask is None else values.masked_fill(~samples.mask[..., None], 0.0)
+
+
+BURGERS = Signature(
+    coordinates=(AxisSignature("t", 0.0, 2.475), AxisSignature("x", 0.0, 6.283185307179586, True)),
+    inputs=(InputSignature("u0", ("x",)),),
+    channels=1,
+    time=0,
+    homogeneous=("x",),
+)
+"""Burgers' equation of the PIT paper, for which presets without shapes of their own are counted."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A network with its sizes.
+
+    Attributes:
+        build: The class of the network, a ``Backbone`` made from signature and config.
+        config: A frozen dataclass with the preset's values.
+        signature: The shapes of the benchmark that its parameters are counted for.
+        source: The column of a paper's table, or the published script, that it is; empty for
+            presets of piop's own.
+        small: Fields of the config, and values with which the same network is cheap to test: of a
+            published one narrower layers, fewer blocks and harmonics, shorter marches.
+    """
+
+    build: type[Any]
+    config: Any
+    signature: Signature = BURGERS
+    source: str = ""
+    small: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+Presets = Mapping[str, Preset]

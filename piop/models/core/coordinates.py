@@ -25,13 +25,13 @@ def angles(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
         ``[B, N, d]`` in radians.
     """
     columns = [
-        (points[..., i : i + 1] - axis.low) * (turn(axis) / (axis.high - axis.low))
+        (points[..., i : i + 1] - axis.low) * (angular_span(axis) / (axis.high - axis.low))
         for i, axis in enumerate(axes)
     ]
     return torch.cat(columns, -1) if len(columns) > 1 else columns[0]
 
 
-def turn(axis: AxisSignature) -> float:
+def angular_span(axis: AxisSignature) -> float:
     """Angle that an axis spans, radians."""
     return 2 * math.pi if axis.periodic else math.pi
 
@@ -106,7 +106,7 @@ def sinusoids(points: Tensor, width: int) -> Tensor:
     return torch.cat(columns, -1)
 
 
-ROUND = 4 * math.pi**2
+CIRCUMFERENCE_SQUARED = 4 * math.pi**2
 """Square of the angle round an axis: chords per radian to chords per length of the axis."""
 
 
@@ -150,14 +150,14 @@ def squared_chords(to: Tensor, of: Tensor, axes: Sequence[AxisSignature]) -> Ten
     for i, axis in enumerate(axes):
         if axis.periodic:
             there, here = (angles(p[..., i : i + 1], [axis]) for p in (to, of))
-            total = total + (2 - 2 * (there - here.mT).cos()) / ROUND
+            total = total + (2 - 2 * (there - here.mT).cos()) / CIRCUMFERENCE_SQUARED
         else:
             step = (to[:, :, None, i] - of[:, None, :, i]) / (axis.high - axis.low)
             total = total + step**2
     return total
 
 
-def largest_square(axes: Sequence[AxisSignature]) -> float:
+def largest_squared_distance(axes: Sequence[AxisSignature]) -> float:
     """Largest squared distance in the box: 1/4 from each periodic axis, 1 from any other."""
     return sum(0.25 if axis.periodic else 1.0 for axis in axes) or 1.0
 
@@ -169,7 +169,7 @@ def absolute_axes(signature: Signature) -> tuple[int, ...]:
     return tuple(i for i, axis in enumerate(signature.coordinates) if axis.name not in free)
 
 
-def marks(points: Tensor, axes: list[AxisSignature], frequencies: int) -> Tensor:
+def coordinate_features(points: Tensor, axes: list[AxisSignature], frequencies: int) -> Tensor:
     """Sines and cosines of each coordinate, and what grows along it (nothing does round a period).
 
     Args:

@@ -17,17 +17,17 @@ from piop.models.core.base import (
     Signature,
     standardised,
 )
+from piop.models.core.harmonic_fit import HarmonicFit
 from piop.models.core.interpolation import (
-    PAIRS,
+    MOST_PAIRS,
     even_ticks,
-    nearest,
-    nearest_of_grid,
-    values_between,
-    weights_between,
+    interpolate_grid,
+    interpolation_weights,
+    nearest_on_grid,
+    nearest_values,
 )
-from piop.models.core.spectrum import Spectrum
 
-NUDGE = 1e-5
+TIE_SHIFT = 1e-5
 """Share of an axis by which points are moved up before their nearest sensor is looked for: midway
 between two, the upper one is taken in every precision and in whatever order sensors are listed."""
 
@@ -50,7 +50,9 @@ class GridInputs(nn.Module):
         super().__init__()
         self.signature, self.columns = signature, tuple(columns)
         self.features = sum(entry.channels for entry in signature.inputs)
-        self.fits = nn.ModuleDict({e.name: Spectrum(e, self._axes(e)) for e in signature.functions})
+        self.fits = nn.ModuleDict(
+            {e.name: HarmonicFit(e, self._axes(e)) for e in signature.functions}
+        )
 
     @staticmethod
     def refusal(signature: Signature, columns: Sequence[int]) -> str | None:
@@ -91,21 +93,21 @@ class GridInputs(nn.Module):
         self, entry: InputSignature, samples: FunctionSamples, axes: Sequence[Tensor]
     ) -> Tensor:
         """Values of a function, an axis of length one where it does not depend on a coordinate."""
-        fit: Spectrum = self.fits[entry.name]  # type: ignore[assignment]
+        fit: HarmonicFit = self.fits[entry.name]  # type: ignore[assignment]
         places = [self.columns.index(self.signature.axis(name)) for name in entry.of]
         ticks = [axes[place] for place in places]
         if not entry.smooth:
-            ticks = [t + NUDGE * (a.high - a.low) for t, a in zip(ticks, fit.axes, strict=True)]
+            ticks = [t + TIE_SHIFT * (a.high - a.low) for t, a in zip(ticks, fit.axes, strict=True)]
         mesh = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).reshape(1, -1, len(ticks))
         if entry.smooth:
             values = fit.basis(mesh) @ fit(samples)
         else:
             values = standardised(entry, samples)
-            few = mesh.shape[1] * samples.points.shape[1] <= PAIRS
+            few = mesh.shape[1] * samples.points.shape[1] <= MOST_PAIRS
             if few or samples.mask is not None:
-                values = nearest(values, samples, mesh, fit.axes)
+                values = nearest_values(values, samples, mesh, fit.axes)
             else:
-                values = values[:, nearest_of_grid(samples.points[0], ticks, fit.axes)]
+                values = values[:, nearest_on_grid(samples.points[0], ticks, fit.axes)]
         values = values.unflatten(1, [len(tick) for tick in ticks])
         # The coordinates of an input may come in another order than those of the grid.
         order = sorted(range(len(places)), key=lambda i: places[i])
@@ -118,7 +120,7 @@ class GridInputs(nn.Module):
         return [self.signature.coordinates[self.signature.axis(name)] for name in entry.of]
 
 
-def at_points(reader: GridInputs, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+def inputs_at(reader: GridInputs, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
     """Read every input at queries: a smooth one by its harmonic fit, one with jumps by sensors.
 
     Args:
@@ -133,12 +135,12 @@ def at_points(reader: GridInputs, inputs: Mapping[str, FunctionSamples], queries
     for entry in signature.inputs:
         values = standardised(entry, inputs[entry.name])
         if entry.of:
-            fit: Spectrum = reader.fits[entry.name]  # type: ignore[assignment]
+            fit: HarmonicFit = reader.fits[entry.name]  # type: ignore[assignment]
             places = torch.stack([queries[..., signature.axis(name)] for name in entry.of], -1)
             if entry.smooth:
                 values = fit.basis(places) @ fit(inputs[entry.name])
             else:
-                values = nearest(values, inputs[entry.name], places, fit.axes)
+                values = nearest_values(values, inputs[entry.name], places, fit.axes)
         columns.append(values)
     batch = max([len(queries), *(len(column) for column in columns)])
     count = queries.shape[1]
@@ -147,7 +149,7 @@ def at_points(reader: GridInputs, inputs: Mapping[str, FunctionSamples], queries
     return torch.cat([column.expand(batch, count, -1) for column in columns], -1)
 
 
-AT_ONCE = 2**22
+MOST_VALUES = 2**22
 """Values between grid and queries that are held at once: bounds memory."""
 
 
@@ -204,10 +206,10 @@ class GridBackbone(Backbone, ABC):
         self.check(inputs, queries)
         ticks = [self.own(i, queries) for i in range(len(self.axes))]
         values = self.evaluate(inputs, ticks)
-        size = max(1, AT_ONCE // (values[:, 0].numel() or 1))
+        size = max(1, MOST_VALUES // (values[:, 0].numel() or 1))
         places = torch.stack([queries[..., i] for i in self.columns], -1)
         pieces = places.split(size, 1)
-        return torch.cat([values_between(values, ticks, self.axes, p) for p in pieces], 1)
+        return torch.cat([interpolate_grid(values, ticks, self.axes, p) for p in pieces], 1)
 
     def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
         """Evaluate on a tensor grid: see :meth:`Backbone.on_grid`.
@@ -224,7 +226,7 @@ class GridBackbone(Backbone, ABC):
         values = self.evaluate(inputs, laid)
         for i, (wanted, tick) in enumerate(zip(given, laid, strict=True)):
             if wanted is not tick:
-                weights = weights_between(tick, wanted, self.axes[i]).to(values)
+                weights = interpolation_weights(tick, wanted, self.axes[i]).to(values)
                 values = (weights @ values.movedim(i + 1, -2)).movedim(-2, i + 1)
         time = self.signature.time
         if time is None or time in self.columns:

@@ -11,10 +11,10 @@ from torch import Tensor
 from piop.fields import FunctionSamples
 from piop.models.core.base import AxisSignature
 
-PAIRS = 2**22
+MOST_PAIRS = 2**22
 """Distances between fixed and given sensors held at once: bounds memory."""
 
-LEVEL = 1e-4
+LINE_TOLERANCE = 1e-4
 """Sensors that are closer than this share of an axis lie on one line of their grid."""
 
 
@@ -25,7 +25,7 @@ def even_ticks(axis: AxisSignature, count: int, like: Tensor) -> Tensor:
     return axis.low + steps * ((axis.high - axis.low) / cells)
 
 
-def values_between(
+def interpolate_grid(
     values: Tensor, ticks: Sequence[Tensor], axes: Sequence[AxisSignature], points: Tensor
 ) -> Tensor:
     """Interpolate from a tensor grid.
@@ -41,13 +41,13 @@ def values_between(
     """
     state = values[:, None]
     for i, (tick, axis) in enumerate(zip(ticks, axes, strict=True)):
-        weights = weights_between(tick, points[..., i], axis).to(values)[..., None, :]
+        weights = interpolation_weights(tick, points[..., i], axis).to(values)[..., None, :]
         state = torch.matmul(weights, state.flatten(3)).squeeze(2)
         state = state.unflatten(-1, values.shape[2 + i :])
     return state
 
 
-def weights_between(ticks: Tensor, at: Tensor, axis: AxisSignature) -> Tensor:
+def interpolation_weights(ticks: Tensor, at: Tensor, axis: AxisSignature) -> Tensor:
     """Weigh the values at ticks for those at other places.
 
     Args:
@@ -92,7 +92,7 @@ def _cubic(ticks: Tensor, at: Tensor) -> Tensor:
     return blank.scatter(-1, index, torch.stack(weights, -1))
 
 
-def nearest(
+def nearest_values(
     values: Tensor, samples: FunctionSamples, at: Tensor, axes: tuple[AxisSignature, ...]
 ) -> Tensor:
     """Take the value of the nearest real sensor, distances in lengths of the axes.
@@ -107,7 +107,7 @@ def nearest(
         ``[B, L, c]``.
     """
     found = []
-    for piece in at.split(max(1, PAIRS // values[..., 0].numel()), 1):
+    for piece in at.split(max(1, MOST_PAIRS // values[..., 0].numel()), 1):
         square = torch.zeros((), dtype=values.dtype, device=values.device)
         for i, axis in enumerate(axes):
             step = piece[:, :, None, i] - samples.points[:, None, :, i]
@@ -120,7 +120,7 @@ def nearest(
     return torch.cat(found, 1)
 
 
-def nearest_of_grid(
+def nearest_on_grid(
     points: Tensor, ticks: Sequence[Tensor], axes: Sequence[AxisSignature]
 ) -> Tensor:
     """Find the nearest sensor of each point of a grid, where sensors are on an even grid as well.
@@ -142,7 +142,7 @@ def nearest_of_grid(
     for i, (tick, axis) in enumerate(zip(ticks, axes, strict=True)):
         column = points[:, i]
         low, high = column.min(), column.max()
-        lines = count // (column < low + LEVEL * (axis.high - axis.low)).sum()
+        lines = count // (column < low + LINE_TOLERANCE * (axis.high - axis.low)).sum()
         step = ((high - low) / (lines - 1).clamp(min=1)).clamp(min=1e-30)
         place = place * lines + ((column - low) / step).round().long()
         line = ((tick - low) / step).clamp(-2e9, 2e9).round().long()

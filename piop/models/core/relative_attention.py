@@ -38,7 +38,7 @@ class RelativeAttention(nn.Module):
         super().__init__()
         self.heads, self.content, self.pairs = heads, content, harmonics
         self.size = content + 2 * harmonics
-        self.depth = max(width // heads, 2 * TURNING)
+        self.depth = max(width // heads, 2 * ROTATED_VALUES)
         self.query = nn.Linear(width, heads * self.size)
         self.key = nn.Linear(width, heads * self.size)
         self.value = nn.Linear(width, heads * self.depth)
@@ -59,7 +59,7 @@ class RelativeAttention(nn.Module):
                 bias = layer.bias.view(self.heads, self.size)
                 for head in range(self.heads):
                     slots = slice(self.content, self.content + dimension)
-                    bias[head, slots] = math.sqrt(SHARPEST_START * 3.0**head)
+                    bias[head, slots] = math.sqrt(INITIAL_SHARPNESS * 3.0**head)
 
     def forward(
         self,
@@ -105,13 +105,15 @@ class RelativeAttention(nn.Module):
 
     def _swung(self, values: Tensor, at: Harmonics, way: float) -> Tensor:
         """Turn the first 2·TURNING values of each head there, or back: ``[B, ·, H, depth]``."""
-        a, b = values[..., :TURNING], values[..., TURNING : 2 * TURNING]
-        cos, sin = at[0][:, :, None, :TURNING], at[1][:, :, None, :TURNING] * way
-        return torch.cat([a * cos - b * sin, a * sin + b * cos, values[..., 2 * TURNING :]], -1)
+        a, b = values[..., :ROTATED_VALUES], values[..., ROTATED_VALUES : 2 * ROTATED_VALUES]
+        cos, sin = at[0][:, :, None, :ROTATED_VALUES], at[1][:, :, None, :ROTATED_VALUES] * way
+        return torch.cat(
+            [a * cos - b * sin, a * sin + b * cos, values[..., 2 * ROTATED_VALUES :]], -1
+        )
 
 
-TURNING = 3
+ROTATED_VALUES = 3
 """Values of a head that turn, in pairs, by the shortest wave vectors."""
 
-SHARPEST_START = 2.0
+INITIAL_SHARPNESS = 2.0
 """Score of head 0 at the sensor itself over that a radian away, at the start."""

@@ -14,7 +14,7 @@ from piop.fields import FunctionSamples
 from piop.models.core.base import ROLLOUT_FIELD, Backbone, Signature
 
 
-class TimeStepper(Backbone):
+class RolloutBackbone(Backbone):
     """Steps a latent state from the start of the time axis to its end.
 
     z_0 = begin(inputs), z_{n+1} = advance(z_n), and the answer at t_n is decode(z_n): Li, Meidani &
@@ -93,7 +93,7 @@ class TimeStepper(Backbone):
         return (share.mT[..., None] * values).sum(1)
 
 
-class LatentRollout(TimeStepper):
+class LatentRollout(RolloutBackbone):
     """Steps a state that knows no places: one pass of a processor is one step.
 
     Attributes:
@@ -107,7 +107,7 @@ class LatentRollout(TimeStepper):
     @classmethod
     def refusal(cls, signature: Signature, config: Any) -> str | None:
         """See :meth:`Backbone.refusal`."""
-        return no_rollout(signature)
+        return rollout_refusal(signature)
 
     def begin(self, inputs: Mapping[str, FunctionSamples], places: Tensor) -> tuple[Tensor, Tensor]:
         """See :meth:`Marching.begin`."""
@@ -131,7 +131,7 @@ class LatentRollout(TimeStepper):
         return self.latents.unused_parameters()
 
 
-def no_rollout(signature: Signature) -> str | None:
+def rollout_refusal(signature: Signature) -> str | None:
     """Say why time cannot be marched; None where it can."""
     if signature.time is None:
         return "it marches in time, and the problem is steady"

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.models.core.base import InputSignature, Signature, standardised
-from piop.models.core.coordinates import absolute_axes, angles, harmonics, marks
+from piop.models.core.coordinates import absolute_axes, angles, coordinate_features, harmonics
+from piop.models.core.harmonic_fit import HarmonicCrossAttention, HarmonicFit
 from piop.models.core.relative_attention import RelativeAttention
-from piop.models.core.spectrum import HarmonicView, Spectrum
 
-BLOCKED = -1e9
+MASKED_SCORE = -1e9
 """Score of a sensor that is not there."""
 
 
-class SensorTransport(nn.Module):
+class GatedSkip(nn.Module):
     """Views of the input times functions of the time, to the state and straight to the answer.
 
     What a linear equation does to a harmonic: multiply it by a function of the time. Perceptrons
@@ -46,7 +46,7 @@ class SensorTransport(nn.Module):
 
 
 @dataclass(frozen=True)
-class Seen:
+class AttentionContext:
     """One input as a block meets it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Seen:
     blocked: Tensor | None
 
 
-class Sensors(nn.Module):
+class SensorEncoder(nn.Module):
     """ψ of the paper: sensors to tokens, and what a query sees before it attends.
 
     A smooth input is read off its harmonic fit on a lattice: scattered sensors then cost the
@@ -91,8 +91,8 @@ class Sensors(nn.Module):
         self.columns = tuple(signature.axis(name) for name in entry.of)
         self.axes = [signature.coordinates[i] for i in self.columns]
         self.fixed = [i for i, c in enumerate(self.columns) if c in absolute_axes(signature)]
-        self.spectrum = Spectrum(entry, self.axes)
-        self.view = HarmonicView(len(self.spectrum.waves), entry.channels, width)
+        self.spectrum = HarmonicFit(entry, self.axes)
+        self.view = HarmonicCrossAttention(len(self.spectrum.waves), entry.channels, width)
         # Slopes and antiderivatives of the fit beside the value.
         features = entry.channels * (1 + 2 * len(self.axes))
         features += len(self.fixed) * (1 + 2 * self.frequencies)
@@ -103,7 +103,7 @@ class Sensors(nn.Module):
 
     def forward(
         self, samples: FunctionSamples, queries: Tensor, condition: Tensor | None
-    ) -> tuple[Seen, Tensor]:
+    ) -> tuple[AttentionContext, Tensor]:
         """Prepare the input.
 
         Args:
@@ -121,11 +121,11 @@ class Sensors(nn.Module):
             values = self.spectrum.basis(points) @ coefficients
         elif samples.mask is not None:
             points = points.masked_fill(~samples.mask[..., None], self.axes[0].low)
-            blocked = BLOCKED * (~samples.mask).to(values.dtype)[:, None, None]
+            blocked = MASKED_SCORE * (~samples.mask).to(values.dtype)[:, None, None]
         columns = [values, self.spectrum.features(coefficients, points)]
         if self.fixed:
             here = torch.cat([points[..., i : i + 1] for i in self.fixed], -1)
-            known = marks(here, [self.axes[i] for i in self.fixed], self.frequencies)
+            known = coordinate_features(here, [self.axes[i] for i in self.fixed], self.frequencies)
             columns.append(known.expand(len(values), -1, -1))
         tokens = self.embed(torch.cat(columns, -1))
         tokens = tokens if condition is None else tokens + condition
@@ -133,4 +133,4 @@ class Sensors(nn.Module):
         angle = angles(torch.cat([queries[..., i : i + 1] for i in self.columns], -1), self.axes)
         view = self.view(coefficients, *harmonics(angle, self.spectrum.waves))
         at_sensors = harmonics(angles(points, self.axes), self.relative)
-        return Seen(tokens, harmonics(angle, self.relative), at_sensors, blocked), view
+        return AttentionContext(tokens, harmonics(angle, self.relative), at_sensors, blocked), view

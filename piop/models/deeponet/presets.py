@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from piop.models.core.preset import Preset, Presets
-from piop.models.deeponet.modified import GatedDeepONet, ModifiedDeepONet
+from piop.models.core.base import Preset, Presets
 from piop.models.deeponet.network import PAPER, DeepONet, DeepONetConfig
-from piop.models.deeponet.shift import ShiftDeepONet, ShiftDeepONetConfig
+from piop.models.deeponet.published import (
+    GatedDeepONet,
+    ModifiedDeepONet,
+    ShiftDeepONet,
+    ShiftDeepONetConfig,
+)
 
 SOURCE = "Wang, Wang & Perdikaris 2021, Burgers"
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from piop.models.core.base import AxisSignature, InputSignature, Signature
-from piop.models.core.preset import Preset, Presets
-from piop.models.fno.layers import FNOConfig
-from piop.models.fno.network import FNO, FinalFNO
+from piop.models.core.base import AxisSignature, InputSignature, Preset, Presets, Signature
+from piop.models.fno.network import FNO, FinalFNO, FNOConfig
 
 SMALL = {"width": 6, "blocks": 2, "modes": 3, "time_modes": 2, "projection": 8}
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-Thin = Callable[[Tensor], Tensor]
+Dropout = Callable[[Tensor], Tensor]
 """What is done to attention weights before they meet the values: dropout, or nothing."""
 
-SCORES = 2**24
+MOST_SCORES = 2**24
 """Scores of one piece of queries: bounds memory where no gradient is kept."""
 
 GAIN = 1e-2
@@ -26,11 +26,11 @@ GAIN = 1e-2
 DIAGONAL = 1e-2
 """δ of eq. 17, which is added on the diagonal."""
 
-FAULTY_RATE = 0.5
+PUBLISHED_DROPOUT = 0.5
 """Share of attention weights that published code drops at all times, whatever rate is asked for."""
 
 
-def galerkin(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Thin) -> Tensor:
+def galerkin(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Dropout) -> Tensor:
     """Galerkin's attention, eq. 6: Q (K̃ᵀ Ṽ)/n, the moments ⟨k, v⟩ first, so O(n).
 
     Args:
@@ -46,7 +46,7 @@ def galerkin(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Thi
     return query @ thin(key.mT @ (value * share[:, None]))
 
 
-def linear(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Thin) -> Tensor:
+def linear(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Dropout) -> Tensor:
     """Linear attention with two softmaxes: over the features of Q, over the tokens of K.
 
     Shen et al. 2021 (arXiv:1812.01243), eq. 3 and 5, the paper's control; O(n). Both sums are one,
@@ -56,7 +56,7 @@ def linear(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Thin)
     return torch.softmax(query, -1) @ thin(key.mT @ value)
 
 
-def fourier(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Thin) -> Tensor:
+def fourier(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Dropout) -> Tensor:
     """Fourier's attention, eq. 5: (Q̃ K̃ᵀ) V/n, the quadrature of an integral operator; O(n²).
 
     Over √e as in published code, which eq. 5 leaves out. Arguments as of :func:`galerkin`.
@@ -68,7 +68,7 @@ def fourier(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Thin
     return _by_rows(query, key, value, weigh, thin)
 
 
-def softmax(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Thin) -> Tensor:
+def softmax(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Dropout) -> Tensor:
     """Scaled dot-product attention (Vaswani et al. 2017, eq. 1), each token by its share; O(n²).
 
     Arguments as of :func:`galerkin`.
@@ -80,9 +80,9 @@ def softmax(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Thin
     return _by_rows(query, key, value, weigh, thin)
 
 
-def _by_rows(query: Tensor, key: Tensor, value: Tensor, weigh: Thin, thin: Thin) -> Tensor:
+def _by_rows(query: Tensor, key: Tensor, value: Tensor, weigh: Dropout, thin: Dropout) -> Tensor:
     query = query / math.sqrt(query.shape[-1])
-    size = max(1, SCORES // max(1, key[..., 0].numel()))
+    size = max(1, MOST_SCORES // max(1, key[..., 0].numel()))
     pieces = [thin(weigh(piece @ key.mT)) @ value for piece in query.split(size, -2)]
     return torch.cat(pieces, -2)
 
@@ -149,7 +149,7 @@ class SimpleAttention(nn.Module):
         super().__init__()
         self.heads, self.kind, self.dropout, self.faults = heads, kind, dropout, faults
         self.attend = KINDS[kind]
-        self.query, self.key, self.value = (projection(width) for _ in range(3))
+        self.query, self.key, self.value = (near_identity_linear(width) for _ in range(3))
         names = ("key", "value") if kind in ("galerkin", "linear") else ("query", "key")
         self.norms = nn.ModuleDict(
             {name: HeadNorm(heads, width // heads, eps) for name in names if normed}
@@ -184,11 +184,11 @@ class SimpleAttention(nn.Module):
 
     def _thin(self, weights: Tensor) -> Tensor:
         if self.faults:
-            return functional.dropout(weights, FAULTY_RATE, training=True)
+            return functional.dropout(weights, PUBLISHED_DROPOUT, training=True)
         return functional.dropout(weights, self.dropout, self.training)
 
 
-def projection(width: int) -> nn.Linear:
+def near_identity_linear(width: int) -> nn.Linear:
     """Make a map for Q, K or V that starts near the identity's direction: η U + δ I, eq. 17."""
     layer = nn.Linear(width, width)
     nn.init.xavier_uniform_(layer.weight, gain=GAIN)

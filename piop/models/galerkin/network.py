@@ -7,36 +7,140 @@ leaves open from github.com/scaomath/galerkin-transformer, revision f9e7d6a.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models.core.base import Signature
-from piop.models.core.grid import GridBackbone, GridInputs, at_points
+from piop.models.core.grid import GridBackbone, GridInputs, inputs_at
 from piop.models.core.interpolation import even_ticks
-from piop.models.core.spectral import Ticks, Transform
-from piop.models.galerkin.attention import EncoderLayer, SimpleAttention
-from piop.models.galerkin.config import GalerkinConfig
-from piop.models.galerkin.decoder import PointDecoder, SpectralDecoder
-from piop.models.galerkin.interpolation_cnn import CONVOLUTIONS, Down, Up, middle
-from piop.models.galerkin.tokens import mark_count, marks, mesh, shares
+from piop.models.core.spectral_convolution import FourierTransform, TransformAxis
+from piop.models.galerkin.attention import KINDS, NORMS, EncoderLayer, SimpleAttention
+from piop.models.galerkin.layers import (
+    CONVOLUTIONS,
+    Down,
+    PointDecoder,
+    SpectralDecoder,
+    Up,
+    coordinate_feature_count,
+    coordinate_features,
+    mesh_points,
+    middle_count,
+    quadrature_weights,
+)
+
+DECODERS = ("spectral", "pointwise")
+
+PLACES = ("inputs", "decoder", "heads")
+
+ACTIVATIONS = {"silu": functional.silu, "relu": functional.relu}
+
+
+@dataclass(frozen=True)
+class GalerkinForm:
+    """What the published examples differ in beside sizes.
+
+    Attributes:
+        latent: Channels of the spectral decoder.
+        projection: Hidden features of its last perceptron.
+        places: Where coordinates join besides every head: ``inputs``, ``decoder``, or ``heads`` for
+            nowhere else.
+        raw: Take the grid as published: coordinates from 0 to 1 along all axes, also periodic ones,
+            all points of the same weight 1/n, all axes a period for the spectral decoder. Without
+            it, harmonics round a period, weights of the trapezium rule, room beyond walls.
+        frequencies: Harmonics of each coordinate, where it is not raw.
+        activation: Of the perceptrons in the encoder: ``silu``, or ``relu`` as published.
+        eps: Added to the variance in layer norms.
+        dropout: Share that training drops of attention weights and features.
+        dirichlet: Answer zero on walls, as published for Darcy's flow.
+        faults: Drop half of the attention weights at all times, in evaluation too, and divide
+            linear attention by n after its softmax, as published code does.
+    """
+
+    latent: int = 24
+    projection: int = 48
+    places: str = "inputs"
+    raw: bool = False
+    frequencies: int = 4
+    activation: str = "silu"
+    eps: float = 1e-5
+    dropout: float = 0.0
+    dirichlet: bool = False
+    faults: bool = False
+
+    def __post_init__(self) -> None:
+        for key, allowed in (("places", PLACES), ("activation", ACTIVATIONS)):
+            _one_of(key, getattr(self, key), allowed)
+
+
+@dataclass(frozen=True)
+class GalerkinConfig:
+    """Sizes and choices, all dimensionless.
+
+    Attributes:
+        width: d, features of a token.
+        blocks: Encoder layers.
+        heads: h; divides ``width``.
+        attention: ``galerkin``, ``fourier``, ``linear`` or ``softmax``.
+        norm: Where layer norms stand: ``heads``, in the attention before the products (eq. 5, 6);
+            ``tokens``, after each skip, as in published code; ``tokens_eq7``, as eq. 7 has it.
+        decoder: ``spectral``, along the axes of space, for smooth solutions; ``pointwise``.
+        modes: Wave numbers the spectral decoder keeps along each axis, −modes … modes − 1, on the
+            last axis 0 … modes − 1; 0 for 16, 6, 4 in one, two, three dimensions.
+        fine: n_f, points per axis of the grid that the interpolation CNN reads. What is asked for
+            elsewhere is interpolated, so the convolutions mean the same everywhere.
+        coarse: n_c, tokens per axis behind the CNN; 0 for no CNN: then tokens are the points asked
+            for.
+        form: What published examples differ in.
+    """
+
+    width: int = 48
+    blocks: int = 3
+    heads: int = 2
+    attention: str = "galerkin"
+    norm: str = "heads"
+    decoder: str = "spectral"
+    modes: int = 0
+    fine: int = 33
+    coarse: int = 0
+    form: GalerkinForm = field(default_factory=GalerkinForm)
+
+    def __post_init__(self) -> None:
+        for key, allowed in (
+            ("attention", tuple(KINDS)),
+            ("norm", NORMS),
+            ("decoder", DECODERS),
+        ):
+            _one_of(key, getattr(self, key), allowed)
+        if self.width % self.heads:
+            raise UsageError(f"heads = {self.heads}: give a divisor of width = {self.width}")
+        if self.coarse and not 4 <= self.coarse <= self.fine:
+            raise UsageError(
+                f"coarse = {self.coarse}: give 0 for no CNN, or 4 to fine = {self.fine}"
+            )
+
+
+def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{key} = {value!r}: one of {', '.join(allowed)}")
+
 
 PADDING = 0.25
 """Length added beyond walls for the spectral decoder, as a share of the axis."""
 
-OWN = {1: 32, 2: 32, 3: 16}
+FEWEST_POINTS = {1: 32, 2: 32, 3: 16}
 """Points per axis of the network's own grid where no decoder asks for more, by its axes."""
 
 MODES = {1: 16, 2: 6, 3: 4}
 """Wave numbers the spectral decoder keeps by default, by the axes of space."""
 
-ACTIVATIONS = {"silu": functional.silu, "relu": functional.relu}
 
-
-class TokenGrid(GridBackbone):
+class GridTransformer(GridBackbone):
     """Reads inputs at every point, lets all points attend to each other, decodes.
 
     Where no convolution is used the tokens are the points asked for, on a grid or not. The spectral
@@ -60,12 +164,12 @@ class TokenGrid(GridBackbone):
         self.spectral = config.decoder == "spectral" and bool(self.space)
         self.scattered = not self.spectral and not config.coarse
         self.periodic = not form.raw
-        width, count = config.width, mark_count(self.axes, self.frequencies)
+        width, count = config.width, coordinate_feature_count(self.axes, self.frequencies)
         features = self.inputs.features + (count if form.places == "inputs" else 0)
         if config.coarse:
             self.down = Down(features, width, self.axes, self._sizes(), self._reading())
             wanted = config.fine if self.spectral else config.coarse
-            ends = (middle(config.coarse, wanted), wanted)
+            ends = (middle_count(config.coarse, wanted), wanted)
             self.up = Up(width, self.axes, ends, functional.silu)
         else:
             self.entry = nn.Linear(features, width)
@@ -107,8 +211,8 @@ class TokenGrid(GridBackbone):
             return super().forward(inputs, queries)
         self.check(inputs, queries)
         points = torch.cat([queries[..., i : i + 1] for i in self.columns], -1)
-        places = marks(points, self.axes, self.frequencies)
-        known = at_points(self.inputs, inputs, queries)
+        places = coordinate_features(points, self.axes, self.frequencies)
+        known = inputs_at(self.inputs, inputs, queries)
         share = known.new_full((queries.shape[1],), 1 / queries.shape[1])
         state = self._encoded(self._entered(known, places), places, share)
         return self._on_walls(self.decoder(state, places), points)
@@ -130,12 +234,12 @@ class TokenGrid(GridBackbone):
         state = self._encoded(
             state.flatten(1, -2),
             places.flatten(1, -2),
-            shares(tokens, self.axes, self.config.form.raw),
+            quadrature_weights(tokens, self.axes, self.config.form.raw),
         )
         state = state.unflatten(1, grid)
         if coarse:
             state, places = self.up(state), self._places(ticks)
-        return self._on_walls(self._decoded(state, places, ticks), mesh(ticks))
+        return self._on_walls(self._decoded(state, places, ticks), mesh_points(ticks))
 
     def unused_parameters(self) -> Mapping[str, str]:
         """Name what softmax takes out: see :meth:`Backbone.unused_parameters`."""
@@ -148,7 +252,7 @@ class TokenGrid(GridBackbone):
         """Points of the network's own grid: see :meth:`GridBackbone.resolution`."""
         if self.config.coarse:
             return self.config.fine if self.spectral else self.config.coarse
-        least = OWN[min(len(self.axes), 3)]
+        least = FEWEST_POINTS[min(len(self.axes), 3)]
         count = max(4 * self.waves, least) if self._convolved(axis) else least
         return count if self.axes[axis].periodic else count + 1
 
@@ -162,7 +266,7 @@ class TokenGrid(GridBackbone):
         return self.spectral and axis in self.space
 
     def _sizes(self) -> tuple[int, int]:
-        return middle(self.config.fine, self.config.coarse), self.config.coarse
+        return middle_count(self.config.fine, self.config.coarse), self.config.coarse
 
     def _reading(self) -> object:
         """Activation of the downward CNN: ReLU for inputs with jumps, else SiLU (App. B)."""
@@ -187,7 +291,7 @@ class TokenGrid(GridBackbone):
         if not self.spectral:
             return self.decoder(state, places)
         axes = [self._round(i, ticks[i]) for i in self.space]
-        transform = Transform(axes, self.modes, state)
+        transform = FourierTransform(axes, self.modes, state)
         if len(self.space) == len(self.axes):
             return self.decoder(state, places, transform)
         at = next(i for i in range(len(self.axes)) if i not in self.space)
@@ -196,15 +300,15 @@ class TokenGrid(GridBackbone):
         found = self.decoder(*(row.flatten(0, 1) for row in rows), transform)
         return found.unflatten(0, rows[0].shape[:2]).movedim(1, at + 1)
 
-    def _round(self, axis: int, positions: Tensor) -> Ticks:
+    def _round(self, axis: int, positions: Tensor) -> TransformAxis:
         place = self.axes[axis]
         if place.periodic or self.config.form.raw:
-            return Ticks.round(len(positions), positions.device)
-        return Ticks.padded(positions, place.low, place.high, PADDING)
+            return TransformAxis.round(len(positions), positions.device)
+        return TransformAxis.padded(positions, place.low, place.high, PADDING)
 
     def _places(self, ticks: Sequence[Tensor]) -> Tensor:
         """Coordinates of a grid as features: ``[1, n_1, …, n_D, p]``."""
-        known = marks(mesh(ticks), self.axes, self.frequencies)
+        known = coordinate_features(mesh_points(ticks), self.axes, self.frequencies)
         return known.unflatten(1, [len(tick) for tick in ticks])
 
     def _on_walls(self, values: Tensor, points: Tensor) -> Tensor:
@@ -221,11 +325,11 @@ class TokenGrid(GridBackbone):
             axis = self.axes[i]
             share = (points[..., i] - axis.low) / (axis.high - axis.low)
             if not axis.periodic:
-                inside = inside * ((share > EDGE) & (share < 1 - EDGE))
+                inside = inside * ((share > WALL_TOLERANCE) & (share < 1 - WALL_TOLERANCE))
         return values * inside.reshape(len(points), *values.shape[1:-1], 1)
 
 
-EDGE = 1e-5
+WALL_TOLERANCE = 1e-5
 """Share of an axis within which a point lies on its wall."""
 
 
@@ -246,12 +350,12 @@ def _layer(config: GalerkinConfig, places: int) -> EncoderLayer:
 
 
 @final
-class GalerkinTransformer(TokenGrid):
+class GalerkinTransformer(GridTransformer):
     """On the grid of all coordinates, the time among them: any time is answered."""
 
 
 @final
-class FinalGalerkinTransformer(TokenGrid):
+class FinalGalerkinTransformer(GridTransformer):
     """On the grid of space: from the inputs to the state at the end of the time axis."""
 
     end_only = True

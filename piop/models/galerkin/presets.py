@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from piop.models.core.base import AxisSignature, InputSignature, Signature
-from piop.models.core.preset import Preset, Presets
-from piop.models.galerkin.config import GalerkinConfig, GalerkinForm
-from piop.models.galerkin.network import FinalGalerkinTransformer, GalerkinTransformer
+from piop.models.core.base import AxisSignature, InputSignature, Preset, Presets, Signature
+from piop.models.galerkin.network import (
+    FinalGalerkinTransformer,
+    GalerkinConfig,
+    GalerkinForm,
+    GalerkinTransformer,
+)
 
 UNIT = (AxisSignature("x", 0.0, 1.0), AxisSignature("y", 0.0, 1.0))
 

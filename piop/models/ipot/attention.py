@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from piop.models.core.base import AxisSignature
 
-BLOCKED = -1e9
+MASKED_SCORE = -1e9
 """Score of a sensor that is not there."""
 
 
@@ -77,7 +77,7 @@ def _rates(axis: AxisSignature, bands: int, resolution: int) -> tuple[float, ...
     return tuple(math.pi * (1 + k * step) for k in range(bands))
 
 
-class Context(nn.Module):
+class KeysAndValues(nn.Module):
     """What is attended to: layer norm, then keys and values without bias.
 
     Args:

@@ -1,21 +1,139 @@
-"""Encoder, processor and decoder of the default IPOT."""
+"""Layers of the default IPOT: inducing points on a grid, encoder, processor and decoder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models.core.base import Signature, standardised
-from piop.models.core.coordinates import absolute_axes, harmonics, marks, wave_vectors
-from piop.models.core.relative_attention import Harmonics
-from piop.models.core.sensor_encoder import Sensors, SensorTransport
-from piop.models.core.spectrum import HarmonicView
+from piop.models.core.coordinates import (
+    absolute_axes,
+    angles,
+    coordinate_features,
+    harmonics,
+    wave_vectors,
+)
+from piop.models.core.harmonic_fit import HarmonicCrossAttention
+from piop.models.core.relative_attention import ROTATED_VALUES, Harmonics, RelativeAttention
+from piop.models.core.sensor_encoder import GatedSkip, SensorEncoder
 from piop.models.ipot.attention import GatedFeedForward
-from piop.models.ipot.inducing_points import InducingLattice, IPOTConfig, relative
+
+
+@dataclass(frozen=True)
+class IPOTConfig:
+    """Sizes of the default IPOT, all dimensionless.
+
+    Attributes:
+        width: Features of an inducing point and of a query.
+        points: Inducing points along an axis where they lie along one, two, three axes.
+        depth: L, how often the one processor block is applied; in a march, per step.
+        blocks: Blocks of the decoder, each a cross-attention to the inducing points.
+        heads: H, attention heads.
+        content: Entries of a key that carry content alone.
+        harmonics: Pairs of entries of a key that carry position, by the shortest wave vectors.
+        expansion: Hidden width of a block's perceptron over ``width``.
+        frequencies: Sines and cosines of the time, and of axes that are not homogeneous.
+    """
+
+    width: int = 64
+    points: tuple[int, int, int] = (24, 10, 6)
+    depth: int = 2
+    blocks: int = 2
+    heads: int = 4
+    content: int = 8
+    harmonics: int = 6
+    expansion: int = 2
+    frequencies: int = 4
+
+    def __post_init__(self) -> None:
+        if self.harmonics < ROTATED_VALUES:
+            raise UsageError(f"harmonics = {self.harmonics}: give at least {ROTATED_VALUES}")
+
+
+def relative_attention_of(dimension: int, config: IPOTConfig) -> RelativeAttention:
+    """Make an attention of the config's sizes."""
+    return RelativeAttention(
+        config.width, dimension, config.heads, config.content, config.harmonics
+    )
+
+
+class InducingGrid(nn.Module):
+    """Where the inducing points are: on an even lattice over the space that the inputs live in.
+
+    Without functions there is no such space, and they are nowhere in particular.
+
+    Args:
+        signature: The problem's shapes and scales.
+        config: Sizes.
+
+    Attributes:
+        columns: Indices of the coordinates that it lies over.
+        count: P, inducing points.
+    """
+
+    waves: Tensor
+
+    def __init__(self, signature: Signature, config: IPOTConfig) -> None:
+        super().__init__()
+        named = {signature.axis(name) for entry in signature.functions for name in entry.of}
+        space = sorted(named - {signature.time})
+        self.columns = tuple(space or sorted(named))
+        self.signature = signature
+        self.axes = [signature.coordinates[i] for i in self.columns]
+        self.dimension = max(len(self.axes), 1)
+        self.per_axis = config.points[self.dimension - 1]
+        self.count = self.per_axis**self.dimension
+        self.harmonics = config.harmonics
+        waves = RelativeAttention.wave_vectors(self.dimension, config.harmonics)
+        self.register_buffer("waves", waves, persistent=False)
+
+    def places(self, like: Tensor) -> Tensor:
+        """Rows of coordinates ``[1, P, D]``; those it does not lie over are at their lower ends."""
+        ticks = []
+        for axis in self.axes:
+            steps = torch.arange(self.per_axis, dtype=like.dtype, device=like.device)
+            first = 0.0 if axis.periodic else 0.5  # cell centres between walls
+            ticks.append(axis.low + (steps + first) * ((axis.high - axis.low) / self.per_axis))
+        mesh = torch.cartesian_prod(*ticks).reshape(self.count, -1) if ticks else None
+        rows = [
+            mesh[:, self.columns.index(i)]
+            if mesh is not None and i in self.columns
+            else torch.full((self.count,), axis.low, dtype=like.dtype, device=like.device)
+            for i, axis in enumerate(self.signature.coordinates)
+        ]
+        return torch.stack(rows, -1)[None]
+
+    def turned(self, columns: Mapping[int, Tensor], like: Tensor) -> Harmonics:
+        """Cosines and sines of the attention's wave vectors at some points ``[B, N, harmonics]``.
+
+        Args:
+            columns: Coordinates by their index ``[B, N, 1]`` each.
+            like: A tensor of the device and dtype wanted.
+        """
+        if not self.columns:
+            still = torch.ones(1, 1, self.harmonics, dtype=like.dtype, device=like.device)
+            return still, still - 1
+        return harmonics(self.angles(columns), self.waves)
+
+    def angles(self, columns: Mapping[int, Tensor]) -> Tensor:
+        """Angles of points along the lattice's axes, ``[B, N, d]``."""
+        return angles(torch.cat([columns[i] for i in self.columns], -1), self.axes)
+
+    def own(self, like: Tensor) -> Harmonics:
+        """Give the same at the inducing points."""
+        return self.turned(self.own_columns(like), like)
+
+    def own_columns(self, like: Tensor) -> dict[int, Tensor]:
+        """Coordinates of the inducing points by their index ``[1, P, 1]`` each."""
+        places = self.places(like)
+        return {i: places[..., i : i + 1] for i in self.columns}
+
 
 SENSOR_FREQUENCIES = 4
 """Sines and cosines of the coordinates of sensors along axes that are not homogeneous."""
@@ -30,7 +148,7 @@ class InducingEncoder(nn.Module):
         config: Sizes.
     """
 
-    def __init__(self, signature: Signature, lattice: InducingLattice, config: IPOTConfig) -> None:
+    def __init__(self, signature: Signature, lattice: InducingGrid, config: IPOTConfig) -> None:
         super().__init__()
         self.signature, self.lattice, self.frequencies = signature, lattice, config.frequencies
         width = config.width
@@ -45,12 +163,12 @@ class InducingEncoder(nn.Module):
         self.scalars = nn.Linear(scalars, width) if scalars else None
         self.sensors = nn.ModuleDict(
             {
-                e.name: Sensors(signature, e, width, config.harmonics, SENSOR_FREQUENCIES)
+                e.name: SensorEncoder(signature, e, width, config.harmonics, SENSOR_FREQUENCIES)
                 for e in signature.functions
             }
         )
         self.attention = nn.ModuleDict(
-            {e.name: relative(len(e.of), config) for e in signature.functions}
+            {e.name: relative_attention_of(len(e.of), config) for e in signature.functions}
         )
         self.feed_forward = GatedFeedForward(width, config.expansion)
 
@@ -66,7 +184,7 @@ class InducingEncoder(nn.Module):
         if self.place is not None:
             axes = [self.signature.coordinates[i] for i in self.fixed]
             here = torch.cat([places[..., i : i + 1] for i in self.fixed], -1)
-            state = state + self.place(marks(here, axes, self.frequencies))
+            state = state + self.place(coordinate_features(here, axes, self.frequencies))
         seen = {}
         for name, sensors in self.sensors.items():
             seen[name], view = sensors(inputs[name], places, condition)
@@ -85,11 +203,11 @@ class InducingProcessor(nn.Module):
         config: Sizes.
     """
 
-    def __init__(self, lattice: InducingLattice, config: IPOTConfig) -> None:
+    def __init__(self, lattice: InducingGrid, config: IPOTConfig) -> None:
         super().__init__()
         self.lattice = lattice
         self.norm = nn.LayerNorm(config.width)
-        self.attention = relative(lattice.dimension, config)
+        self.attention = relative_attention_of(lattice.dimension, config)
         self.feed_forward = GatedFeedForward(config.width, config.expansion)
 
     def forward(self, state: Tensor) -> Tensor:
@@ -112,7 +230,7 @@ class InducingDecoder(nn.Module):
     def __init__(
         self,
         signature: Signature,
-        lattice: InducingLattice,
+        lattice: InducingGrid,
         asked: Sequence[int],
         config: IPOTConfig,
     ) -> None:
@@ -125,10 +243,8 @@ class InducingDecoder(nn.Module):
         self.start = nn.Parameter(0.5 * torch.randn(1, 1, width))
         self.norm = nn.LayerNorm(width)
         self.blocks = nn.ModuleList(InducingBlock(lattice, config) for _ in range(config.blocks))
-        self.view = LatentView(lattice, width) if lattice.columns else None
-        self.transport = (
-            SensorTransport(size, width, signature.channels) if lattice.columns else None
-        )
+        self.view = HarmonicLatentAttention(lattice, width) if lattice.columns else None
+        self.transport = GatedSkip(size, width, signature.channels) if lattice.columns else None
         self.answer = nn.Sequential(
             nn.Linear(width, width), nn.Tanh(), nn.Linear(width, signature.channels)
         )
@@ -142,7 +258,7 @@ class InducingDecoder(nn.Module):
         if self.place is not None:
             axes = [self.signature.coordinates[i] for i in self.known]
             here = torch.cat([columns[i] for i in self.known], -1)
-            known = marks(here, axes, self.frequencies)
+            known = coordinate_features(here, axes, self.frequencies)
             asking = self.place(known) + asking
         tokens, at_tokens = self.norm(state), self.lattice.own(state)
         straight: Any = 0.0
@@ -155,12 +271,12 @@ class InducingDecoder(nn.Module):
         return self.answer(asking) + straight
 
 
-class LatentView(nn.Module):
+class HarmonicLatentAttention(nn.Module):
     """The inducing points as seen from a query: linear attention whose keys are harmonics.
 
     A few channels of the inducing points, as samples of functions on their lattice, are moved to
-    the query in Fourier space, as :class:`HarmonicView` does with an input. Streams meet only the
-    harmonics; softmax attention alone blurs, and each head of it finds one width.
+    the query in Fourier space, as :class:`HarmonicCrossAttention` does with an input. Streams meet
+    only the harmonics; softmax attention alone blurs, and each head of it finds one width.
 
     Args:
         lattice: Where the inducing points are.
@@ -169,16 +285,16 @@ class LatentView(nn.Module):
 
     waves: Tensor
 
-    def __init__(self, lattice: InducingLattice, width: int) -> None:
+    def __init__(self, lattice: InducingGrid, width: int) -> None:
         super().__init__()
         self.lattice = lattice
-        radius = min(VIEW_RADIUS[lattice.dimension], max((lattice.per_axis - 1) // 2, 1))
+        radius = min(LARGEST_WAVE[lattice.dimension], max((lattice.per_axis - 1) // 2, 1))
         waves = torch.tensor(
             wave_vectors(lattice.dimension, radius), dtype=torch.get_default_dtype()
         )
         self.register_buffer("waves", waves, persistent=False)
-        self.channels = nn.Linear(width, VIEW_CHANNELS)
-        self.turn = HarmonicView(len(waves), VIEW_CHANNELS, width)
+        self.channels = nn.Linear(width, HARMONIC_CHANNELS)
+        self.turn = HarmonicCrossAttention(len(waves), HARMONIC_CHANNELS, width)
 
     def forward(self, tokens: Tensor, columns: Mapping[int, Tensor]) -> Tensor:
         """Look from queries.
@@ -200,10 +316,10 @@ class LatentView(nn.Module):
         return self.turn(coefficients, *harmonics(self.lattice.angles(columns), self.waves))
 
 
-VIEW_CHANNELS = 16
+HARMONIC_CHANNELS = 16
 """Features of an inducing point that a query sees in this way."""
 
-VIEW_RADIUS = {1: 8, 2: 4, 3: 2}
+LARGEST_WAVE = {1: 8, 2: 4, 3: 2}
 """Largest wave number of the view, by the number of the lattice's axes."""
 
 
@@ -215,9 +331,9 @@ class InducingBlock(nn.Module):
         config: Sizes.
     """
 
-    def __init__(self, lattice: InducingLattice, config: IPOTConfig) -> None:
+    def __init__(self, lattice: InducingGrid, config: IPOTConfig) -> None:
         super().__init__()
-        self.attention = relative(lattice.dimension, config)
+        self.attention = relative_attention_of(lattice.dimension, config)
         self.perceptron = nn.Sequential(
             nn.Linear(config.width, config.expansion * config.width),
             nn.Tanh(),

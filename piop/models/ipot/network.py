@@ -15,12 +15,17 @@ from torch import Tensor, nn
 from piop.fields import FunctionSamples
 from piop.models.core.base import Backbone, Signature
 from piop.models.core.rollout import LatentRollout
-from piop.models.ipot.inducing_points import InducingLattice, IPOTConfig
-from piop.models.ipot.layers import InducingDecoder, InducingEncoder, InducingProcessor
+from piop.models.ipot.layers import (
+    InducingDecoder,
+    InducingEncoder,
+    InducingGrid,
+    InducingProcessor,
+    IPOTConfig,
+)
 
 
 @dataclass(frozen=True)
-class MarchingIPOTConfig(IPOTConfig):
+class IPOTRolloutConfig(IPOTConfig):
     """The same, stepping through time.
 
     Attributes:
@@ -41,7 +46,7 @@ class InducingPoints(nn.Module):
 
     def __init__(self, signature: Signature, asked: Sequence[int], config: IPOTConfig) -> None:
         super().__init__()
-        self.lattice = InducingLattice(signature, config)
+        self.lattice = InducingGrid(signature, config)
         self.encoder = InducingEncoder(signature, self.lattice, config)
         self.processor = InducingProcessor(self.lattice, config)
         self.decoder = InducingDecoder(signature, self.lattice, asked, config)
@@ -116,7 +121,7 @@ class IPOT(Backbone):
 
 
 @final
-class MarchingIPOT(LatentRollout):
+class IPOTRollout(LatentRollout):
     """The default IPOT stepping through time (eq. 9): one pass of the processor is one step.
 
     Args:
@@ -124,7 +129,7 @@ class MarchingIPOT(LatentRollout):
         config: Sizes.
     """
 
-    def __init__(self, signature: Signature, config: MarchingIPOTConfig) -> None:
+    def __init__(self, signature: Signature, config: IPOTRolloutConfig) -> None:
         super().__init__(signature)
         self.config = config
         self.latents = InducingPoints(signature, range(1, len(signature.coordinates)), config)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from piop.models.core.base import AxisSignature, InputSignature, Signature
-from piop.models.core.preset import Preset, Presets
-from piop.models.ipot.inducing_points import IPOTConfig
-from piop.models.ipot.network import IPOT, MarchingIPOT, MarchingIPOTConfig
+from piop.models.core.base import AxisSignature, InputSignature, Preset, Presets, Signature
+from piop.models.ipot.layers import IPOTConfig
+from piop.models.ipot.network import IPOT, IPOTRollout, IPOTRolloutConfig
 from piop.models.ipot.published import (
     PaperIPOT,
     PaperIPOTConfig,
-    PaperMarchConfig,
-    PaperMarchingIPOT,
+    PaperIPOTRollout,
+    PaperIPOTRolloutConfig,
 )
 
 PAPER = "Lee & Oh 2024, Table 5, "
@@ -40,7 +39,7 @@ def trajectory(names: str, steps: int, channels: int, out: int = 1) -> Signature
 def column(name: str, build: type[Any], config: Any, signature: Signature) -> dict[str, Preset]:
     """Make the column's two presets."""
     published = replace(config, as_published=True)
-    marches = isinstance(config, PaperMarchConfig)
+    marches = isinstance(config, PaperIPOTRolloutConfig)
     small = {"width": 16, "points": 12, "bands": 4} | ({"steps": 3} if marches else {})
     return {
         f"paper_{name}": Preset(build, config, signature, PAPER + name, small),
@@ -50,7 +49,7 @@ def column(name: str, build: type[Any], config: Any, signature: Signature) -> di
 
 PRESETS: Presets = {
     "default": Preset(IPOT, IPOTConfig()),
-    "march": Preset(MarchingIPOT, MarchingIPOTConfig(), small={"steps": 2}),
+    "march": Preset(IPOTRollout, IPOTRolloutConfig(), small={"steps": 2}),
     # Keys of the text's 8 heads: 64 together, the code's own rule (latent channels / heads).
     **column(
         "burgers",
@@ -83,21 +82,21 @@ PRESETS: Presets = {
     # Ten snapshots enter as channels, forty follow.
     **column(
         "navier_stokes",
-        PaperMarchingIPOT,
-        PaperMarchConfig(128, 512, 2, 4, bands=12, resolutions=(20,), steps=40),
+        PaperIPOTRollout,
+        PaperIPOTRolloutConfig(128, 512, 2, 4, bands=12, resolutions=(20,), steps=40),
         trajectory("x y", 40, 10),
     ),
     # On the sphere by three coordinates; the code has left this problem out.
     **column(
         "shallow_water",
-        PaperMarchingIPOT,
-        PaperMarchConfig(128, 256, 2, 8, 2, 128, 20, (32,), steps=19),
+        PaperIPOTRollout,
+        PaperIPOTRolloutConfig(128, 256, 2, 8, 2, 128, 20, (32,), steps=19),
         trajectory("x y z", 19, 2, 2),
     ),
     **column(
         "era5",
-        PaperMarchingIPOT,
-        PaperMarchConfig(128, 512, 4, 8, bands=64, resolutions=(64, 128), steps=7),
+        PaperIPOTRollout,
+        PaperIPOTRolloutConfig(128, 512, 4, 8, bands=64, resolutions=(64, 128), steps=7),
         trajectory("latitude longitude", 7, 7),
     ),
 }

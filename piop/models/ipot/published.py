@@ -18,11 +18,11 @@ from piop.fields import FunctionSamples
 from piop.models.core.base import Backbone, InputSignature, Signature, standardised
 from piop.models.core.rollout import LatentRollout
 from piop.models.ipot.attention import (
-    BLOCKED,
+    MASKED_SCORE,
     Attention,
-    Context,
     FourierFeatures,
     GatedFeedForward,
+    KeysAndValues,
 )
 
 ENCODER_EXPANSION = 4
@@ -70,7 +70,7 @@ class PaperIPOTConfig:
 
 
 @dataclass(frozen=True)
-class PaperMarchConfig(PaperIPOTConfig):
+class PaperIPOTRolloutConfig(PaperIPOTConfig):
     """The same, stepping through time (eq. 9).
 
     Attributes:
@@ -106,7 +106,7 @@ class PaperLatents(nn.Module):
         self.places = nn.ModuleDict({e.name: self._features(e) for e in signature.functions})
         self.sensors = nn.ModuleDict(
             {
-                e.name: Context(e.channels + scalars + self.places[e.name].features, size)  # type: ignore[operator]
+                e.name: KeysAndValues(e.channels + scalars + self.places[e.name].features, size)  # type: ignore[operator]
                 for e in signature.functions
             }
         )
@@ -115,7 +115,7 @@ class PaperLatents(nn.Module):
         self.processor = PaperProcessor(config)
         axes = [signature.coordinates[i] for i in places]
         self.queries = FourierFeatures(axes, config.bands, config.resolutions)
-        self.meet = Context(width, size)
+        self.meet = KeysAndValues(width, size)
         self.decoder = Attention(
             self.queries.features, signature.channels, config.cross_heads, size
         )
@@ -184,7 +184,7 @@ class PaperLatents(nn.Module):
             points, gone = samples.points, torch.zeros_like(samples.values[..., 0])
             if samples.mask is not None:
                 points = points.masked_fill(~samples.mask[..., None], 0.0)
-                gone = gone.masked_fill(~samples.mask, BLOCKED)
+                gone = gone.masked_fill(~samples.mask, MASKED_SCORE)
             alike = [v.expand(-1, points.shape[1], -1) for v in scalars]
             tokens = torch.cat([standardised(entry, samples), *alike, features(points)], -1)
             key, value = self.sensors[entry.name](tokens)
@@ -207,7 +207,7 @@ class PaperProcessor(nn.Module):
         width = config.width
         self.raw = config.as_published
         self.attend = Attention(width, width, config.heads, width)
-        self.tokens = Context(width, width, norm=False)
+        self.tokens = KeysAndValues(width, width, norm=False)
         self.feed_forward = GatedFeedForward(width, EXPANSION)
 
     def forward(self, state: Tensor) -> Tensor:
@@ -246,7 +246,7 @@ class PaperIPOT(Backbone):
 
 
 @final
-class PaperMarchingIPOT(LatentRollout):
+class PaperIPOTRollout(LatentRollout):
     """The paper's IPOT for trajectories: the latents step, the decoder is asked at x (eq. 9).
 
     Args:
@@ -254,7 +254,7 @@ class PaperMarchingIPOT(LatentRollout):
         config: Sizes.
     """
 
-    def __init__(self, signature: Signature, config: PaperMarchConfig) -> None:
+    def __init__(self, signature: Signature, config: PaperIPOTRolloutConfig) -> None:
         super().__init__(signature)
         self.config = config
         self.latents = PaperLatents(signature, range(1, len(signature.coordinates)), config)

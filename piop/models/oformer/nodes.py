@@ -12,11 +12,11 @@ from torch import Tensor
 from piop.fields import FunctionSamples
 from piop.models.core.base import InputSignature, Signature, standardised
 from piop.models.core.coordinates import harmonics
-from piop.models.core.interpolation import nearest
+from piop.models.core.interpolation import nearest_values
 from piop.models.core.relative_attention import Harmonics
-from piop.models.oformer.rotary import unit
+from piop.models.oformer.layers import scaled_to_unit
 
-TIE = 1e-6
+TIE_SHIFT = 1e-6
 """Share of an axis by which points are moved down before the nearest sensor is found, so that one
 half-way between two takes the lower, whatever their order."""
 
@@ -38,7 +38,7 @@ class SensorNodes:
     keep: Tensor | None
 
 
-class NodeReader:
+class NodeEncoder:
     """Reads inputs at the sensors of the one with the most coordinates.
 
     In the paper's benchmarks all inputs share their sensors, and a node has the values of all.
@@ -99,7 +99,7 @@ class NodeReader:
         return SensorNodes(
             torch.cat(values, -1) if values else points[..., :0],
             self._marks(inputs, points, self.anchor.of),
-            unit(points, axes),
+            scaled_to_unit(points, axes),
             keep,
         )
 
@@ -111,7 +111,7 @@ class NodeReader:
         """Cosines and sines of the phases at queries ``[B, N, D]``; None without space."""
         axes = [self.signature.coordinates[i] for i in self.space]
         columns = [queries[..., i : i + 1] for i in self.space]
-        return harmonics(unit(torch.cat(columns, -1), axes), waves)
+        return harmonics(scaled_to_unit(torch.cat(columns, -1), axes), waves)
 
     def node_turns(self, nodes: SensorNodes, waves: Tensor) -> Harmonics:
         """Cosines and sines of the phases at the nodes."""
@@ -142,8 +142,8 @@ class NodeReader:
     ) -> Tensor:
         axes = tuple(self.signature.coordinates[self.signature.axis(n)] for n in entry.of)
         columns = [
-            points[..., list(names).index(n)] - TIE * (axis.high - axis.low)
+            points[..., list(names).index(n)] - TIE_SHIFT * (axis.high - axis.low)
             for n, axis in zip(entry.of, axes, strict=True)
         ]
         values = standardised(entry, samples)
-        return nearest(values, samples, torch.stack(columns, -1), axes)
+        return nearest_values(values, samples, torch.stack(columns, -1), axes)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from piop.models.core.base import AxisSignature, InputSignature, Signature
-from piop.models.core.preset import Preset, Presets
-from piop.models.oformer.input_encoder import OFormerConfig
-from piop.models.oformer.network import OFormer, OFormerMarch
+from piop.models.core.base import AxisSignature, InputSignature, Preset, Presets, Signature
+from piop.models.oformer.layers import OFormerConfig
+from piop.models.oformer.network import OFormer, OFormerRollout
 from piop.models.oformer.published import (
     BurgersOFormer,
     DarcyOFormer,
     NavierStokesOFormer,
-    PublishedConfig,
+    PublishedOFormerConfig,
 )
 from piop.models.oformer.published_meshes import AirfoilOFormer, StaticsOFormer
 
@@ -57,7 +56,7 @@ SIDE = 211
 
 burgers = Preset(
     BurgersOFormer,
-    PublishedConfig(),
+    PublishedOFormerConfig(),
     BURGERS,
     "Li, Meidani & Barati Farimani 2023, tables 5 to 7, 1D Burgers; uniform_grids/train_burgers.py",
     SMALL,
@@ -65,7 +64,7 @@ burgers = Preset(
 
 code_darcy = Preset(
     DarcyOFormer,
-    PublishedConfig(
+    PublishedOFormerConfig(
         latent=256,
         blocks=6,
         heads=4,
@@ -88,7 +87,7 @@ paper_darcy = Preset(
 
 code_ns = Preset(
     NavierStokesOFormer,
-    PublishedConfig(
+    PublishedOFormerConfig(
         latent=192,
         blocks=5,
         cross=4,
@@ -111,7 +110,7 @@ paper_ns = Preset(
 
 electrostatics = Preset(
     StaticsOFormer,
-    PublishedConfig(
+    PublishedOFormerConfig(
         width=64, latent=64, blocks=2, cross=4, rates=(50 * 50.0, 12 * 50.0), cross_rate=50.0
     ),
     STATICS,
@@ -135,7 +134,7 @@ paper_magnetostatics = Preset(
 
 code_airfoil = Preset(
     AirfoilOFormer,
-    PublishedConfig(
+    PublishedOFormerConfig(
         width=128,
         latent=128,
         cross=4,
@@ -162,7 +161,7 @@ paper_airfoil = Preset(
 
 PRESETS: Presets = {
     "default": Preset(OFormer, OFormerConfig()),
-    "march": Preset(OFormerMarch, OFormerConfig(steps=20), small={"steps": 2}),
+    "march": Preset(OFormerRollout, OFormerConfig(steps=20), small={"steps": 2}),
     "paper_burgers": burgers,
     "code_burgers": burgers,
     "paper_darcy": paper_darcy,

@@ -14,15 +14,22 @@ from torch import Tensor, nn
 from piop.fields import FunctionSamples
 from piop.models.core.base import Backbone, Signature
 from piop.models.core.relative_attention import Harmonics
-from piop.models.core.rollout import TimeStepper, no_rollout
-from piop.models.oformer.attention import FeedForward, Gate, Kind, LinearAttention, SelfAttention
-from piop.models.oformer.input_encoder import RandomFourierFeatures
-from piop.models.oformer.nodes import NodeReader, SensorNodes
-from piop.models.oformer.rotary import ladder, unit
+from piop.models.core.rollout import RolloutBackbone, rollout_refusal
+from piop.models.oformer.layers import (
+    FeedForward,
+    Gate,
+    Kind,
+    LinearAttention,
+    RandomFourierFeatures,
+    SelfAttention,
+    rotary_frequencies,
+    scaled_to_unit,
+)
+from piop.models.oformer.nodes import NodeEncoder, SensorNodes
 
 
 @dataclass(frozen=True)
-class PublishedConfig:
+class PublishedOFormerConfig:
     """Sizes of a published OFormer, dimensionless.
 
     Attributes:
@@ -51,7 +58,9 @@ class PublishedConfig:
     steps: int = 1
 
 
-def dense(*sizes: int, activation: type[nn.Module] = nn.GELU, bias: bool = False) -> nn.Sequential:
+def unbiased_perceptron(
+    *sizes: int, activation: type[nn.Module] = nn.GELU, bias: bool = False
+) -> nn.Sequential:
     """Stack linear layers without biases; ``bias`` gives the last one."""
     parts: list[nn.Module] = []
     for i, (a, b) in enumerate(pairwise(sizes)):
@@ -59,7 +68,7 @@ def dense(*sizes: int, activation: type[nn.Module] = nn.GELU, bias: bool = False
     return nn.Sequential(*parts[:-1])
 
 
-class Published(Backbone):
+class PublishedOFormer(Backbone):
     """Encoder, query encoder and cross-attention, which all benchmarks share.
 
     Args:
@@ -80,21 +89,21 @@ class Published(Backbone):
     cross_waves: Tensor
 
     def __init__(
-        self, signature: Signature, config: PublishedConfig, columns: Sequence[int]
+        self, signature: Signature, config: PublishedOFormerConfig, columns: Sequence[int]
     ) -> None:
         super().__init__(signature)
         self.config = config
         self.columns = tuple(columns)
-        self.reader = NodeReader(signature, self.apart)
+        self.reader = NodeEncoder(signature, self.apart)
         self.space = len(self.reader.space)
         rates = [config.rates[min(i, len(config.rates) - 1)] for i in range(config.blocks)]
         size, cross_size = (
             self._size(config.width, config.heads),
             self._size(config.latent, config.cross),
         )
-        tables = [ladder(size, self.space, rate) for rate in rates]
+        tables = [rotary_frequencies(size, self.space, rate) for rate in rates]
         self.register_buffer("waves", torch.stack(tables), persistent=False)
-        turns = ladder(cross_size, self.space, config.cross_rate)
+        turns = rotary_frequencies(cross_size, self.space, config.cross_rate)
         self.register_buffer("cross_waves", turns, persistent=False)
         self.blocks = nn.ModuleList(self._block(size) for _ in range(config.blocks))
         self.attention = self._attend(config.latent, config.cross, cross_size)
@@ -102,9 +111,9 @@ class Published(Backbone):
         self.feed = FeedForward(config.latent, config.latent)
 
     @classmethod
-    def refusal(cls, signature: Signature, config: PublishedConfig) -> str | None:
+    def refusal(cls, signature: Signature, config: PublishedOFormerConfig) -> str | None:
         """See :meth:`Backbone.refusal`."""
-        return NodeReader.refusal(signature)
+        return NodeEncoder.refusal(signature)
 
     def context_length(self, sensors: Mapping[str, int]) -> int:
         """Return one: tokens are summed beforehand (:meth:`Backbone.context_length`)."""
@@ -161,13 +170,13 @@ class Published(Backbone):
         return SelfAttention(attention, FeedForward(width, width, self.gate), width, self.normed)
 
 
-def space_of(signature: Signature) -> list[int]:
+def space_columns(signature: Signature) -> list[int]:
     """Columns of the queries that are no time."""
     return [i for i in range(len(signature.coordinates)) if i != signature.time]
 
 
 @final
-class BurgersOFormer(Published):
+class BurgersOFormer(PublishedOFormer):
     """The network for Burgers' equation: u0 to u at the end of the time axis.
 
     Fourier attention, no layer norm (amplitudes must survive), and three residual perceptrons of
@@ -182,8 +191,8 @@ class BurgersOFormer(Published):
     kind = "fourier"
     normed = False
 
-    def __init__(self, signature: Signature, config: PublishedConfig) -> None:
-        super().__init__(signature, config, space_of(signature))
+    def __init__(self, signature: Signature, config: PublishedOFormerConfig) -> None:
+        super().__init__(signature, config, space_columns(signature))
         width, latent = config.width, config.latent
         placed = len(self.reader.axes)
         self.embed = nn.Linear(self.reader.values + placed, width - placed, bias=False)
@@ -191,13 +200,15 @@ class BurgersOFormer(Published):
         self.place = nn.Sequential(
             self.random(latent), nn.GELU(), nn.Linear(2 * latent, latent, bias=False)
         )
-        self.propagators = nn.ModuleList(dense(*[latent] * 4) for _ in range(3))
+        self.propagators = nn.ModuleList(unbiased_perceptron(*[latent] * 4) for _ in range(3))
         for layer in self.propagators.modules():
             if isinstance(layer, nn.Linear):
                 nn.init.orthogonal_(layer.weight, gain=1 / latent)
                 with torch.no_grad():
                     layer.weight += torch.eye(latent) / latent
-        self.decoder = dense(latent, max(latent // 2, 1), signature.channels, bias=True)
+        self.decoder = unbiased_perceptron(
+            latent, max(latent // 2, 1), signature.channels, bias=True
+        )
 
     def tokens(self, nodes: SensorNodes) -> Tensor:
         """See :meth:`Published.tokens`; the coordinates are appended once more."""
@@ -221,7 +232,7 @@ class BurgersOFormer(Published):
 
 
 @final
-class DarcyOFormer(Published):
+class DarcyOFormer(PublishedOFormer):
     """The network for Darcy flow; a time, where there is one, is a coordinate of the queries.
 
     Args:
@@ -229,17 +240,17 @@ class DarcyOFormer(Published):
         config: Sizes.
     """
 
-    def __init__(self, signature: Signature, config: PublishedConfig) -> None:
+    def __init__(self, signature: Signature, config: PublishedOFormerConfig) -> None:
         super().__init__(signature, config, range(len(signature.coordinates)))
         width, latent = config.width, config.latent
         self.embed = nn.Linear(self.reader.values + len(self.reader.axes), width, bias=False)
         self.out = nn.Linear(width, latent, bias=False)
         random = self.random(latent // 2)
-        self.place = nn.Sequential(random, *dense(2 * (latent // 2), latent, latent))
+        self.place = nn.Sequential(random, *unbiased_perceptron(2 * (latent // 2), latent, latent))
         self.first = nn.Linear(latent, latent, bias=False)
         self.here = nn.Linear(len(signature.coordinates), latent, bias=False)
         self.decoder = nn.Sequential(
-            nn.GELU(), *dense(latent, latent // 2, signature.channels, bias=True)
+            nn.GELU(), *unbiased_perceptron(latent, latent // 2, signature.channels, bias=True)
         )
 
     def tokens(self, nodes: SensorNodes) -> Tensor:
@@ -259,12 +270,12 @@ class DarcyOFormer(Published):
 
         The decoder reads the query's coordinates beside its state.
         """
-        place = unit(queries, self.signature.coordinates)
+        place = scaled_to_unit(queries, self.signature.coordinates)
         return self.decoder(self.first(self.encode(inputs, queries)) + self.here(place))
 
 
 @final
-class NavierStokesOFormer(Published, TimeStepper):
+class NavierStokesOFormer(PublishedOFormer, RolloutBackbone):
     """The network for the Navier–Stokes equations: past frames are channels of the input.
 
     Args:
@@ -272,26 +283,27 @@ class NavierStokesOFormer(Published, TimeStepper):
         config: Sizes.
     """
 
-    def __init__(self, signature: Signature, config: PublishedConfig) -> None:
-        super().__init__(signature, config, space_of(signature))
+    def __init__(self, signature: Signature, config: PublishedOFormerConfig) -> None:
+        super().__init__(signature, config, space_columns(signature))
         width, latent = config.width, config.latent
         wide = 2 * latent
         self.embed = nn.Linear(self.reader.values + len(self.reader.axes), width, bias=False)
         self.out = nn.Linear(width, latent, bias=False)
-        self.place = nn.Sequential(self.random(latent), *dense(wide, wide, latent))
+        self.place = nn.Sequential(self.random(latent), *unbiased_perceptron(wide, wide, latent))
         self.expand = nn.Linear(latent, wide)
         self.norm = nn.LayerNorm(wide)
         self.first = nn.Linear(wide, wide, bias=False)
         self.here = nn.Linear(len(self.columns), wide, bias=False)
-        self.rest = nn.Sequential(nn.GELU(), *dense(wide, wide, wide))
+        self.rest = nn.Sequential(nn.GELU(), *unbiased_perceptron(wide, wide, wide))
         self.decoder = nn.Sequential(
-            nn.LayerNorm(wide), *dense(wide, latent, latent, signature.channels, bias=True)
+            nn.LayerNorm(wide),
+            *unbiased_perceptron(wide, latent, latent, signature.channels, bias=True),
         )
 
     @classmethod
-    def refusal(cls, signature: Signature, config: PublishedConfig) -> str | None:
+    def refusal(cls, signature: Signature, config: PublishedOFormerConfig) -> str | None:
         """See :meth:`Backbone.refusal`."""
-        return no_rollout(signature) or super().refusal(signature, config)
+        return rollout_refusal(signature) or super().refusal(signature, config)
 
     def tokens(self, nodes: SensorNodes) -> Tensor:
         """See :meth:`Published.tokens`."""
@@ -308,7 +320,9 @@ class NavierStokesOFormer(Published, TimeStepper):
     def begin(self, inputs: Mapping[str, FunctionSamples], places: Tensor) -> tuple[Tensor, Any]:
         """See :meth:`Marching.begin`; the coordinates' share of each step is computed once."""
         axes = [self.signature.coordinates[i] for i in self.columns]
-        return self.expand(self.encode(inputs, places)), self.here(unit(self.read(places), axes))
+        return self.expand(self.encode(inputs, places)), self.here(
+            scaled_to_unit(self.read(places), axes)
+        )
 
     def advance(self, state: Tensor, known: Any) -> Tensor:
         """See :meth:`Marching.advance`."""

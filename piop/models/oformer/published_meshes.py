@@ -14,13 +14,17 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.models.core.base import GRID_FIELD, ROLLOUT_FIELD, Signature
-from piop.models.core.rollout import TimeStepper, no_rollout
-from piop.models.oformer.attention import Gate
+from piop.models.core.rollout import RolloutBackbone, rollout_refusal
+from piop.models.oformer.layers import Gate, rotary_frequencies, scaled_to_unit
 from piop.models.oformer.nodes import SensorNodes
-from piop.models.oformer.published import Published, PublishedConfig, dense, space_of
-from piop.models.oformer.rotary import ladder, unit
+from piop.models.oformer.published import (
+    PublishedOFormer,
+    PublishedOFormerConfig,
+    space_columns,
+    unbiased_perceptron,
+)
 
-STATICS_MIX = 4
+STATICS_MESH_RATE = 4
 """Rate of the attention among queries over ``cross_rate``, electro- and magnetostatics."""
 
 FRAMES = 4
@@ -29,7 +33,7 @@ them, so four weights act as their sum where one would do; kept for the count.
 """
 
 
-class MeshOFormer(Published):
+class MeshOFormer(PublishedOFormer):
     """What the networks on meshes share: marks, and attention among the queries.
 
     Args:
@@ -45,13 +49,13 @@ class MeshOFormer(Published):
     mix_waves: Tensor
 
     def __init__(
-        self, signature: Signature, config: PublishedConfig, columns: list[int], mix: float
+        self, signature: Signature, config: PublishedOFormerConfig, columns: list[int], mix: float
     ) -> None:
         super().__init__(signature, config, columns)
         latent = config.latent
         self.mix = self._attend(latent, 1, latent)
         self.mix.start_near_identity()
-        waves = ladder(latent, self.space, mix)
+        waves = rotary_frequencies(latent, self.space, mix)
         self.register_buffer("mix_waves", waves, persistent=False)
 
     def mixed(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
@@ -74,20 +78,20 @@ class StaticsOFormer(MeshOFormer):
     affine = True
     gate: ClassVar[Gate] = "relu"
 
-    def __init__(self, signature: Signature, config: PublishedConfig) -> None:
+    def __init__(self, signature: Signature, config: PublishedOFormerConfig) -> None:
         columns = list(range(len(signature.coordinates)))
-        super().__init__(signature, config, columns, STATICS_MIX * config.cross_rate)
+        super().__init__(signature, config, columns, STATICS_MESH_RATE * config.cross_rate)
         width, latent, marks = config.width, config.latent, self.reader.marks
         features = self.reader.values + marks + len(self.reader.axes)
-        self.embed = dense(features, width, width, activation=nn.ReLU)
-        self.out = dense(width, width, latent, activation=nn.ReLU)
-        self.place = dense(len(columns) + marks, latent, latent, latent)
+        self.embed = unbiased_perceptron(features, width, width, activation=nn.ReLU)
+        self.out = unbiased_perceptron(width, width, latent, activation=nn.ReLU)
+        self.place = unbiased_perceptron(len(columns) + marks, latent, latent, latent)
         self.first = nn.Linear(latent, latent, bias=False)
         self.here = nn.Linear(marks, latent, bias=False)
         self.last = nn.Linear(latent, latent, bias=False)
         split = (1, signature.channels - 1) if signature.channels > 1 else (1,)
         self.heads = nn.ModuleList(
-            dense(latent, latent, c, activation=nn.ReLU, bias=True) for c in split
+            unbiased_perceptron(latent, latent, c, activation=nn.ReLU, bias=True) for c in split
         )
 
     def tokens(self, nodes: SensorNodes) -> Tensor:
@@ -102,7 +106,7 @@ class StaticsOFormer(MeshOFormer):
     def starts(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> Any:
         """See :meth:`Published.starts`."""
         marks = self.reader.marks_at(inputs, queries)
-        places = unit(queries, self.signature.coordinates).expand(len(marks), -1, -1)
+        places = scaled_to_unit(queries, self.signature.coordinates).expand(len(marks), -1, -1)
         return self.place(torch.cat([places, marks], -1))
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
@@ -114,7 +118,7 @@ class StaticsOFormer(MeshOFormer):
 
 
 @final
-class AirfoilOFormer(MeshOFormer, TimeStepper):
+class AirfoilOFormer(MeshOFormer, RolloutBackbone):
     """The network for the flow round airfoils: marching, with the kind of each node.
 
     Args:
@@ -124,18 +128,20 @@ class AirfoilOFormer(MeshOFormer, TimeStepper):
 
     field = ROLLOUT_FIELD
 
-    def __init__(self, signature: Signature, config: PublishedConfig) -> None:
-        super().__init__(signature, config, space_of(signature), config.cross_rate)
+    def __init__(self, signature: Signature, config: PublishedOFormerConfig) -> None:
+        super().__init__(signature, config, space_columns(signature), config.cross_rate)
         width, latent, marks = config.width, config.latent, self.reader.marks
         wide = 2 * latent
-        self.embed = dense(self.reader.values + FRAMES * len(self.reader.axes), width, width)
+        self.embed = unbiased_perceptron(
+            self.reader.values + FRAMES * len(self.reader.axes), width, width
+        )
         self.kinds = nn.Linear(marks, width, bias=False)
         self.combine = nn.Linear(2 * width, width, bias=False)
         self.out = nn.Sequential(
-            nn.LayerNorm(width), *dense(width, width, latent, activation=nn.ReLU)
+            nn.LayerNorm(width), *unbiased_perceptron(width, width, latent, activation=nn.ReLU)
         )
         self.place = nn.Sequential(
-            self.random(latent // 2), *dense(2 * (latent // 2), latent, latent)
+            self.random(latent // 2), *unbiased_perceptron(2 * (latent // 2), latent, latent)
         )
         self.query_kinds = nn.Linear(marks, latent, bias=False)
         self.query_combine = nn.Linear(2 * latent, latent, bias=False)
@@ -143,17 +149,18 @@ class AirfoilOFormer(MeshOFormer, TimeStepper):
         self.norm = nn.LayerNorm(wide)
         self.first = nn.Linear(wide, wide, bias=False)
         self.here = nn.Linear(latent + len(self.columns), wide, bias=False)
-        self.rest = nn.Sequential(nn.GELU(), *dense(wide, wide, wide, wide))
+        self.rest = nn.Sequential(nn.GELU(), *unbiased_perceptron(wide, wide, wide, wide))
         self.read_state = nn.Sequential(nn.LayerNorm(wide), nn.Linear(wide, wide, bias=False))
         self.read_kind = nn.Linear(latent, wide, bias=False)
         self.decoder = nn.Sequential(
-            nn.ReLU(), *dense(wide, latent, signature.channels, activation=nn.ReLU, bias=True)
+            nn.ReLU(),
+            *unbiased_perceptron(wide, latent, signature.channels, activation=nn.ReLU, bias=True),
         )
 
     @classmethod
-    def refusal(cls, signature: Signature, config: PublishedConfig) -> str | None:
+    def refusal(cls, signature: Signature, config: PublishedOFormerConfig) -> str | None:
         """See :meth:`Backbone.refusal`."""
-        return no_rollout(signature) or super().refusal(signature, config)
+        return rollout_refusal(signature) or super().refusal(signature, config)
 
     def tokens(self, nodes: SensorNodes) -> Tensor:
         """See :meth:`Published.tokens`."""
@@ -177,7 +184,7 @@ class AirfoilOFormer(MeshOFormer, TimeStepper):
         self.check(inputs, places)
         kinds = self.query_kinds(self.reader.marks_at(inputs, places))
         axes = [self.signature.coordinates[i] for i in self.columns]
-        here = unit(self.read(places), axes).expand(len(kinds), -1, -1)
+        here = scaled_to_unit(self.read(places), axes).expand(len(kinds), -1, -1)
         known = self.here(torch.cat([kinds, here], -1)), self.read_kind(kinds)
         return self.expand(self.mixed(inputs, places)), known
 

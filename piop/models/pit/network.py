@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models.core.base import Backbone, Signature, standardised
-from piop.models.core.coordinates import absolute_axes, marks
-from piop.models.core.relative_attention import TURNING, RelativeAttention
-from piop.models.core.sensor_encoder import Seen, Sensors, SensorTransport
+from piop.models.core.coordinates import absolute_axes, coordinate_features
+from piop.models.core.relative_attention import ROTATED_VALUES, RelativeAttention
+from piop.models.core.sensor_encoder import AttentionContext, GatedSkip, SensorEncoder
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class PITConfig:
     frequencies: int = 4
 
     def __post_init__(self) -> None:
-        if self.harmonics < TURNING:
-            raise UsageError(f"harmonics = {self.harmonics}: give at least {TURNING}")
+        if self.harmonics < ROTATED_VALUES:
+            raise UsageError(f"harmonics = {self.harmonics}: give at least {ROTATED_VALUES}")
 
 
 @final
@@ -58,10 +58,10 @@ class PIT(Backbone):
     - Position is relative along homogeneous axes, so one function teaches all its shifts.
     - Queries start from the input as seen from where they are (:class:`HarmonicView`), not from
       their coordinates alone.
-    - Views times functions of the time go straight to the answer (:class:`SensorTransport`): what a
+    - Views times functions of the time go straight to the answer (:class:`GatedSkip`): what a
       linear equation does to a harmonic, which perceptrons are slow to learn.
-    - A smooth input is read off its harmonics on a lattice (:class:`Sensors`), so that scattered
-      sensors need not be learned.
+    - A smooth input is evaluated from its harmonic fit on an even grid (:class:`SensorEncoder`), so
+      that scattered sensors need not be learned.
     - Linear maps for Q, K, V and one hidden layer in φ, ψ and the decoder, where the paper has
       perceptrons of three and four layers: 85 thousand parameters in place of a million, and each
       layer less is a layer less for every stream.
@@ -82,11 +82,13 @@ class PIT(Backbone):
         self.scalars = nn.Linear(scalars, width) if scalars else None
         self.start = nn.Linear(width, width)
         self.transport = (
-            SensorTransport(marks, width, signature.channels) if signature.functions else None
+            GatedSkip(marks, width, signature.channels) if signature.functions else None
         )
         self.sensors = nn.ModuleDict(
             {
-                entry.name: Sensors(signature, entry, width, config.harmonics, config.frequencies)
+                entry.name: SensorEncoder(
+                    signature, entry, width, config.harmonics, config.frequencies
+                )
                 for entry in signature.functions
             }
         )
@@ -103,10 +105,10 @@ class PIT(Backbone):
         known = self._marks(queries) if self.place is not None else None
         if self.place is not None:
             state = self.place(known) + state
-        seen: dict[str, Seen] = {}
+        seen: dict[str, AttentionContext] = {}
         views: Any = 0.0
         for entry in self.signature.functions:
-            sensors: Sensors = self.sensors[entry.name]  # type: ignore[assignment]
+            sensors: SensorEncoder = self.sensors[entry.name]  # type: ignore[assignment]
             seen[entry.name], view = sensors(inputs[entry.name], queries, condition)
             views = view + views
         state = self.start(torch.tanh(views + state))
@@ -138,7 +140,7 @@ class PIT(Backbone):
         """Time, and axes that are not homogeneous: ``[B, N, marks]``."""
         axes = [self.signature.coordinates[i] for i in self.absolute]
         columns = torch.cat([queries[..., i : i + 1] for i in self.absolute], -1)
-        return marks(columns, axes, self.config.frequencies)
+        return coordinate_features(columns, axes, self.config.frequencies)
 
 
 class PITBlock(nn.Module):
@@ -169,7 +171,7 @@ class PITBlock(nn.Module):
             nn.Linear(config.expansion * config.width, config.width),
         )
 
-    def forward(self, state: Tensor, seen: Mapping[str, Seen]) -> Tensor:
+    def forward(self, state: Tensor, seen: Mapping[str, AttentionContext]) -> Tensor:
         """Update the state of the queries ``[B, N, width]``."""
         found = state
         for name, attend in self.attention.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from piop.models.core.preset import Preset, Presets
+from piop.models.core.base import Preset, Presets
 from piop.models.pit.network import PIT, PITConfig
 from piop.models.pit.published import PaperPIT, PaperPITConfig
 

@@ -47,7 +47,7 @@ SHARPNESS: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 """Maps from what is trained to λ ≥ 0."""
 
-START: Mapping[str, Callable[[Tensor], Tensor]] = {
+INVERSE_SHARPNESS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "square": torch.sqrt,
     "tangent": torch.atan,
     "sine_tangent": lambda sharp: torch.asin(torch.atan(sharp) * (4 / (math.pi * CAP)) - 1),
@@ -142,14 +142,14 @@ class PositionAttention(nn.Module):
         return features.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-TIES = 8.0
+TIE_ROUNDINGS = 8.0
 """Distances are ties within this many roundings of a coordinate: an even grid stays symmetric."""
 
 STEEPNESS = 4
 """Power of the smooth window."""
 
 
-def nearest_share(squares: Tensor, quantile: float, there: Tensor | None = None) -> Tensor:
+def within_quantile(squares: Tensor, quantile: float, there: Tensor | None = None) -> Tensor:
     """Tell which points lie within the quantile of their row.
 
     Chen & Wu 2024, sec. 2.2: the radius is a quantile of the row, read as the linearly interpolated
@@ -172,7 +172,7 @@ def nearest_share(squares: Tensor, quantile: float, there: Tensor | None = None)
         ranks = [_rank(quantile, n) - 1 for n in range(1, count + 1)]
         last = torch.tensor([0, *ranks], device=squares.device)[there.sum(-1)]
         bound = far.gather(-1, last[:, None, None].expand(*far.shape[:2], 1))
-    slack = TIES * torch.finfo(squares.dtype).eps * bound.sqrt()
+    slack = TIE_ROUNDINGS * torch.finfo(squares.dtype).eps * bound.sqrt()
     near = squares <= bound + slack
     return near if there is None else near & there[:, None]
 

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from piop.models.core.base import AxisSignature
-from piop.models.core.coordinates import ROUND, angles
-from piop.models.position_attention.attention import SHARPNESS, START, smooth_window
+from piop.models.core.coordinates import CIRCUMFERENCE_SQUARED, angles
+from piop.models.position_attention.attention import INVERSE_SHARPNESS, SHARPNESS, smooth_window
 
-BLOCKED = -1e9
+MASKED_SCORE = -1e9
 """Score of a point that is not there."""
 
 WIDEST = 2.0
@@ -28,7 +28,7 @@ WIDEST = 2.0
 
 
 @dataclass(frozen=True)
-class Places:
+class KernelPoints:
     """Points that are attended to.
 
     Attributes:
@@ -42,15 +42,18 @@ class Places:
     @classmethod
     def of(
         cls, points: Tensor, axes: Sequence[AxisSignature], there: Tensor | None = None
-    ) -> Places:
+    ) -> KernelPoints:
         """Take points ``[B or 1, M, d]``, padding where ``there [B, M]`` says no."""
         if there is None:
-            return cls(along(points, axes))
+            return cls(kernel_coordinates(points, axes))
         points = points.masked_fill(~there[..., None], 0.0)
-        return cls(along(points, axes), BLOCKED * (~there).to(points.dtype)[:, None, None])
+        return cls(
+            kernel_coordinates(points, axes),
+            MASKED_SCORE * (~there).to(points.dtype)[:, None, None],
+        )
 
 
-def along(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
+def kernel_coordinates(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
     """Angles round periodic axes, radians, and places from 0 to 1 between walls: as ``points``."""
     turns = [
         angles(points[..., i : i + 1], [axis]) * (1.0 if axis.periodic else 1 / math.pi)
@@ -59,7 +62,7 @@ def along(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
     return torch.cat(turns, -1) if turns else points
 
 
-class Reading(nn.Module):
+class KernelCrossAttention(nn.Module):
     """Cross position-attention in several heads, each with a kernel that the query can move.
 
     The kernel of a head is exp(−λ|x + s − x'|²): a control, such as the time of the query, widens
@@ -96,7 +99,7 @@ class Reading(nn.Module):
         self.depth = width // heads
         self.turning = max(1, self.depth // 4)
         first = torch.logspace(math.log2(WIDEST), math.log2(max(finest, WIDEST)), heads, base=2.0)
-        self.r = nn.Parameter(START[sharpness](first**2))
+        self.r = nn.Parameter(INVERSE_SHARPNESS[sharpness](first**2))
         inner = heads * (self.depth + len(axes) * self.turning)
         self.value = nn.Linear(features, inner)
         self.out = nn.Linear(inner, width)
@@ -107,7 +110,7 @@ class Reading(nn.Module):
     def forward(
         self,
         tokens: Tensor,
-        places: Places,
+        places: KernelPoints,
         at: Tensor,
         control: Tensor | None = None,
         state: Tensor | None = None,
@@ -130,14 +133,17 @@ class Reading(nn.Module):
             moved = self.control(control).reshape(*control.shape[:2], self.heads, -1)
             sharp = sharp * torch.exp(moved[..., :1])
             here = here + moved[..., 1:]
-        near, far = turns(here, self.axes), turns(places.at[:, :, None], self.axes)
+        near, far = (
+            coordinate_pairs(here, self.axes),
+            coordinate_pairs(places.at[:, :, None], self.axes),
+        )
         scores = self._scores(sharp, near, far, at.shape[1])
         if self.query is not None and self.key is not None:
             query, key = self._split(self.query(state)), self._split(self.key(tokens))
             query = query * self.depth**-0.5
             scores = scores + torch.matmul(query.transpose(1, 2), key.permute(0, 2, 3, 1))
         if self.window is not None:
-            still = turns(at[:, :, None], self.axes)
+            still = coordinate_pairs(at[:, :, None], self.axes)
             scores = scores + smooth_window(self._squares(still, far), self.window)
         if places.blocked is not None:
             scores = scores + places.blocked
@@ -146,12 +152,15 @@ class Reading(nn.Module):
         found = self._gathered(found, near)
         return self.out(found.reshape(*found.shape[:2], -1))
 
-    def _scores(self, sharp: Any, near: Turns, far: Turns, count: int) -> Any:
+    def _scores(self, sharp: Any, near: CoordinatePairs, far: CoordinatePairs, count: int) -> Any:
         """−λD up to what a softmax forgets: ``[B or 1, H or 1, N, M]``."""
         query, key = [], []
         for axis, (c, s), (first, second) in zip(self.axes, near, far, strict=True):
             if axis.periodic:
-                query += [c * (sharp * (2 / ROUND)), s * (sharp * (2 / ROUND))]
+                query += [
+                    c * (sharp * (2 / CIRCUMFERENCE_SQUARED)),
+                    s * (sharp * (2 / CIRCUMFERENCE_SQUARED)),
+                ]
                 key += [first, second]
             else:
                 query += [c * sharp, s * (sharp * 2)]
@@ -161,7 +170,7 @@ class Reading(nn.Module):
         keys = torch.cat(key, -1).permute(0, 2, 3, 1)
         return torch.matmul(torch.cat(query, -1).transpose(1, 2), keys)
 
-    def _squares(self, near: Turns, far: Turns) -> Any:
+    def _squares(self, near: CoordinatePairs, far: CoordinatePairs) -> Any:
         """D of places at rest, by products again: ``[B or 1, 1, N, M]``."""
         ones = self.r.new_ones(1, 1)
         total: Any = 0.0
@@ -171,13 +180,13 @@ class Reading(nn.Module):
                 torch.cat([first, second], -1).permute(0, 2, 3, 1),
             )
             if axis.periodic:
-                total = total + (pair * (-2 / ROUND) + 2 / ROUND)
+                total = total + (pair * (-2 / CIRCUMFERENCE_SQUARED) + 2 / CIRCUMFERENCE_SQUARED)
             else:  # (x − x')² with the pair 1 + x x'
                 here = torch.matmul((s**2).transpose(1, 2), ones)
                 total = total + (here + (second**2).permute(0, 2, 3, 1) + (pair * -2.0 + 2.0))
         return total
 
-    def _weighed(self, values: Tensor, far: Turns) -> Tensor:
+    def _weighed(self, values: Tensor, far: CoordinatePairs) -> Tensor:
         """Values, and some of them times either part of where they are: ``[B, M, H, ·]``."""
         columns, step = [values[..., : self.depth]], self.turning
         for i, pair in enumerate(far):
@@ -186,7 +195,7 @@ class Reading(nn.Module):
             columns += [part * factor for factor in pair]
         return torch.cat(columns, -1)
 
-    def _gathered(self, found: Any, near: Turns) -> Any:
+    def _gathered(self, found: Any, near: CoordinatePairs) -> Any:
         """Means and first moments, the latter relative to the query: ``[B, N, H, ·]``."""
         columns, step = [found[..., : self.depth]], self.turning
         for i, (c, s) in enumerate(near):
@@ -199,11 +208,11 @@ class Reading(nn.Module):
         return features.reshape(*features.shape[:2], self.heads, -1)
 
 
-Turns = Sequence[tuple[Any, Any]]
+CoordinatePairs = Sequence[tuple[Any, Any]]
 """Of each axis the pair (cos θ, sin θ), or (1, x) between walls, ``[B or 1, N, H or 1, 1]``."""
 
 
-def turns(at: Any, axes: Sequence[AxisSignature]) -> Turns:
+def coordinate_pairs(at: Any, axes: Sequence[AxisSignature]) -> CoordinatePairs:
     """Split places ``[B or 1, N, H or 1, d]`` into pairs."""
     pairs = []
     for i, axis in enumerate(axes):

@@ -18,17 +18,21 @@ from torch import Tensor, nn
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature, standardised
-from piop.models.core.coordinates import absolute_axes, marks, squared_chords
-from piop.models.core.sensor_encoder import SensorTransport
-from piop.models.core.spectrum import POINTS_PER_WAVE, Spectrum
+from piop.models.core.coordinates import absolute_axes, coordinate_features, squared_chords
+from piop.models.core.harmonic_fit import TOKENS_PER_WAVE, HarmonicFit
+from piop.models.core.sensor_encoder import GatedSkip
 from piop.models.position_attention.attention import SHARPNESS, window_square
-from piop.models.position_attention.kernels import Places, Reading, along
-from piop.models.position_attention.published import pooled
+from piop.models.position_attention.kernels import (
+    KernelCrossAttention,
+    KernelPoints,
+    kernel_coordinates,
+)
+from piop.models.position_attention.published import cell_centres
 
-FEWEST = {0: 1, 1: 32, 2: 12, 3: 6}
+FEWEST_POINTS = {0: 1, 1: 32, 2: 12, 3: 6}
 """Latent points per axis at least, by the number of axes of space."""
 
-FINEST = 16.0
+SHARPEST_START = 16.0
 """√λ of the sharpest head that reads sensors, at the start."""
 
 
@@ -75,13 +79,13 @@ class PositionAttentionField(Backbone):
     - Distances are chords and all kernels smooth, so that answers have the derivatives physics asks
       for; a hard quantile mask is had by a smooth window (``window``), off by default.
     - Position enters by differences alone along homogeneous axes: one function teaches all its
-      shifts. First moments make up for kernels that are all even (:class:`Reading`).
+      shifts. First moments make up for kernels that are all even (:class:`KernelCrossAttention`).
     - Kernels of a query widen and move with its time, and in later readings with what it has read:
       diffusion and transport are then a matter of one reading. Scores of the contents themselves
       (``content``, eq. 12) are off.
     - Smooth functions are read off their harmonic fit on the latent mesh
       (:class:`PositionEncoder`).
-    - Views times functions of the time go straight to the answer (:class:`SensorTransport`), as
+    - Views times functions of the time go straight to the answer (:class:`GatedSkip`), as
       in PIT.
 
     Args:
@@ -109,7 +113,7 @@ class PositionAttentionField(Backbone):
         )
         self.ground = nn.Linear(len(fixed) * (1 + 2 * config.frequencies), width) if fixed else None
         self.processor = nn.ModuleList(
-            Module(width, self._reading(count)) for _ in range(config.blocks)
+            ProcessorBlock(width, self._reading(count)) for _ in range(config.blocks)
         )
         self.control = nn.Linear(known, width) if known else None
         window = None
@@ -118,12 +122,12 @@ class PositionAttentionField(Backbone):
             window = window_square(squares, config.window)
         control = width if known else 0
         self.views = self._reading(count, control=control, window=window)
-        self.transport = SensorTransport(known, width, signature.channels)
+        self.transport = GatedSkip(known, width, signature.channels)
         self.start = nn.Linear(width, width)
         self.place = nn.Linear(known, width) if known else None
         content = width if config.content else 0
         self.reads = nn.ModuleList(
-            PositionStep(width, self._reading(count, control=width, content=content, window=window))
+            QueryBlock(width, self._reading(count, control=width, content=content, window=window))
             for _ in range(config.reads - 1)
         )
         self.decoder = nn.Sequential(
@@ -134,11 +138,13 @@ class PositionAttentionField(Backbone):
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         tokens, places = self._tokens(inputs, queries)
-        at = along(_columns(queries, self.columns), self.space)
+        at = kernel_coordinates(_columns(queries, self.columns), self.space)
         known = control = None
         if self.control is not None:
             axes = [self.signature.coordinates[i] for i in self.absolute]
-            known = marks(_columns(queries, self.absolute), axes, self.config.frequencies)
+            known = coordinate_features(
+                _columns(queries, self.absolute), axes, self.config.frequencies
+            )
             control = torch.tanh(self.control(known))
         views = self.views(tokens, places, at, control)
         turned, straight = self.transport(views, known)
@@ -154,9 +160,9 @@ class PositionAttentionField(Backbone):
 
     def _tokens(
         self, inputs: Mapping[str, FunctionSamples], queries: Tensor
-    ) -> tuple[Tensor, Places]:
+    ) -> tuple[Tensor, KernelPoints]:
         """Bring all inputs to the latent mesh and process them there: ``[B, L, width]``."""
-        places = Places(along(self.latent, self.space))
+        places = KernelPoints(kernel_coordinates(self.latent, self.space))
         state: Any = 0.0
         for name, encode in self.encoders.items():
             state = state + encode(inputs[name], self.latent, places.at)
@@ -167,7 +173,7 @@ class PositionAttentionField(Backbone):
             fixed = [i for i in self.absolute if i != self.signature.time]
             axes = [self.signature.coordinates[i] for i in fixed]
             here = _columns(self.latent, [self.columns.index(i) for i in fixed])
-            state = state + self.ground(marks(here, axes, self.config.frequencies))
+            state = state + self.ground(coordinate_features(here, axes, self.config.frequencies))
         for module in self.processor:
             state = module(state, places)
         return state, places
@@ -175,17 +181,17 @@ class PositionAttentionField(Backbone):
     def _mesh(self) -> Tensor:
         """Lay the latent mesh fine enough for the bulk of every smooth input: ``[1, L, d]``."""
         dimension = len(self.space)
-        count = FEWEST[dimension]
+        count = FEWEST_POINTS[dimension]
         for entry in self.signature.functions:
             reach = entry.bulk or entry.waves
-            count = max(count, POINTS_PER_WAVE[len(entry.of)] * reach if entry.smooth else 0)
-        return pooled(self.space, (count,) * dimension, torch.zeros(()))
+            count = max(count, TOKENS_PER_WAVE[len(entry.of)] * reach if entry.smooth else 0)
+        return cell_centres(self.space, (count,) * dimension, torch.zeros(()))
 
     def _reading(
         self, count: int, control: int = 0, content: int = 0, window: float | None = None
-    ) -> Reading:
+    ) -> KernelCrossAttention:
         c = self.config
-        return Reading(
+        return KernelCrossAttention(
             c.width, c.width, c.heads, self.space, c.sharpness, count, control, content, window
         )
 
@@ -220,7 +226,7 @@ class PositionEncoder(nn.Module):
         self.shared = [i for i, name in enumerate(entry.of) if name in names]
         self.other = [i for i, name in enumerate(entry.of) if name not in names]
         features = entry.channels + len(self.other) * (1 + 2 * config.frequencies)
-        self.spectrum = Spectrum(entry, self.axes) if entry.smooth else None
+        self.spectrum = HarmonicFit(entry, self.axes) if entry.smooth else None
         features += 2 * len(entry.of) * entry.channels if entry.smooth else 0
         self.direct = entry.smooth and not self.other
         self.lift = nn.Linear(features, config.width)
@@ -229,7 +235,9 @@ class PositionEncoder(nn.Module):
         self.reading = (
             None
             if self.direct
-            else Reading(config.width, config.width, config.heads, shared, config.sharpness, FINEST)
+            else KernelCrossAttention(
+                config.width, config.width, config.heads, shared, config.sharpness, SHARPEST_START
+            )
         )
 
     def forward(self, samples: FunctionSamples, mesh: Tensor, at: Tensor) -> Tensor:
@@ -256,17 +264,17 @@ class PositionEncoder(nn.Module):
             points = points.masked_fill(~there[..., None], self.axes[0].low)
         if self.other:
             axes = [self.axes[i] for i in self.other]
-            known = marks(_columns(points, self.other), axes, self.frequencies)
+            known = coordinate_features(_columns(points, self.other), axes, self.frequencies)
             columns.append(known.expand(len(columns[0]), -1, -1))
         tokens = self.mix(torch.tanh(self.lift(torch.cat(columns, -1))))
         if self.reading is None:
             return tokens
         shared = [self.axes[i] for i in self.shared]
-        places = Places.of(_columns(points, self.shared), shared, there)
+        places = KernelPoints.of(_columns(points, self.shared), shared, there)
         return self.reading(torch.tanh(tokens), places, _columns(at, self.in_space))
 
 
-class Module(nn.Module):
+class ProcessorBlock(nn.Module):
     """U ← σ(MLP(σ(PosAtt(U))) + U W) on the latent mesh (sec. 2.3), σ the GELU.
 
     Args:
@@ -274,19 +282,19 @@ class Module(nn.Module):
         reading: The attention.
     """
 
-    def __init__(self, width: int, reading: Reading) -> None:
+    def __init__(self, width: int, reading: KernelCrossAttention) -> None:
         super().__init__()
         self.reading = reading
         self.perceptron = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
         self.skip = nn.Linear(width, width)
 
-    def forward(self, state: Tensor, places: Places) -> Tensor:
+    def forward(self, state: Tensor, places: KernelPoints) -> Tensor:
         """Update ``[B, L, width]``."""
         found = F.gelu(self.reading(state, places, places.at))
         return F.gelu(self.perceptron(found) + self.skip(state))
 
 
-class PositionStep(nn.Module):
+class QueryBlock(nn.Module):
     """A query reads the latent mesh once more, its kernels moved by what it has read so far.
 
     Args:
@@ -294,14 +302,14 @@ class PositionStep(nn.Module):
         reading: The attention, with a control.
     """
 
-    def __init__(self, width: int, reading: Reading) -> None:
+    def __init__(self, width: int, reading: KernelCrossAttention) -> None:
         super().__init__()
         self.reading = reading
         self.perceptron = nn.Sequential(
             nn.Linear(width, 2 * width), nn.Tanh(), nn.Linear(2 * width, width)
         )
 
-    def forward(self, state: Tensor, tokens: Tensor, places: Places, at: Tensor) -> Tensor:
+    def forward(self, state: Tensor, tokens: Tensor, places: KernelPoints, at: Tensor) -> Tensor:
         """Update the state of the queries ``[B, N, width]``."""
         found = state + self.reading(tokens, places, at, state, state)
         return found + self.perceptron(found)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from piop.models.core.base import AxisSignature, InputSignature, Signature
-from piop.models.core.preset import Preset, Presets
+from piop.models.core.base import AxisSignature, InputSignature, Preset, Presets, Signature
 from piop.models.position_attention.network import PositionAttentionConfig, PositionAttentionField
 from piop.models.position_attention.published import MeshPositionAttention, MeshPositionConfig
 

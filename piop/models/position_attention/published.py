@@ -21,8 +21,8 @@ from piop.models.core.base import (
     Signature,
     standardised,
 )
-from piop.models.core.coordinates import largest_square, squared_distances
-from piop.models.position_attention.attention import SHARPNESS, PositionAttention, nearest_share
+from piop.models.core.coordinates import largest_squared_distance, squared_distances
+from piop.models.position_attention.attention import SHARPNESS, PositionAttention, within_quantile
 
 CHOICES = {
     "placement": ("pooling", "sampling", "farthest"),
@@ -116,7 +116,7 @@ class MeshPositionAttention(Backbone):
         self.counts = (*config.latent, *config.latent[-1:] * len(self.space))[: len(self.space)]
         if config.placement == "sampling":
             total = math.prod(self.counts)
-            self.register_buffer("drawn", sampled(self.space, total, torch.zeros(())))
+            self.register_buffer("drawn", random_points(self.space, total, torch.zeros(())))
         scalars = sum(entry.channels for entry in signature.scalars)
         self.lifts, self.downs = nn.ModuleDict(), nn.ModuleDict()
         for entry in signature.functions:
@@ -214,13 +214,13 @@ class MeshPositionAttention(Backbone):
     def _latent(self, inputs: Mapping[str, FunctionSamples], answer: PointMesh) -> PointMesh:
         """Lay the latent mesh, or choose it from the sensors of the first function of all space."""
         if self.config.placement == "pooling":
-            return PointMesh(pooled(self.space, self.counts, answer.points), answer.of)
+            return PointMesh(cell_centres(self.space, self.counts, answer.points), answer.of)
         if self.config.placement == "sampling":
             return PointMesh(self.drawn.to(answer.points.dtype), answer.of)
         whole = (e for e in self.signature.functions if set(answer.of) <= set(e.of))
         mesh = next((self._mesh(entry, inputs) for entry in whole), answer)
         points = mesh.points[..., [mesh.of.index(name) for name in answer.of]]
-        chosen = farthest(points, math.prod(self.counts), self.space)
+        chosen = farthest_points(points, math.prod(self.counts), self.space)
         if mesh.there is None:
             return PointMesh(chosen, answer.of)
         rank = torch.arange(chosen.shape[1], device=chosen.device)
@@ -233,10 +233,10 @@ class MeshPositionAttention(Backbone):
         there, here = (m.points[..., [m.of.index(n) for n in shared]] for m in (to, of))
         squares = squared_distances(there, here, axes)
         if quantile < 1:
-            kept = nearest_share(squares, quantile, of.there)
+            kept = within_quantile(squares, quantile, of.there)
         else:
             kept = None if of.there is None else of.there[:, None]
-        return squares / largest_square(axes) if self.config.scaled else squares, kept
+        return squares / largest_squared_distance(axes) if self.config.scaled else squares, kept
 
     def _axes(self, names: Iterable[str]) -> tuple[AxisSignature, ...]:
         return tuple(self.signature.coordinates[self.signature.axis(name)] for name in names)
@@ -283,7 +283,7 @@ def lecun_linear(features: int, outputs: int) -> nn.Linear:
     return layer
 
 
-def pooled(axes: tuple[AxisSignature, ...], counts: tuple[int, ...], like: Tensor) -> Tensor:
+def cell_centres(axes: tuple[AxisSignature, ...], counts: tuple[int, ...], like: Tensor) -> Tensor:
     """Pool an even mesh: the mean places of equal cells, which are their centres.
 
     Args:
@@ -305,14 +305,14 @@ def pooled(axes: tuple[AxisSignature, ...], counts: tuple[int, ...], like: Tenso
     return torch.cartesian_prod(*ticks).reshape(1, -1, len(axes))
 
 
-def sampled(axes: tuple[AxisSignature, ...], count: int, like: Tensor) -> Tensor:
+def random_points(axes: tuple[AxisSignature, ...], count: int, like: Tensor) -> Tensor:
     """Draw places evenly at random from torch's generator: ``[1, count, d]``."""
     unit = torch.rand(1, count, len(axes), dtype=like.dtype, device=like.device)
     low = unit.new_tensor([axis.low for axis in axes])
     return low + unit * unit.new_tensor([axis.high - axis.low for axis in axes])
 
 
-def farthest(points: Tensor, count: int, axes: tuple[AxisSignature, ...]) -> Tensor:
+def farthest_points(points: Tensor, count: int, axes: tuple[AxisSignature, ...]) -> Tensor:
     """Choose points greedily, each as far as can be from those chosen (farthest point sampling).
 
     The first is the one nearest to the middle of the box, so that the order of the points does not

@@ -13,7 +13,7 @@ from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.fields import grid_axis
 from piop.models import AxisSignature, Backbone
-from piop.models.core.interpolation import weights_between
+from piop.models.core.interpolation import interpolation_weights
 from piop.problem import Coordinate, Problem
 from piop.problem.inputs import asked_coordinates
 from piop.residual import TensorGrid
@@ -65,7 +65,7 @@ def lay(backbone: Backbone, home: Sequence[Tensor], wanted: Sequence[Tensor]) ->
         laid = _refined(ticks, len(own), axis) if even else own
         same = len(laid) == len(ticks) and bool(((laid - ticks).abs() <= _slack(axis)).all())
         axes.append(laid)
-        matrices.append(None if same else weights_between(laid, ticks, axis))
+        matrices.append(None if same else interpolation_weights(laid, ticks, axis))
     return GridLayout(tuple(axes), tuple(matrices))
 
 

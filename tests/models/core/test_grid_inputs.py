@@ -8,7 +8,7 @@ import torch
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature
 from piop.models.core.grid import GridInputs
-from piop.models.core.interpolation import nearest, nearest_of_grid
+from piop.models.core.interpolation import nearest_on_grid, nearest_values
 
 TIME = AxisSignature("t", 0.0, 2.0)
 RING = AxisSignature("x", 0.0, 2 * math.pi, periodic=True)
@@ -77,8 +77,8 @@ def test_counting_lines_finds_the_nearest_sensor_whatever_their_order(shape):
     ticks = [TICKS[1] + 0.01, TICKS[2] * 0.99]
     mesh = torch.cartesian_prod(*ticks)[None]
     values = torch.arange(len(points), dtype=torch.float64)[None, :, None]
-    searched = nearest(values, FunctionSamples(points[None], values), mesh, axes)
-    assert torch.equal(nearest_of_grid(points, ticks, axes).double(), searched[0, :, 0])
+    searched = nearest_values(values, FunctionSamples(points[None], values), mesh, axes)
+    assert torch.equal(nearest_on_grid(points, ticks, axes).double(), searched[0, :, 0])
 
 
 def test_large_grids_are_counted_and_small_ones_searched_to_the_same_values(monkeypatch):
@@ -91,7 +91,7 @@ def test_large_grids_are_counted_and_small_ones_searched_to_the_same_values(monk
     read = GridInputs(signature, (0, 1))
     searched = read(inputs, TICKS[1:])
     assert torch.equal(searched, values.reshape(3, 7, 4, 2)), "values where the sensors are"
-    monkeypatch.setattr("piop.models.core.grid.PAIRS", 0)
+    monkeypatch.setattr("piop.models.core.grid.MOST_PAIRS", 0)
     assert torch.equal(read(inputs, TICKS[1:]), searched)
 
 

@@ -7,8 +7,8 @@ import torch
 
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
-from piop.models.core.interpolation import nearest
-from piop.models.core.sensors import FixedSensors, paired
+from piop.models.core.interpolation import nearest_values
+from piop.models.deeponet.network import FixedSensors, branch_trunk_product
 
 from ..cases import SIGNATURES, queries_for, samples_for
 
@@ -119,7 +119,7 @@ def test_an_input_with_jumps_is_read_at_the_nearest_sensor(monkeypatch):
     values = torch.randn(2, 50, 3, dtype=torch.float64, generator=generator)
     mask = torch.rand(2, 50, generator=generator) < 0.7
     at = size * torch.rand(1, 20, 2, dtype=torch.float64, generator=generator)
-    found = nearest(values, FunctionSamples(points, values, mask), at, axes)
+    found = nearest_values(values, FunctionSamples(points, values, mask), at, axes)
     for b in range(2):
         for i in range(20):
             best = None
@@ -130,8 +130,10 @@ def test_an_input_with_jumps_is_read_at_the_nearest_sensor(monkeypatch):
                 if mask[b, m] and (best is None or distance < best[0]):
                     best = (distance, m)
             assert torch.equal(found[b, i], values[b, best[1]])
-    monkeypatch.setattr("piop.models.core.interpolation.PAIRS", 250)  # three places at a time
-    assert torch.equal(nearest(values, FunctionSamples(points, values, mask), at, axes), found)
+    monkeypatch.setattr("piop.models.core.interpolation.MOST_PAIRS", 250)  # three places at a time
+    assert torch.equal(
+        nearest_values(values, FunctionSamples(points, values, mask), at, axes), found
+    )
 
 
 def test_periodic_axes_are_periodic_with_all_derivatives(network):
@@ -171,7 +173,7 @@ def test_queries_shared_by_all_functions_give_the_same_answers(network):
 
 def test_one_branch_without_inputs_serves_any_batch_of_queries():
     trunk, branch = torch.randn(3, 7, 8), torch.randn(1, 8)
-    assert paired(trunk, branch, 2).shape == (3, 7, 2)
+    assert branch_trunk_product(trunk, branch, 2).shape == (3, 7, 2)
 
 
 @pytest.mark.parametrize("network", [NETWORKS[0], NETWORKS[2]], ids="-".join)

@@ -100,7 +100,7 @@ def test_scattered_queries_get_the_values_of_the_grid(monkeypatch):
     mesh = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(1, -1, 2)
     expected = model.on_grid(wave(), axes).reshape(1, -1, 2)
     assert (model(wave(), mesh) - expected).abs().max() < 1e-12
-    monkeypatch.setattr("piop.models.core.grid.AT_ONCE", 600)  # a few queries at a time
+    monkeypatch.setattr("piop.models.core.grid.MOST_VALUES", 600)  # a few queries at a time
     assert (model(wave(), mesh) - expected).abs().max() < 1e-12
     around = mesh + torch.tensor([0.0, 2 * math.pi], dtype=torch.float64)
     assert (model(wave(), around) - expected).abs().max() < 1e-10

@@ -15,9 +15,13 @@ from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
 from piop.models.core.interpolation import even_ticks
-from piop.models.galerkin.config import GalerkinConfig, GalerkinForm
-from piop.models.galerkin.decoder import SpectralDecoder
-from piop.models.galerkin.network import FinalGalerkinTransformer, GalerkinTransformer
+from piop.models.galerkin.layers import SpectralDecoder
+from piop.models.galerkin.network import (
+    FinalGalerkinTransformer,
+    GalerkinConfig,
+    GalerkinForm,
+    GalerkinTransformer,
+)
 from piop.models.registry import find_preset
 
 EXACT = 1e-12

@@ -12,7 +12,7 @@ from torch.nn import functional
 from piop.models.core.base import AxisSignature
 from piop.models.galerkin import attention
 from piop.models.galerkin.attention import KINDS, EncoderLayer, SimpleAttention
-from piop.models.galerkin.tokens import shares
+from piop.models.galerkin.layers import quadrature_weights
 
 EXACT = 1e-12  # float64: reordered sums alone
 LINEAR = ("galerkin", "linear")
@@ -72,7 +72,7 @@ def test_a_token_split_in_two_halves_changes_nothing(kind):
 @pytest.mark.parametrize("kind", ["fourier", "softmax"])
 def test_scores_in_pieces_are_the_whole(kind, monkeypatch):
     whole = KINDS[kind](*heads(), same)
-    monkeypatch.setattr(attention, "SCORES", 2 * 2 * 3 * 9)  # two queries at once
+    monkeypatch.setattr(attention, "MOST_SCORES", 2 * 2 * 3 * 9)  # two queries at once
     assert (KINDS[kind](*heads(), same) - whole).abs().max() < EXACT
 
 
@@ -81,7 +81,7 @@ def fredholm(ticks, axis, alike):
     query = torch.stack([torch.ones_like(ticks), ticks], -1)
     key = torch.stack([ticks.exp(), ticks], -1)
     value = (ticks**2)[:, None]
-    share = shares([ticks], [axis], alike)
+    share = quadrature_weights([ticks], [axis], alike)
     parts = [part[None, None] for part in (query, key, value)]
     return KINDS["fourier"](*parts, share, same)[0, 0, :, 0] * math.sqrt(2)
 
@@ -104,7 +104,7 @@ def test_round_a_period_the_quadrature_is_exact_for_what_the_grid_resolves():
     ticks = torch.arange(8, dtype=torch.float64) * (math.pi / 4)
     turned = torch.stack([ticks.cos(), ticks.sin()], -1)[None, None]
     value = ticks.sin()[None, None, :, None]
-    share = shares([ticks], [axis], False)
+    share = quadrature_weights([ticks], [axis], False)
     found = KINDS["fourier"](turned, turned, value, share, same)[0, 0, :, 0] * math.sqrt(2)
     assert (found - ticks.sin() / 2).abs().max() < EXACT
 
@@ -113,8 +113,8 @@ def test_shares_of_a_grid_are_those_of_its_cells():
     axes = [AxisSignature("t", 0.0, 2.0), AxisSignature("x", 0.0, 1.0, periodic=True)]
     ticks = [torch.tensor([0.0, 0.5, 2.0]), torch.tensor([0.0, 0.5])]
     expected = torch.tensor([0.125, 0.5, 0.375])[:, None] * torch.tensor([0.5, 0.5])
-    assert torch.equal(shares(ticks, axes, False), expected.flatten())
-    assert torch.equal(shares(ticks, axes, True), torch.full((6,), 1 / 3) * 0.5)
+    assert torch.equal(quadrature_weights(ticks, axes, False), expected.flatten())
+    assert torch.equal(quadrature_weights(ticks, axes, True), torch.full((6,), 1 / 3) * 0.5)
 
 
 def test_projections_start_diagonal_dominant():
@@ -227,7 +227,7 @@ def test_half_of_the_weights_fall_with_faults_and_the_mean_stays():
 
 
 def test_linear_attention_is_divided_by_n_twice_with_faults_alone(monkeypatch):
-    monkeypatch.setattr(attention, "FAULTY_RATE", 0.0)
+    monkeypatch.setattr(attention, "PUBLISHED_DROPOUT", 0.0)
     state, places, share = tokens(6)
     layer = strong(SimpleAttention(6, 2, 2, "linear", normed=True).double())
     layer.out.bias.data.zero_()

@@ -9,12 +9,12 @@ import torch
 from torch.nn import functional
 
 from piop.models.core.base import AxisSignature
-from piop.models.galerkin.interpolation_cnn import (
+from piop.models.galerkin.layers import (
     Convolution,
     Down,
     Up,
     linear_weights,
-    middle,
+    middle_count,
     resampled,
 )
 
@@ -72,7 +72,7 @@ def test_convolution_round_a_period_moves_with_its_input():
 
 def test_the_way_down_is_the_one_of_figure_six():
     torch.manual_seed(0)
-    layer = Down(3, 8, WALLS, (middle(9, 4), 4), functional.silu).double()
+    layer = Down(3, 8, WALLS, (middle_count(9, 4), 4), functional.silu).double()
 
     def convolved(part, state):
         found = functional.conv2d(state.movedim(-1, 1), part.layer.weight, padding=1)

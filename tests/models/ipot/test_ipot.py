@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
-from piop.models.ipot.inducing_points import InducingLattice, IPOTConfig
+from piop.models.ipot.layers import InducingGrid, IPOTConfig
 
 from ..cases import SIGNATURES, queries_for, samples_for
 
@@ -57,8 +57,8 @@ def test_where_place_matters_shifts_are_told_apart():
 
 
 def test_inducing_points_lie_over_the_space_of_the_functions():
-    def lattice(case: str) -> InducingLattice:
-        return InducingLattice(SIGNATURES[case], IPOTConfig(points=(6, 4, 3)))
+    def lattice(case: str) -> InducingGrid:
+        return InducingGrid(SIGNATURES[case], IPOTConfig(points=(6, 4, 3)))
 
     plane = lattice("plane")
     assert (plane.columns, plane.count) == ((1, 2), 16)

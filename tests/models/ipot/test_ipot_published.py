@@ -17,8 +17,8 @@ from piop.models.ipot.attention import FourierFeatures
 from piop.models.ipot.published import (
     PaperIPOT,
     PaperIPOTConfig,
-    PaperMarchConfig,
-    PaperMarchingIPOT,
+    PaperIPOTRollout,
+    PaperIPOTRolloutConfig,
 )
 
 from ..cases import SIGNATURES, queries_for, samples_for
@@ -26,7 +26,7 @@ from ..cases import SIGNATURES, queries_for, samples_for
 SMALL = PaperIPOTConfig(
     width=12, points=5, depth=3, heads=3, cross_heads=2, cross_size=8, bands=3, resolutions=(8,)
 )
-MARCH = PaperMarchConfig(**vars(SMALL), steps=4)
+MARCH = PaperIPOTRolloutConfig(**vars(SMALL), steps=4)
 UNIT = AxisSignature("x", 0.0, 1.0)
 STEADY = Signature((UNIT,), (InputSignature("a", ("x",)),), 1)
 
@@ -154,9 +154,9 @@ def test_cost_is_linear_in_sensors_and_in_queries_and_depth_adds_to_neither():
     assert flops(70, 90, depth=4) - flops(70, 90) == deeper > 0
 
 
-def march(case: str = "evolution") -> PaperMarchingIPOT:
+def march(case: str = "evolution") -> PaperIPOTRollout:
     torch.manual_seed(0)
-    return PaperMarchingIPOT(SIGNATURES[case], MARCH).double()
+    return PaperIPOTRollout(SIGNATURES[case], MARCH).double()
 
 
 def test_a_march_composes_steps_of_one_processor():
@@ -212,7 +212,7 @@ def test_a_march_refuses_other_times_and_problems_without():
         model.on_grid(inputs, [torch.zeros(6).double(), torch.zeros(2).double()])
     with pytest.raises(DataError, match="1 columns; give one each for t, x"):
         model.on_grid(inputs, [torch.zeros(5).double()])
-    refusal = PaperMarchingIPOT.refusal
+    refusal = PaperIPOTRollout.refusal
     assert refusal(SIGNATURES["evolution"], MARCH) is None
     assert "the problem is steady" in str(refusal(SIGNATURES["steady"], MARCH))
     alone = Signature((AxisSignature("t", 0.0, 1.0),), (), 1, 0)

@@ -11,17 +11,17 @@ import torch
 from scipy.integrate import quad
 
 from piop.models import AxisSignature
-from piop.models.core.coordinates import largest_square, squared_chords, squared_distances
+from piop.models.core.coordinates import largest_squared_distance, squared_chords, squared_distances
 from piop.models.position_attention.attention import (
     PositionAttention,
-    nearest_share,
     sine_tangent,
     smooth_window,
     square,
     tangent,
     window_square,
+    within_quantile,
 )
-from piop.models.position_attention.published import farthest, pooled, sampled
+from piop.models.position_attention.published import cell_centres, farthest_points, random_points
 
 RING = AxisSignature("x", 0.0, 2.0, periodic=True)
 OTHER = AxisSignature("y", -1.0, 1.0, periodic=True)
@@ -56,9 +56,9 @@ def test_distances_count_walls_as_they_are_and_know_their_largest():
     to = torch.tensor([[[0.0, 1.0]]], dtype=torch.float64)
     of = torch.tensor([[[1.0, 4.0]]], dtype=torch.float64)
     assert squared_distances(to, of, (RING, WALLED)).item() == 1.25
-    assert largest_square((RING, WALLED)) == 1.25
-    assert largest_square((RING,)) == 0.25
-    assert largest_square((WALLED, WALLED)) == 2.0
+    assert largest_squared_distance((RING, WALLED)) == 1.25
+    assert largest_squared_distance((RING,)) == 0.25
+    assert largest_squared_distance((WALLED, WALLED)) == 2.0
 
 
 def test_chords_are_smooth_across_the_seam_and_half_a_period_away():
@@ -130,7 +130,7 @@ def test_the_self_variant_is_equation_12():
 
 def test_rows_sum_to_one_globally_locally_and_with_content():
     squares = squared_distances(points(7, RING), points(40, RING, seed=1), (RING,))
-    for kept in (None, nearest_share(squares, 0.1)):
+    for kept in (None, within_quantile(squares, 0.1)):
         rows = layer(sharpness="sine_tangent").weights(squares, kept)
         assert (rows.sum(-1) - 1).abs().max() < 1e-14
         assert rows.shape == (1, 2, 7, 40)
@@ -140,7 +140,7 @@ def test_rows_sum_to_one_globally_locally_and_with_content():
 def test_meshes_of_each_function_give_what_a_shared_mesh_gives():
     attention, state = layer(), torch.randn(3, 6, 3, dtype=torch.float64)
     squares = squared_distances(points(4, RING), points(6, RING, seed=1), (RING,))
-    kept = nearest_share(squares, 0.5)
+    kept = within_quantile(squares, 0.5)
     each = attention(state, squares.expand(3, -1, -1), kept.expand(3, -1, -1))
     assert (attention(state, squares, kept) - each).abs().max() < 1e-14
 
@@ -184,7 +184,7 @@ def test_converges_to_its_integral_at_the_monte_carlo_rate():
 )
 def test_masks_keep_the_quantile_exactly(count, quantile, kept):
     squares = torch.rand(1, 8, count, generator=torch.Generator().manual_seed(0)).double()
-    near = nearest_share(squares, quantile)
+    near = within_quantile(squares, quantile)
     assert (near.sum(-1) == kept).all()
     if quantile != 0.29:  # numpy's own product 0.29 · 100 rounds below 29
         bound = np.percentile(squares.numpy(), 100 * quantile, axis=-1, keepdims=True)
@@ -195,16 +195,16 @@ def test_masks_of_padded_meshes_are_those_of_the_points_that_are_there():
     squares = torch.rand(2, 3, 50, generator=torch.Generator().manual_seed(0)).double()
     there = torch.ones(2, 50, dtype=torch.bool)
     there[0, 30:] = False
-    near = nearest_share(squares, 0.1, there)
-    assert torch.equal(near[:1, :, :30], nearest_share(squares[:1, :, :30], 0.1))
+    near = within_quantile(squares, 0.1, there)
+    assert torch.equal(near[:1, :, :30], within_quantile(squares[:1, :, :30], 0.1))
     assert not near[0, :, 30:].any()
-    assert torch.equal(near[1:], nearest_share(squares[1:], 0.1))
+    assert torch.equal(near[1:], within_quantile(squares[1:], 0.1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_masks_on_an_even_ring_are_the_same_from_every_point(dtype):
     ring = torch.arange(96, dtype=dtype)[None, :, None] * (2.0 / 96)
-    near = nearest_share(squared_distances(ring, ring, (RING,)), 0.05)[0]
+    near = within_quantile(squared_distances(ring, ring, (RING,)), 0.05)[0]
     first = near[0]
     assert first.sum() == 5, "⌊0.05 · 95⌋ + 1, two on either side"
     assert all(torch.equal(row.roll(-i), first) for i, row in enumerate(near))
@@ -221,20 +221,20 @@ def test_the_smooth_window_has_the_slopes_it_should():
 
 
 def test_the_window_of_an_even_ring_reaches_its_quantile():
-    ring = pooled((RING,), (100,), torch.zeros((), dtype=torch.float64))
+    ring = cell_centres((RING,), (100,), torch.zeros((), dtype=torch.float64))
     assert window_square(squared_distances(ring, ring, (RING,)), 0.1) == pytest.approx(0.05**2)
 
 
 def test_pooled_meshes_are_the_means_of_fine_ones():
-    fine = pooled((RING, WALLED), (12, 20), torch.zeros((), dtype=torch.float64))
-    coarse = pooled((RING, WALLED), (4, 5), torch.zeros((), dtype=torch.float64))
+    fine = cell_centres((RING, WALLED), (12, 20), torch.zeros((), dtype=torch.float64))
+    coarse = cell_centres((RING, WALLED), (4, 5), torch.zeros((), dtype=torch.float64))
     means = fine.reshape(4, 3, 5, 4, 2).mean((1, 3)).reshape(1, 20, 2)
     assert torch.allclose(coarse, means)
 
 
 def test_sampled_meshes_fill_the_box_evenly():
     torch.manual_seed(0)
-    drawn = sampled((RING, WALLED), 4000, torch.zeros((), dtype=torch.float64))[0]
+    drawn = random_points((RING, WALLED), 4000, torch.zeros((), dtype=torch.float64))[0]
     low, high = torch.tensor([0.0, 1.0]), torch.tensor([2.0, 4.0])
     assert ((drawn >= low) & (drawn <= high)).all()
     spread = torch.tensor([2.0, 3.0]) / math.sqrt(12)
@@ -243,7 +243,7 @@ def test_sampled_meshes_fill_the_box_evenly():
 
 def test_farthest_points_are_chosen_greedily_round_the_seam():
     cloud = points(30, RING, WALLED, batch=2)
-    found = farthest(cloud, 6, (RING, WALLED))
+    found = farthest_points(cloud, 6, (RING, WALLED))
     for b in range(2):
         middle = torch.tensor([[[1.0, 2.5]]], dtype=torch.float64)
         first = squared_distances(middle, cloud[b : b + 1], (RING, WALLED))[0, 0].argmin()
@@ -253,5 +253,5 @@ def test_farthest_points_are_chosen_greedily_round_the_seam():
             chosen.append(int(apart[:, chosen].amin(-1).argmax()))
         assert torch.equal(found[b], cloud[b, chosen])
     shuffled = cloud[:, torch.randperm(30)]
-    assert torch.equal(farthest(shuffled, 6, (RING, WALLED)), found)
-    assert farthest(cloud, 99, (RING, WALLED)).shape == (2, 30, 2)
+    assert torch.equal(farthest_points(shuffled, 6, (RING, WALLED)), found)
+    assert farthest_points(cloud, 99, (RING, WALLED)).shape == (2, 30, 2)

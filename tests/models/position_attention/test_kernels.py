@@ -11,21 +11,25 @@ import torch
 from piop.models import AxisSignature
 from piop.models.core.coordinates import squared_chords
 from piop.models.position_attention.attention import window_square
-from piop.models.position_attention.kernels import Places, Reading, along
-from piop.models.position_attention.published import pooled
+from piop.models.position_attention.kernels import (
+    KernelCrossAttention,
+    KernelPoints,
+    kernel_coordinates,
+)
+from piop.models.position_attention.published import cell_centres
 
 RING = AxisSignature("x", 0.0, 2.0, periodic=True)
 WALLED = AxisSignature("z", 1.0, 4.0)
 AXES = (RING, WALLED)
 
 
-def reading(axes=AXES, **options) -> Reading:
+def reading(axes=AXES, **options) -> KernelCrossAttention:
     torch.manual_seed(0)
-    return Reading(3, 8, 2, axes, finest=6.0, **options).double()
+    return KernelCrossAttention(3, 8, 2, axes, finest=6.0, **options).double()
 
 
 def mesh(axes=AXES, counts=(6, 5)):
-    return pooled(axes, counts, torch.zeros((), dtype=torch.float64))
+    return cell_centres(axes, counts, torch.zeros((), dtype=torch.float64))
 
 
 def places(count=4, batch=2):
@@ -40,7 +44,7 @@ def test_a_reading_is_position_attention_with_first_moments(window):
     if window is not None:
         reach = window_square(squared_chords(points, points, AXES), window)
     layer, tokens = reading(window=reach), torch.randn(2, 30, 3, dtype=torch.float64)
-    out = layer(tokens, Places.of(points, AXES), along(queries, AXES))
+    out = layer(tokens, KernelPoints.of(points, AXES), kernel_coordinates(queries, AXES))
     squares = squared_chords(queries, points, AXES)
     apart = queries[:, :, None] - points[:, None]
     moments = (torch.sin(math.pi * apart[..., 0]), apart[..., 1] / 3.0)
@@ -71,10 +75,13 @@ def test_a_control_widens_and_shifts_the_kernel():
         still.out.weight[:, 5:] = 0  # the first head alone
         layer.out.weight[:, 5:] = 0
     moved = layer(
-        tokens, Places.of(points, (RING,)), along(at, (RING,)), torch.ones(1, 5, 1).double()
+        tokens,
+        KernelPoints.of(points, (RING,)),
+        kernel_coordinates(at, (RING,)),
+        torch.ones(1, 5, 1).double(),
     )
-    shifted = along(at, (RING,)) + 0.5
-    assert (still(tokens, Places.of(points, (RING,)), shifted) - moved).abs().max() < 1e-12
+    shifted = kernel_coordinates(at, (RING,)) + 0.5
+    assert (still(tokens, KernelPoints.of(points, (RING,)), shifted) - moved).abs().max() < 1e-12
 
 
 def test_answers_are_smooth_and_the_same_on_either_side_of_the_seam():
@@ -83,7 +90,9 @@ def test_answers_are_smooth_and_the_same_on_either_side_of_the_seam():
     tokens = torch.randn(1, 24, 3, dtype=torch.float64)
 
     def answer(at):
-        return layer(tokens, Places.of(points, (RING,)), along(at[None, :, None], (RING,))).sum()
+        return layer(
+            tokens, KernelPoints.of(points, (RING,)), kernel_coordinates(at[None, :, None], (RING,))
+        ).sum()
 
     for place in (-1e-3, 0.0, 1e-3, 1.0, 2.0):
         at = torch.tensor([place], dtype=torch.float64, requires_grad=True)
@@ -100,8 +109,12 @@ def test_answers_are_smooth_and_the_same_on_either_side_of_the_seam():
 def test_shifting_latent_values_and_query_together_changes_nothing():
     layer, points = reading((RING,)), mesh((RING,), (24,))
     tokens, at = torch.randn(1, 24, 3, dtype=torch.float64), torch.rand(1, 5, 1).double()
-    here = layer(tokens, Places.of(points, (RING,)), along(at, (RING,)))
-    there = layer(tokens.roll(7, 1), Places.of(points, (RING,)), along(at + 7 * 2.0 / 24, (RING,)))
+    here = layer(tokens, KernelPoints.of(points, (RING,)), kernel_coordinates(at, (RING,)))
+    there = layer(
+        tokens.roll(7, 1),
+        KernelPoints.of(points, (RING,)),
+        kernel_coordinates(at + 7 * 2.0 / 24, (RING,)),
+    )
     assert (here - there).abs().max() < 1e-12
 
 
@@ -112,7 +125,9 @@ def test_contents_add_the_scores_of_equation_12():
     with torch.no_grad():  # heads as they are, as many as fit
         layer.out.weight.copy_(torch.eye(8, 10))
         layer.out.bias.zero_()
-    out = layer(tokens, Places.of(points, (RING,)), along(at, (RING,)), state=state)
+    out = layer(
+        tokens, KernelPoints.of(points, (RING,)), kernel_coordinates(at, (RING,)), state=state
+    )
     squares = squared_chords(at, points, (RING,))
     values = layer.value(tokens)[0]
     for n, h in itertools.product(range(4), range(2)):
@@ -132,6 +147,6 @@ def test_padding_and_functions_without_a_shared_axis():
     tokens, there = torch.randn(1, 6, 3).double(), torch.tensor([[True] * 4 + [False] * 2])
     nowhere = torch.zeros(1, 6, 0, dtype=torch.float64)
     at = torch.zeros(1, 3, 0, dtype=torch.float64)
-    out = layer(tokens, Places.of(nowhere, (), there), at)
+    out = layer(tokens, KernelPoints.of(nowhere, (), there), at)
     truth = layer.out(layer.value(tokens)[:, :4].mean(1, keepdim=True)).expand(-1, 3, -1)
     assert (out - truth).abs().max() < 1e-12

@@ -5,7 +5,11 @@ import math
 import pytest
 import torch
 
-from piop.models.core.spectral import SpectralConvolution, Ticks, Transform
+from piop.models.core.spectral_convolution import (
+    FourierTransform,
+    SpectralConvolution,
+    TransformAxis,
+)
 
 EXACT = 1e-12
 
@@ -101,9 +105,9 @@ def test_coefficients_of_a_padded_axis_converge_at_second_order():
     errors = []
     for count in (21, 41, 81):
         at = torch.linspace(1.0, 3.0, count, dtype=torch.float64)
-        ticks = Ticks.padded(at, 1.0, 3.0, 0.25)
+        ticks = TransformAxis.padded(at, 1.0, 3.0, 0.25)
         like = torch.zeros((), dtype=torch.float64)
-        found = Transform([ticks], (4,), like).forward(at.exp()[None, :, None])[0, ..., 0]
+        found = FourierTransform([ticks], (4,), like).forward(at.exp()[None, :, None])[0, ..., 0]
         rate = 1 - 1j * 2 * math.pi * torch.arange(4).double() / 2.5
         exact = ((rate * 2).exp() - 1) / rate * math.e / 2.5
         errors.append((torch.complex(found[:, 0], found[:, 1]) - exact).abs().max())
@@ -112,5 +116,5 @@ def test_coefficients_of_a_padded_axis_converge_at_second_order():
 
 
 def test_cell_centres_share_the_interval_evenly():
-    ticks = Ticks.padded(torch.tensor([0.25, 0.75, 1.25, 1.75]), 0.0, 2.0, 1.0)
+    ticks = TransformAxis.padded(torch.tensor([0.25, 0.75, 1.25, 1.75]), 0.0, 2.0, 1.0)
     assert torch.equal(ticks.weight, torch.full((4,), 0.125, dtype=torch.float64))

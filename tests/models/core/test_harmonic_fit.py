@@ -8,7 +8,7 @@ import torch
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature
 from piop.models.core.coordinates import angles, shortest_waves, sinusoids, wave_vectors
-from piop.models.core.spectrum import HarmonicView, Spectrum
+from piop.models.core.harmonic_fit import HarmonicCrossAttention, HarmonicFit
 
 X = AxisSignature("x", -1.0, 3.0, periodic=True)
 Y = AxisSignature("y", 0.0, 2.0, periodic=True)
@@ -30,7 +30,7 @@ def wave(points: torch.Tensor) -> torch.Tensor:
 
 
 def test_coefficients_of_known_harmonics_come_back():
-    spectrum = Spectrum(InputSignature("u0", ("x",)), [X]).double()
+    spectrum = HarmonicFit(InputSignature("u0", ("x",)), [X]).double()
     points = grid(32)
     found = spectrum(FunctionSamples(points, wave(points)[..., None]))[0, :, 0]
     expected = torch.zeros(17, dtype=torch.float64)
@@ -39,7 +39,7 @@ def test_coefficients_of_known_harmonics_come_back():
 
 
 def test_random_sensors_give_the_same_coefficients():
-    spectrum = Spectrum(InputSignature("u0", ("x",)), [X]).double()
+    spectrum = HarmonicFit(InputSignature("u0", ("x",)), [X]).double()
     points = -1 + 4 * torch.rand(5, 64, 1, dtype=torch.float64)
     regular = grid(64).expand(5, -1, -1)
     a = spectrum(FunctionSamples(points, wave(points)[..., None]))
@@ -48,8 +48,8 @@ def test_random_sensors_give_the_same_coefficients():
 
 
 def test_values_are_standardised_by_the_law():
-    plain = Spectrum(InputSignature("u0", ("x",)), [X]).double()
-    scaled = Spectrum(InputSignature("u0", ("x",), mean=0.4, std=2.0), [X]).double()
+    plain = HarmonicFit(InputSignature("u0", ("x",)), [X]).double()
+    scaled = HarmonicFit(InputSignature("u0", ("x",), mean=0.4, std=2.0), [X]).double()
     points = grid(32)
     samples = FunctionSamples(points, wave(points)[..., None])
     a, b = plain(samples), scaled(samples)
@@ -58,7 +58,7 @@ def test_values_are_standardised_by_the_law():
 
 
 def test_slope_and_antiderivative_of_the_fit():
-    spectrum = Spectrum(InputSignature("u0", ("x",)), [X]).double()
+    spectrum = HarmonicFit(InputSignature("u0", ("x",)), [X]).double()
     points = grid(32)
     coefficients = spectrum(FunctionSamples(points, wave(points)[..., None]))
     t = 2 * math.pi * (points[..., 0] + 1) / 4
@@ -69,7 +69,7 @@ def test_slope_and_antiderivative_of_the_fit():
 
 
 def test_inverse_gradient_in_the_plane_undoes_the_laplacian():
-    spectrum = Spectrum(InputSignature("w", ("x", "y")), [X, Y]).double()
+    spectrum = HarmonicFit(InputSignature("w", ("x", "y")), [X, Y]).double()
     points = grid(16, 16)
     a, b = angles(points, [X, Y]).unbind(-1)
     vorticity = torch.cos(a + 2 * b)  # Δ⁻¹ w = −w/5 per radian squared
@@ -80,33 +80,33 @@ def test_inverse_gradient_in_the_plane_undoes_the_laplacian():
 
 
 def test_lattice_resolves_the_shortest_harmonic_and_keeps_off_walls():
-    ring = Spectrum(InputSignature("u0", ("x",)), [X]).lattice(torch.zeros(1))
+    ring = HarmonicFit(InputSignature("u0", ("x",)), [X]).lattice(torch.zeros(1))
     assert ring.shape == (1, 24, 1)
     assert ring[0, 0, 0] == -1.0
     assert ring[0, -1, 0] == pytest.approx(3 - 4 / 24)
-    walled = Spectrum(InputSignature("u0", ("z",)), [Z]).lattice(torch.zeros(1))
+    walled = HarmonicFit(InputSignature("u0", ("z",)), [Z]).lattice(torch.zeros(1))
     assert 0 < walled.min() < 0.1
     assert 1.9 < walled.max() < 2
 
 
 def test_largest_wave_number_of_the_law_is_used():
-    fine = Spectrum(InputSignature("u0", ("x",), waves=20), [X])
+    fine = HarmonicFit(InputSignature("u0", ("x",), waves=20), [X])
     assert len(fine.waves) == 20
     assert fine.lattice(torch.zeros(1)).shape == (1, 60, 1)
-    coarse = Spectrum(InputSignature("u0", ("x",), waves=3), [X])
+    coarse = HarmonicFit(InputSignature("u0", ("x",), waves=3), [X])
     assert len(coarse.waves) == 3
     assert coarse.lattice(torch.zeros(1)).shape == (1, 24, 1)
 
 
 def test_lattice_is_laid_for_the_bulk_and_harmonics_for_all():
-    found = Spectrum(InputSignature("u0", ("x",), waves=20, bulk=10), [X])
+    found = HarmonicFit(InputSignature("u0", ("x",), waves=20, bulk=10), [X])
     assert len(found.waves) == 20
     assert found.lattice(torch.zeros(1)).shape == (1, 30, 1)
 
 
 def test_view_moves_with_the_input():
     torch.manual_seed(0)
-    view = HarmonicView(3, 1, 5).double()
+    view = HarmonicCrossAttention(3, 1, 5).double()
     a, b = torch.randn(2, 3, dtype=torch.float64)
     k = torch.arange(1.0, 4.0, dtype=torch.float64)
     by = 0.7  # u(x − by): a cos kx + b sin kx turns by k·by

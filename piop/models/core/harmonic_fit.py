@@ -13,23 +13,23 @@ from piop.linalg import solve
 from piop.models.core.base import AxisSignature, InputSignature, standardised
 from piop.models.core.coordinates import angles, harmonics, wave_vectors
 
-RADIUS = {1: 8, 2: 5, 3: 3}
+LARGEST_WAVE = {1: 8, 2: 5, 3: 3}
 """Largest wave number by default, by the number of coordinates of an input."""
 
-POINTS_PER_WAVE = {1: 3, 2: 2, 3: 2}
+TOKENS_PER_WAVE = {1: 3, 2: 2, 3: 2}
 """Lattice points per axis and shortest harmonic of the bulk; in one dimension they are cheap."""
 
-FEWEST_POINTS = {1: 24, 2: 10, 3: 6}
+FEWEST_TOKENS = {1: 24, 2: 10, 3: 6}
 """Lattice points per axis at least: a solution is richer than the input it grows from."""
 
-AT_ONCE = 2**20
+MOST_VALUES = 2**20
 """Values of harmonics at sensors that are held at once: bounds memory, whatever their number."""
 
 RIDGE = 1e-6
 """Prior share of noise; decides only where sensors leave a harmonic open."""
 
 
-class Spectrum(nn.Module):
+class HarmonicFit(nn.Module):
     """Fits 1, cos k·θ, sin k·θ to the sensors by least squares with a ridge.
 
     On a grid finer than the shortest harmonic this is the discrete Fourier transform; with sensors
@@ -45,7 +45,7 @@ class Spectrum(nn.Module):
     def __init__(self, entry: InputSignature, axes: Sequence[AxisSignature]) -> None:
         super().__init__()
         self.entry, self.axes = entry, tuple(axes)
-        self.radius = entry.waves or RADIUS[len(axes)]
+        self.radius = entry.waves or LARGEST_WAVE[len(axes)]
         waves = torch.tensor(wave_vectors(len(axes), self.radius), dtype=torch.get_default_dtype())
         self.register_buffer("waves", waves, persistent=False)
 
@@ -63,7 +63,7 @@ class Spectrum(nn.Module):
         values = standardised(self.entry, samples).double()
         normal: Any = 0.0
         right: Any = 0.0
-        size = max(1, AT_ONCE // (len(values) * len(prior)))
+        size = max(1, MOST_VALUES // (len(values) * len(prior)))
         for first in range(0, values.shape[1], size):
             piece = slice(first, first + size)
             basis = self.basis(points[:, piece].double())
@@ -104,7 +104,7 @@ class Spectrum(nn.Module):
         """
         dimension = len(self.axes)
         reach = self.entry.bulk or self.radius
-        count = max(POINTS_PER_WAVE[dimension] * reach, FEWEST_POINTS[dimension])
+        count = max(TOKENS_PER_WAVE[dimension] * reach, FEWEST_TOKENS[dimension])
         ticks = []
         for axis in self.axes:
             steps = torch.arange(count, dtype=like.dtype, device=like.device)
@@ -113,7 +113,7 @@ class Spectrum(nn.Module):
         return torch.cartesian_prod(*ticks).reshape(1, -1, len(self.axes))
 
 
-class HarmonicView(nn.Module):
+class HarmonicCrossAttention(nn.Module):
     """Linear cross-attention whose keys are harmonics: the input as it is seen from the query.
 
     The coefficient c_k of the input becomes c_k·exp(i k·θ) at a query at θ, so the answer moves
@@ -136,7 +136,7 @@ class HarmonicView(nn.Module):
         """Evaluate.
 
         Args:
-            coefficients: ``[B, 1 + 2K, c]``, as :class:`Spectrum` gives them.
+            coefficients: ``[B, 1 + 2K, c]``, as :class:`HarmonicFit` gives them.
             cos: cos k·θ at the queries ``[B, N, K]``.
             sin: sin k·θ at the queries ``[B, N, K]``.
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Ticks:
+class TransformAxis:
     """Points along one axis of a grid, as a transform sees them.
 
     Attributes:
@@ -31,7 +31,7 @@ class Ticks:
     even: bool
 
     @classmethod
-    def round(cls, count: int, device: torch.device | None = None) -> Ticks:
+    def round(cls, count: int, device: torch.device | None = None) -> TransformAxis:
         """Divide a period evenly. Where it starts is no matter: convolutions commute with shifts.
 
         Args:
@@ -42,7 +42,7 @@ class Ticks:
         return cls(steps * (2 * math.pi / count), torch.full_like(steps, 1 / count), True)
 
     @classmethod
-    def padded(cls, positions: Tensor, low: float, high: float, padding: float) -> Ticks:
+    def padded(cls, positions: Tensor, low: float, high: float, padding: float) -> TransformAxis:
         """Place an interval in a longer period, where functions are zero beyond its ends.
 
         Every point stands for the interval between the middles to its neighbours: the trapezium
@@ -62,7 +62,7 @@ class Ticks:
         return cls((at - low) * (2 * math.pi / period), weight, False)
 
 
-class Transform:
+class FourierTransform:
     """Truncated discrete Fourier transform of real functions on a tensor grid, and its inverse.
 
     Along the last axis the wave numbers are 0 … K − 1, since those of real functions come in
@@ -77,7 +77,7 @@ class Transform:
         like: A tensor of the dtype and device of the functions.
     """
 
-    def __init__(self, axes: Sequence[Ticks], modes: Sequence[int], like: Tensor) -> None:
+    def __init__(self, axes: Sequence[TransformAxis], modes: Sequence[int], like: Tensor) -> None:
         sizes = [len(axis.angle) for axis in axes]
         self.kept = [min(k, n) for k, n in zip(modes[:-1], sizes, strict=False)]
         highest = sizes[-1] // 2 + 1 if axes[-1].even else modes[-1]
@@ -109,18 +109,18 @@ class Transform:
         state = self.forth[-1] @ values
         state = state.reshape(*before, self.kept[-1], 2, channels)
         for axis in reversed(range(len(self.forth) - 1)):
-            state = turned(state, self.forth[axis], axis + 1, -1.0)
+            state = multiply_phases(state, self.forth[axis], axis + 1, -1.0)
         return state
 
     def inverse(self, coefficients: Tensor) -> Tensor:
         """Evaluate ``[B, K_1, …, K_D, 2, c]`` on the grid: ``[B, n_1, …, n_D, c]``."""
         state = coefficients
         for axis, matrix in enumerate(self.back[:-1]):
-            state = turned(state, matrix, axis + 1, 1.0)
+            state = multiply_phases(state, matrix, axis + 1, 1.0)
         return self.back[-1] @ state.flatten(-3, -2)
 
 
-def turned(state: Tensor, matrix: Tensor, axis: int, sign: float) -> Tensor:
+def multiply_phases(state: Tensor, matrix: Tensor, axis: int, sign: float) -> Tensor:
     """Multiply by exp(± i φ) and sum along an axis.
 
     Args:
@@ -150,7 +150,7 @@ class SpectralConvolution(nn.Module):
     Args:
         inputs: Channels in.
         outputs: Channels out.
-        modes: K along each axis, as :class:`Transform` counts them.
+        modes: K along each axis, as :class:`FourierTransform` counts them.
 
     Attributes:
         weight: Real and imaginary parts ``[2, K_1, …, K_D, inputs, outputs]``, drawn so that a
@@ -163,7 +163,7 @@ class SpectralConvolution(nn.Module):
         size = (inputs + outputs) ** -0.5
         self.weight = nn.Parameter(size * torch.randn(2, *self.modes, inputs, outputs))
 
-    def forward(self, values: Tensor, transform: Transform | None = None) -> Tensor:
+    def forward(self, values: Tensor, transform: FourierTransform | None = None) -> Tensor:
         """Convolve.
 
         Args:
@@ -175,8 +175,8 @@ class SpectralConvolution(nn.Module):
             ``[B, n_1, …, n_D, outputs]``.
         """
         if transform is None:
-            axes = [Ticks.round(n, values.device) for n in values.shape[1:-1]]
-            transform = Transform(axes, self.modes, values)
+            axes = [TransformAxis.round(n, values.device) for n in values.shape[1:-1]]
+            transform = FourierTransform(axes, self.modes, values)
         return transform.inverse(self.mix(transform.forward(values)))
 
     def mix(self, coefficients: Tensor) -> Tensor:
