@@ -38,7 +38,7 @@ class ElementaryFunction:
     word: str | None
     array: Callable[..., Any]
     torch: str
-    number: Callable[..., float] | None = None
+    number: Callable[..., Any] | None = None
     slope: Callable[[Expr], Expr] | None = None
     smoothness: float = math.inf
     variadic: bool = False
