@@ -20,7 +20,7 @@ from piop.datasets.output import Shards
 from piop.datasets.writer import file_attributes
 from piop.errors import UsageError
 from piop.fields import grid_axis
-from piop.problem.solver import METHODS, choose_method, usual_tolerance
+from piop.problem.capabilities import choose_method, usual_tolerance
 from piop.reference import solve_reference
 from piop.sampling import Draws, sample_inputs
 from piop.training.distributed import joined
@@ -82,7 +82,7 @@ def generate(
     """
     if count < 1:
         raise UsageError(f"n = {count}: at least one sample is needed")
-    method = METHODS[choose_method(problem)]
+    method = choose_method(problem)
     tolerance = usual_tolerance(problem) if tolerance is None else tolerance
     if not SMALLEST <= tolerance < 1:
         raise UsageError(f"tolerance = {tolerance}: must be at least {SMALLEST:g} and below 1")

@@ -9,10 +9,10 @@ import torch
 
 from piop.errors import NotSupportedError
 from piop.problem import Problem
+from piop.problem.capabilities import choose_method
 from piop.problem.describe import to_json
 from piop.problem.inputs import history_of
-from piop.problem.solver import METHODS, choose_method
-from piop.problem.support import require_supported
+from piop.problem.methods import Chebyshev, Fourier
 from piop.reference import solve_reference
 from piop.residual import GridResidual, TensorGrid, compile_residual
 from piop.sampling import Draws, collocation, sample_inputs
@@ -25,13 +25,13 @@ SPECS = sorted(
 FOURIER = [
     path
     for path in SPECS
-    if choose_method(Problem.from_file(path)) == "fourier"
+    if isinstance(choose_method(Problem.from_file(path)), Fourier)
     and not history_of(Problem.from_file(path))  # those of navier_stokes: tests/run/test_history.py
 ]
 WALLED = [
     path
     for path in SPECS
-    if choose_method(Problem.from_file(path)) == "chebyshev"
+    if isinstance(choose_method(Problem.from_file(path)), Chebyshev)
     and path.stem != "stokes_channel"  # corners: no polynomial of the test holds its pressure
 ]
 DEGREES = {1: 64, 2: 28}  # of polynomials between walls, by the number of space axes
@@ -217,12 +217,12 @@ def test_reference_on_a_grid_vanishes_with_the_order_of_the_scheme(path, steps, 
 def test_every_problem_has_a_reference_and_says_what_it_cannot_be_trained_on(path):
     problem = Problem.from_file(path)
     found = to_json(problem)
-    assert found["solver"]["name"] == METHODS[choose_method(problem)].name
+    assert found["solver"]["name"] == choose_method(problem).name
     if found["supported"] is True:
-        require_supported(problem)
+        problem.capabilities.equations.require()
         return
     with pytest.raises(NotSupportedError, match=r"not supported yet: .* because "):
-        require_supported(problem)
+        problem.capabilities.equations.require()
     if problem.learn is None:
-        require_supported(problem, "data")
+        problem.capabilities.data.require()
         assert "trained on solutions alone: --data FILE --no-physics" in found["supported"]

@@ -12,8 +12,6 @@ from piop.forms.streams import plan_streams
 from piop.problem.classify import classify
 from piop.problem.conditions import decide_conditions
 from piop.problem.problem import Problem
-from piop.problem.solver import METHODS, choose_method
-from piop.problem.support import require_supported
 from piop.spec.distributions import NAMES
 
 
@@ -66,7 +64,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
         "streams": _streams(problem),
         "save": _saved(problem),
         "units": dict(problem.units),
-        "supported": _supported(problem),
+        "supported": problem.capabilities.equations.refusal or True,
     }
 
 
@@ -181,12 +179,10 @@ def _boundary(problem: Problem) -> dict[str, str]:
 
 def _solver(problem: Problem) -> dict[str, str]:
     """Which reference solver covers the problem, and why."""
-    try:
-        require_supported(problem, "reference")
-    except NotSupportedError as error:
-        return {"name": "none yet", "why": str(error)}
-    method = METHODS[choose_method(problem)]
-    return {"name": method.name, "why": method.why}
+    found = problem.capabilities
+    if found.method is None or not found.reference:
+        return {"name": "none yet", "why": found.reference.refusal}
+    return {"name": found.method.name, "why": found.method.why}
 
 
 def _streams(problem: Problem) -> str:
@@ -194,14 +190,6 @@ def _streams(problem: Problem) -> str:
         return plan_streams(problem.pde).describe() if problem.residuals else "none: no equations"
     except NotSupportedError as error:
         return str(error)
-
-
-def _supported(problem: Problem) -> bool | str:
-    try:
-        require_supported(problem)
-    except NotSupportedError as error:
-        return str(error)
-    return True
 
 
 def _interval(found: dict[str, Any], units: Any) -> str:

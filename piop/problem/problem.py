@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +18,7 @@ from piop.expression.parse import did_you_mean
 from piop.forms.parts import Auxiliary, Choice, Coordinate, Input
 from piop.forms.pde import PDE
 from piop.problem.build import build
+from piop.problem.capabilities import Capabilities, find_capabilities
 from piop.problem.inverse import inverse_spec
 from piop.problem.library import builtin_names, find_builtin
 from piop.problem.wellposed import check
@@ -218,6 +220,11 @@ class Problem:
     def infer(self) -> Mapping[str, float]:
         """Parameter to be trained, and its starting value."""
         return self.pde.infer
+
+    @cached_property  # an immutable value, computed when it is first asked for
+    def capabilities(self) -> Capabilities:
+        """What can be done with it (train, solve, infer, learn), and why not the rest."""
+        return find_capabilities(self)
 
     @property
     def visible_inputs(self) -> tuple[Input, ...]:

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from piop.errors import DataError
 from piop.fields import InputFunction
-from piop.problem.solver import choose_method, usual_tolerance
+from piop.problem.capabilities import choose_method, usual_tolerance
+from piop.problem.methods import (
+    Characteristics,
+    Chebyshev,
+    EllipticFiniteVolumes,
+    FiniteElements,
+    FiniteVolumes,
+    Fourier,
+    Method,
+)
 from piop.reference.characteristics import solve_transport
 from piop.reference.chebyshev import solve_with_walls
 from piop.reference.elliptic import solve_elliptic
@@ -23,15 +32,15 @@ from piop.reference.solution import Request, Solution
 
 Solver = Callable[[Any, Mapping[str, InputFunction], Request], Solution]
 
-SOLVERS: Mapping[str, Solver] = {
-    "fourier": solve_periodic,
-    "characteristics": solve_transport,
-    "chebyshev": solve_with_walls,
-    "elliptic": solve_elliptic,
-    "finite_volume": solve_law,
-    "fem": solve_on_shape,
+SOLVERS: Mapping[type[Method], Solver] = {
+    Fourier: solve_periodic,
+    Characteristics: solve_transport,
+    Chebyshev: solve_with_walls,
+    EllipticFiniteVolumes: solve_elliptic,
+    FiniteVolumes: solve_law,
+    FiniteElements: solve_on_shape,
 }
-"""The solver of each of ``piop.problem.solver.METHODS``."""
+"""The solver of each of ``piop.problem.methods.METHODS``."""
 
 
 def solve_reference(
@@ -47,7 +56,7 @@ def solve_reference(
     """Solve a batch of instances of a problem in float64.
 
     The method follows from the equations, the domain and the conditions: see
-    ``piop.problem.solver.METHODS``. Resolution is raised, per instance, until an error estimate
+    ``piop.problem.methods.METHODS``. Resolution is raised, per instance, until an error estimate
     meets the tolerance.
 
     Args:
@@ -74,8 +83,7 @@ def solve_reference(
         SolverError: Nothing finite at any level, or an equation without a solution.
     """
     problem = problem.at()
-    method = choose_method(problem)
-    solver = SOLVERS[method]
+    solver = SOLVERS[type(choose_method(problem))]
     tolerance = usual_tolerance(problem) if tolerance is None else tolerance
     moments = () if problem.time is None else _times(problem, times)
     if problem.time is None and times is not None:

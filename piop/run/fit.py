@@ -13,7 +13,6 @@ import torch
 from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.problem import Problem
-from piop.problem.support import require_supported
 from piop.residual import choose_kernel
 from piop.run.data import data_of_use, describe_data, load_data, note_grids, parts_of_data
 from piop.run.folder import RunFolder, ensure_run, new_folder, write_json
@@ -102,7 +101,7 @@ def fit(
     Example:
         ``run = piop.Problem.from_file("burgers").fit(time="5m")``
     """
-    require_supported(problem, "solve" if physics else "data")
+    problem.capabilities.training(physics).require()
     if problem.learn is not None:
         _require_pairs(problem, data is not None)
         problem, physics = problem.inverse(), False

@@ -15,7 +15,7 @@ from piop.fields import grid_axis
 from piop.models import AxisSignature
 from piop.models.core.interpolation import interpolate_grid, interpolation_weights
 from piop.problem import Coordinate, Problem
-from piop.problem.solver import usual_tolerance
+from piop.problem.capabilities import usual_tolerance
 from piop.reference import solve_reference
 from piop.training.batches.equations import interpolated
 from piop.training.batches.training_grid import is_even

@@ -13,7 +13,6 @@ import xarray as xr
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.problem import Problem
-from piop.problem.support import require_supported
 from piop.run import evaluation
 from piop.run.data import check_values, doubt_of_data, parts_of_data
 from piop.run.discretisation import Grids, Sensors, study
@@ -317,9 +316,7 @@ class Run:
 
     def _residual(self, problem: Problem, seed: int) -> dict[str, float]:
         """Size of each equation's residual; none where the equations cannot be evaluated yet."""
-        try:
-            require_supported(problem)
-        except NotSupportedError:
+        if not problem.capabilities.equations:
             return {}
         return evaluation.mean_residual(problem, self.model, self.config, seed)
 

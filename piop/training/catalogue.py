@@ -12,7 +12,6 @@ from piop.models.core.base import FieldKind, Preset, Signature
 from piop.models.registry import all_backbones
 from piop.problem import Problem
 from piop.problem.library import builtin_names
-from piop.problem.support import require_supported
 from piop.training.config import BudgetConfig, TrainingConfig
 from piop.training.requirements import obstacle
 from piop.training.setup import conditions_of, signature_of
@@ -110,7 +109,7 @@ def _shapes(problem: Problem, backbone: str, preset: str, physics: bool) -> Sign
     constraints = problem.solve.get("constraints", config.loss.constraints)
     config = replace(config, loss=replace(config.loss, constraints=constraints))
     try:
-        require_supported(problem, "solve" if physics else "data")
+        problem.capabilities.training(physics).require()
         return signature_of(problem, conditions_of(problem, config))
     except (NotSupportedError, UsageError) as error:
         return str(error)

@@ -14,7 +14,6 @@ from piop.errors import NotSupportedError
 from piop.models.core.base import GRID_FIELD, POINT_FIELD, ROLLOUT_FIELD
 from piop.problem import Problem
 from piop.problem.library import builtin_names
-from piop.problem.support import require_supported
 from piop.training import catalogue
 from piop.training.catalogue import Entry
 
@@ -111,7 +110,7 @@ def test_json_nests_backbone_preset_and_the_rest(piop, listed):
 def test_the_real_table_is_listed(piop):
     code, out, err = piop("backbones")
     assert (code, err) == (0, "")
-    counts = " +".join(_served(purpose) for purpose in ("solve", "data"))
+    counts = " +".join(_served(purpose) for purpose in ("equations", "data"))
     assert re.search(rf"^pit +default +94,146  pointwise  any +{counts}$", out, re.M)
     assert "Not from physics, darcy: darcy: not supported yet: div of a flux with the rough" in out
 
@@ -122,6 +121,6 @@ def _served(purpose):
     count = 0
     for problem in problems:
         with suppress(NotSupportedError):
-            require_supported(problem, purpose)
+            getattr(problem.capabilities, purpose).require()
             count += 1
     return f"{count} of {len(problems)}"

@@ -6,8 +6,7 @@ import sympy
 from piop.errors import NotSupportedError
 from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
 from piop.forms.wave_speeds import find_gas, wave_speeds
-from piop.problem.solver import choose_method
-from piop.problem.support import require_supported
+from piop.problem.capabilities import choose_method
 from tests.reference.hyperbolic import EULER, EULER_2D, law
 
 SQUARE = {"space": {"x": [0, 1], "y": [0, 1]}, "save": {"t": 2, "x": 8, "y": 8}}
@@ -118,7 +117,7 @@ def test_walls_that_mean_nothing_or_two_things_are_refused():
 
 
 def test_shocks_are_solved_for_but_not_trained_on():
-    require_supported(law(), "reference")
-    require_supported(law(), "data")
+    law().capabilities.reference.require()
+    law().capabilities.data.require()
     with pytest.raises(NotSupportedError, match="derivatives do not exist at shocks"):
-        require_supported(law())
+        law().capabilities.equations.require()

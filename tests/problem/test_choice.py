@@ -7,7 +7,6 @@ from piop.errors import NotSupportedError, SpecError
 from piop.problem import Problem
 from piop.problem.describe import to_json, to_text
 from piop.problem.shape import outline_of
-from piop.problem.support import require_supported
 
 SQUARE = "    square: {box: [[0, 1], [0, 1]]}\n"
 DISK = "    disk: {disk: [0.5, 0.5, 0.5]}\n"
@@ -81,11 +80,11 @@ def test_a_reader_is_told_of_the_shapes_and_of_the_sensors():
 
 
 def test_equations_are_not_trained_on_shapes_that_differ():
-    with pytest.raises(NotSupportedError, match="seen at the points of solutions: functions that"):
-        require_supported(changed())
+    with pytest.raises(NotSupportedError, match="given at the points of solutions: functions that"):
+        changed().capabilities.equations.require()
     with pytest.raises(NotSupportedError, match="domain, because"):
-        require_supported(changed(("sensors: {f: {place: points}}\n", "")))
-    require_supported(changed(), "data")
+        changed(("sensors: {f: {place: points}}\n", "")).capabilities.equations.require()
+    changed().capabilities.data.require()
 
 
 def test_points_are_as_many_as_usual_where_nothing_is_said():

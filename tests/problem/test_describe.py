@@ -7,10 +7,9 @@ import pytest
 
 from piop.errors import NotSupportedError
 from piop.problem import Problem, describe
+from piop.problem.capabilities import choose_method
 from piop.problem.classify import classify
 from piop.problem.library import builtin_names
-from piop.problem.solver import METHODS, choose_method
-from piop.problem.support import require_supported
 
 PLAIN = {
     "name": "p",
@@ -79,7 +78,7 @@ def test_every_problem_is_described_as_text_and_json(name):
     text = describe.to_text(problem)
     assert found["hash"] == problem.hash
     if problem.residuals:
-        assert found["solver"]["name"] == METHODS[choose_method(problem)].name
+        assert found["solver"]["name"] == choose_method(problem).name
         assert "streams" in found["streams"]
     else:
         assert found["solver"]["name"] == "none yet"
@@ -160,7 +159,7 @@ STATED = {
 def test_what_cannot_run_yet_is_refused_with_its_reason(changes, reason):
     problem = Problem(**PLAIN | changes)
     with pytest.raises(NotSupportedError, match=r"not supported yet: .* because ") as caught:
-        require_supported(problem)
+        problem.capabilities.equations.require()
     assert reason in str(caught.value)
     assert Problem.from_yaml(problem.to_yaml()) == problem
 
@@ -169,8 +168,8 @@ def test_what_no_solver_covers_is_trained_all_the_same():
     words = {"unknowns": ["u", "p"], "equations": ["dt(u) = dxx(u) + p", "p - dxx(p) = u"]}
     problem = Problem(**PLAIN | words)
     with pytest.raises(NotSupportedError, match="p without a time derivative"):
-        require_supported(problem, "reference")
-    require_supported(problem)
+        problem.capabilities.reference.require()
+    problem.capabilities.equations.require()
 
 
 def test_walls_and_steady_problems_are_solved_and_trained():
@@ -178,13 +177,13 @@ def test_walls_and_steady_problems_are_solved_and_trained():
     steady = Problem(**words | {"equations": ["u - dxx(u) = sin(2*pi*x)"]})
     walled = Problem(**PLAIN | {"boundary": {"x": {"dirichlet": {"u": 0}}}})
     for problem in (steady, walled):
-        require_supported(problem, "reference")
-        require_supported(problem)
+        problem.capabilities.reference.require()
+        problem.capabilities.equations.require()
 
 
 def test_learning_alone_does_not_stop_the_reference():
     words = {"parameters": {"k": 1}, "equations": ["dt(u) = k*dxx(u)"], "infer": ["k"]}
-    require_supported(Problem(**PLAIN | words), "reference")
+    Problem(**PLAIN | words).capabilities.reference.require()
 
 
 def test_data_alone_ask_for_neither_solver_nor_derivatives():
@@ -193,18 +192,18 @@ def test_data_alone_ask_for_neither_solver_nor_derivatives():
     wall = {"x": {"dirichlet": {"u": 0}}}
     rough = {"inputs": {"f": cells}, "equations": ["-div(f*grad(u)) = 1"], "boundary": wall}
     problem = Problem(**words | rough)
-    require_supported(problem, "data")
+    problem.capabilities.data.require()
     with pytest.raises(NotSupportedError, match=r"rough coefficient f") as caught:
-        require_supported(problem)
+        problem.capabilities.equations.require()
     assert str(caught.value).endswith("--no-physics (in Python data=..., physics=False)")
-    require_supported(problem, "reference")
+    problem.capabilities.reference.require()
 
 
 def test_what_no_data_would_help_is_not_told_to_be_trained_on_data():
     inverse = Problem(**PLAIN | STATED)
-    for purpose in ("solve", "data"):
+    for found in (inverse.capabilities.equations, inverse.capabilities.data):
         with pytest.raises(NotSupportedError, match="infer k") as caught:
-            require_supported(inverse, purpose)
+            found.require()
         assert "--data" not in str(caught.value)
 
 

@@ -5,7 +5,6 @@ import pytest
 from piop.errors import NotSupportedError, SpecError
 from piop.problem import Problem
 from piop.problem.describe import to_json, to_text
-from piop.problem.support import require_supported
 from piop.spec.distributions import FromData
 
 DARCY = """
@@ -73,12 +72,12 @@ def test_what_cannot_be_turned_round_is_refused_with_the_reason(old, new, reason
     if "infer" in new:
         text = text.replace("2*L", "2").replace(" = k", " = k*L")
     problem = Problem.from_yaml(text)
-    for purpose in ("solve", "data"):
+    for found in (problem.capabilities.equations, problem.capabilities.data):
         with pytest.raises(NotSupportedError, match=rf"learn, because .*{reason}"):
-            require_supported(problem, purpose)
+            found.require()
     with pytest.raises(NotSupportedError, match=reason):
         problem.inverse()
-    require_supported(problem, "reference")
+    problem.capabilities.reference.require()
 
 
 def test_a_problem_that_asks_for_none_has_none():

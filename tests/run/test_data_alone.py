@@ -14,7 +14,6 @@ from piop.errors import NotSupportedError, SpecError
 from piop.generation import generate
 from piop.problem import Problem
 from piop.problem.describe import to_json, to_text
-from piop.problem.support import require_supported
 from piop.run import Run, fit
 
 SPECS = Path(__file__).parents[2] / "pdes"
@@ -94,11 +93,11 @@ def test_physics_and_a_reference_are_refused_with_the_reason(case, tmp_path):
     for action in (
         lambda: fit(problem, steps=1, data=path, out=tmp_path / "r"),
         lambda: generate(problem, 1, tmp_path / "d.nc"),
-        lambda: require_supported(problem, "reference"),
+        lambda: problem.capabilities.reference.require(),
     ):
         with pytest.raises(NotSupportedError, match="data alone"):
             action()
-    require_supported(problem, "data")
+    problem.capabilities.data.require()
     assert "--data FILE --no-physics" in to_json(problem)["supported"]
     assert "known from data alone" in to_text(problem)
 
@@ -170,6 +169,6 @@ def test_an_input_of_data_alone_cannot_be_drawn_for_equations():
         BARE.replace("equations: data", "equations: [-dxx(u) = a]")
         + "boundary: {x: {dirichlet: {u: 0}}}\n"
     )
-    with pytest.raises(NotSupportedError, match="inputs a, because their law is data"):
-        require_supported(problem, "reference")
-    require_supported(problem, "data")
+    with pytest.raises(NotSupportedError, match="inputs a, because their distribution is data"):
+        problem.capabilities.reference.require()
+    problem.capabilities.data.require()

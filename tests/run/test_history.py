@@ -89,7 +89,9 @@ def test_its_statistics_are_those_of_the_data(made, tmp_path):
 
 
 def test_physics_is_refused_with_the_reason(made, tmp_path):
-    with pytest.raises(NotSupportedError, match=r"past, because its law is history: .* a past"):
+    with pytest.raises(
+        NotSupportedError, match=r"past, because its distribution is history: .* a past"
+    ):
         fit(flow(), steps=1, data=made, out=tmp_path / "r")
     assert "--no-physics" in to_text(flow())
 

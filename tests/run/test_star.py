@@ -13,7 +13,6 @@ from piop.fields import FunctionSamples
 from piop.generation import generate
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
-from piop.problem.support import require_supported
 from piop.run import fit
 from piop.sampling import Draws, sample_inputs
 from piop.training.signature import signature_of
@@ -87,4 +86,4 @@ def test_networks_learn_from_clouds(problem, path, tmp_path, backbone):
 
 def test_equations_are_not_trained_on_such_shapes(problem):
     with pytest.raises(NotSupportedError, match="its shape differs from sample to sample"):
-        require_supported(problem)
+        problem.capabilities.equations.require()

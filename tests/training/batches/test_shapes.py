@@ -9,7 +9,6 @@ import torch
 from piop.errors import NotSupportedError, UsageError
 from piop.problem import Problem
 from piop.problem.conditions import decide_conditions
-from piop.problem.support import require_supported
 from piop.run import fit
 from piop.sampling import Draws, boundary_points, collocation, sample_inputs
 from piop.training.config import PointsConfig
@@ -151,7 +150,7 @@ def test_a_periodic_axis_of_a_shape_is_refused():
         boundary={"x": "periodic", "rest": {"dirichlet": {"u": 0}}},
     )
     with pytest.raises(NotSupportedError, match="a periodic axis of a shape"):
-        require_supported(problem)
+        problem.capabilities.equations.require()
 
 
 HARD = """

@@ -1,0 +1,265 @@
+"""Classical methods for reference solutions, and the problems that each covers.
+
+A new method is one class here, in ``METHODS``, its solver, and its line in
+`piop.reference.solve.SOLVERS`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, final
+
+from piop.errors import NotSupportedError
+from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
+from piop.forms.divergence import divergence_form, jumps
+from piop.forms.recovered import recovered_unknowns
+from piop.forms.terms import multipliers, orders, space_order, split_terms
+from piop.forms.transport import transport_form
+from piop.forms.weak import weak_form
+from piop.problem.conditions import expression_smoothness
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
+
+
+class Method(ABC):
+    """A classical method and the problems that it covers.
+
+    Attributes:
+        name: In the words of the field.
+        why: The class of problems that it is chosen for.
+    """
+
+    name: ClassVar[str]
+    why: ClassVar[str]
+
+    def refuse(self, problem: Problem) -> str | None:
+        """Say why a problem is outside of the class; None where it is inside.
+
+        Args:
+            problem: With equations, and nothing to infer.
+        """
+        try:
+            return ", ".join(dict.fromkeys(self.obstacles(problem))) or None
+        except NotSupportedError as error:
+            return str(error)
+
+    @abstractmethod
+    def obstacles(self, problem: Problem) -> Iterator[str]:
+        """Yield what of a problem the method does not cover, each a clause.
+
+        Raises:
+            NotSupportedError: If the equations cannot be read in the form that the method solves.
+        """
+
+    def tolerance(self, problem: Problem) -> float:
+        """Return the error estimate to stay below where nothing else is said (relative L2)."""
+        del problem
+        return 1e-6
+
+
+@final
+class Fourier(Method):
+    """Spectral in space, exponential in time."""
+
+    name = "Fourier pseudo-spectral, ETDRK4"
+    why = "an evolution with every space axis periodic"
+
+    def obstacles(self, problem: Problem) -> Iterator[str]:
+        """Ask for an evolution on a periodic box, of order two in time at most, without shocks."""
+        if problem.time is None:
+            yield "a steady problem has no evolution in time"
+        if walls := [c.name for c in problem.space if not c.periodic]:
+            yield f"boundaries along {', '.join(walls)}, and it needs every axis periodic"
+        if problem.time is not None and 0 in problem.time_order.values():
+            names = ", ".join(n for n, order in problem.time_order.items() if order == 0)
+            yield f"{names} without a time derivative"
+        if max(problem.time_order.values(), default=0) > 2:
+            yield "an order in time above two"
+        if not 1 <= len(problem.space) <= 3:
+            yield "it covers one to three axes of space"
+        if not problem.pde.is_box:
+            yield "the domain is no box"
+        if forms_shocks(problem.pde):
+            yield "the flux is nonlinear and nothing smooths: shocks form"
+
+
+@final
+class Characteristics(Method):
+    """Values are followed along the curves that carry them."""
+
+    name = "characteristics, Runge-Kutta of fourth order"
+    why = "linear transport along one axis with an inlet"
+
+    def obstacles(self, problem: Problem) -> Iterator[str]:
+        """Ask for linear transport."""
+        transport_form(problem.pde)
+        yield from ()
+
+
+@final
+class Chebyshev(Method):
+    """Collocation with polynomials in space, an implicit step in time."""
+
+    name = "Chebyshev collocation, Radau IIA in time"
+    why = "smooth data on a box with walls"
+    derivatives: ClassVar[int] = 3
+    """That data of a steady problem must have."""
+
+    def obstacles(self, problem: Problem) -> Iterator[str]:
+        """Ask for a box with walls, smooth data, and orders up to two."""
+        yield from self._unresolved(problem)
+        walled = [
+            i for i, c in enumerate(problem.coordinates) if c in problem.space and not c.periodic
+        ]
+        for name in problem.channels:
+            found = [o for r in problem.residuals for o in orders(problem.pde, r, name)]
+            highest = max((o[i] for o in found for i in walled), default=0)
+            if highest > 2:
+                yield f"{name} of order {highest} along a walled axis, and it goes up to two"
+            if highest == 1:
+                yield from self._first_order(problem, name)
+        if max(problem.time_order.values(), default=0) > 2:
+            yield "an order in time above two"
+
+    def _unresolved(self, problem: Problem) -> Iterator[str]:
+        """Yield what polynomials on a box do not resolve."""
+        if not problem.pde.is_box:
+            yield "the domain is no box"
+        if problem.time is not None and problem.periodic:
+            yield "no walls"
+        given = [c for conditions in problem.boundary.values() for c in conditions]
+        for keyword in sorted({c.keyword for c in given if c.conservation_law}):
+            yield f"faces with {keyword}, which are for conservation laws"
+        rough = [i.name for i in problem.inputs if not i.smooth]
+        if rough:
+            yield f"inputs with jumps ({', '.join(rough)}), which polynomials do not resolve"
+        elif problem.time is None:  # diffusion smooths what an evolution holds, nothing does here
+            smoothness, why = min(expression_smoothness(problem, r) for r in problem.residuals)
+            if smoothness < self.derivatives:
+                yield f"data with fewer than {self.derivatives} derivatives ({why})"
+
+    def _first_order(self, problem: Problem, name: str) -> Iterator[str]:
+        """Yield why an unknown of order one along a walled axis is not covered."""
+        alone = len(problem.channels) == 1
+        if problem.time_order.get(name, 0) > 0:
+            if not alone:
+                yield "a first-order system, whose characteristics must be told apart at walls"
+            elif _steepens(problem):
+                yield "a nonlinear first-order equation, whose solutions may jump"
+        elif not alone and name not in multipliers(problem.pde):
+            yield f"{name} has no derivative of second order and no evolution of its own"
+        elif not alone and any(c.unknown == name for g in problem.boundary.values() for c in g):
+            yield f"a condition on {name}, which takes none: it is there for a constraint"
+
+
+@final
+class EllipticFiniteVolumes(Method):
+    """Fluxes between cells, also where coefficients jump."""
+
+    name = "cell-centred finite volumes with harmonic means, conjugate gradients with multigrid"
+    why = "a steady linear equation in divergence form on a box"
+
+    def obstacles(self, problem: Problem) -> Iterator[str]:
+        """Ask for the divergence form."""
+        divergence_form(problem.pde)
+        yield from ()
+
+    def tolerance(self, problem: Problem) -> float:
+        """Return 1e-2 where data of the equations jump."""
+        jumping = any(jumps(problem.pde, r) for r in problem.residuals)
+        return 1e-2 if jumping else super().tolerance(problem)
+
+
+@final
+class FiniteVolumes(Method):
+    """Fluxes between cells, also at shocks."""
+
+    name = "finite volumes, MUSCL and SSP-RK3"
+    why = "a first-order law in flux form: what leaves a cell enters the next, also at a shock"
+
+    def obstacles(self, problem: Problem) -> Iterator[str]:
+        """Ask for a conservation law on a box in one or two dimensions."""
+        if not problem.pde.is_box:
+            yield "the domain is no box"
+        if len(problem.space) > 2:
+            yield "it covers one and two axes of space"
+        try:
+            law = read_conservation_law(problem.pde)
+            given = [c for conditions in problem.boundary.values() for c in conditions]
+            if others := {c.keyword for c in given if not c.ghost_cells}:
+                yield f"the boundary conditions {', '.join(sorted(others))}"
+            for axis, coordinate in enumerate(problem.space):
+                faces = [
+                    problem.boundary.get(f"{coordinate.name}.{end}", ()) for end in ("min", "max")
+                ]
+                if any(c.mirrored for conditions in faces for c in conditions):
+                    mirror(law, axis)
+        except NotSupportedError as error:
+            yield str(error)
+        except ArithmeticError:
+            yield "a flux that cannot be differentiated"
+
+    def tolerance(self, problem: Problem) -> float:
+        """Return 2e-2, as shocks allow."""
+        del problem
+        return 2e-2
+
+
+@final
+class FiniteElements(Method):
+    """Piecewise polynomials on a mesh of the shape."""
+
+    name = "finite elements of second order on triangles"
+    why = "a steady problem on a shape, in weak form"
+
+    def obstacles(self, problem: Problem) -> Iterator[str]:
+        """Ask for the weak form."""
+        weak_form(problem.pde)
+        yield from ()
+
+    def tolerance(self, problem: Problem) -> float:
+        """Return 1e-3, or 3e-2 where unknowns follow from slopes of others."""
+        return 3e-2 if recovered_unknowns(problem.pde) else 1e-3
+
+
+METHODS: tuple[Method, ...] = (
+    Fourier(),
+    Characteristics(),
+    Chebyshev(),
+    EllipticFiniteVolumes(),
+    FiniteVolumes(),
+    FiniteElements(),
+)
+"""All methods, the preferred one first."""
+
+
+def first_method(problem: Problem) -> tuple[Method | None, str]:
+    """Find the first method that covers a problem.
+
+    Parameters to infer count at the values that they start from.
+
+    Returns:
+        The method, or None; and why those before it do not cover the problem.
+    """
+    if not problem.residuals:
+        return None, "it has no equations, being known from data alone"
+    problem, reasons = problem.at(), []
+    for method in METHODS:
+        reason = method.refuse(problem)
+        if reason is None:
+            return method, "; ".join(reasons)
+        reasons.append(f"({method.name}) {reason}")
+    return None, "; ".join(reasons)
+
+
+def _steepens(problem: Problem) -> bool:
+    """Whether a nonlinear term holds a derivative in space."""
+    terms = [t for r in problem.residuals for t in split_terms(problem.pde, r)[1]]
+    return any(
+        space_order(problem.pde, o)
+        for t in terms
+        for u in problem.channels
+        for o in orders(problem.pde, t, u)
+    )
