@@ -15,8 +15,7 @@ from piop.fields import InputFunction
 from piop.reference.chebyshev.checks import check_start, check_steady
 from piop.reference.chebyshev.equations import build_equations
 from piop.reference.chebyshev.mesh import CollocationMesh
-from piop.reference.chebyshev.newton import solve_steady
-from piop.reference.chebyshev.radau import radau
+from piop.reference.chebyshev.newton import radau, solve_steady
 from piop.reference.chebyshev.system import CollocationSystem, CompiledEquations
 from piop.reference.chebyshev.time_stepping import Pace, TimeStepping
 from piop.reference.solution import Request, Solution

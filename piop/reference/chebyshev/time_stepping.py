@@ -15,7 +15,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from piop.reference.chebyshev.radau import Radau, Stepper
+from piop.reference.chebyshev.newton import Radau, Stepper
 from piop.reference.chebyshev.system import CollocationSystem
 
 _FINEST = 30  # halvings of an interval between save times

@@ -1,10 +1,14 @@
-"""A problem in divergence form on a grid of cells: cell-centred finite volumes.
+"""Finite volumes of a problem in divergence form: matrices, and values between centres.
 
-The flux between two neighbours is the difference of their values times a conductance. Along the
-line between their centres the coefficient acts as resistors in series do (the harmonic mean, exact
-in one dimension where the flux is constant: A. A. Samarskii, The Theory of Difference Schemes,
-2001, ch. 3), across it as resistors side by side. The coefficient is taken at the middles of half
-cells: an interface that passes through a cell is felt on its side.
+The flux between the centres of two neighbouring cells is the difference of their values times a
+conductance. Along the line between the centres the coefficient acts as resistors in series do (the
+harmonic mean, exact in one dimension where the flux is constant: A. A. Samarskii, The Theory of
+Difference Schemes, 2001, ch. 3), across it as resistors side by side. The coefficient is taken at
+the middles of half cells: an interface that passes through a cell is felt on its side.
+
+Values on faces follow from the flux that passes them, values on walls from the condition. Where the
+coefficient jumps on a face the slope does too, and the flux does not: the value on the face is then
+the mean of its neighbours weighted by their conductances.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from sympy import Expr
@@ -21,9 +25,21 @@ from torch import Tensor
 from piop.boundary import RobinForm
 from piop.errors import SolverError
 from piop.forms.divergence import DivergenceForm
-from piop.reference.elliptic.grids import CellGrid, at_centres, between, centres, half_steps
+from piop.reference.elliptic.grids import (
+    CellGrid,
+    at_centres,
+    at_nodes,
+    between,
+    centres,
+    half_steps,
+    interleave,
+)
 from piop.reference.elliptic.stencil import StencilOperator
 from piop.reference.sources import Sources
+
+if TYPE_CHECKING:
+    from piop.problem import Coordinate
+
 
 Pair = tuple[Tensor, Tensor]
 
@@ -224,3 +240,51 @@ def mean_of_halves(values: Tensor, skip: int | None = None) -> Tensor:
         if axis != skip:
             values = values.unflatten(axis + 1, (-1, 2)).mean(axis + 2)
     return values
+
+
+def reconstruct(
+    discrete: Discrete, cells: Tensor, space: Sequence[Coordinate], shape: Sequence[int]
+) -> Tensor:
+    """Interpolate the solution at the nodes of an output.
+
+    Args:
+        discrete: What was solved.
+        cells: Values at centres ``[B, *sizes]``.
+        space: Axes.
+        shape: Points of the output along each.
+
+    Returns:
+        ``[B, *shape]``, of second order where the coefficient is smooth, exact on Dirichlet walls.
+    """
+    values = cells
+    for axis in range(len(space)):
+        low, high = discrete.halves[axis]
+        for i in range(axis):  # these axes have been refined already
+            low, high = (between(h, i + 1, space[i].periodic) for h in (low, high))
+        values = _refine(discrete, values, axis, (low, high), space)
+    return at_nodes(values, space, shape)
+
+
+def _refine(
+    discrete: Discrete,
+    values: Tensor,
+    axis: int,
+    halves: tuple[Tensor, Tensor],
+    space: Sequence[Coordinate],
+) -> Tensor:
+    """Add faces along an axis."""
+    dim, n = axis + 1, values.shape[axis + 1]
+    low, high = halves[0].roll(-1, dim), halves[1]
+    faces = (high * values + low * values.roll(-1, dim)) / (low + high)
+    pair = discrete.walls[axis]
+    if pair is None:
+        return torch.stack([values, faces], dim + 1).flatten(dim, dim + 1)
+    ends = []
+    for k, wall in enumerate(pair):
+        constant, share = wall.constant, wall.share
+        for later in range(axis + 1, len(space)):  # these are still at centres
+            periodic = space[later].periodic
+            constant, share = (at_centres(v, later + 1, periodic) for v in (constant, share))
+        ends.append(constant + share * values.narrow(dim, k * (n - 1), 1))
+    outer = torch.cat([ends[0], faces.narrow(dim, 0, n - 1), ends[1]], dim)
+    return interleave(values, outer, dim)

@@ -22,10 +22,9 @@ from torch import Tensor
 from piop.errors import SolverError
 from piop.fields import InputFunction
 from piop.forms.divergence import divergence_form
-from piop.reference.elliptic.assemble import Assembler
+from piop.reference.elliptic.assemble import Assembler, reconstruct
 from piop.reference.elliptic.grids import first_grid
 from piop.reference.elliptic.linear_solve import solve_cells
-from piop.reference.elliptic.reconstruct import reconstruct
 from piop.reference.solution import Request, Solution
 from piop.reference.sources import Sources
 

@@ -16,12 +16,17 @@ from piop.domain.delaunay import triangulate
 from piop.errors import SolverError
 from piop.fields import InputFunction
 from piop.forms.weak import WeakForm, weak_form
-from piop.reference.fem.meshes import MeshHierarchy, MeshLevel, of_one_shape, own_outline
-from piop.reference.fem.points import found_again, mesh_for, spread
-from piop.reference.fem.pointwise import Array
-from piop.reference.fem.recovery import Recovery
-from piop.reference.fem.space import Space
-from piop.reference.fem.system import FiniteElementSystem
+from piop.reference.fem.meshes import (
+    MeshHierarchy,
+    MeshLevel,
+    found_again,
+    mesh_for,
+    of_one_shape,
+    own_outline,
+    spread,
+)
+from piop.reference.fem.space import Array, Space
+from piop.reference.fem.system import FiniteElementSystem, Recovery
 from piop.reference.solution import Request, Solution, together
 from piop.reference.sources import Sources
 

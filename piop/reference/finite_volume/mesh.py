@@ -1,12 +1,19 @@
-"""A box cut into equal cells, and the places where a law is evaluated."""
+"""A box cut into equal cells, and the values of coordinates, time and inputs at its points."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
+import sympy
 import torch
+from sympy import Expr
 from torch import Tensor
+
+from piop.forms.atoms import argument_order, name_of, outermost_atoms
+from piop.reference.sources import Sources
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,3 +97,93 @@ class CellMesh:
                 picked = picked.select(2 + 2 * axis, index[axis])
             total += picked * weights[list(index)].prod()
         return total
+
+
+class KnownValues:
+    """Evaluates what some expressions hold besides the state.
+
+    Each sample has a time of its own. What does not depend on it is evaluated once per nodes.
+
+    Args:
+        problem: The ``Problem``.
+        sources: Its inputs, of batch B.
+        expressions: Fluxes, speeds, sources, boundary values.
+    """
+
+    def __init__(self, problem: Any, sources: Sources, expressions: Iterable[Expr]) -> None:
+        self.problem, self.sources = problem, sources
+        self.time = problem.time
+        self.space = [c.name for c in problem.space]
+        names = {i.name for i in problem.inputs}
+        symbols: set[Any] = set()
+        functions: dict[Any, None] = {}
+        for expression in expressions:
+            atoms = outermost_atoms(expression)
+            functions |= dict.fromkeys(a for a in atoms if name_of(a) in names)
+            # Symbols of its own: those that are arguments of an input alone are not asked for.
+            symbols |= (
+                sympy.sympify(expression).xreplace({a: sympy.Dummy() for a in atoms}).free_symbols
+            )
+        self.scalars = [s for s in sources.scalars if s in symbols]
+        self.places = [c for c in problem.space if c.symbol in symbols]
+        self.clock = [problem.time.symbol] if problem.time.symbol in symbols else []
+        self.functions = list(functions)
+        self.atoms: tuple[Any, ...] = (
+            *self.scalars,
+            *(c.symbol for c in self.places),
+            *self.clock,
+            *self.functions,
+        )
+        self._kept: dict[QuadratureNodes, dict[Any, Tensor]] = {}
+
+    def at(self, nodes: QuadratureNodes, t: Tensor) -> list[Tensor]:
+        """Values in the order of ``atoms``, each broadcastable to ``[B, *nodes.sizes]``.
+
+        Args:
+            nodes: Where.
+            t: Time of each sample ``[B]``.
+        """
+        kept = self._kept.setdefault(nodes, {})
+        for atom in self.atoms:
+            if atom not in kept and not self._moves(atom):
+                kept[atom] = self._fixed(atom, nodes)
+        pad = (1,) * len(nodes.sizes)
+        return [
+            kept[a]
+            if a in kept
+            else (t.reshape(-1, *pad) if a in self.clock else self._moving(a, nodes, t))
+            for a in self.atoms
+        ]
+
+    def _moves(self, atom: Any) -> bool:
+        return atom in self.clock or (
+            atom in self.functions and self.time.name in self._arguments(atom)
+        )
+
+    def _arguments(self, atom: Any) -> tuple[str, ...]:
+        return self.sources.arguments[name_of(atom)]
+
+    def _fixed(self, atom: Any, nodes: QuadratureNodes) -> Tensor:
+        if atom in self.functions:
+            return self.sources.on_grid(atom, argument_order(atom), nodes, float(self.time.low))
+        if atom in self.scalars:
+            return self.sources.scalar(atom).reshape(-1, *[1] * len(nodes.sizes))  # type: ignore[union-attr]
+        axis = next(i for i, c in enumerate(self.problem.space) if c.symbol == atom)
+        return self.sources.coordinate(axis, nodes)
+
+    def _moving(self, atom: Any, nodes: QuadratureNodes, t: Tensor) -> Tensor:
+        """An input that depends on time, each sample at its own time."""
+        names = self._arguments(atom)
+        axes = dict(zip(self.space, nodes.axes(), strict=True))
+        own = [n for n in self.space if n in names]
+        mesh = torch.meshgrid(*(axes[n] for n in own), indexing="ij") if own else ()
+        columns = dict(zip(own, (m.reshape(1, -1) for m in mesh), strict=True))
+        count = mesh[0].numel() if mesh else 1
+        columns[self.time.name] = t[:, None]
+        points = torch.stack([columns[n].expand(len(t), count) for n in names], -1)
+        function = self.sources.functions[name_of(atom)]
+        if function.batch != len(t):
+            function = function.take(torch.zeros(len(t), dtype=torch.int64, device=t.device))
+        values = function.derivative(points, argument_order(atom))
+        sizes = [n if c in own else 1 for c, n in zip(self.space, nodes.sizes, strict=True)]
+        return values.reshape(len(t), *sizes)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from piop.fields import grid_axis
-from piop.reference.finite_volume.limiters import limited_slopes
+from piop.reference.finite_volume.flux import limited_slopes
 from piop.reference.finite_volume.mesh import CellMesh
 
 

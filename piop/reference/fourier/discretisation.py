@@ -18,12 +18,10 @@ from piop.reference.fourier.etdrk import (
     scalar_coefficients,
 )
 from piop.reference.fourier.grid import PeriodicGrid
-from piop.reference.fourier.nonlinear import Nonlinear
-from piop.reference.fourier.products import compile_products
-from piop.reference.fourier.stabilise import stabilise
+from piop.reference.fourier.nonlinear import Nonlinear, stabilise
+from piop.reference.fourier.products import NonlinearTerm, compile_products
 from piop.reference.fourier.symbols import Symbols, build_symbols
 from piop.reference.fourier.time_stepping import SpectralLevel, SpectralStepper
-from piop.reference.fourier.transforms import Stage
 from piop.reference.sources import Sources
 
 _DEFAULT_DEGREE = 3  # padding for products that are no polynomial: twice the points
@@ -85,8 +83,12 @@ class Discretisation:
         fine = grid.with_sizes(self._padded(level.sizes)) if level.padded else grid
         n = self.split.states
         symbols = build_symbols(self.split, self.means, grid, fine.points, sources)
-        main = Stage(self.main, symbols, fine, n) if self.split.right.products else None
-        extra = Stage(self.auxiliary, symbols, fine, n) if self.split.auxiliary.products else None
+        main = NonlinearTerm(self.main, symbols, fine, n) if self.split.right.products else None
+        extra = (
+            NonlinearTerm(self.auxiliary, symbols, fine, n)
+            if self.split.auxiliary.products
+            else None
+        )
         nonlinear = Nonlinear(self.split, symbols, main, extra)
         if main is not None:
             stabilise(nonlinear, main, self.initial(grid, sources), float(self.problem.time.low))

@@ -23,7 +23,7 @@ from piop.reference.fourier.levels import (
     resolved,
     round_up,
 )
-from piop.reference.fourier.stabilise import longest_step
+from piop.reference.fourier.nonlinear import longest_step
 from piop.reference.fourier.symbols import nonlinear_auxiliaries
 from piop.reference.fourier.time_stepping import SpectralLevel, SpectralStepper, SpectralTrajectory
 from piop.reference.solution import Request, Solution

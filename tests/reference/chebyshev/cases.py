@@ -8,7 +8,7 @@ import torch
 from piop.problem import Problem
 from piop.reference.chebyshev.equations import build_equations
 from piop.reference.chebyshev.mesh import CollocationMesh
-from piop.reference.chebyshev.radau import radau
+from piop.reference.chebyshev.newton import radau
 from piop.reference.chebyshev.solve import Ladder
 from piop.reference.chebyshev.system import CollocationSystem, CompiledEquations
 from piop.reference.chebyshev.time_stepping import Pace, TimeStepping

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from piop.reference.chebyshev.radau import radau
+from piop.reference.chebyshev.newton import radau
 
 
 def test_three_stages_are_those_of_the_book():

@@ -8,9 +8,8 @@ import torch
 from piop.expression import write
 from piop.forms.divergence import divergence_form
 from piop.problem import Problem
-from piop.reference.elliptic.assemble import Assembler
+from piop.reference.elliptic.assemble import Assembler, reconstruct
 from piop.reference.elliptic.linear_solve import solve_cells
-from piop.reference.elliptic.reconstruct import reconstruct
 from piop.reference.sources import Sources
 
 X, Y, Z = (sympy.Symbol(n, real=True) for n in "xyz")

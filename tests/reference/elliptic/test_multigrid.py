@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from piop.problem import Problem
-from piop.reference.elliptic import multigrid
-from piop.reference.elliptic.multigrid import conjugate_gradients
+from piop.reference.elliptic import linear_solve as multigrid
+from piop.reference.elliptic.linear_solve import conjugate_gradients
 from piop.reference.elliptic.stencil import dense
 from piop.sampling import Draws, sample_inputs
 
