@@ -32,10 +32,10 @@ SPECTRUM = """
 import math, torch
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature
-from piop.models.core.harmonic_fit import Spectrum
+from piop.models.core.harmonic_fit import HarmonicFit
 assert torch.get_num_threads() == 2
 axes = [AxisSignature(name, 0.0, 1.0, periodic=True) for name in "xy"]
-spectrum = Spectrum(InputSignature("u0", ("x", "y"), waves=8), axes).double()
+spectrum = HarmonicFit(InputSignature("u0", ("x", "y"), waves=8), axes).double()
 ticks = torch.arange(20, dtype=torch.float64) / 20
 points = torch.cartesian_prod(ticks, ticks).expand(4, -1, 2)
 values = torch.cos(2 * math.pi * points[..., :1])

@@ -1,11 +1,11 @@
-"""Problems' shapes of every kind, and which preset is tested on which."""
+"""Cases of the contract: presets on the shapes of problems, and one test for each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import torch
 
@@ -60,10 +60,10 @@ SIGNATURES: Mapping[str, Signature] = {
 
 They hold what the problems that piop serves differ in; a network may refuse any of them."""
 
-FEW = ("evolution", "steady", "several")
+PUBLISHED_SIGNATURES = ("evolution", "steady", "several")
 """Those that a published network is tested on: it serves the shapes of its paper first."""
 
-OWN = "own"
+OWN_SIGNATURE = "own"
 """Name of the case of a preset's own signature."""
 
 
@@ -117,10 +117,92 @@ def cases_of(presets: Presets) -> dict[str, Case]:
         leading = preset.build not in classes
         seen.add(id(preset))
         classes.add(preset.build)
-        found[f"{name}-{OWN}"] = Case(OWN, preset, preset.signature, leading)
-        for shapes in (FEW if preset.source else SIGNATURES) if leading else ():
+        found[f"{name}-{OWN_SIGNATURE}"] = Case(OWN_SIGNATURE, preset, preset.signature, leading)
+        for shapes in (PUBLISHED_SIGNATURES if preset.source else SIGNATURES) if leading else ():
             signature = SIGNATURES[shapes]
             case = Case(shapes, preset, signature)
             if signature != preset.signature and not refusal(preset, signature, case.config):
                 found[f"{name}-{shapes}"] = case
     return found
+
+
+ROUNDING = 1e-12
+"""Tolerance for outputs of order one in float64, whose sums run in another order."""
+
+FIT_ROUNDING = 1e-9
+"""The same after a harmonic fit to sensors, whose equations magnify rounding."""
+
+LEAST_CHANGE = 1e-6
+"""Least change of an output that depends on what was changed."""
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def only_for(holds: Callable[[Case], bool]) -> Callable[[Test], Test]:
+    """Run a test for those cases alone that satisfy a condition."""
+
+    def mark(test: Test) -> Test:
+        test.__dict__["holds"] = holds
+        return test
+
+    return mark
+
+
+def slow_for(holds: Callable[[Case], bool]) -> Callable[[Test], Test]:
+    """Mark a test as slow, as ``pytest.mark.slow`` does, for cases that satisfy a condition."""
+
+    def mark(test: Test) -> Test:
+        test.__dict__["slow"] = holds
+        return test
+
+    return mark
+
+
+def always(case: Case) -> bool:
+    """Accept every case."""
+    return True
+
+
+def never(case: Case) -> bool:
+    """Accept no case."""
+    return False
+
+
+def evaluates_pointwise(case: Case) -> bool:
+    """Whether each output depends on its query alone."""
+    return case.preset.build.field.pointwise
+
+
+def has_free_sensors(case: Case) -> bool:
+    """Whether sensors of a function may differ from sample to sample."""
+    return any(not entry.gridded for entry in case.signature.functions)
+
+
+def has_own_signature(case: Case) -> bool:
+    """Whether the shapes are those of the preset's own signature."""
+    return case.name == OWN_SIGNATURE
+
+
+class CaseTests:
+    """Tests that take a ``case``.
+
+    Attributes:
+        presets: Name → preset, as an entry point of ``piop.backbones`` gives them.
+    """
+
+    presets: ClassVar[Presets] = {}
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        """Give pytest one test for each case; refused ones are not made."""
+        if "case" not in metafunc.fixturenames:
+            return
+        import pytest
+
+        marks = vars(metafunc.function)
+        holds, slow = marks.get("holds", always), marks.get("slow", never)
+        chosen = [
+            pytest.param(case, id=name, marks=[pytest.mark.slow] if slow(case) else [])
+            for name, case in cases_of(self.presets).items()
+            if holds(case)
+        ]
+        metafunc.parametrize("case", chosen)

@@ -1,15 +1,18 @@
-"""Random inputs, and places to answer at, for the shapes of any problem."""
+"""Random inputs, and points to evaluate at, for the shapes of any problem."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import final
 
 import torch
 from torch import Tensor
 
 from piop.fields import FunctionSamples, grid_axis
 from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature
-
-Places = Tensor | list[Tensor]
-"""Queries ``[B or 1, N, D]``, or the axes of a grid."""
 
 
 def samples_for(
@@ -21,7 +24,7 @@ def samples_for(
         signature: The shapes.
         batch: B.
         sensors: M of each function; on a grid the power nearest to it.
-        seed: Of places and values.
+        seed: Of sensors and values.
     """
     generator = torch.Generator().manual_seed(seed)
     found = {}
@@ -64,8 +67,91 @@ def queries_for(signature: Signature, batch: int = 2, count: int = 7, seed: int 
     return _inside(list(signature.coordinates), batch, count, generator)
 
 
+class EvaluationPoints(ABC):
+    """Points of the kind that a network is evaluated at."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """N, points of a sample."""
+
+    @abstractmethod
+    def evaluate(self, model: Backbone, inputs: Mapping[str, FunctionSamples]) -> Tensor:
+        """Evaluate a network: ``[B, N, C]``, the points of a grid in one row."""
+
+    @abstractmethod
+    def of_sample(self, i: int) -> EvaluationPoints:
+        """Points of one sample of the batch."""
+
+    @abstractmethod
+    def in_single_precision(self) -> EvaluationPoints:
+        """Return the same points in float32."""
+
+    @abstractmethod
+    def with_extra_coordinate(self) -> EvaluationPoints:
+        """Repeat the first coordinate beside the others, which no network takes."""
+
+
+@final
+@dataclass(frozen=True)
+class QueryPoints(EvaluationPoints):
+    """Scattered queries ``[B or 1, N, D]``."""
+
+    queries: Tensor
+
+    @property
+    def count(self) -> int:
+        """See :meth:`EvaluationPoints.count`."""
+        return self.queries.shape[1]
+
+    def evaluate(self, model: Backbone, inputs: Mapping[str, FunctionSamples]) -> Tensor:
+        """See :meth:`EvaluationPoints.evaluate`."""
+        return model(inputs, self.queries)
+
+    def of_sample(self, i: int) -> QueryPoints:
+        """See :meth:`EvaluationPoints.of_sample`."""
+        return QueryPoints(self.queries[[i]])
+
+    def in_single_precision(self) -> QueryPoints:
+        """See :meth:`EvaluationPoints.in_single_precision`."""
+        return QueryPoints(self.queries.float())
+
+    def with_extra_coordinate(self) -> QueryPoints:
+        """See :meth:`EvaluationPoints.with_extra_coordinate`."""
+        return QueryPoints(torch.cat([self.queries, self.queries[..., :1]], -1))
+
+
+@final
+@dataclass(frozen=True)
+class GridPoints(EvaluationPoints):
+    """The tensor grid of axes ``[n_1], …, [n_D]``, the same for all samples."""
+
+    axes: Sequence[Tensor]
+
+    @property
+    def count(self) -> int:
+        """See :meth:`EvaluationPoints.count`."""
+        return prod(len(axis) for axis in self.axes)
+
+    def evaluate(self, model: Backbone, inputs: Mapping[str, FunctionSamples]) -> Tensor:
+        """See :meth:`EvaluationPoints.evaluate`."""
+        return model.on_grid(inputs, self.axes).flatten(1, -2)
+
+    def of_sample(self, i: int) -> GridPoints:
+        """See :meth:`EvaluationPoints.of_sample`."""
+        return self
+
+    def in_single_precision(self) -> GridPoints:
+        """See :meth:`EvaluationPoints.in_single_precision`."""
+        return GridPoints([axis.float() for axis in self.axes])
+
+    def with_extra_coordinate(self) -> GridPoints:
+        """See :meth:`EvaluationPoints.with_extra_coordinate`."""
+        return GridPoints([*self.axes, self.axes[0]])
+
+
 def axes_for(model: Backbone, count: int = 6) -> list[Tensor]:
-    """Lay the axes of a grid that a network answers on: its own steps in time where it has them.
+    """Lay the axes of a grid on which a network can be evaluated, at its fixed times if it has any.
 
     Args:
         model: The network.
@@ -81,8 +167,16 @@ def axes_for(model: Backbone, count: int = 6) -> list[Tensor]:
     return axes
 
 
-def places_for(model: Backbone, batch: int = 2, count: int = 7, seed: int = 1) -> Places:
-    """Choose places of the kind that a network answers at: queries for points, else a grid.
+def pointwise_queries(model: Backbone, batch: int = 2, count: int = 7, seed: int = 1) -> Tensor:
+    """Draw queries ``[B, N, D]`` at random, at the end of the time where a network has no other."""
+    queries = queries_for(model.signature, batch, count, seed)
+    if model.end_only and model.signature.time is not None:
+        queries[..., model.signature.time] = model.signature.coordinates[model.signature.time].high
+    return queries
+
+
+def points_for(model: Backbone, batch: int = 2, count: int = 7, seed: int = 1) -> EvaluationPoints:
+    """Choose queries for a pointwise network, and a grid for any other.
 
     Args:
         model: The network.
@@ -90,21 +184,11 @@ def places_for(model: Backbone, batch: int = 2, count: int = 7, seed: int = 1) -
         count: N queries, or points along each axis.
         seed: Of the queries.
     """
-    if not model.field.pointwise:
-        return axes_for(model, count)
-    queries = queries_for(model.signature, batch, count, seed)
-    if model.end_only and model.signature.time is not None:
-        queries[..., model.signature.time] = model.signature.coordinates[model.signature.time].high
-    return queries
+    if model.field.pointwise:
+        return QueryPoints(pointwise_queries(model, batch, count, seed))
+    return GridPoints(axes_for(model, count))
 
 
-def answer(model: Backbone, inputs: dict[str, FunctionSamples], places: Places) -> Tensor:
-    """Answer at any places: ``[B, N, C]``, the points of a grid in one row."""
-    if isinstance(places, Tensor):
-        return model(inputs, places)
-    return model.on_grid(inputs, places).flatten(1, -2)
-
-
-def distance(a: Tensor, b: Tensor) -> float:
-    """Find the largest difference of two answers."""
+def max_difference(a: Tensor, b: Tensor) -> float:
+    """Return the largest absolute difference of two outputs."""
     return float((a - b).detach().abs().max())

@@ -1,59 +1,70 @@
-"""What becomes of a network: training, files, compilers."""
+"""Tests of the weights: gradients, saving and loading, export, compilation."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from typing import Any
 
 import safetensors.torch
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from piop.testing.cases import Case
-from piop.testing.graph import complex_operations
-from piop.testing.samples import answer, distance, places_for, samples_for
-from piop.testing.suite import FITTED, MOVES, Suite, always, of_its_own, only_for, slow_for
+from piop.testing.cases import (
+    FIT_ROUNDING,
+    LEAST_CHANGE,
+    Case,
+    CaseTests,
+    always,
+    has_own_signature,
+    only_for,
+    slow_for,
+)
+from piop.testing.samples import max_difference, points_for, samples_for
 
-NOTHING = 1e-12
-"""Share of the largest gradient below which a parameter receives none: rounding of terms that
+NO_GRADIENT = 1e-12
+"""Fraction of the largest gradient below which a parameter receives none: rounding of terms that
 cancel."""
 
 
 def worth_compiling(case: Case) -> bool:
     """Whether code is generated for a case, which takes most of a minute."""
-    own = of_its_own(case) and case.leading and not case.preset.source
+    own = has_own_signature(case) and case.leading and not case.preset.source
     return own and not case.preset.build.field.rollout
 
 
-class WeightClaims(Suite):
-    """What becomes of a network: training, files, compilers."""
+class WeightTests(CaseTests):
+    """Parameters receive gradient; a network can be saved, exported and compiled."""
 
-    def test_every_parameter_learns(self, case: Case) -> None:
+    def test_every_parameter_receives_gradient(self, case: Case) -> None:
         """All but :meth:`Backbone.unused_parameters` receive gradient, and these none."""
         model = case.build()
         inputs = samples_for(case.signature)
-        answer(model, inputs, places_for(model)).square().sum().backward()
+        points_for(model).evaluate(model, inputs).square().sum().backward()
         sizes = {
             name: 0.0 if p.grad is None else float(p.grad.abs().max())
             for name, p in model.named_parameters()
         }
-        least = NOTHING * max(sizes.values())
-        idle = model.unused_parameters()
+        least = NO_GRADIENT * max(sizes.values())
+        patterns = model.unused_parameters()
         for name, size in sizes.items():
-            rests = any(fnmatchcase(name, pattern) for pattern in idle)
-            assert rests or size > least, (
-                f"{name} receives no gradient; unused_parameters() may say why"
-            )
-            assert not rests or size <= least, f"{name} is said to rest and receives gradient"
-        for pattern in idle:
-            assert any(fnmatchcase(name, pattern) for name in sizes), f"idle: no {pattern}"
+            unused = any(fnmatchcase(name, pattern) for pattern in patterns)
+            assert unused or size > least, f"{name} receives no gradient: name it as unused"
+            assert not unused or size <= least, f"{name} is named as unused and receives gradient"
+        for pattern in patterns:
+            assert any(fnmatchcase(name, pattern) for name in sizes), f"no parameter {pattern}"
 
-    def test_saved_and_loaded_it_answers_the_same(self, case: Case) -> None:
-        """All that answers depend on is in the state: by safetensors into another network."""
+    def test_state_dict_round_trip_keeps_the_output(self, case: Case) -> None:
+        """The state dict holds all that outputs depend on: by safetensors into another network."""
         model, other = case.build(), case.build(seed=5)
-        inputs, places = samples_for(case.signature), places_for(model)
-        before = answer(model, inputs, places)
-        assert distance(answer(other, inputs, places), before) > MOVES, "seeds differ"
+        inputs, points = samples_for(case.signature), points_for(model)
+        before = points.evaluate(model, inputs)
+        change = max_difference(points.evaluate(other, inputs), before)
+        assert change > LEAST_CHANGE, "another seed gives other weights"
         other.load_state_dict(safetensors.torch.load(safetensors.torch.save(model.state_dict())))
-        assert torch.equal(answer(other, inputs, places), before)
+        assert torch.equal(points.evaluate(other, inputs), before)
 
     def test_onnx_has_all_its_operations(self, case: Case) -> None:
         """No complex parameter, buffer or intermediate number, and no Fourier transform."""
@@ -61,38 +72,63 @@ class WeightClaims(Suite):
         named = [*model.named_parameters(), *model.named_buffers()]
         assert not [name for name, tensor in named if tensor.is_complex()]
         with complex_operations() as found, torch.no_grad():
-            answer(model, inputs, places_for(model))
+            points_for(model).evaluate(model, inputs)
         assert not found, f"not in ONNX: {', '.join(sorted(found))}"
 
     @slow_for(lambda case: bool(case.preset.source))
-    @only_for(lambda case: of_its_own(case) and case.leading)
-    def test_traced_it_answers_the_same(self, case: Case) -> None:
-        """``torch.compile`` traces it (Dynamo, AOTAutograd), and what it traced is the network."""
+    @only_for(lambda case: has_own_signature(case) and case.leading)
+    def test_traced_network_gives_the_same_output(self, case: Case) -> None:
+        """The trace of ``torch.compile`` (Dynamo, AOTAutograd) computes what the network does."""
         with torch.no_grad():
             model = case.build()
-            inputs, places = samples_for(case.signature), places_for(model)
+            inputs, points = samples_for(case.signature), points_for(model)
             torch._dynamo.reset()
-            traced = torch.compile(answer, backend="aot_eager", dynamic=False)
-            assert distance(traced(model, inputs, places), answer(model, inputs, places)) < FITTED
+            traced = torch.compile(points.evaluate, backend="aot_eager", dynamic=False)
+            eager = points.evaluate(model, inputs)
+            assert max_difference(traced(model, inputs), eager) < FIT_ROUNDING
 
     @slow_for(always)
     @only_for(worth_compiling)
-    def test_compiled_it_answers_and_learns_the_same(self, case: Case) -> None:
-        """Fused and generated by Inductor, forward and backward.
+    def test_compiled_network_gives_the_same_output_and_gradient(self, case: Case) -> None:
+        """Code generated by Inductor gives the same output and gradient.
 
-        Published networks are traced alone, and so are marches, whose graph holds the same layers
+        Published networks are only traced, and so are rollouts, whose graph holds the same layers
         once for every step.
         """
         model = case.build()
-        inputs, places = samples_for(case.signature), places_for(model)
+        inputs, points = samples_for(case.signature), points_for(model)
         torch._dynamo.reset()
         results = []
-        for function in (answer, torch.compile(answer, dynamic=False)):
+        for function in (points.evaluate, torch.compile(points.evaluate, dynamic=False)):
             model.zero_grad()
-            out = function(model, inputs, places)
+            out = function(model, inputs)
             out.square().sum().backward()
             slopes = [p.grad for p in model.parameters() if p.grad is not None]
             results.append((out, torch.cat([slope.flatten() for slope in slopes])))
         (eager, slope), (fast, fast_slope) = results
-        assert distance(eager, fast) < FITTED
-        assert distance(slope, fast_slope) < FITTED * float(slope.abs().max())
+        assert max_difference(eager, fast) < FIT_ROUNDING
+        assert max_difference(slope, fast_slope) < FIT_ROUNDING * float(slope.abs().max())
+
+
+class _Recorder(TorchDispatchMode):
+    """Records operations on complex numbers and Fourier transforms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        out = func(*args, **(kwargs or {}))
+        tensors = filter(torch.is_tensor, tree_leaves(out))
+        if "fft" in func.name() or any(tensor.is_complex() for tensor in tensors):
+            self.refused.add(func.name())
+        return out
+
+
+@contextmanager
+def complex_operations() -> Iterator[set[str]]:
+    """Collect the names of operations that ONNX lacks: Fourier transforms and complex numbers."""
+    with _Recorder() as recorder:
+        yield recorder.refused

@@ -11,30 +11,30 @@ import pytest
 
 from piop.models.core.base import ROLLOUT_FIELD, Preset
 from piop.testing import SIGNATURES, BackboneContract, Case
-from piop.testing.cases import FEW, cases_of
+from piop.testing.cases import PUBLISHED_SIGNATURES, cases_of
 
 from .faulty import Fault, Pooled
 
 FAULTS = {
-    "refuses": "test_it_serves_its_own_problem_and_says_why_it_refuses_others",
-    "dtype": "test_answers_have_every_channel_for_any_b_m_n",
+    "refuses": "test_own_signature_is_served_and_refusals_give_a_reason",
+    "dtype": "test_output_has_every_channel_for_any_b_m_n",
     "order": "test_order_of_sensors_does_not_matter",
-    "batch": "test_functions_of_a_batch_do_not_meet",
-    "shared": "test_shared_queries_are_those_of_every_function",
-    "queries": "test_queries_do_not_meet",
-    "grid": "test_a_grid_is_answered_as_its_points_are",
+    "batch": "test_samples_of_a_batch_are_independent",
+    "shared": "test_shared_queries_stand_for_those_of_every_sample",
+    "queries": "test_queries_are_independent",
+    "grid": "test_on_grid_equals_forward_on_the_mesh",
     "rule": "test_streams_agree_with_reverse_mode",
     "period": "test_periodic_axes_are_periodic",
     "blind": "test_every_input_matters",
-    "mask": "test_masked_sensors_are_as_good_as_absent",
-    "few": "test_any_number_of_sensors_will_do",
-    "dead": "test_every_parameter_learns",
-    "idle": "test_every_parameter_learns",
-    "state": "test_saved_and_loaded_it_answers_the_same",
-    "noise": "test_the_same_again_is_the_same",
+    "mask": "test_masked_sensors_are_ignored",
+    "few": "test_any_number_of_sensors_is_accepted",
+    "dead": "test_every_parameter_receives_gradient",
+    "idle": "test_every_parameter_receives_gradient",
+    "state": "test_state_dict_round_trip_keeps_the_output",
+    "noise": "test_evaluation_is_deterministic",
     "complex": "test_onnx_has_all_its_operations",
-    "compiled": "test_traced_it_answers_the_same",
-    "meets": "test_what_a_query_meets_is_at_most_what_is_there",
+    "compiled": "test_traced_network_gives_the_same_output",
+    "meets": "test_context_length_grows_at_most_with_the_sensors",
     "check": "test_inputs_that_do_not_fit_are_refused",
 }
 
@@ -54,8 +54,8 @@ def test_every_claim_has_a_fault_or_a_test_here():
     claims = {name for name in dir(BackboneContract) if name.startswith("test_")}
     assert claims - set(FAULTS.values()) == {
         "test_its_config_is_a_frozen_dataclass",
-        "test_compiled_it_answers_and_learns_the_same",  # slow; as the traced one
-        "test_it_marches_through_its_time",
+        "test_compiled_network_gives_the_same_output_and_gradient",  # slow; as the traced one
+        "test_rollout_times_increase_to_the_end_of_the_axis",
     }
 
 
@@ -79,7 +79,7 @@ def test_steps_that_leave_their_time_fail(times):
 
     case = Case("own", Preset(Marching, Fault()), SIGNATURES["evolution"])
     with pytest.raises(AssertionError):
-        BackboneContract().test_it_marches_through_its_time(case)
+        BackboneContract().test_rollout_times_increase_to_the_end_of_the_axis(case)
 
 
 def test_the_first_of_a_class_runs_on_all_shapes_and_the_others_on_their_own():
@@ -96,8 +96,8 @@ def test_the_first_of_a_class_runs_on_all_shapes_and_the_others_on_their_own():
 
 def test_a_published_network_runs_on_a_few_shapes_besides_its_own():
     found = cases_of({"p": Preset(Pooled, Fault(), source="a paper")})
-    assert set(found) == {"p-own", *(f"p-{shapes}" for shapes in FEW)}
-    assert set(FEW) < set(SIGNATURES)
+    assert set(found) == {"p-own", *(f"p-{shapes}" for shapes in PUBLISHED_SIGNATURES)}
+    assert set(PUBLISHED_SIGNATURES) < set(SIGNATURES)
 
 
 def test_a_case_takes_the_small_values_of_its_preset():
