@@ -14,7 +14,15 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from piop.datasets import Dataset, read_dataset, read_queries, read_sensors, write_dataset
+    from piop.datasets import (
+        Dataset,
+        Queries,
+        read_dataset,
+        read_queries,
+        read_sensors,
+        write_dataset,
+        write_prediction,
+    )
     from piop.errors import (
         DataError,
         NotSupportedError,
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
     )
     from piop.fields import FunctionSamples
     from piop.generation import generate
+    from piop.models import Backbone
     from piop.problem import Problem
     from piop.reference import solve_reference
     from piop.run import Run, resume
@@ -35,8 +44,16 @@ try:
 except PackageNotFoundError:  # used from a checkout that is not installed
     __version__ = "0+unknown"
 
-_HOME = {
-    "piop.datasets": ("Dataset", "read_dataset", "read_queries", "read_sensors", "write_dataset"),
+_NAMES_OF = {
+    "piop.datasets": (
+        "Dataset",
+        "Queries",
+        "read_dataset",
+        "read_queries",
+        "read_sensors",
+        "write_dataset",
+        "write_prediction",
+    ),
     "piop.errors": (
         "DataError",
         "NotSupportedError",
@@ -48,19 +65,22 @@ _HOME = {
     ),
     "piop.fields": ("FunctionSamples",),
     "piop.generation": ("generate",),
+    "piop.models": ("Backbone",),
     "piop.problem": ("Problem",),
     "piop.reference": ("solve_reference",),
     "piop.run": ("Run", "resume"),
 }
-_MODULE = {name: module for module, names in _HOME.items() for name in names}
+_MODULE = {name: module for module, names in _NAMES_OF.items() for name in names}
 
 __all__ = [
+    "Backbone",
     "DataError",
     "Dataset",
     "FunctionSamples",
     "NotSupportedError",
     "PiopError",
     "Problem",
+    "Queries",
     "Run",
     "SolverError",
     "SpecError",
@@ -74,11 +94,12 @@ __all__ = [
     "resume",
     "solve_reference",
     "write_dataset",
+    "write_prediction",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
+    """Import a public name when it is first used."""
     if name not in _MODULE:
         raise AttributeError(f"module 'piop' has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULE[name]), name)

@@ -1,7 +1,6 @@
-"""What a run looks like: its figures."""
+"""Figures of runs: losses, fields beside their references, residuals, errors."""
 
-from piop.report.figures import Shown, draw_figures
-from piop.report.resolution import draw_discretisation
-from piop.report.runs import draw_run
+from piop.report.comparison import Comparison
+from piop.report.figures import draw_discretisation, draw_figures, draw_run, plot
 
-__all__ = ["Shown", "draw_discretisation", "draw_figures", "draw_run"]
+__all__ = ["Comparison", "draw_discretisation", "draw_figures", "draw_run", "plot"]

@@ -1,62 +1,113 @@
-"""All figures of a run, written to its folder."""
+"""The figures of a run: one as an object, or all of them written to its folder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from piop.datasets import replacing
-from piop.report.curves import error_figure, inferred_figure, loss_figure
-from piop.report.panels import View, field_figure, residual_figure
+from piop.errors import UsageError
+from piop.report.comparison import Comparison, compare
+from piop.report.fields import View, field_figure, residual_figure
+from piop.report.lines import error_figure, inferred_figure, loss_figure, resolution_figure
 from piop.report.style import DPI
+from piop.run.folder import RunFolder, read_json
+
+if TYPE_CHECKING:
+    from piop.run import Run
+
+OF_COMPARISON = {
+    "fields": "a reference solution on a grid or a fixed region",
+    "residual": "a network evaluated pointwise, and inputs that are known as functions",
+    "error_over_time": "a reference solution in time",
+}
+"""Figures of held-out solutions beside predictions: name → what each is drawn from."""
+OF_TRAINING = {
+    "losses": "the metrics of training",
+    "inferred": "parameters that are inferred",
+    "discretisation": "a discretisation study: call run.discretisation() first",
+}
+"""Figures of what the run folder holds: name → what each is drawn from."""
 
 
-@dataclass(frozen=True)
-class Shown:
-    """Held-out inputs and what became of them, as the figures need it.
+def plot(
+    run: Run,
+    figure: str = "fields",
+    path: str | Path | None = None,
+    unknown: str | None = None,
+    seed: int | None = None,
+) -> Figure:
+    """Draw one figure of a run; see :meth:`piop.run.Run.plot`."""
+    needs = OF_COMPARISON | OF_TRAINING
+    if figure not in needs:
+        raise UsageError(f"figure: {figure!r} is not one of {', '.join(needs)}")
+    unknown = run.problem.channels[0] if unknown is None else unknown
+    if unknown not in run.problem.channels:
+        names = ", ".join(run.problem.channels)
+        raise UsageError(f"unknown: {unknown!r} is not an unknown of the problem; one of {names}")
+    if figure in OF_TRAINING:
+        drawn = _training_figures(run)
+    else:
+        comparison = compare(run, seed)
+        drawn = {} if comparison is None else _comparison_figures(comparison, unknown)
+    if figure not in drawn:
+        raise UsageError(
+            f"figure: {figure!r} needs {needs[figure]}, which {run.path} does not have"
+        )
+    if path is not None:
+        save(drawn[figure], Path(path))
+    return drawn[figure]
 
-    Attributes:
-        axes: Coordinate name → positions, time first.
-        time: Name of the time coordinate; None for a steady problem.
-        units: Labels by name.
-        reference: Channel → ``[rows, *axes]`` of a few held-out inputs.
-        prediction: The same, predicted.
-        titles: One per row, such as ``"input 3, error 0.021"``.
-        residuals: Equation → residual of the prediction ``[rows, *axes]``; may be empty.
-        errors: Relative L2 over time of all held-out inputs ``[n, T]``; None where steady.
-        baselines: Name → mean error over time ``[T]``.
+
+def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> list[Path]:
+    """Draw the figures of a run into its folder.
+
+    Args:
+        run: A trained run; its metrics and weights are read.
+        seed: Seed of the held-out inputs; by default the run's own.
+        data: File of the held-out solutions to show instead.
+
+    Returns:
+        The files written: only losses where there is no reference to compare with.
+
+    Raises:
+        PiopError: A file cannot be written.
     """
+    inferred = read_json(RunFolder(run.path).evaluation).get("inferred")
+    comparison = compare(run, seed, data)
+    return draw_figures(_figures(run.path), run.metrics, comparison, inferred, _units(run))
 
-    axes: Mapping[str, np.ndarray]
-    time: str | None
-    units: Mapping[str, str]
-    reference: Mapping[str, np.ndarray]
-    prediction: Mapping[str, np.ndarray]
-    titles: Sequence[str]
-    residuals: Mapping[str, np.ndarray] = field(default_factory=dict)
-    errors: np.ndarray | None = None
-    baselines: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+def draw_discretisation(run: Run, study: Mapping[str, Any]) -> Path:
+    """Draw errors over sensors and grids into the folder of a run.
+
+    Args:
+        run: The run.
+        study: The result of :meth:`piop.run.Run.discretisation`.
+
+    Raises:
+        PiopError: The file cannot be written.
+    """
+    return save(resolution_figure(study), _figures(run.path) / "discretisation.png")
 
 
 def draw_figures(
     folder: Path,
     metrics: Sequence[Mapping[str, float]],
-    shown: Shown | None,
+    comparison: Comparison | None,
     inferred: Mapping[str, Mapping[str, Any]] | None = None,
     units: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """Draw what there is to draw.
+    """Draw every figure for which there are data.
 
     Args:
         folder: The run's ``figures``, made when missing.
-        metrics: Rows of ``metrics.jsonl``; none give no figure.
-        shown: Held-out inputs; None where there is no reference to compare with.
-        inferred: Parameter → what ``evaluation.json`` says of it.
+        metrics: Rows of ``metrics.jsonl``; without rows there is no figure of them.
+        comparison: Held-out inputs; None where there is no reference to compare with.
+        inferred: Parameter → its estimate in ``evaluation.json``.
         units: Labels of the parameters.
 
     Returns:
@@ -71,29 +122,76 @@ def draw_figures(
         parameters = inferred_figure(metrics, inferred or {}, units or {})
         if parameters is not None:
             figures["inferred"] = parameters
-    if shown is not None:
-        view = View(shown.axes, shown.time, shown.units)
-        for name, reference in shown.reference.items():
-            key = "predictions" if len(shown.reference) == 1 else f"predictions_{name}"
-            predicted = shown.prediction[name]
-            figures[key] = field_figure(view, name, reference, predicted, shown.titles)
-        if shown.residuals:
-            figures["residual"] = residual_figure(view, shown.residuals, shown.titles)
-        if shown.errors is not None and shown.time is not None:
-            times = shown.axes[shown.time]
-            figures["error_over_time"] = error_figure(
-                times, shown.errors, shown.baselines, shown.units, shown.time
-            )
+    if comparison is not None:
+        for name in comparison.reference:
+            drawn = _comparison_figures(comparison, name)
+            key = "predictions" if len(comparison.reference) == 1 else f"predictions_{name}"
+            figures[key] = drawn.pop("fields")
+            figures |= drawn
     folder.mkdir(parents=True, exist_ok=True)
     return [save(figure, folder / f"{name}.png") for name, figure in figures.items()]
 
 
+def _training_figures(run: Run) -> dict[str, Figure]:
+    folder = RunFolder(run.path)
+    inferred = read_json(folder.evaluation).get("inferred") or {}
+    study = read_json(folder.discretisation)
+    rows = run.metrics
+    found = {
+        "losses": loss_figure(rows) if rows else None,
+        "inferred": inferred_figure(rows, inferred, _units(run)),
+        "discretisation": resolution_figure(study) if study else None,
+    }
+    return {name: figure for name, figure in found.items() if figure is not None}
+
+
+def _comparison_figures(comparison: Comparison, unknown: str) -> dict[str, Figure]:
+    view = View(comparison.axes, comparison.time, comparison.units)
+    figures = {}
+    if unknown in comparison.reference:
+        reference, prediction = comparison.reference[unknown], comparison.prediction[unknown]
+        figures["fields"] = field_figure(view, unknown, reference, prediction, comparison.titles)
+    if comparison.residuals:
+        figures["residual"] = residual_figure(view, comparison.residuals, comparison.titles)
+    if comparison.errors is not None and comparison.time is not None:
+        figures["error_over_time"] = error_figure(
+            comparison.axes[comparison.time],
+            comparison.errors,
+            comparison.baselines,
+            comparison.units,
+            comparison.time,
+        )
+    return figures
+
+
+def _units(run: Run) -> dict[str, str]:
+    return {name: str(unit) for name, unit in run.problem.units.items()}
+
+
+def _figures(folder: Path) -> Path:
+    figures = folder / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    return figures
+
+
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure, whole or not at all; give its path.
+    """Write a figure in the format of the file name's ending, PNG without one.
+
+    The file appears whole or not at all.
+
+    Returns:
+        The path.
 
     Raises:
+        UsageError: The ending is no format of matplotlib.
         PiopError: The file cannot be written.
     """
+    formats = figure.canvas.get_supported_filetypes()
+    kind = path.suffix.removeprefix(".") or "png"
+    if kind not in formats:
+        raise UsageError(
+            f"{path}: {kind!r} is not a format of figures; one of {', '.join(formats)}"
+        )
     with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=DPI)
+        figure.savefig(temporary, format=kind, dpi=DPI)
     return path

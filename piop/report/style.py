@@ -1,4 +1,4 @@
-"""How every figure looks: labels with units, colours that colour-blind readers tell apart."""
+"""The style of all figures: labels with units, colours safe for colour-blind readers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ DPI = 150
 
 
 def label(name: str, units: Mapping[str, str]) -> str:
-    """Name with its unit in brackets, where it has one."""
+    """Return a name with its unit in brackets, where it has one."""
     unit = units.get(name)
     return f"{name} [{unit}]" if unit else name
 
 
 def figure(width: float, height: float) -> Figure:
-    """A figure of so many inches that belongs to no global state."""
+    """Return an empty figure, in inches, outside of pyplot's global state."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def dress(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
-    """Give a panel its title, labels and quiet ticks."""
+def set_labels(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
+    """Set title, axis labels and thin ticks of a panel."""
     axes.set_title(title, fontsize=NORMAL, loc="left")
     axes.set_xlabel(x, fontsize=SMALL)
     axes.set_ylabel(y, fontsize=SMALL)
@@ -38,21 +38,21 @@ def dress(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
         side.set_linewidth(0.6)
 
 
-def plain(axes: Axes) -> None:
-    """Leave out the frame a line plot does not need, and give it a light grid."""
+def light_grid(axes: Axes) -> None:
+    """Remove the upper and right frame of a line plot and add a light grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(visible=True, color="#e4e4e4", linewidth=0.5)
     axes.set_axisbelow(True)
 
 
 def legend(axes: Axes, *, beside: bool = False) -> None:
-    """Name the lines, without a box; ``beside`` the panel where lines fill it."""
+    """Add a legend without a box; ``beside`` the panel where lines fill it."""
     place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if beside else {}
     axes.legend(fontsize=SMALL - 1, frameon=False, handlelength=1.4, **place)
 
 
 def field_colours(*values: np.ndarray) -> dict[str, Any]:
-    """One scale for several fields: diverging about zero if they have both signs."""
+    """Return one colour scale for several fields: diverging about zero if they have both signs."""
     low = min(float(np.nanmin(v)) for v in values)
     high = max(float(np.nanmax(v)) for v in values)
     if low < 0 < high:
@@ -62,18 +62,22 @@ def field_colours(*values: np.ndarray) -> dict[str, Any]:
 
 
 def error_colours(values: np.ndarray) -> dict[str, Any]:
-    """A scale from zero for absolute errors."""
+    """Return a colour scale from zero for absolute errors."""
     return {"cmap": "magma", "vmin": 0.0, "vmax": float(np.nanmax(values)) or 1.0}
 
 
 def image(
-    axes: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, colours: Mapping[str, Any]
+    axes: Axes,
+    x: np.ndarray,
+    y: np.ndarray,
+    values: np.ndarray,
+    colours: Mapping[str, Any],
+    name: str = "",
 ) -> QuadMesh:
-    """Show ``values [len(x), len(y)]`` with x to the right and y up, and a colour bar."""
+    """Draw ``values [len(x), len(y)]``, x to the right and y up, with a labelled colour bar."""
     mesh = axes.pcolormesh(x, y, values.T, shading="nearest", rasterized=True, **colours)
-    figure = axes.get_figure()
-    assert figure is not None  # noqa: S101 - panels are made by a figure
-    bar = figure.colorbar(mesh, ax=axes, pad=0.02, aspect=25)
+    bar = axes.figure.colorbar(mesh, ax=axes, pad=0.02, aspect=25)
+    bar.set_label(name, fontsize=SMALL - 1)
     bar.ax.tick_params(labelsize=SMALL - 2, width=0.6, length=2)
-    bar.outline.set_linewidth(0.6)  # type: ignore[operator]
+    bar.outline.set(linewidth=0.6)
     return mesh

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import xarray as xr
@@ -26,6 +26,9 @@ from piop.training.loop.checkpoint import Row, load_weights, read_metrics
 from piop.training.loop.memory import explained
 from piop.training.loss.statistics import Statistics
 from piop.training.setup import Model, build_model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,36 @@ class Run:
             values = predict_values(self.problem, self.model, seen, queries)
         attributes = {"run": str(self.path), "piop": versions()["piop"], "hash": self.problem.hash}
         return as_dataset(self.problem, queries, values, attributes)
+
+    def plot(
+        self,
+        figure: str = "fields",
+        path: str | Path | None = None,
+        unknown: str | None = None,
+        seed: int | None = None,
+    ) -> Figure:
+        """Draw a figure of the run.
+
+        Args:
+            figure: ``fields`` (reference, prediction and error of held-out inputs), ``residual``,
+                ``error_over_time``, ``losses``, ``inferred`` or ``discretisation``.
+            path: File to write it to as well, in the format of its ending, such as ``.png``.
+            unknown: The unknown of ``fields``; by default the first.
+            seed: Seed of the held-out inputs; by default the run's own.
+
+        Returns:
+            A figure of matplotlib, which a notebook shows.
+
+        Raises:
+            UsageError: For another name, or a figure that this run has no data for.
+            PiopError: If the file cannot be written.
+
+        Example:
+            ``run.plot("error_over_time", "error.pdf")``
+        """
+        from piop.report import plot
+
+        return plot(self, figure, path, unknown, seed)
 
     def held_out(
         self,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from piop.errors import PiopError
-from piop.report import Shown, draw_figures
-from piop.report.curves import error_figure, inferred_figure, loss_figure
-from piop.report.panels import View, field_figure, residual_figure
+from piop.report import Comparison, draw_figures
+from piop.report.fields import View, field_figure, residual_figure
+from piop.report.lines import error_figure, inferred_figure, loss_figure
 from piop.report.style import error_colours, field_colours, label
 
 T, X, Y, Z = np.linspace(0, 1, 5), np.linspace(0, 1, 8), np.linspace(0, 2, 6), np.linspace(0, 1, 4)
@@ -130,7 +130,7 @@ def test_steady_problems_and_single_axes_are_drawn(axes, time, count):
 
 def test_all_files_are_written_and_pyplot_is_never_loaded(tmp_path):
     truth = field(T, X)
-    shown = Shown(
+    shown = Comparison(
         {"t": T, "x": X}, "t", {}, {"u": truth, "v": truth}, {"u": truth, "v": truth}, "abc",
         {"equation 1": truth}, np.ones((4, 5)), {"zero": np.ones(5)},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Solutions at points of a shape on paper."""
+"""Comparisons of predictions with references at points of a region."""
 
 from types import SimpleNamespace
 
@@ -7,22 +7,22 @@ import torch
 
 from piop.datasets import Queries
 from piop.problem import Problem
-from piop.report import runs
+from piop.report import comparison
 from piop.run import HeldOut
 from piop.sampling import Draws, collocation
 
 
-def test_a_cloud_is_laid_on_a_grid_inside_its_shape(monkeypatch):
-    """Linear functions are met at every place between points; outside there is nothing."""
+def test_solutions_at_points_are_interpolated_on_a_grid_inside_the_region(monkeypatch):
+    """Linear functions are exact everywhere between points; values outside are NaN."""
     problem = Problem.from_file("poisson_lshape")
     points = collocation(problem, Draws(0, 0, torch.arange(1)), 400)
     corners = torch.tensor([c.at(0.0).tolist() for c in problem.shape.curves])[None]
     points = torch.cat([points, corners], 1)
     truth = {"u": 2 + points[..., 0] - 3 * points[..., 1]}
     held_out = HeldOut({}, {}, Queries(points=points), truth, None, torch.ones(1).bool())
-    monkeypatch.setattr(runs, "predict_held_out", lambda *_: {"u": truth["u"] * 1.1})
+    monkeypatch.setattr(comparison, "predict_held_out", lambda *_: {"u": truth["u"] * 1.1})
     run = SimpleNamespace(problem=problem, model=None)
-    shown = runs.collect_cloud(run, held_out, problem.region)
+    shown = comparison.compare_on_region(run, held_out, points, problem.region)
     x, y = np.meshgrid(shown.axes["x"], shown.axes["y"], indexing="ij")
     found = shown.reference["u"][0]
     known = np.isfinite(found)

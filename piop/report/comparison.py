@@ -1,9 +1,9 @@
-"""Take from a run what its figures show."""
+"""Held-out solutions beside the predictions of a run, as the figures show them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,9 @@ from piop.domain import Shape
 from piop.errors import NotSupportedError, SolverError
 from piop.fields import FunctionSamples
 from piop.metrics import relative_l2_by_time
-from piop.report.figures import Shown, draw_figures
 from piop.residual import compile_residual
 from piop.run import predict_held_out
 from piop.run.evaluation import ends_only, errors_of
-from piop.run.folder import read_json
 from piop.run.prediction import save_grid
 from piop.training.batches.input_grid import on_lattices
 from piop.training.operator import OperatorField
@@ -28,51 +26,71 @@ from piop.training.operator import OperatorField
 if TYPE_CHECKING:
     from piop.run import HeldOut, Run
 
-SAMPLES, ROWS = 8, 3  # held-out inputs behind the curves, and shown one by one
+SAMPLES, ROWS = 8, 3  # held-out inputs of the curves, and those of which fields are drawn
 FINE = (101, 256)  # times and points of figures in one space dimension, at most
-RASTER = 97  # places along each axis of figures of a shape
-POINTS = 2048  # queries of the residual at once
+REGION_POINTS = 97  # points along each axis of figures of a region
+RESIDUAL_CHUNK = 2048  # queries of the residual at a time
 
 
-def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> list[Path]:
-    """Draw the figures of a run into its folder.
+@dataclass(frozen=True)
+class Comparison:
+    """Held-out inputs and their predictions, as the figures show them.
+
+    Attributes:
+        axes: Coordinate name → positions, time first.
+        time: Name of the time coordinate; None for a steady problem.
+        units: Labels by name.
+        reference: Channel → ``[rows, *axes]`` of a few held-out inputs.
+        prediction: The same, predicted.
+        titles: One per row, such as ``"input 3, error 0.021"``.
+        residuals: Equation → residual of the prediction ``[rows, *axes]``; may be empty.
+        errors: Relative L2 over time of all held-out inputs ``[n, T]``; None where steady.
+        baselines: Name → mean error over time ``[T]``.
+    """
+
+    axes: Mapping[str, np.ndarray]
+    time: str | None
+    units: Mapping[str, str]
+    reference: Mapping[str, np.ndarray]
+    prediction: Mapping[str, np.ndarray]
+    titles: Sequence[str]
+    residuals: Mapping[str, np.ndarray] = field(default_factory=dict)
+    errors: np.ndarray | None = None
+    baselines: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comparison | None:
+    """Predict a few held-out inputs and lay them beside their reference solutions.
 
     Args:
-        run: Trained; its metrics and weights are read.
-        seed: Of the held-out inputs; by default the run's own.
-        data: File of those to show instead.
+        run: A trained run.
+        seed: Seed of the held-out inputs; by default the run's own.
+        data: File of the held-out solutions to use instead.
 
     Returns:
-        The files written: losses alone where nothing can be compared with.
-
-    Raises:
-        PiopError: A file cannot be written.
+        The comparison; None where there is no reference, or one at points of a region that varies.
     """
     try:
         line, end = len(run.problem.space) == 1, ends_only(run.model)
         finer = save_grid(run.problem, FINE, end) if line else None
         held_out = run.held_out(SAMPLES, seed, finer, data=data)
     except (NotSupportedError, SolverError):
-        held_out = None
-    shown = None
-    if held_out is not None and held_out.queries.axes is not None:
-        shown = collect(run, held_out)
-    elif held_out is not None and run.problem.region is not None and not run.problem.varies:
-        shown = collect_cloud(run, held_out, run.problem.region)
-    inferred = read_json(run.path / "evaluation.json").get("inferred")
-    units = {name: str(unit) for name, unit in run.problem.units.items()}
-    return draw_figures(run.path / "figures", run.metrics, shown, inferred, units)
+        return None
+    if held_out.queries.axes is not None:
+        return compare_on_grid(run, held_out, held_out.queries.axes)
+    if held_out.queries.points is None or run.problem.region is None or run.problem.varies:
+        return None
+    return compare_on_region(run, held_out, held_out.queries.points, run.problem.region)
 
 
-def collect(run: Run, held_out: HeldOut) -> Shown:
-    """Predict held-out inputs on a grid and gather what the figures need."""
+def compare_on_grid(run: Run, held_out: HeldOut, axes: Mapping[str, Tensor]) -> Comparison:
+    """Compare solutions on a grid."""
     problem = run.problem
-    assert held_out.queries.axes is not None  # noqa: S101 - asked for by the caller
     prediction = predict_held_out(problem, run.model, held_out)
     truth = dict(held_out.truth)
     errors = errors_of(prediction, truth)
-    shown = Shown(
-        axes={name: axis.numpy() for name, axis in held_out.queries.axes.items()},
+    shown = Comparison(
+        axes={name: axis.numpy() for name, axis in axes.items()},
         time=None if problem.time is None else problem.time.name,
         units={name: str(unit) for name, unit in problem.units.items()},
         reference={name: value[:ROWS].numpy() for name, value in truth.items()},
@@ -92,36 +110,35 @@ def collect(run: Run, held_out: HeldOut) -> Shown:
     )
 
 
-def collect_cloud(run: Run, held_out: HeldOut, region: Shape) -> Shown:
-    """Bring solutions at points of a shape to a grid; what is outside is NaN."""
+def compare_on_region(run: Run, held_out: HeldOut, positions: Tensor, region: Shape) -> Comparison:
+    """Compare solutions at ``positions [B or 1, N, 2]`` in a region, on a grid; NaN outside."""
     problem = run.problem
-    assert held_out.queries.points is not None  # noqa: S101 - asked for by the caller
     truth, prediction = held_out.truth, predict_held_out(problem, run.model, held_out)
     errors = errors_of(prediction, dict(truth))
-    axes = {c.name: np.linspace(c.low, c.high, RASTER) for c in problem.space}
+    axes = {c.name: np.linspace(c.low, c.high, REGION_POINTS) for c in problem.space}
     grid = np.meshgrid(*axes.values(), indexing="ij")
     inside = region.inside(np.stack(grid, -1).reshape(-1, 2)).reshape(grid[0].shape)
 
-    def laid(values: Tensor) -> np.ndarray:
-        places = held_out.queries.points.expand(len(values), -1, -1).numpy()  # type: ignore[union-attr]
+    def interpolated(values: Tensor) -> np.ndarray:
+        each = positions.expand(len(values), -1, -1).numpy()
         rows = []
-        for points, row in zip(places[:ROWS], values[:ROWS].numpy(), strict=True):
+        for points, row in zip(each[:ROWS], values[:ROWS].numpy(), strict=True):
             between = LinearTriInterpolator(Triangulation(points[:, 0], points[:, 1]), row)
             rows.append(np.where(inside, between(*grid).filled(np.nan), np.nan))
         return np.stack(rows)
 
-    return Shown(
+    return Comparison(
         axes=axes,
         time=None,
         units={name: str(unit) for name, unit in problem.units.items()},
-        reference={name: laid(value) for name, value in truth.items()},
-        prediction={name: laid(prediction[name]) for name in truth},
+        reference={name: interpolated(value) for name, value in truth.items()},
+        prediction={name: interpolated(prediction[name]) for name in truth},
         titles=[f"input {i}: error {e:.2g}" for i, e in enumerate(errors[:ROWS].tolist())],
     )
 
 
-def _at_the_end(shown: Shown, time: str) -> Shown:
-    """Show the one time there is as a steady solution is shown."""
+def _at_the_end(shown: Comparison, time: str) -> Comparison:
+    """Treat the only time as a steady solution."""
     place = list(shown.axes).index(time) + 1
 
     def still(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -147,7 +164,8 @@ def _by_time(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> T
 def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     """Evaluate every equation on the grid ``[rows, *axes]``.
 
-    None for inputs known by data only, nor for operators whose residual lives on a grid of its own.
+    Empty for inputs that are known from data only, and for operators whose residual is taken on a
+    grid of its own.
     """
     if not held_out.functions and run.problem.inputs:
         return {}
@@ -157,14 +175,14 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     like = model.operator.scale
     rows = torch.arange(min(ROWS, len(next(iter(held_out.truth.values())))))
     functions = {n: f.take(rows).to(like.device, like.dtype) for n, f in held_out.functions.items()}
-    seen = {name: _rows(samples, rows).to(like) for name, samples in held_out.inputs.items()}
-    seen = on_lattices(model.grids, functions, seen)
+    observed = {name: _rows(samples, rows).to(like) for name, samples in held_out.inputs.items()}
+    observed = on_lattices(model.grids, functions, observed)
     lift = None if model.known is None else residual.compile_lift(model.known.expressions)
     parts = []
-    for points in held_out.queries.tensor().split(POINTS, dim=1):
+    for points in held_out.queries.tensor().split(RESIDUAL_CHUNK, dim=1):
         queries = points.to(like).expand(len(rows), -1, -1)
         known = None if lift is None else lift(functions, queries)
-        field = OperatorField(model.operator, seen, lift, known)
+        field = OperatorField(model.operator, observed, lift, known)
         values = residual.evaluate_inputs(functions, queries)
         parts.append(residual(field, queries, values).values.double().cpu())
     found = torch.cat(parts, 1).reshape(len(rows), *held_out.queries.shape, -1)

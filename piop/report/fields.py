@@ -1,9 +1,10 @@
-"""Figures of fields: reference, prediction and error; residual maps. One row per held-out input."""
+"""Figures of fields: reference, prediction, error and residual, one row per held-out input."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,23 +13,23 @@ from matplotlib.figure import Figure
 
 from piop.report.style import (
     LINES,
-    dress,
     error_colours,
     field_colours,
     figure,
     image,
     label,
     legend,
-    plain,
+    light_grid,
+    set_labels,
 )
 
 PANEL = (2.7, 2.1)  # inches
-MOMENTS = 4  # times drawn as lines
+TIMES_DRAWN = 4  # times drawn as lines
 
 
 @dataclass(frozen=True)
 class View:
-    """How a field ``[n1, n2, …]`` is brought onto paper.
+    """The coordinates by which a field ``[n1, n2, …]`` is drawn.
 
     Attributes:
         axes: Coordinate name → positions, in the order of the field's dimensions.
@@ -41,17 +42,15 @@ class View:
     units: Mapping[str, str]
 
     def image_axes(self) -> tuple[str, str] | None:
-        """Choose the two coordinates of an image; None for a curve."""
+        """Return the two coordinates of an image; None for a curve."""
         names = list(self.axes)
         if len(names) < 2:
             return None
-        return (names[0], names[1]) if len(names) == 2 else self._space()[:2]  # type: ignore[return-value]
-
-    def _space(self) -> tuple[str, ...]:
-        return tuple(n for n in self.axes if n != self.time)
+        first, second, *_ = names if len(names) == 2 else (n for n in names if n != self.time)
+        return first, second
 
     def slice(self, values: np.ndarray) -> tuple[np.ndarray, str]:
-        """Cut to two dimensions: the last time, the middle of a third axis; and say where."""
+        """Cut to two dimensions at the last time and the middle of a third axis; name the cut."""
         keep = self.image_axes() or ()
         where = []
         for i, (name, positions) in reversed(list(enumerate(self.axes.items()))):
@@ -65,7 +64,7 @@ class View:
 def field_figure(
     view: View, name: str, reference: np.ndarray, prediction: np.ndarray, titles: Sequence[str]
 ) -> Figure:
-    """Compare prediction and reference.
+    """Draw prediction, reference and their difference.
 
     Args:
         view: The coordinates.
@@ -98,13 +97,15 @@ def _images(
     for axes, values, head, scale in zip(
         panels, (truth, guess, error), heads, colours, strict=True
     ):
-        _image(axes, view, values, head, scale)
+        _image(axes, view, values, head, scale, shown)
 
 
-def _image(axes: Axes, view: View, values: np.ndarray, head: str, scale: Mapping) -> None:
+def _image(
+    axes: Axes, view: View, values: np.ndarray, head: str, scale: Mapping[str, Any], bar: str
+) -> None:
     first, second = view.image_axes() or ("", "")
-    image(axes, view.axes[first], view.axes[second], values, scale)
-    dress(axes, head, label(first, view.units), label(second, view.units))
+    image(axes, view.axes[first], view.axes[second], values, scale, bar)
+    set_labels(axes, head, label(first, view.units), label(second, view.units))
     if first != view.time:
         axes.set_aspect("equal", adjustable="box")
 
@@ -114,26 +115,26 @@ def _lines(
 ) -> None:
     names = list(view.axes)
     if len(names) == 1:
-        moments, along = {"": (truth, guess)}, names[0]
+        snapshots, along = {"": (truth, guess)}, names[0]
     else:
         times, along = view.axes[names[0]], names[1]
-        chosen = np.linspace(0, len(times) - 1, min(MOMENTS, len(times))).round().astype(int)
-        moments = {f"{names[0]} = {times[i]:.3g}": (truth[i], guess[i]) for i in chosen}
-    for (when, (known, predicted)), colour in zip(moments.items(), LINES, strict=False):
+        chosen = np.linspace(0, len(times) - 1, min(TIMES_DRAWN, len(times))).round().astype(int)
+        snapshots = {f"{names[0]} = {times[i]:.3g}": (truth[i], guess[i]) for i in chosen}
+    for (when, (known, predicted)), colour in zip(snapshots.items(), LINES, strict=False):
         x = view.axes[along]
         axes.plot(x, known, color=colour, linewidth=2.6, alpha=0.35, label=when or "reference")
         mark = None if when else "prediction"
         axes.plot(x, predicted, "--", color=colour, linewidth=1.1, label=mark)
     head = title or "\nbroad: reference, dashed: prediction"
-    dress(axes, head, label(along, view.units), label(name, view.units))
-    plain(axes)
+    set_labels(axes, head, label(along, view.units), label(name, view.units))
+    light_grid(axes)
     legend(axes, beside=len(names) > 1)
 
 
 def residual_figure(
     view: View, residuals: Mapping[str, np.ndarray], titles: Sequence[str]
 ) -> Figure:
-    """Show where the equations do not hold.
+    """Draw the size of the residual of each equation.
 
     Args:
         view: The coordinates.
@@ -150,11 +151,11 @@ def residual_figure(
             if view.image_axes() is None:
                 (along,) = view.axes
                 axes.semilogy(view.axes[along], np.maximum(size, 1e-300), color=LINES[0])
-                dress(axes, head, label(along, view.units), "|residual|")
-                plain(axes)
+                set_labels(axes, head, label(along, view.units), "|residual|")
+                light_grid(axes)
                 continue
             flat, where = view.slice(size)
             top = float(flat.max()) or 1.0
             scale = {"cmap": "magma", "norm": LogNorm(top * 1e-4, top)}
-            _image(axes, view, np.maximum(flat, top * 1e-4), head + where, scale)
+            _image(axes, view, np.maximum(flat, top * 1e-4), head + where, scale, "|residual|")
     return fig

@@ -1,0 +1,44 @@
+"""Figures of a run as objects of matplotlib."""
+
+import numpy as np
+import pytest
+
+from piop.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("figure", "panels"), [("fields", 12), ("residual", 3), ("error_over_time", 1), ("losses", 1)]
+)
+def test_every_panel_is_labelled(trained, figure, panels):
+    drawn = trained.plot(figure)
+    labelled = [axes for axes in drawn.axes if axes.get_title(loc="left") and axes.get_xlabel()]
+    assert len(labelled) == panels - (figure == "losses")  # the step size is below the losses
+    assert all(axes.get_ylabel() for axes in drawn.axes)
+
+
+def test_fields_show_the_reference_of_held_out_inputs(trained):
+    truth = trained.held_out(8, seed=5).truth["u"][0].numpy()  # [times, positions]
+    (mesh,) = trained.plot("fields", seed=5).axes[0].collections
+    shown = np.asarray(mesh.get_array()).reshape(truth.T.shape)
+    np.testing.assert_allclose(shown.T, truth)
+
+
+def test_a_figure_is_written_in_the_format_of_its_name(trained, tmp_path):
+    trained.plot("losses", tmp_path / "l.pdf")
+    assert (tmp_path / "l.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(UsageError, match=r"'xyz' is not a format of figures; one of .*png"):
+        trained.plot("losses", tmp_path / "l.xyz")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"figure": "field"}, "'field' is not one of fields, residual, error_over_time, losses"),
+        ({"figure": "inferred"}, "'inferred' needs parameters that are inferred, which"),
+        ({"figure": "discretisation"}, r"call run\.discretisation"),
+        ({"figure": "fields", "unknown": "v"}, "'v' is not an unknown of the problem; one of u"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_with_the_reason(trained, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        trained.plot(**arguments)
