@@ -17,6 +17,7 @@ from piop.cli.evaluate import evaluate
 from piop.cli.failures import guarded
 from piop.cli.new import new
 from piop.cli.predict import predict
+from piop.cli.settings import settings
 from piop.cli.solve import resume, solve
 
 
@@ -50,7 +51,7 @@ def cli() -> None:
     """  # noqa: D301 - click keeps the lines after a backspace character as they are
 
 
-for _command in (new, check, solve, resume, evaluate, predict, data, backbones):
+for _command in (new, check, solve, resume, evaluate, predict, data, backbones, settings):
     cli.add_command(_command)
 
 

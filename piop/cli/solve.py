@@ -104,8 +104,8 @@ def solve(
 
     from piop.run import fit
     from piop.run.folder import new_folder
-    from piop.training.config import parse_time
     from piop.training.distributed import joined
+    from piop.training.settings import parse_time
 
     seconds = None if time is None else parse_time(time)
     if (out := options.pop("out")) is None:
@@ -155,7 +155,7 @@ def resume(
         raise UsageError("give --steps or --time, not both")
     from piop.run import resume as resume_run
     from piop.run.folder import ensure_run
-    from piop.training.config import parse_time
+    from piop.training.settings import parse_time
 
     seconds = None if time is None else parse_time(time)
     budget = {"steps": steps, "time": seconds}

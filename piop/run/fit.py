@@ -25,9 +25,8 @@ from piop.run.machine import (
 )
 from piop.run.recipes import configure
 from piop.run.run import Run
-from piop.training.config import BudgetConfig, TrainingConfig, change_settings, parse_time
+from piop.training.config import BudgetConfig, TrainingConfig, change_settings, require_applicable
 from piop.training.distributed import Processes, joined
-from piop.training.effect import require_effect
 from piop.training.loop.checkpoint import Row, load_weights, read_metrics
 from piop.training.loop.gradients import make_gradients, split_gradients
 from piop.training.loop.memory import as_settings, explained, smaller_batch
@@ -37,6 +36,7 @@ from piop.training.loop.trainer import Trainer
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.requirements import parts_of, require_backbone, require_choices, require_work
+from piop.training.settings import parse_time
 from piop.training.setup import build_model, build_objective, build_source, field_kind
 
 Progress = Callable[[Row], None]
@@ -128,7 +128,7 @@ def fit(
             )
         require_choices(problem, config, found is not None)
         parts = parts_of(problem, config, found is not None)
-        require_effect(config, settings or {}, parts, field_kind(config))
+        require_applicable(config, settings or {}, parts, field_kind(config))
         trained = None if found is None else parts_of_data(problem, found, seed)[0]
         statistics = find_statistics(problem, trained, seed, physics=physics)
         statistics = note_grids(problem, config, statistics, found)

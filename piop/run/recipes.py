@@ -10,13 +10,14 @@ from piop.models import find_preset
 from piop.problem import Problem
 from piop.problem.classify import classify
 from piop.training.config import (
+    POINTWISE,
     AdaptiveConfig,
     LossConfig,
     OptimiserConfig,
     TrainingConfig,
     apply_settings,
+    settings_for,
 )
-from piop.training.effect import POINTS_ALONE
 from piop.training.setup import preset_of
 
 RECIPE = frozenset(vars(OptimiserConfig())) | frozenset(vars(AdaptiveConfig()))
@@ -47,7 +48,7 @@ def configure(
     elif (settings or {}).get("optimiser", own.get("optimiser")) != own.get("optimiser"):
         own = _without(own, {"learning_rate"})  # a step size is one optimiser's
     if not preset_of(config, {**own, **(settings or {})}).build.field.pointwise:
-        own = _without(own, POINTS_ALONE)  # its points, which are drawn
+        own = _without(own, settings_for(POINTWISE))  # its points, which are drawn
     chosen = {**habits(problem), **own, **(settings or {})}
     keys = vars(find_preset(config.backbone, _text(chosen.get("preset"))).config)
     return apply_settings(config, chosen, keys)

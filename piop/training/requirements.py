@@ -13,7 +13,7 @@ from piop.training.batches.training_grid import grid_counts
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, require_device
 from piop.training.loss.statistics import Statistics
-from piop.training.loss.weighting.selection import require_weights
+from piop.training.loss.weighting.selection import require_weightings
 from piop.training.setup import conditions_of, field_kind, signature_of
 
 BOXED = ("latin_hypercube",)
@@ -26,7 +26,7 @@ def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> Non
     Raises:
         UsageError: If not, or if the conditions cannot be met as asked.
     """
-    require_weights(problem, config, parts_of(problem, config, data))
+    require_weightings(problem, config, parts_of(problem, config, data))
     adaptive, curriculum = config.points.method == "residual_adaptive", config.sampling.horizon < 1
     asked = f"horizon: {config.sampling.horizon:g}" if curriculum else "method: 'residual_adaptive'"
     rollout = curriculum and field_kind(config).rollout

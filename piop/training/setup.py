@@ -37,7 +37,8 @@ from piop.training.loss.grid_constraints import conditions_on_grid, penalised_on
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting import Weightings
-from piop.training.loss.weighting.selection import choose_weights
+from piop.training.loss.weighting.base import WeightedRun
+from piop.training.loss.weighting.selection import build_weightings
 from piop.training.loss.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
 from piop.training.operator import Around, Clock, Factor, Inferred, Operator, Span
 from piop.training.signature import homogeneous_axes, signature_of
@@ -215,7 +216,8 @@ def build_objective(
         else:
             penalised = penalised_conditions(problem, model.conditions, sizes)
     terms = terms_of(problem, penalised, config, data)
-    unlike = axes_unlike(problem, model.conditions)
+    axes = inhomogeneous_axes(problem, model.conditions)
+    run = WeightedRun(problem, terms, axes, config, part, example_of(config))
     loss = ResidualLoss(
         problem,
         model.operator,
@@ -224,7 +226,7 @@ def build_objective(
         model.known,
         statistics.equation_scale,
         config.loss,
-        Weightings(choose_weights(problem, terms, unlike, config, part, example_of(config))),
+        Weightings(build_weightings(run)),
         rounds_data=config.machine.precision == "bf16",
     )
     return loss.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
@@ -247,8 +249,8 @@ def terms_of(
     return found
 
 
-def axes_unlike(problem: Problem, conditions: Conditions) -> tuple[str, ...]:
-    """Find the axes in space along which places differ by more than their functions."""
+def inhomogeneous_axes(problem: Problem, conditions: Conditions) -> tuple[str, ...]:
+    """Return the axes in space on which equations or conditions depend explicitly."""
     alike = homogeneous_axes(problem, conditions)
     return tuple(c.name for c in problem.space if c.name not in alike)
 

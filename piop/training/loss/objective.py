@@ -126,9 +126,9 @@ class ResidualLoss(nn.Module):
             misfits, known = self._data(batch.observations)
             parts["data"] = (misfits**2).sum() / known
             total = total + probe_data(batch.weights, misfits, known)
+        fixed = self.config.weights
         for name, value in parts.items():
-            fixed = getattr(self.config, f"{name}_weight")
-            total = total + value * fixed * self.weightings.of_part(batch.weights, name)
+            total = total + value * fixed[name] * self.weightings.of_part(batch.weights, name)
         return {"loss": total, **parts}, statistics  # type: ignore[dict-item]
 
     def misfits(

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, final
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, ClassVar, Self, final
 
 import torch
 from torch import Tensor
 
-from piop.training.batches.batch import Batch
+from piop.problem import Problem
 from piop.training.loss.weighting.base import (
     GUARD,
+    NO_TIME,
     Cells,
     Measure,
     RunningMean,
+    WeightedRun,
     Weighting,
     balanced,
     only,
 )
 from piop.training.loss.weighting.tangent_kernel import EQUATIONS, PROBE, Probes
+
+if TYPE_CHECKING:
+    from piop.training.batches.batch import Batch
+
+ONE_TERM = (
+    "balances the terms of the loss, and here there is one, the equations, since all conditions "
+    "are hard constraints. Make them soft with --set constraints=soft, or weigh times against each "
+    "other with --set weighting=ntk_local"
+)
+"""Obstacle of weights between terms where the loss has one."""
 
 
 @final
@@ -29,7 +41,7 @@ class GradientNormWeighting(Weighting):
         fixed: The fixed weight of each part of the loss, by name; those of weight zero, which are
             switched off, take no part.
         every: Steps between measurements; each takes one gradient per part.
-        memory: Share of the running mean that a measurement keeps.
+        memory: Fraction of the running mean that a measurement keeps.
         like: A tensor of the device and precision of the step.
 
     Source: Wang, Teng & Perdikaris 2021, Algorithm 1 (2001.04536): gradients and their running
@@ -39,6 +51,19 @@ class GradientNormWeighting(Weighting):
     """
 
     name: ClassVar[str] = "gradient_norm"
+    settings: ClassVar[tuple[str, ...]] = ("memory", "weight_every")
+
+    @classmethod
+    def obstacle(cls, problem: Problem, parts: Collection[str]) -> str | None:
+        """Return why the weights would have no effect: a loss of one term."""
+        return ONE_TERM if len(parts) < 2 else None
+
+    @classmethod
+    def build(cls, run: WeightedRun) -> Self:
+        """Build the weights of a run."""
+        config, fixed = run.config.adaptive, run.config.loss.weights
+        parts = {term.part: fixed[term.part] for term in run.terms}
+        return cls(parts, config.weight_every, config.memory, run.like)
 
     def __init__(self, fixed: Mapping[str, float], every: int, memory: float, like: Tensor) -> None:
         self.fixed = {part: weight for part, weight in fixed.items() if weight > 0}
@@ -47,8 +72,8 @@ class GradientNormWeighting(Weighting):
         self.mean = RunningMean(len(self.parts), memory, like)
 
     def entering(self, batch: Batch) -> dict[str, Tensor]:
-        """Give λ of each part; one until something was measured."""
-        return {"parts": torch.where(self.mean.seen > 0, self.mean.values, 1.0)}
+        """Return λ of each part; one until something was measured."""
+        return {"parts": torch.where(self.mean.observed > 0, self.mean.values, 1.0)}
 
     def of_part(self, weights: Mapping[str, Tensor], part: str) -> Tensor | float:
         """Look up λ of a part."""
@@ -65,14 +90,6 @@ class GradientNormWeighting(Weighting):
         new = balanced(torch.stack(squares).sqrt()).to(self.like)
         self.mean.update(new, torch.ones_like(new, dtype=torch.bool))
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Give the running means."""
-        return self.mean.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take up the running means."""
-        self.mean.load_state_dict(state)
-
 
 @final
 class NtkWeighting(Weighting):
@@ -84,7 +101,7 @@ class NtkWeighting(Weighting):
     Args:
         probes: The terms of the loss, and their signs.
         every: Steps between measurements; each takes one gradient per part.
-        memory: Share of the running mean that a measurement keeps.
+        memory: Fraction of the running mean that a measurement keeps.
         like: A tensor of the device and precision of the step.
 
     Source: Wang, Yu & Perdikaris 2022, Algorithm 1 (2007.14527): λ_k = tr K / tr K_k, here per
@@ -92,16 +109,28 @@ class NtkWeighting(Weighting):
     """
 
     name: ClassVar[str] = "ntk"
+    settings: ClassVar[tuple[str, ...]] = ("memory", "weight_every")
+
+    @classmethod
+    def obstacle(cls, problem: Problem, parts: Collection[str]) -> str | None:
+        """Return why the weights would have no effect: a loss of one term."""
+        return ONE_TERM if len(parts) < 2 else None
+
+    @classmethod
+    def build(cls, run: WeightedRun) -> Self:
+        """Build the weights of a run."""
+        config = run.config.adaptive
+        return cls(run.probes, config.weight_every, config.memory, run.like)
 
     def __init__(self, probes: Probes, every: int, memory: float, like: Tensor) -> None:
         self.probes, self.every, self.like = probes, every, like
         self.parts = tuple(dict.fromkeys(term.part for term in probes.terms))
-        self.traces = RunningMean(len(self.parts), memory, like)
+        self.mean = RunningMean(len(self.parts), memory, like)
 
     def entering(self, batch: Batch) -> dict[str, Tensor]:
-        """Give λ of each part, one until something was measured, and signs that are zero."""
-        known = bool(self.traces.seen.all())
-        factors = balanced(self.traces.values) if known else torch.ones_like(self.traces.values)
+        """Return λ of each part, one until something was measured, and signs that are zero."""
+        known = bool(self.mean.observed.all())
+        factors = balanced(self.mean.values) if known else torch.ones_like(self.mean.values)
         return {"parts": factors, **self.probes.zeros(batch)}
 
     def of_part(self, weights: Mapping[str, Tensor], part: str) -> Tensor:
@@ -112,19 +141,11 @@ class NtkWeighting(Weighting):
         """Estimate the trace of each part, every so many steps."""
         if step % self.every:
             return
-        off = {"parts": torch.zeros_like(self.traces.values)}
+        off = {"parts": torch.zeros_like(self.mean.values)}
         along = [self.probes.along(part, batch, step) for part in self.parts]
         found = [gradient({**off, **signs})[0] for signs in along]
         new = torch.stack(found).to(self.like)
-        self.traces.update(new, torch.ones_like(new, dtype=torch.bool))
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Give the running means."""
-        return self.traces.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take up the running means."""
-        self.traces.load_state_dict(state)
+        self.mean.update(new, torch.ones_like(new, dtype=torch.bool))
 
 
 @final
@@ -138,7 +159,7 @@ class LocalNtkWeighting(Weighting):
         cells: The time bins.
         probes: The terms of the loss, and their signs; the first are the equations.
         every: Steps between measurements; each takes one gradient per group.
-        memory: Share of the running mean that a measurement keeps.
+        memory: Fraction of the running mean that a measurement keeps.
         like: A tensor of the device and precision of the step.
 
     Source: Wang, Wang & Perdikaris 2022, "Improved architectures and training algorithms for deep
@@ -148,6 +169,18 @@ class LocalNtkWeighting(Weighting):
     """
 
     name: ClassVar[str] = "ntk_local"
+    settings: ClassVar[tuple[str, ...]] = ("bins", "memory", "weight_every")
+
+    @classmethod
+    def obstacle(cls, problem: Problem, parts: Collection[str]) -> str | None:
+        """Return why the weights would have no effect: a problem without time."""
+        return NO_TIME if problem.time is None else None
+
+    @classmethod
+    def build(cls, run: WeightedRun) -> Self:
+        """Build the weights of a run."""
+        config = run.config.adaptive
+        return cls(run.cells(), run.probes, config.weight_every, config.memory, run.like)
 
     def __init__(
         self, cells: Cells, probes: Probes, every: int, memory: float, like: Tensor
@@ -155,11 +188,11 @@ class LocalNtkWeighting(Weighting):
         self.cells, self.probes, self.every, self.like = cells, probes, every, like
         parts = dict.fromkeys(t.part for t in probes.terms if t.name != EQUATIONS)
         self.others = tuple(parts)
-        self.traces = RunningMean(cells.count + len(self.others), memory, like)
+        self.mean = RunningMean(cells.count + len(self.others), memory, like)
 
     def entering(self, batch: Batch) -> dict[str, Tensor]:
-        """Give λ of bins and of parts, and signs that are zero."""
-        traces, seen = self.traces.values, self.traces.seen > 0
+        """Return λ of bins and of parts, and signs that are zero."""
+        traces, seen = self.mean.values, self.mean.observed > 0
         most = traces.max()
         factors = (most / traces.clamp(min=GUARD * most)).sqrt().nan_to_num(nan=1.0)
         factors = torch.where(seen, factors, 1.0)
@@ -201,12 +234,4 @@ class LocalNtkWeighting(Weighting):
             along = self.probes.along(part, batch, step)
             found.append(gradient({**off, **along})[0].to(points))
         present = torch.cat([points > 0, torch.ones(len(self.others)).to(points) > 0])
-        self.traces.update(torch.stack(found).to(self.like), present)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Give the running means."""
-        return self.traces.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take up the running means."""
-        self.traces.load_state_dict(state)
+        self.mean.update(torch.stack(found).to(self.like), present)

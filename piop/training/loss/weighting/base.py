@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, Self, final
 
 import torch
 from torch import Tensor
 
-from piop.training.batches.batch import Batch
+from piop.problem import Coordinate, Problem
+from piop.training.loss.weighting.tangent_kernel import Part, ProbedTerm, Probes
+
+if TYPE_CHECKING:
+    from piop.training.batches.batch import Batch
+    from piop.training.config import AdaptiveConfig, TrainingConfig
 
 
 @final
@@ -21,40 +26,40 @@ class RunningMean:
 
     Args:
         count: K.
-        memory: Share that a step keeps, in [0, 1).
+        memory: Fraction that a step keeps, in [0, 1).
         like: A tensor of the device and precision.
 
     Attributes:
-        values: The means ``[K]``; zero where nothing was seen yet.
-        seen: One where something was seen ``[K]``.
+        values: The means ``[K]``; zero where nothing was observed yet.
+        observed: One where something was observed ``[K]``.
     """
 
     def __init__(self, count: int, memory: float, like: Tensor) -> None:
         self.memory = memory
         self.values = like.new_zeros(count)
-        self.seen = like.new_zeros(count)
+        self.observed = like.new_zeros(count)
 
     def update(self, new: Tensor, present: Tensor) -> None:
-        """Take up new values ``[K]`` where ``present [K]`` is true."""
-        moved = torch.lerp(new, self.values, self.memory * self.seen)
+        """Average new values in ``[K]`` where ``present [K]`` is true."""
+        moved = torch.lerp(new, self.values, self.memory * self.observed)
         self.values = torch.where(present, moved, self.values)
-        self.seen = torch.where(present, 1.0, self.seen).to(self.values)
+        self.observed = torch.where(present, 1.0, self.observed).to(self.values)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Give the means and which of them have begun."""
-        return {"values": self.values, "seen": self.seen}
+        """Return the means and which of them have been observed."""
+        return {"values": self.values, "seen": self.observed}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take up the means."""
-        self.values, self.seen = state["values"], state["seen"]
+        """Restore the means."""
+        self.values, self.observed = state["values"], state["seen"]
 
 
 GUARD = 1e-5
-"""Share of the mean below which a size counts as that, so that no factor exceeds its inverse."""
+"""Sizes below this fraction of the mean count as that, so that no factor exceeds its inverse."""
 
 
 def balanced(sizes: Tensor) -> Tensor:
-    """Give mean(sizes)/sizes ``[K]``; ones where all of them vanish.
+    """Return mean(sizes)/sizes ``[K]``; ones where all of them vanish.
 
     Example:
         >>> import torch
@@ -66,7 +71,7 @@ def balanced(sizes: Tensor) -> Tensor:
 
 
 def only(index: int, count: int, like: Tensor) -> Tensor:
-    """Give ``[count]`` zeros with a one at ``index``."""
+    """Return ``[count]`` zeros with a one at ``index``."""
     out = like.new_zeros(count)
     out[index] = 1.0
     return out
@@ -80,22 +85,54 @@ Measure = Callable[[Mapping[str, Tensor]], tuple[Tensor, Mapping[str, Tensor]]]
 whole batch, float64 ``[]``, and the statistics."""
 
 
+NO_TIME = "depends on the time, and this problem has none"
+"""Obstacle of weights in time where a problem is steady."""
+
+
 class Weighting(ABC):
     """One kind of adaptive weights.
 
     :meth:`of_points` and :meth:`observe` run inside the step, compiled or not, and must depend on
-    nothing but their arguments; the other methods run between steps.
+    nothing but their arguments; the other methods run between steps. A new kind is its class and an
+    entry in :data:`piop.training.loss.weighting.selection.WEIGHTINGS`.
+
+    Attributes:
+        name: Value of the setting ``weighting``, and key of the state in a checkpoint.
+        settings: Names of the settings that it reads.
+        mean: The running means that it keeps; a kind with another state overrides
+            :meth:`state_dict` and :meth:`load_state_dict`.
     """
 
     name: ClassVar[str]
-    """Where its state is found in a checkpoint."""
+    settings: ClassVar[tuple[str, ...]] = ()
+    mean: RunningMean
+
+    @classmethod
+    def request(cls, config: AdaptiveConfig) -> str | None:
+        """Return the setting by which a config requests these weights; None where it does not."""
+        return f"weighting: {cls.name!r}" if config.weighting == cls.name else None
+
+    @classmethod
+    def obstacle(cls, problem: Problem, parts: Collection[str]) -> str | None:
+        """Return why the weights would have no effect in a run; None where they have one.
+
+        Args:
+            problem: The problem.
+            parts: The parts of its loss.
+        """
+        return None
+
+    @classmethod
+    @abstractmethod
+    def build(cls, run: WeightedRun) -> Self:
+        """Build the weights of a run."""
 
     @abstractmethod
     def entering(self, batch: Batch) -> dict[str, Tensor]:
-        """Give the present weights as they enter the next step, by keys of its own.
+        """Return the present weights as they enter the next step, by keys of its own.
 
         Args:
-            batch: That of the step, whose shapes and no values may matter.
+            batch: The batch of the step, of which only the shapes may matter.
         """
 
     def of_points(self, weights: Mapping[str, Tensor], queries: Tensor) -> Tensor | float:
@@ -107,7 +144,7 @@ class Weighting(ABC):
         return 1.0
 
     def observe(self, squares: Tensor, queries: Tensor) -> dict[str, Tensor]:
-        """Sum up what :meth:`update` needs.
+        """Return the sums that :meth:`update` needs.
 
         Args:
             squares: Squared residuals of the equations with their fixed weights ``[B, N]``.
@@ -120,7 +157,7 @@ class Weighting(ABC):
         return {}
 
     def measure(self, batch: Batch, step: int, gradient: Measure) -> None:  # noqa: B027 - most don't
-        """Take gradients of its own before a step, and learn from them.
+        """Take gradients of its own before a step, and adapt the weights.
 
         Args:
             batch: That of the step.
@@ -129,15 +166,15 @@ class Weighting(ABC):
         """
 
     def update(self, statistics: Mapping[str, Tensor]) -> None:  # noqa: B027 - as above
-        """Learn from what :meth:`observe` gave, summed over the whole batch."""
+        """Adapt the weights by the sums of :meth:`observe` over the whole batch."""
 
-    @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:
-        """Give what a resume needs."""
+        """Return what a resume needs."""
+        return self.mean.state_dict()
 
-    @abstractmethod
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
+        self.mean.load_state_dict(state)
 
 
 @final
@@ -163,7 +200,7 @@ class Weightings:
         gradients: Callable[[Batch], Outcome],
         parameters: Sequence[Tensor],
     ) -> Batch:
-        """Let all of them measure, then put the weights into the batch of a step.
+        """Let all weights measure, then put them into the batch of a step.
 
         Args:
             batch: The batch.
@@ -188,7 +225,7 @@ class Weightings:
         """Weigh the squared residual at ``queries [B, N, D]``.
 
         Args:
-            weights: Those of the batch; without them everything counts the same.
+            weights: Weights of the batch; without them all points have the same.
             queries: Where.
         """
         total: Tensor | float = 1.0
@@ -197,30 +234,30 @@ class Weightings:
         return total
 
     def of_part(self, weights: Mapping[str, Tensor], part: str) -> Tensor | float:
-        """Weigh a part of the loss; without weights all count as the fixed ones say."""
+        """Weigh a part of the loss; 1 where the batch has no weights."""
         total: Tensor | float = 1.0
         for member in self.members if weights else ():
             total = total * member.of_part(weights, part)
         return total
 
     def observe(self, squares: Tensor, queries: Tensor) -> dict[str, Tensor]:
-        """Sum up what all of them need."""
+        """Return the sums that all weights need."""
         found: dict[str, Tensor] = {}
         for member in self.members:
             found |= member.observe(squares.detach(), queries.detach())
         return found
 
     def update(self, statistics: Mapping[str, Tensor]) -> None:
-        """Let all of them learn."""
+        """Adapt all weights."""
         for member in self.members:
             member.update(statistics)
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """Give the states by name."""
+        """Return the states by name."""
         return {member.name: member.state_dict() for member in self.members}
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Take up the states.
+        """Restore the states.
 
         Raises:
             KeyError: If one is missing.
@@ -240,9 +277,9 @@ class Bins:
 
     Attributes:
         column: Its column of the queries.
-        low: Where it begins, its units.
-        length: How long it is, its units.
-        count: How many bins.
+        low: Lower end, units of the coordinate.
+        length: Length, units of the coordinate.
+        count: Number of bins.
     """
 
     column: int
@@ -253,7 +290,9 @@ class Bins:
 
 @final
 class Cells:
-    """The products of the bins of some coordinates; over the others a cell extends all the way.
+    """Cells over time and space: products of bins of some coordinates, unbounded in the others.
+
+    Weights live on cells, since every step has new points.
 
     Args:
         axes: The bins of each; none gives one cell.
@@ -269,11 +308,11 @@ class Cells:
             self.count *= axis.count
 
     def of(self, queries: Tensor) -> Tensor:
-        """Number the cell of each of ``queries [B, N, D]``: int64 ``[B, N]``."""
+        """Return the number of the cell of each of ``queries [B, N, D]``: int64 ``[B, N]``."""
         number = torch.zeros_like(queries[..., 0], dtype=torch.int64)
         for axis in self.axes:
-            place = (queries.detach()[..., axis.column] - axis.low) / axis.length
-            own = (place * axis.count).long().clamp(0, axis.count - 1)
+            position = (queries.detach()[..., axis.column] - axis.low) / axis.length
+            own = (position * axis.count).long().clamp(0, axis.count - 1)
             number = number * axis.count + own
         return number
 
@@ -285,3 +324,37 @@ class Cells:
         every = torch.arange(self.count, device=values.device)
         member = (self.of(queries)[..., None] == every).to(values)
         return (values[..., None] * member).sum((0, 1)), member.sum((0, 1))
+
+
+@dataclass(frozen=True)
+class WeightedRun:
+    """A run, as adaptive weights are built for it.
+
+    Attributes:
+        problem: The problem.
+        terms: The summands of the loss, the equations first.
+        inhomogeneous: Axes in space on which the equations depend explicitly.
+        config: The run's choices.
+        part: Number of samples → the samples of the whole batch that this process has.
+        like: A tensor of the device and precision of a step.
+    """
+
+    problem: Problem
+    terms: Sequence[ProbedTerm]
+    inhomogeneous: Collection[str]
+    config: TrainingConfig
+    part: Part
+    like: Tensor
+
+    @property
+    def probes(self) -> Probes:
+        """Random signs of the terms of the loss."""
+        return Probes(self.terms, self.config.machine.seed, self.part, self.like)
+
+    def cells(self, axes: Sequence[Coordinate] = ()) -> Cells:
+        """Return cells over the time, where there is one, and some axes in space."""
+        adaptive, time = self.config.adaptive, self.problem.time
+        counts = [(axis, adaptive.space_bins) for axis in axes]
+        counts = counts if time is None else [(time, adaptive.bins), *counts]
+        columns = {axis.name: i for i, axis in enumerate(self.problem.coordinates)}
+        return Cells([Bins(columns[a.name], a.low, a.length, count) for a, count in counts])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, final
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, ClassVar, Self, final
 
 import torch
 from torch import Tensor
 
-from piop.training.batches.batch import Batch
-from piop.training.loss.weighting.base import Cells, RunningMean, Weighting
+from piop.problem import Problem
+from piop.training.loss.weighting.base import NO_TIME, Cells, RunningMean, WeightedRun, Weighting
+
+if TYPE_CHECKING:
+    from piop.training.batches.batch import Batch
+    from piop.training.config import AdaptiveConfig
 
 
 @final
@@ -17,12 +21,12 @@ class CausalWeighting(Weighting):
     """w_i = exp(−ε Σ_{k<i} L_k), with L_k the mean squared residual of time bin k.
 
     L_k is a running mean over steps, since a step's own points are few and, split over processes,
-    unknown to each other. A bin that no point has ever met counts as solved.
+    unknown to each other. A bin that no point has ever fallen into counts as solved.
 
     Args:
         cells: The time bins, in order.
         strength: ε, dimensionless.
-        memory: Share of the running mean that a step keeps.
+        memory: Fraction of the running mean that a step keeps.
         like: A tensor of the device and precision of the step.
 
     Source: Wang, Sankaran & Perdikaris 2022, sec. 3 (2203.07404), with bins for their time grid
@@ -30,14 +34,31 @@ class CausalWeighting(Weighting):
     """
 
     name: ClassVar[str] = "causal"
+    settings: ClassVar[tuple[str, ...]] = ("bins", "memory")
+
+    @classmethod
+    def request(cls, config: AdaptiveConfig) -> str | None:
+        """Return the setting that requests the weights: a strength alone does as well."""
+        return super().request(config) or (f"causal: {config.causal:g}" if config.causal else None)
+
+    @classmethod
+    def obstacle(cls, problem: Problem, parts: Collection[str]) -> str | None:
+        """Return why the weights would have no effect: a problem without time."""
+        return NO_TIME if problem.time is None else None
+
+    @classmethod
+    def build(cls, run: WeightedRun) -> Self:
+        """Build the weights of a run, of strength one unless the settings say otherwise."""
+        config = run.config.adaptive
+        return cls(run.cells(), config.causal or 1.0, config.memory, run.like)
 
     def __init__(self, cells: Cells, strength: float, memory: float, like: Tensor) -> None:
         self.cells, self.strength = cells, strength
-        self.losses = RunningMean(cells.count, memory, like)
+        self.mean = RunningMean(cells.count, memory, like)
 
     def entering(self, batch: Batch) -> dict[str, Tensor]:
-        """Give the weight of each bin."""
-        losses = self.losses.values
+        """Return the weight of each bin."""
+        losses = self.mean.values
         return {"causal": torch.exp(-self.strength * (torch.cumsum(losses, 0) - losses))}
 
     def of_points(self, weights: Mapping[str, Tensor], queries: Tensor) -> Tensor:
@@ -50,27 +71,19 @@ class CausalWeighting(Weighting):
         return {"causal/squares": sums, "causal/points": points}
 
     def update(self, statistics: Mapping[str, Tensor]) -> None:
-        """Move the running means of the bins that were met."""
+        """Update the running means of the bins that hold a point."""
         points = statistics["causal/points"]
-        self.losses.update(statistics["causal/squares"] / points.clamp(min=1), points > 0)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Give the running means."""
-        return self.losses.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take up the running means."""
-        self.losses.load_state_dict(state)
+        self.mean.update(statistics["causal/squares"] / points.clamp(min=1), points > 0)
 
 
 @final
 class ResidualAttention(Weighting):
     """λ ← γ·λ + η·|r|/max|r|, and the residual is multiplied by λ.
 
-    The points of every step are new, so λ belongs to the cells of a lattice, |r| is the mean over
-    a cell of the residual's size with its fixed weights, and the maximum is over the cells that
-    were met; a cell without a point keeps its λ. λ starts at one, which is no weight, and stays
-    in (0, η/(1 − γ)] once it is there.
+    The points of every step are new, so λ belongs to cells over time and space, |r| is the mean
+    over a cell of the residual's size with its fixed weights, and the maximum is over the cells
+    that hold a point; a cell without a point keeps its λ. λ starts at one, which is no weight, and
+    stays in (0, η/(1 − γ)] once it is there.
 
     Args:
         cells: Bins of time, and of the axes along which the equations are not all the same.
@@ -83,13 +96,26 @@ class ResidualAttention(Weighting):
     """
 
     name: ClassVar[str] = "residual_attention"
+    settings: ClassVar[tuple[str, ...]] = (
+        "bins",
+        "space_bins",
+        "attention_decay",
+        "attention_rate",
+    )
+
+    @classmethod
+    def build(cls, run: WeightedRun) -> Self:
+        """Build the weights of a run on cells that divide the axes that are not homogeneous."""
+        config = run.config.adaptive
+        cells = run.cells([a for a in run.problem.space if a.name in run.inhomogeneous])
+        return cls(cells, config.attention_decay, config.attention_rate, run.like)
 
     def __init__(self, cells: Cells, decay: float, rate: float, like: Tensor) -> None:
         self.cells, self.decay, self.rate = cells, decay, rate
         self.multipliers = like.new_ones(cells.count)
 
     def entering(self, batch: Batch) -> dict[str, Tensor]:
-        """Give λ of each cell."""
+        """Return λ of each cell."""
         return {"attention": self.multipliers}
 
     def of_points(self, weights: Mapping[str, Tensor], queries: Tensor) -> Tensor:
@@ -102,7 +128,7 @@ class ResidualAttention(Weighting):
         return {"attention/sizes": sums, "attention/points": points}
 
     def update(self, statistics: Mapping[str, Tensor]) -> None:
-        """Let λ decay and grow where cells were met."""
+        """Let λ decay and grow in the cells that hold a point."""
         points = statistics["attention/points"]
         sizes = statistics["attention/sizes"] / points.clamp(min=1)
         smallest = torch.finfo(sizes.dtype).tiny
@@ -110,9 +136,9 @@ class ResidualAttention(Weighting):
         self.multipliers = torch.where(points > 0, moved, self.multipliers)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Give λ."""
+        """Return λ."""
         return {"multipliers": self.multipliers}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take up λ."""
+        """Restore λ."""
         self.multipliers = state["multipliers"]

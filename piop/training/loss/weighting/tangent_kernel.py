@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
 
 from piop.sampling import Draws
-from piop.training.batches.batch import Batch
+
+if TYPE_CHECKING:
+    from piop.training.batches.batch import Batch
 
 EQUATIONS, DATA = "equations", "data"
 """Names of two terms of the loss; the others are named by their conditions."""

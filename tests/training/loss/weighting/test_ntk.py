@@ -40,9 +40,9 @@ def measured(built, batch, steps):
     (member,) = loss.weightings.members
     found = []
     for step in range(steps):
-        member.traces.seen.zero_()
+        member.mean.observed.zero_()
         loss.weightings.prepare(batch, step, eager_gradients(loss, Profile()), parameters)
-        found.append(member.traces.values.clone())
+        found.append(member.mean.values.clone())
     return torch.stack(found)
 
 
@@ -96,7 +96,7 @@ def test_traces_of_time_bins_are_the_mean_of_the_diagonal_there(heat, builder):
     samples = measured(built, batch, 40)
     assert_unbiased(samples, expected)
     member = built.loss.weightings.members[0]
-    traces = member.traces.values
+    traces = member.mean.values
     weights = member.entering(batch)
     by_hand = (traces.max() / traces).sqrt()
     found = member.of_points(weights, batch.equations.queries)

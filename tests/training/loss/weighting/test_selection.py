@@ -61,7 +61,9 @@ def test_a_balance_of_one_term_is_refused(heat, builder, name):
 
 def test_an_unknown_weighting_is_told_with_the_list():
     start = TrainingConfig(BudgetConfig(steps=1))
-    with pytest.raises(UsageError, match="'nkt' is not one of fixed, causal, gradient_norm, ntk,"):
+    with pytest.raises(
+        UsageError, match="'nkt' is not one of fixed, gradient_norm, ntk, ntk_local,"
+    ):
         apply_settings(start, {"weighting": "nkt"}, {})
 
 

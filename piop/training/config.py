@@ -1,0 +1,446 @@
+"""Configuration of a training run: every setting with its meaning, unit, default and use.
+
+The same keys work under ``solve:`` in a spec, as ``--set key=value`` on the command line and in
+``fit(settings=...)``; keys that are none of these belong to the backbone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
+
+from piop.errors import UsageError
+from piop.models.core.base import POINT_FIELD, FieldKind
+from piop.training.loss.weighting.selection import WEIGHTINGS
+from piop.training.settings import (
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    UP_TO_ONE,
+    Applies,
+    Circumstances,
+    Setting,
+    convert,
+    kind_of,
+    setting,
+    settings_of,
+    unknown_key,
+)
+
+POINTWISE = Applies(
+    "backbones that are evaluated pointwise; one that answers on a grid takes grid and times",
+    lambda c: c.field.pointwise,
+)
+GRIDS = Applies("backbones that answer on a grid", lambda c: not c.field.pointwise)
+SPACE_TIME_GRIDS = Applies(
+    "backbones that answer on a grid at any time", lambda c: c.field.space_time_grid
+)
+POINTS_OR_STEPS = Applies(
+    "backbones that are evaluated pointwise or in steps: a grid has all of its times at once",
+    lambda c: not c.field.space_time_grid,
+)
+PHYSICS = Applies("training on the equations", lambda c: c.config.physics)
+DATA = Applies("training on data (--data FILE)", lambda c: "data" in c.parts)
+SOFT_INITIAL = Applies(
+    "initial data that are soft constraints (constraints=soft)", lambda c: "initial" in c.parts
+)
+SOFT_BOUNDARY = Applies(
+    "boundary conditions that are soft constraints (constraints=soft)",
+    lambda c: "boundary" in c.parts,
+)
+SOFT = Applies(
+    "initial or boundary conditions that are soft constraints (constraints=soft)",
+    lambda c: SOFT_INITIAL.holds(c) or SOFT_BOUNDARY.holds(c),
+)
+ADAPTIVE_POINTS = (
+    POINTWISE,
+    Applies("method=residual_adaptive", lambda c: c.config.points.method == "residual_adaptive"),
+)
+CURRICULUM = Applies("a horizon below 1", lambda c: c.config.sampling.horizon < 1)
+SOAP = Applies("optimiser=soap", lambda c: c.config.optimiser.optimiser == "soap")
+
+
+def weighting_with(name: str) -> Applies:
+    """Return the condition that a chosen weighting reads a setting."""
+    readers = [weighting for weighting in WEIGHTINGS if name in weighting.settings]
+    *others, last = [reader.name for reader in readers]
+    text = f"{', '.join(others)} or {last}" if others else last
+    return Applies(
+        f"weighting={text}", lambda c: any(w.request(c.config.adaptive) for w in readers)
+    )
+
+
+@dataclass(frozen=True)
+class PointsConfig:
+    """Functions and points of one training step.
+
+    Attributes:
+        functions: B, random input functions per step. Many small steps beat few large ones.
+        queries: N, collocation points per function; 192 in two dimensions, 256 in three.
+        method: How collocation points are placed.
+        shared: All functions of a step share its points, so that a network does once what depends
+            on the points alone: all of a DeepONet's trunk, little of a PIT.
+        boundary: Points per function for each initial or periodic condition that is a soft
+            constraint.
+        data_functions: Trajectories of the data set per step, when there is one.
+        data_queries: Points per trajectory of the data set.
+        grid: Points per space axis of the grid on which a network that answers on grids is trained;
+            0 for the spec's ``save``, at most 256, 32, 16 in one, two, three dimensions. Of data it
+            takes as many, or all for 0.
+        times: Times of that grid, both ends among them; 0 for 33, 17, 9. A rollout has its own.
+        time_order: Order of the finite differences in time on that grid.
+    """
+
+    functions: int = setting(8, POSITIVE, PHYSICS, changeable=True)
+    queries: int = setting(128, POSITIVE, (POINTWISE, PHYSICS), changeable=True)
+    method: Literal["uniform", "sobol", "latin_hypercube", "grid", "residual_adaptive"] = setting(
+        "uniform", applies=(POINTWISE, PHYSICS)
+    )
+    shared: bool = setting(False, applies=POINTWISE)
+    boundary: int = setting(64, POSITIVE, (POINTWISE, SOFT), changeable=True)
+    data_functions: int = setting(16, POSITIVE, DATA, changeable=True)
+    data_queries: int = setting(256, POSITIVE, (POINTWISE, DATA), changeable=True)
+    grid: int = setting(0, applies=GRIDS)
+    times: int = setting(0, applies=SPACE_TIME_GRIDS)
+    time_order: int = setting(4, POSITIVE, (SPACE_TIME_GRIDS, PHYSICS))
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """Placement of points by the residual and by the progress of training.
+
+    Attributes:
+        candidates: Points among which ``method=residual_adaptive`` chooses, for each that it takes.
+        power: k of its density |r|^k / mean |r|^k + c.
+        floor: c of that density, dimensionless.
+        horizon: Fraction of the time axis in which points are placed at first; 1 for no curriculum.
+        horizon_until: Fraction of the budget after which points are placed in all of it.
+    """
+
+    candidates: int = setting(4, POSITIVE, ADAPTIVE_POINTS)
+    power: float = setting(1.0, applies=ADAPTIVE_POINTS)
+    floor: float = setting(1.0, applies=ADAPTIVE_POINTS)
+    horizon: float = setting(1.0, UP_TO_ONE, POINTS_OR_STEPS)
+    horizon_until: float = setting(0.5, UP_TO_ONE, CURRICULUM)
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Terms of the loss and their fixed weights.
+
+    Attributes:
+        constraints: Make conditions hard constraints where possible (``auto``), everywhere or an
+            error (``hard``), nowhere (``soft``).
+        relative: Divide the residual of each function by the size of its solution, so that large
+            functions do not dominate the batch.
+        front: Strength of the damping at fronts, dimensionless; 0 for none, as for linear problems.
+        residual_weight: Weight of the equations.
+        initial_weight: Weight of initial data that are soft constraints.
+        boundary_weight: Weight of boundary conditions that are soft constraints.
+        data_weight: Weight of the data.
+    """
+
+    constraints: Literal["auto", "hard", "soft"] = setting("auto")
+    relative: bool = setting(True, applies=PHYSICS)
+    front: float = setting(0.2, applies=PHYSICS)
+    residual_weight: float = setting(1.0, applies=PHYSICS)
+    initial_weight: float = setting(10.0, applies=SOFT_INITIAL)
+    boundary_weight: float = setting(1.0, applies=SOFT_BOUNDARY)
+    data_weight: float = setting(1.0, applies=DATA)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The fixed weight of each part of the loss, by its name."""
+        return {
+            "residual": self.residual_weight,
+            "initial": self.initial_weight,
+            "boundary": self.boundary_weight,
+            "data": self.data_weight,
+        }
+
+
+@dataclass(frozen=True)
+class AdaptiveConfig:
+    """Weights that adapt during training; they multiply the fixed ones of the loss.
+
+    Attributes:
+        weighting: ``fixed`` for none, ``causal`` in time, ``gradient_norm`` or ``ntk`` between the
+            terms of the loss, ``ntk_local`` between times, ``residual_attention`` between cells of
+            time and space.
+        causal: Strength ε of the causal weights, dimensionless. Above zero they are added to any
+            other weighting; ``weighting=causal`` without it takes 1.
+        bins: Time bins of the weights that depend on the time.
+        space_bins: Bins of ``residual_attention`` along each axis in space on which the equations
+            depend explicitly; along the others all positions have the same weight.
+        memory: Fraction of a running mean that a step, or a measurement, keeps.
+        weight_every: Steps between measurements of ``gradient_norm``, ``ntk`` and ``ntk_local``.
+        attention_decay: γ of ``residual_attention``.
+        attention_rate: η of ``residual_attention``, dimensionless.
+    """
+
+    weighting: str = setting("fixed", names=("fixed", *(w.name for w in WEIGHTINGS)))
+    causal: float = setting(0.0)
+    bins: int = setting(16, POSITIVE, weighting_with("bins"))
+    space_bins: int = setting(8, POSITIVE, weighting_with("space_bins"))
+    memory: float = setting(0.9, FRACTION, weighting_with("memory"))
+    weight_every: int = setting(100, POSITIVE, weighting_with("weight_every"))
+    attention_decay: float = setting(0.999, FRACTION, weighting_with("attention_decay"))
+    attention_rate: float = setting(0.01, NOT_NEGATIVE, weighting_with("attention_rate"))
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """The optimiser and its schedule.
+
+    Attributes:
+        optimiser: ``soap`` (Vyas et al. 2024), ``muon`` (Jordan et al. 2024) or ``adamw``.
+        learning_rate: Peak step size. Muon takes as much as SOAP, AdamW wants about a tenth of it.
+        warmup: Fraction of the budget over which the step size rises from zero.
+        final: Step size at the end as a fraction of the peak; a half cosine leads there.
+        weight_decay: Decoupled weight decay per unit of the step size.
+        clip: Largest norm of the gradient, which starts near ten; 0 for no limit. Limits of 1 and
+            10 and none give the same errors (docs/training.md).
+        average: Decay per step of the running mean of the weights that predicts; 0 for none, since
+            under a cosine to zero it gained nothing.
+        lbfgs: Fraction of the budget at the end that L-BFGS spends on one frozen batch; 0 for none.
+        precondition: Steps between updates of SOAP's eigenbases.
+    """
+
+    optimiser: Literal["soap", "muon", "adamw"] = setting("soap")
+    learning_rate: float = setting(1e-2, POSITIVE, changeable=True)
+    warmup: float = setting(0.03, FRACTION)
+    final: float = setting(0.0, FRACTION)
+    weight_decay: float = setting(0.0)
+    clip: float = setting(1.0, changeable=True)
+    average: float = setting(0.0, FRACTION)
+    lbfgs: float = setting(0.0, FRACTION)
+    precondition: int = setting(10, POSITIVE, SOAP)
+
+
+@dataclass(frozen=True)
+class MachineConfig:
+    """Device and precision of a run; kept on resume, since the numbers depend on them.
+
+    Attributes:
+        device: ``cpu`` or ``cuda``.
+        precision: Of weights and loss; functions are drawn in float64 always. ``tf32`` and ``bf16``
+            keep weights and sums in float32 and round what enters matrix products: ``tf32`` on a
+            GPU everywhere in training, ``bf16`` in the data's part alone, since derivatives are not
+            taken below float32.
+        compile: Trace and compile the training step.
+        threads: CPU threads of torch; None leaves torch's own choice, and MKL's.
+        default_threads: The threads torch chose where none were given; a resume takes as many.
+        seed: Of weights, functions and points.
+        checkpoint: Seconds between checkpoints.
+        kernel: Implementation of the sums in the attention of streams: plain ``torch``, or the
+            ``triton`` kernel, which needs a CUDA device and has not been timed on one.
+        cuda_graphs: Replay a compiled step as a CUDA graph, which spares launching its kernels one
+            by one; it needs a CUDA device and has not been run on one.
+    """
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    precision: Literal["float64", "float32", "tf32", "bf16"] = "float32"
+    compile: bool = False
+    threads: int | None = None
+    default_threads: int | None = None
+    seed: int = 0
+    checkpoint: float = setting(30.0, changeable=True)
+    kernel: Literal["torch", "triton"] = setting("torch")
+    cuda_graphs: bool = setting(False)
+
+
+@dataclass(frozen=True)
+class BudgetConfig:
+    """End of training: after a number of steps, or of seconds.
+
+    Attributes:
+        steps: Steps; exactly one of the two is given.
+        time: Seconds from the end of the first step.
+    """
+
+    steps: int | None = None
+    time: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.time is None):
+            raise UsageError("give either steps or time as the budget, not both and not neither")
+        for name, value in (("steps", self.steps), ("time", self.time)):
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(f"{name}: {value!r} is not above zero")
+
+    def fraction(self, steps: int, seconds: float) -> float:
+        """Return the fraction of the budget that is spent, in [0, 1]."""
+        spent = seconds / self.time if self.time is not None else steps / (self.steps or math.inf)
+        return min(spent, 1.0)
+
+
+SECTIONS: dict[str, type] = {
+    "points": PointsConfig,
+    "sampling": SamplingConfig,
+    "loss": LossConfig,
+    "adaptive": AdaptiveConfig,
+    "optimiser": OptimiserConfig,
+    "machine": MachineConfig,
+}
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """All of a run but the spec.
+
+    Attributes:
+        budget: When it ends.
+        machine: Device and precision.
+        points: Functions and points of a step.
+        sampling: Placement of points by residual and progress.
+        loss: Terms of the loss and their fixed weights.
+        adaptive: Weights that adapt.
+        optimiser: The optimiser and its schedule.
+        backbone: Name of the backbone.
+        backbone_settings: Its settings that differ from the preset, ``preset`` among them.
+        physics: Train on the equations.
+    """
+
+    budget: BudgetConfig
+    machine: MachineConfig = field(default_factory=MachineConfig)
+    points: PointsConfig = field(default_factory=PointsConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    adaptive: AdaptiveConfig = field(default_factory=AdaptiveConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    backbone: str = "pit"
+    backbone_settings: Mapping[str, Any] = field(default_factory=dict)
+    physics: bool = True
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The config of each section, by its name."""
+        return {
+            "points": self.points,
+            "sampling": self.sampling,
+            "loss": self.loss,
+            "adaptive": self.adaptive,
+            "optimiser": self.optimiser,
+            "machine": self.machine,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the config as plain dicts, lists, strings and numbers."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TrainingConfig:
+        """Build the config that :meth:`to_json` wrote.
+
+        No key is in two sections, so one that has moved to another section since is found there,
+        and one that is new has its default.
+        """
+        stored = {key: v for name in SECTIONS for key, v in data.get(name, {}).items()}
+        parts = {
+            name: section(**{f.name: stored[f.name] for f in fields(section) if f.name in stored})
+            for name, section in SECTIONS.items()
+        }
+        backbone = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in data["backbone_settings"].items()
+        }
+        parts |= {"budget": BudgetConfig(**data["budget"]), "backbone_settings": backbone}
+        return cls(**{**data, **parts})
+
+
+SETTINGS: dict[str, tuple[str, Setting]] = {
+    declared.name: (name, declared)
+    for name, section in SECTIONS.items()
+    for declared in settings_of(section)
+}
+"""Key → the section it stands in, and its declaration."""
+
+
+def apply_settings(
+    config: TrainingConfig, settings: Mapping[str, Any], backbone_keys: Mapping[str, Any]
+) -> TrainingConfig:
+    """Set keys of the config, checking name, type and range of each.
+
+    Args:
+        config: The config to start from.
+        settings: Key → value; a value may be text, as it comes from a command line.
+        backbone_keys: The keys of the chosen backbone and their defaults, which give the types.
+
+    Raises:
+        UsageError: Naming the key, the value, and what is allowed.
+
+    Example:
+        >>> start = TrainingConfig(BudgetConfig(steps=10))
+        >>> apply_settings(start, {"learning_rate": "1e-3"}, {}).optimiser.learning_rate
+        0.001
+    """
+    changes: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+    backbone = dict(config.backbone_settings)
+    for key, value in settings.items():
+        if key in SETTINGS:
+            section, declared = SETTINGS[key]
+            changes[section][key] = declared.parse(value)
+        elif key == "preset":
+            backbone[key] = convert(key, value, str)
+        elif key in backbone_keys:
+            backbone[key] = convert(key, value, kind_of(backbone_keys[key]))
+        else:
+            raise UsageError(unknown_key(key, [*SETTINGS, "preset", *backbone_keys]))
+    changed = {name: replace(own, **changes[name]) for name, own in config.sections.items()}
+    return replace(config, backbone_settings=backbone, **changed)
+
+
+def change_settings(config: TrainingConfig, settings: Mapping[str, Any]) -> TrainingConfig:
+    """Set keys that may change in the middle of a run.
+
+    Raises:
+        UsageError: For any other key, or a value that is not allowed.
+
+    Example:
+        >>> start = TrainingConfig(BudgetConfig(steps=10))
+        >>> change_settings(start, {"functions": "4"}).points.functions
+        4
+    """
+    changeable = sorted(key for key, (_, declared) in SETTINGS.items() if declared.changeable)
+    for key in settings:
+        if key not in changeable:
+            raise UsageError(
+                f"{key}: cannot change in the middle of a run; one of {', '.join(changeable)}. "
+                f"For others start a new run from the weights of this one: piop solve --from RUN"
+            )
+    return apply_settings(config, settings, {})
+
+
+def require_applicable(
+    config: TrainingConfig,
+    keys: Collection[str],
+    parts: Collection[str],
+    field: FieldKind = POINT_FIELD,
+) -> None:
+    """Make sure that settings that were given have an effect in a run.
+
+    Args:
+        config: The run's choices.
+        keys: The settings that were given.
+        parts: The parts that the loss has.
+        field: How the network is evaluated.
+
+    Raises:
+        UsageError: For the first that has none, with what it belongs to.
+
+    Example:
+        >>> config = TrainingConfig(BudgetConfig(steps=10))
+        >>> require_applicable(config, ["precondition"], {"residual"})  # of SOAP, the default
+    """
+    circumstances = Circumstances(config, parts, field)
+    for key in (key for key in keys if key in SETTINGS):
+        for condition in SETTINGS[key][1].applies:
+            if not condition.holds(circumstances):
+                raise UsageError(f"{key}: does nothing here; it belongs to {condition.text}")
+
+
+def settings_for(condition: Applies) -> frozenset[str]:
+    """Return the settings that have an effect under a condition alone."""
+    return frozenset(key for key, (_, own) in SETTINGS.items() if condition in own.applies)
