@@ -17,7 +17,7 @@ from sympy import Derivative, Expr
 from piop.errors import NotSupportedError
 from piop.forms.differentiate import differentiate, partial
 from piop.forms.pde import PDE
-from piop.forms.terms import additive_terms
+from piop.forms.terms import Term, read_terms
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def read_conservation_law(pde: PDE) -> ConservationLaw:
         raise NotSupportedError("auxiliary unknowns, which act at once everywhere")
     reader = _Reader(pde)
     for row, residual in enumerate(pde.residuals_raw):
-        for term in additive_terms(residual):
+        for term in read_terms(residual, reader.state):
             reader.add(row, term)
     return reader.finish()
 
@@ -134,27 +134,21 @@ class _Reader:
         self.fluxes: list[list[Any]] = [[sympy.S.Zero] * n for _ in self.space]
         self.rest: list[Any] = [sympy.S.Zero] * n
 
-    def add(self, row: int, term: Expr) -> None:
-        factors = sympy.Mul.make_args(term)
-        steep = [f for f in factors if self._differentiates(f)]
-        if not steep:
-            if any(self._differentiates(d) for d in term.atoms(Derivative)):
-                raise NotSupportedError(f"the term {term}, which is no flux")
-            self.rest[row] += term
+    def add(self, row: int, term: Term) -> None:
+        if not term.derivatives:
+            if any(self._slopes(value) for value in term.values):
+                raise NotSupportedError(f"the term {term.expression}, which is no flux")
+            self.rest[row] += term.expression
             return
-        outer: Any = steep[0]
-        coefficient = sympy.Mul(*(f for f in factors if f is not outer))
-        inner = outer.expr
-        if len(outer.variables) > 1 or any(
-            self._differentiates(d) for d in inner.atoms(Derivative)
-        ):
-            raise NotSupportedError(f"the term {term}, of an order above one")
-        if len(steep) > 1 or self._holds_state(coefficient):
-            raise NotSupportedError(f"the term {term}, which is not in flux form")
+        outer: Any = term.derivatives[0]
+        if len(outer.variables) > 1 or self._slopes(outer.expr):
+            raise NotSupportedError(f"the term {term.expression}, of an order above one")
+        if len(term.holders) > 1:
+            raise NotSupportedError(f"the term {term.expression}, which is not in flux form")
         if outer.variables[0] == self.time:
-            self._add_mass(row, coefficient, inner, term)
+            self._add_mass(row, term.coefficient, outer.expr, term.expression)
         else:
-            self._add_flux(row, coefficient, inner, outer.variables[0])
+            self._add_flux(row, term.coefficient, outer.expr, outer.variables[0])
 
     def _add_mass(self, row: int, coefficient: Expr, inner: Expr, term: Expr) -> None:
         for column, u in enumerate(self.state):
@@ -184,8 +178,9 @@ class _Reader:
         source = tuple(-inverse * sympy.Matrix(self.rest))
         return ConservationLaw(self.state, fluxes, source, frozenset(self.coordinates))
 
-    def _differentiates(self, expression: Any) -> bool:
-        return isinstance(expression, Derivative) and self._holds_state(expression)
+    def _slopes(self, expression: Expr) -> bool:
+        """Whether an expression holds a derivative of the state."""
+        return any(self._holds_state(d) for d in expression.atoms(Derivative))
 
     def _holds_state(self, expression: Expr) -> bool:
-        return any(expression.has(u) for u in self.state)
+        return expression.has(*self.state)

@@ -17,7 +17,7 @@ from piop.expression.functions import JUMPS
 from piop.forms.atoms import applied
 from piop.forms.differentiate import differentiate
 from piop.forms.pde import PDE
-from piop.forms.terms import additive_terms
+from piop.forms.terms import Term, read_terms
 
 
 @dataclass(frozen=True)
@@ -121,32 +121,30 @@ class _Reader:
 
     def read(self, residual: Expr) -> None:
         """Sort every term of a residual."""
-        for term in additive_terms(residual):
-            if not term.has(self.unknown):
-                self.source += term
-                continue
-            factor, holder = self._isolate(term)
-            if holder == self.unknown:
-                self.reaction += factor
-                continue
-            if not isinstance(holder, Derivative):
-                raise NotSupportedError(f"the term {term} is nonlinear")
-            if any(factor.has(f) for f in self.fields):
+        for term in read_terms(residual, [self.unknown]):
+            if not term.holders:
+                self.source += term.expression
+            elif self._holder(term) == self.unknown:
+                self.reaction += term.coefficient
+            elif not term.derivatives:
+                raise NotSupportedError(f"the term {term.expression} is nonlinear")
+            elif term.coefficient.has(*self.fields):
                 raise NotSupportedError(
-                    f"the coefficient of {term} stands outside the derivative; write it as a flux, "
-                    "d(a*d(u, x), x) or div(a*grad(u))"
+                    f"the coefficient of {term.expression} stands outside the derivative; write it "
+                    "as a flux, d(a*d(u, x), x) or div(a*grad(u))"
                 )
-            self._read_outer(factor, holder)
+            else:
+                self._read_outer(term.coefficient, term.derivatives[0])
 
     def _read_outer(self, factor: Expr, outer: Any) -> None:
         axes = list(outer.variables)
-        for part in additive_terms(outer.expr):
-            if not part.has(self.unknown):
-                rest = Derivative(part, *axes, evaluate=False)
+        for part in read_terms(outer.expr, [self.unknown]):
+            if not part.holders:
+                rest = Derivative(part.expression, *axes, evaluate=False)
                 self.source += factor * differentiate(rest)
                 continue
-            coefficient, inner = self._isolate(part)
-            within = list(inner.variables) if isinstance(inner, Derivative) else []
+            inner = self._holder(part)
+            within = [axis for derivative in part.derivatives for axis in derivative.variables]
             base = applied(inner)
             order = [*axes, *within]
             if base != self.unknown or len(order) != 2:
@@ -155,13 +153,12 @@ class _Reader:
                 )
             if order[0] != order[1]:
                 raise NotSupportedError(f"the term {factor * outer} couples two axes")
-            if len(axes) == 2 and any(coefficient.has(f) for f in self.fields):
+            if len(axes) == 2 and part.coefficient.has(*self.fields):
                 raise NotSupportedError(f"the term {factor * outer} holds no flux")
-            self.diffusion[self.axes.index(order[0])] += factor * coefficient
+            self.diffusion[self.axes.index(order[0])] += factor * part.coefficient
 
-    def _isolate(self, term: Expr) -> tuple[Expr, Expr]:
-        """Give the factors free of the unknown, and the one that holds it."""
-        holders = [f for f in sympy.Mul.make_args(term) if f.has(self.unknown)]
-        if len(holders) != 1:
-            raise NotSupportedError(f"the term {term} is nonlinear")
-        return term / holders[0], holders[0]
+    def _holder(self, term: Term) -> Expr:
+        """Return the one factor that holds the unknown."""
+        if len(term.holders) != 1:
+            raise NotSupportedError(f"the term {term.expression} is nonlinear")
+        return term.holders[0]

@@ -18,6 +18,7 @@ from sympy import Derivative, Expr
 from piop.errors import NotSupportedError
 from piop.forms.atoms import applied, argument_order, derivative_counts, outermost_atoms
 from piop.forms.pde import PDE
+from piop.forms.terms import read_term, read_terms
 from piop.forms.vorticity import as_fluxes, stream_function
 
 Order = tuple[int, ...]
@@ -179,9 +180,9 @@ class _Splitter:
         self, expression: Expr, order: Order
     ) -> Iterator[tuple[int, int | None, Order, Expr]]:
         """Yield (1 for a time derivative, channel or None, order, coefficient or expression)."""
-        for term in sympy.Add.make_args(sympy.expand(expression, **_EXPAND)):
-            coefficient, rest = self._constant_part(term)
-            if rest == 1:
+        for term in read_terms(expression, self.coordinates, _expanded):
+            coefficient, rest = term.coefficient, term.held
+            if not term.holders:
                 if not any(order) and coefficient != 0:
                     yield 0, None, order, coefficient
                 continue
@@ -189,23 +190,17 @@ class _Splitter:
             if known is not None:
                 top, channel, inner = known
                 yield top, channel, _add(order, inner), coefficient
-            elif isinstance(rest, Derivative) and self._input(rest) is None and self._spatial(rest):
+            elif rest.is_Derivative and self._input(rest) is None and self._spatial(rest):
                 yield from self._terms(coefficient * rest.expr, _add(order, self._counts(rest)))
             elif any(self._composite(d) for d in rest.atoms(Derivative)):
                 yield from self._terms(coefficient * rest.doit(), order)
             else:
                 if any((k := self._unknown(a)) and k[0] for a in outermost_atoms(rest)):
                     raise NotSupportedError(
-                        f"a time derivative must stand linearly with a constant factor; got {term}"
+                        f"a time derivative must stand linearly with a constant factor; got "
+                        f"{term.expression}"
                     )
                 yield 0, None, order, coefficient * rest
-
-    def _constant_part(self, term: Expr) -> tuple[Expr, Expr]:
-        constant, rest = [], []
-        for factor in sympy.Mul.make_args(term):
-            free = not (factor.free_symbols & self.coordinates)
-            (constant if free else rest).append(factor)
-        return sympy.Mul(*constant), sympy.Mul(*rest)
 
     def _unknown(self, atom: Any) -> tuple[int, int, Order] | None:
         """(1 if it is the highest time derivative, channel, space order) of an unknown's atom."""
@@ -281,8 +276,9 @@ class _Splitter:
 
     def _conservative(self, term: Expr) -> tuple[Order, Expr]:
         zero = (0,) * len(self.space)
-        coefficient, rest = self._constant_part(term)
-        first = [a for a in outermost_atoms(rest) if isinstance(a, Derivative)]
+        found = read_term(term, self.coordinates)
+        coefficient, rest = found.coefficient, found.held
+        first = [a for a in outermost_atoms(rest) if a.is_Derivative]
         if len(first) != 1 or (known := self._unknown(first[0])) is None or sum(known[2]) != 1:
             return zero, term
         # Only the function itself may stand beside its derivative, as a power.
@@ -299,12 +295,18 @@ class _Splitter:
         """One product per expression up to a constant factor, those that stand still last."""
         places: dict[Expr, list[tuple[int, Order, Expr]]] = {}
         for (row, order), expression in outer.items():
-            coefficient, rest = self._constant_part(sympy.factor_terms(expression))
+            term = read_term(sympy.factor_terms(expression), self.coordinates)
+            coefficient, rest = term.coefficient, term.held
             if rest.is_Add and rest.could_extract_minus_sign():
                 coefficient, rest = -coefficient, -rest
             places.setdefault(rest, []).append((row, order, coefficient))
         products = [PolynomialTerm(e, tuple(p)) for e, p in places.items()]
         return tuple(sorted(products, key=lambda p: not p.expression.has(self.time)))
+
+
+def _expanded(expression: Expr) -> tuple[Expr, ...]:
+    """The addends of an expression with all products multiplied out."""
+    return sympy.Add.make_args(sympy.expand(expression, **_EXPAND))
 
 
 def _add(left: Order, right: Order) -> Order:

@@ -12,7 +12,7 @@ from piop.errors import NotSupportedError
 from piop.forms.differentiate import differentiate
 from piop.forms.divergence import jumps
 from piop.forms.pde import PDE
-from piop.forms.terms import additive_terms
+from piop.forms.terms import Term, additive_terms, read_terms
 
 
 @final
@@ -32,9 +32,9 @@ class Sorter:
         """Give S and Q_a."""
         source: Expr = sympy.S.Zero
         fluxes: list[Expr] = [sympy.S.Zero for _ in self.axes]
-        for term in additive_terms(residual):
-            if self.order(term) < 2:
-                source += self.carried_out(term)
+        for term in read_terms(residual, self.unknowns):
+            if self.order(term.expression) < 2:
+                source += self.carried_out(term.expression)
                 continue
             factor, outer, inner = self.take_apart(term)
             axis = self.axes.index(outer)
@@ -43,7 +43,7 @@ class Sorter:
                     source += factor * self.carried_out(Derivative(part, outer, evaluate=False))
                     continue
                 fluxes[axis] += factor * part
-                source -= part * self.along(factor, outer, term)
+                source -= part * self.along(factor, outer, term.expression)
         return source, tuple(fluxes)
 
     def order(self, expression: Any) -> int:
@@ -55,17 +55,17 @@ class Sorter:
             return inner if inner < 0 else inner + int(expression.derivative_count)  # type: ignore[arg-type]
         return max((self.order(a) for a in expression.args), default=-1)
 
-    def take_apart(self, term: Expr) -> tuple[Expr, Symbol, Expr]:
+    def take_apart(self, term: Term) -> tuple[Expr, Any, Expr]:
         """Give factor, axis and expression of a term factor · ∂(expression)."""
-        holders = [f for f in sympy.Mul.make_args(term) if self.order(f) > 1]
-        if len(holders) != 1 or not isinstance(holders[0], Derivative):
-            raise NotSupportedError(f"{term} is not linear in second derivatives")
-        if self.order(holders[0]) > 2:
-            raise NotSupportedError(f"{term} is of an order above two")
-        *inner, outer = holders[0].variables
-        held: Any = holders[0].expr
+        steep = [f for f in term.derivatives if self.order(f) > 1]
+        if len(steep) != 1 or any(self.order(f) > 1 for f in term.values):
+            raise NotSupportedError(f"{term.expression} is not linear in second derivatives")
+        if self.order(steep[0]) > 2:
+            raise NotSupportedError(f"{term.expression} is of an order above two")
+        *inner, outer = steep[0].variables
+        held: Any = steep[0].expr
         within = self.carried_out(Derivative(held, *inner, evaluate=False)) if inner else held
-        return term / holders[0], outer, self.carried_out(within)  # type: ignore[return-value]
+        return term.expression / steep[0], outer, self.carried_out(within)
 
     def carried_out(self, expression: Expr) -> Expr:
         """Carry out derivatives; jumps have none."""

@@ -1,19 +1,52 @@
-"""Terms of a residual: linear ones with their coefficients, and constraint multipliers."""
+"""Terms of a residual: their coefficients, derivatives and nonlinear factors.
+
+Every form is read from these terms; no pass takes a residual apart in its own way.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, final
 
 import sympy
-from sympy import Expr
+from sympy import Derivative, Expr
 
 from piop.forms.pde import PDE
 
 _MAX_TERMS = 2000
 
 
+@final
+@dataclass(frozen=True)
+class Term:
+    """One term of a sum: coefficient · Π values · Π derivatives.
+
+    Attributes:
+        expression: All of it.
+        coefficient: Product of the factors that hold none of the functions.
+        values: Factors that hold a function and are no derivative: ``u``, ``u**2``, ``dx(u)**2``.
+        derivatives: Factors that are derivatives, as written, of what holds a function.
+    """
+
+    expression: Expr
+    coefficient: Expr
+    values: tuple[Expr, ...]
+    derivatives: tuple[Derivative, ...]
+
+    @property
+    def holders(self) -> tuple[Expr, ...]:
+        """The factors that hold a function."""
+        return self.values + self.derivatives
+
+    @property
+    def held(self) -> Expr:
+        """The product of the factors that hold a function."""
+        return sympy.Mul(*self.holders)
+
+
+@final
 @dataclass(frozen=True)
 class LinearTerm:
     """``coefficient`` times the derivative ``order`` (per coordinate, time first) of ``unknown``.
@@ -52,20 +85,52 @@ def additive_terms(expr: Expr) -> list[Expr]:
     return done
 
 
+def read_term(product: Expr, functions: Iterable[Any]) -> Term:
+    """Sort the factors of a product.
+
+    Args:
+        product: A number, a function, a derivative, or a product of such.
+        functions: What counts as held: unknowns, or coordinates for all that varies along them.
+    """
+    held = tuple(functions)
+    free, values, derivatives = [], [], []
+    for factor in sympy.Mul.make_args(product):
+        if not factor.has(*held):
+            free.append(factor)
+        else:
+            (derivatives if factor.is_Derivative else values).append(factor)
+    return Term(product, sympy.Mul(*free), tuple(values), tuple(derivatives))
+
+
+def read_terms(
+    expression: Expr,
+    functions: Iterable[Any],
+    expand: Callable[[Expr], Sequence[Expr]] = additive_terms,
+) -> list[Term]:
+    """Take an expression apart into terms.
+
+    Args:
+        expression: A residual, or what a derivative in it holds; derivatives stay as written.
+        functions: See `read_term`.
+        expand: Gives the addends of an expression.
+    """
+    held = tuple(functions)
+    return [read_term(term, held) for term in expand(expression)]
+
+
 def split_terms(pde: PDE, residual: Expr) -> tuple[list[LinearTerm], list[Expr], list[Expr]]:
     """Linear terms, nonlinear terms, and terms without unknowns, of a residual after ``doit()``."""
     linear, nonlinear, free = [], [], []
     names = {pde.function(name): name for name in pde.channels}
-    for term in additive_terms(residual):
-        holders = [f for f in sympy.Mul.make_args(term) if any(f.has(u) for u in names)]
-        if not holders:
-            free.append(term)
+    for term in read_terms(residual, names):
+        if not term.holders:
+            free.append(term.expression)
             continue
-        base, order = _derivative(pde, holders[0])
-        if len(holders) == 1 and base in names:
-            linear.append(LinearTerm(names[base], order, term / holders[0]))
+        base, order = _derivative(pde, term.holders[0])
+        if len(term.holders) == 1 and base in names:
+            linear.append(LinearTerm(names[base], order, term.coefficient))
         else:
-            nonlinear.append(term)
+            nonlinear.append(term.expression)
     return linear, nonlinear, free
 
 

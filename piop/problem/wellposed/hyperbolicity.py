@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import sympy
 from numpy.typing import NDArray
 from sympy import Derivative, Expr
 
 from piop.errors import Issue
+from piop.expression import write
 from piop.forms.differentiate import partial
 from piop.forms.numeric import evaluate
-from piop.forms.terms import additive_terms, orders, space_order
+from piop.forms.pde import PDE
+from piop.forms.terms import orders, read_terms, space_order
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 
@@ -31,7 +32,7 @@ def check_flux(problem: Problem, resolved: Resolved, issues: list[Issue]) -> Non
         return
     in_flux_form = True
     for raw, equation in zip(problem.residuals_raw, resolved.equations, strict=False):
-        if product := _nonlinear_product(problem, raw):
+        if product := _nonlinear_product(problem.pde, raw):
             in_flux_form = False
             message = (
                 f"equations: '{product}' is not in flux form, and without viscosity shocks form, "
@@ -55,24 +56,14 @@ def _first_order(problem: Problem) -> bool:
     return max(found, default=0) == 1
 
 
-def _nonlinear_product(problem: Problem, raw: Expr) -> str:
+def _nonlinear_product(pde: PDE, raw: Expr) -> str:
     """The first term with an unknown times a derivative of one in space, or an empty text."""
-    from piop.expression import write
-
-    unknowns = [problem.function(u) for u in problem.unknowns]
-    space = {c.symbol for c in problem.space}
-    for term in additive_terms(raw):
-        factors = sympy.Mul.make_args(term)
-        steep = [
-            f
-            for f in factors
-            if isinstance(f, Derivative)
-            and set(f.variables) & space
-            and any(f.has(u) for u in unknowns)
-        ]
-        bare = [f for f in factors if not f.has(Derivative) and any(f.has(u) for u in unknowns)]
+    space = {c.symbol for c in pde.space}
+    for term in read_terms(raw, [pde.function(u) for u in pde.unknowns]):
+        steep = [d for d in term.derivatives if space.intersection(d.variables)]
+        bare = [value for value in term.values if not value.has(Derivative)]
         if steep and bare:
-            return write(term)
+            return write(term.expression)
     return ""
 
 
