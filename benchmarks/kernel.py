@@ -26,8 +26,8 @@ from piop.problem import Problem
 from piop.residual.attention import Kernel
 from piop.residual.attention.kernel import missing_for_triton
 from piop.residual.attention.online import online_totals
-from piop.residual.rules import scores
-from piop.residual.streams import Stream, StreamLayout
+from piop.residual.rules import attention as scores
+from piop.residual.streams import StreamLayout, StreamTensor
 from piop.residual.trace import TracedStep, compile_step
 
 FUNCTIONS, HEADS, QUERIES, KEY, VALUE = 16, 4, 256, 20, 16
@@ -40,7 +40,7 @@ def step_of(kernel: Kernel | None, tensors: list[Tensor], compiled: bool) -> Tra
 
     def loss(params: list[Tensor], _: list[Tensor]) -> Any:
         query, key, value = params
-        found = torch.softmax(Stream(query, layout) @ key.mT, -1) @ value  # type: ignore[operator]
+        found = torch.softmax(StreamTensor(query, layout) @ key.mT, -1) @ value  # type: ignore[operator]
         return found.data.square().mean()
 
     with written_out():
@@ -49,7 +49,7 @@ def step_of(kernel: Kernel | None, tensors: list[Tensor], compiled: bool) -> Tra
 
 def written_out() -> Any:
     """Keep plain torch from summing over blocks of its own accord."""
-    return mock.patch.dict(scores.HELD, dict.fromkeys(scores.HELD, math.inf))
+    return mock.patch.dict(scores.MAX_SCORES, dict.fromkeys(scores.MAX_SCORES, math.inf))
 
 
 def measure(sensors: int, options: Options) -> dict[str, float]:

@@ -207,8 +207,8 @@ def test_reference_on_a_grid_vanishes_with_the_order_of_the_scheme(path, steps, 
     for stride in (2, 1):
         residual = GridResidual(problem, TensorGrid((times[::stride], *space), steps=steps))
         field = SimpleNamespace(on_grid=lambda axes, s=stride: values[:, ::s])
-        known = residual.evaluate_inputs(functions, residual.places)
-        found = residual(field, residual.places, known).values[..., 0]
+        known = residual.evaluate_inputs(functions, residual.points)
+        found = residual(field, residual.points, known).values[..., 0]
         sizes.append(found.square().mean().sqrt().item())
     assert order - 0.2 < math.log2(sizes[0] / sizes[1]) < order + 0.7
 

@@ -1,19 +1,21 @@
-"""Residuals of symbolic equations over a field: by collapsed Taylor streams, or on a grid."""
+"""Residuals of symbolic equations: at points by collapsed Taylor streams, or on a grid."""
 
 from piop.residual.attention import choose_kernel
-from piop.residual.compile import Residual, ResidualValues, compile_residual
-from piop.residual.grid_field import GridResidual
-from piop.residual.lift import Lift
-from piop.residual.streams import Stream
-from piop.residual.tensor_grid import GridLift, TensorGrid
+from piop.residual.base import Lift, Residual, ResidualValues
+from piop.residual.grid import GridResidual, TensorGrid
+from piop.residual.lift import GridLift, PointwiseLift
+from piop.residual.pointwise import PointwiseResidual, compile_residual
+from piop.residual.streams import StreamTensor
 
 __all__ = [
     "GridLift",
     "GridResidual",
     "Lift",
+    "PointwiseLift",
+    "PointwiseResidual",
     "Residual",
     "ResidualValues",
-    "Stream",
+    "StreamTensor",
     "TensorGrid",
     "choose_kernel",
     "compile_residual",

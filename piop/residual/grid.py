@@ -1,121 +1,302 @@
-"""The residual of values on a periodic grid, with spectral derivatives in space.
+"""Residuals on a tensor grid: derivatives are matrices along the axes.
 
-Source: L. N. Trefethen, Spectral Methods in MATLAB (2000), chapter 3,
-https://doi.org/10.1137/1.9780898719598; odd derivatives drop the Nyquist mode (page 20).
+Space is differentiated spectrally along periodic axes, and by finite differences of the stated
+order along others. The time is treated in one of two ways:
+
+At every time
+    by finite differences of the stated order.
+In steps
+    by the trapezoidal rule, of second order: time derivatives become differences over a step, and
+    an equation that contains one is averaged over both ends of the step. An equation that contains
+    none is evaluated at both ends separately.
+
+Nothing is known of the equations but their symbols. See ``docs/math.md``.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, final
 
+import sympy
 import torch
 from sympy import Expr
 from torch import Tensor
 
-from piop.errors import NotSupportedError
 from piop.fields import InputFunction
-from piop.forms.atoms import name_of
-from piop.forms.streams import derivative_index
+from piop.forms.partitions import Index
 from piop.lowering import compile_expressions
-from piop.residual.inputs import evaluate_terms_on_grid, input_terms, term_atoms, unknown_atoms
+from piop.residual.base import Residual, ResidualValues
+from piop.residual.differences import finite_differences, fourier_differences
+from piop.residual.inputs import InputDerivatives, along_axes, unknown_derivatives
+from piop.residual.lift import GridLift
+
+if TYPE_CHECKING:
+    from piop.problem import Problem
+
+STEP_ACCURACY = 2
+"""Order in time of the residual of a step: that of the trapezoidal rule."""
 
 
-def grid_residual(
-    problem: Any,
-    values: Mapping[str, Tensor],
-    time_derivatives: Mapping[str, Tensor] | None = None,
-    functions: Mapping[str, InputFunction] | None = None,
-    times: Tensor | None = None,
-) -> dict[int, Tensor]:
-    """Put gridded values into the equations.
+class GridField(Protocol):
+    """A field that is evaluated on a tensor grid as a whole."""
+
+    def on_grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """Return the values ``[B, n_1, …, n_D, C]``."""
+        ...
+
+
+@dataclass(frozen=True)
+class TensorGrid:
+    """A tensor grid, and how the time is treated on it.
+
+    Attributes:
+        ticks: Positions along each coordinate, time first, float64; periodic axes evenly divided,
+            their right end left out.
+        time: Index of the time among the coordinates; None for a steady problem.
+        steps: Evaluate the residual of each step between two times, rather than at every time.
+        accuracy: Order of finite differences, in time and along axes that are not periodic; for
+            steps, along the latter alone.
+        start_only: Evaluate at the first time alone.
+    """
+
+    ticks: tuple[Tensor, ...]
+    time: int | None = 0
+    steps: bool = False
+    accuracy: int = 4
+    start_only: bool = False
+
+    def start(self) -> TensorGrid:
+        """Return the same grid, evaluated at the first time alone."""
+        return replace(self, start_only=True)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each coordinate."""
+        return tuple(len(axis) for axis in self.ticks)
+
+    @property
+    def averages(self) -> bool:
+        """Whether an equation that contains a time derivative is averaged over each step."""
+        return self.steps and not self.start_only
+
+    @property
+    def time_axis(self) -> int:
+        """Index of the time among the coordinates.
+
+        Raises:
+            ValueError: If the problem is steady.
+        """
+        if self.time is None:
+            raise ValueError("the grid of a steady problem has no time")
+        return self.time
+
+    def time_differences(self, order: int) -> Tensor:
+        """Return the matrix from values at the times to derivatives at the evaluation times.
+
+        Args:
+            order: Of the derivative, at least one.
+
+        Returns:
+            ``[evaluation times, times]`` float64. Of steps these are all beginnings, then all ends,
+            with the same difference over the step at both.
+
+        Raises:
+            ValueError: If the problem is steady.
+        """
+        ticks = self.ticks[self.time_axis]
+        accuracy = STEP_ACCURACY if self.steps else self.accuracy
+        if self.averages:
+            between = finite_differences(ticks, order, accuracy, (ticks[1:] + ticks[:-1]) / 2)
+            return torch.cat([between, between])
+        return finite_differences(ticks, order, accuracy, ticks[:1] if self.start_only else ticks)
+
+    def at_evaluation_times(self, values: Tensor, axis: int) -> Tensor:
+        """Select, along an axis of a tensor, the values at the evaluation times."""
+        count = values.shape[axis]
+        if self.start_only:
+            return values.narrow(axis, 0, 1)
+        if not self.steps:
+            return values
+        parts = [values.narrow(axis, 0, count - 1), values.narrow(axis, 1, count - 1)]
+        return torch.cat(parts, axis)
+
+    def average_steps(self, values: Tensor) -> Tensor:
+        """Replace values ``[B, …]`` at both ends of each step by their mean."""
+        axis = 1 + self.time_axis
+        begin, end = values.chunk(2, axis)
+        mean = (begin + end) / 2
+        return torch.cat([mean, mean], axis)
+
+
+@final
+class GridResidual(Residual):
+    """The compiled residual of expressions over a field on a fixed tensor grid.
 
     Args:
-        problem: Periodic along all space axes.
-        values: For each channel ``[B, T, n1, …]``, the right end of every axis left out; a steady
-            problem has no axis T. Taken in float64 (complex128 spectra).
-        time_derivatives: For each channel whose time derivative the equations hold, the same
-            shape; under ``"name.2"`` the second one.
-        functions: The input functions the equations hold.
-        times: ``[T]``.
+        problem: The problem.
+        grid: The grid, and how the time is treated on it.
+        expressions: Left side minus right side of each equation; by default the problem's.
+        like: A tensor of the device and precision of what it is evaluated on.
 
-    Returns:
-        ``[B, T, n1, …]`` for each equation, by its position.
+    Attributes:
+        axes: Positions along each coordinate.
+        points: Where the residual is evaluated ``[1, N', D]``, the time slowest. Of steps there are
+            two blocks, the beginnings of all steps and then their ends.
 
     Raises:
-        NotSupportedError: If a space axis is not periodic.
-        KeyError: If a time derivative is missing.
+        ValueError: If an axis has fewer points than its differences take.
     """
-    bounded = [c.name for c in problem.space if not c.periodic]
-    if bounded:
-        raise NotSupportedError(
-            f"grid_residual differentiates spectrally; axes {bounded} are not periodic"
+
+    def __init__(
+        self,
+        problem: Problem,
+        grid: TensorGrid,
+        expressions: Sequence[Expr] | None = None,
+        like: Tensor | None = None,
+    ) -> None:
+        like = torch.empty(0, dtype=torch.float64) if like is None else like
+        self._grid, self.streams, self.trained = grid, 0, tuple(problem.infer)
+        expressions = tuple(problem.residuals if expressions is None else expressions)
+        symbols = tuple(c.symbol for c in problem.coordinates)
+        self._symbols, self._inputs, self._channels = symbols, problem.inputs, problem.channels
+        parameters = [sympy.Symbol(name, real=True) for name in self.trained]
+        self.input_derivatives = InputDerivatives(
+            expressions, problem.inputs, symbols, [*parameters, *problem.channels]
         )
-    symbols = tuple(c.symbol for c in problem.coordinates)
-    first = values[problem.channels[0]]
-    axes = _axes(problem, first, times)
-    environment: dict[Any, Tensor] = {}
-    leading = 1
-    for position, axis in enumerate(axes):
-        shape = [1] * first.ndim
-        shape[leading + position] = -1
-        environment[symbols[position]] = axis.reshape(shape)
-    terms = input_terms(problem.residuals, symbols, problem.channels)
-    atoms = term_atoms(terms, problem.inputs, symbols)
-    found = evaluate_terms_on_grid(terms, functions or {}, axes, problem.inputs, symbols)
-    environment |= zip(atoms, found, strict=True)
-    for atom in unknown_atoms(problem.residuals, symbols, problem.channels):
-        environment[atom] = _spectral(atom, problem, values, time_derivatives or {})
-    totals = compile_expressions(problem.residuals, tuple(environment))(tuple(environment.values()))
-    return {i: v.expand(first.shape) for i, v in enumerate(totals)}
+        wanted = unknown_derivatives(expressions, symbols, problem.channels)
+        self._wanted = tuple(wanted.values())
+        atoms = [*symbols, *self.input_derivatives.atoms, *parameters, *wanted]
+        self._combine = compile_expressions(expressions, atoms)
+        self._averaged = tuple(
+            grid.averages and self._contains_time_derivative(problem, e) for e in expressions
+        )
+        self.axes = tuple(axis.to(like) for axis in grid.ticks)
+        ticks = self._evaluation_axes(self.axes)
+        self._coordinates = along_axes(ticks)
+        self.points = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)[None]
+        orders = {(a, n) for _, index in self._wanted for a, n in enumerate(index) if n}
+        self._matrices = {
+            (axis, order): self._matrix(problem, axis, order).to(like)
+            for axis, order in sorted(orders)
+        }
+
+    @property
+    def grid(self) -> TensorGrid:
+        """The grid."""
+        return self._grid
+
+    def place(self, draw: Callable[[], Tensor]) -> Tensor:
+        """Return the points of the grid."""
+        return self.points
+
+    def evaluate_inputs(
+        self, functions: Mapping[str, InputFunction], queries: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Evaluate the inputs, and derivatives of inputs, that the equations contain on the grid.
+
+        Args:
+            functions: By name, hidden ones included.
+            queries: A tensor of the device and precision wanted.
+
+        Returns:
+            ``[B, n_1, …, n_D]`` for each, with 1 in place of n along the axes that the input does
+            not depend on.
+        """
+        axes = self._evaluation_axes([axis.to(queries) for axis in self.axes])
+        return self.input_derivatives.on_grid(functions, axes)
+
+    def __call__(
+        self,
+        field: GridField,
+        queries: Tensor | None = None,
+        input_values: Sequence[Tensor] = (),
+        parameters: Sequence[Tensor] = (),
+    ) -> ResidualValues:
+        """Evaluate the residual of a field.
+
+        Args:
+            field: Evaluated once, on the grid.
+            queries: The points, which are known; not read.
+            input_values: As :meth:`evaluate_inputs` returns them.
+            parameters: Value ``[]`` of each of ``trained``, through which gradients flow.
+
+        Returns:
+            The residuals ``[B, N', E]`` and the derivatives found on the way ``[B, N']``;
+            differentiable by reverse mode.
+        """
+        values = field.on_grid(self.axes)
+        expected = (*self._grid.shape, len(self._channels))
+        if tuple(values.shape[1:]) != expected:
+            raise ValueError(
+                f"the field returned values of shape {tuple(values.shape[1:])} per function; "
+                f"expected {expected}"
+            )
+        known: dict[tuple[int, Index], Tensor] = {}
+        wanted = [self._derivative(values, c, index, known) for c, index in self._wanted]
+        totals = self._combine([*self._coordinates, *input_values, *parameters, *wanted])
+        batch = max([len(values), *(len(v) for v in input_values)])
+        shape = (batch, *(len(axis.flatten()) for axis in self._coordinates))
+        stacked = [
+            self._grid.average_steps(total.expand(shape)) if averaged else total.expand(shape)
+            for total, averaged in zip(totals, self._averaged, strict=True)
+        ]
+        found = {(self._channels[c], index): v.flatten(1) for (c, index), v in known.items()}
+        return ResidualValues(torch.stack(stacked, -1).flatten(1, -2), found)
+
+    def compile_lift(self, expressions: Sequence[Expr | None]) -> GridLift:
+        """Compile known functions, one expression per channel, to their values on the grid."""
+        return GridLift(expressions, self._inputs, self._symbols, self.axes)
+
+    def _derivative(
+        self,
+        values: Tensor,
+        channel: int,
+        index: Index,
+        known: dict[tuple[int, Index], Tensor],
+    ) -> Tensor:
+        """Differentiate one channel ``[B, n_1, …, n_D]``, keeping all in ``known``."""
+        first = self._grid.time
+        reached = tuple(0 if i != first else n for i, n in enumerate(index))
+        if (channel, reached) not in known:
+            known[channel, reached] = self._in_time(values[..., channel], index)
+        for axis, order in enumerate(index):
+            if axis != first and order:
+                found = known[channel, reached]
+                reached = (*reached[:axis], order, *reached[axis + 1 :])
+                if (channel, reached) not in known:
+                    known[channel, reached] = _apply(self._matrices[axis, order], found, axis + 1)
+        return known[channel, reached]
+
+    def _in_time(self, values: Tensor, index: Index) -> Tensor:
+        time = self._grid.time
+        if time is None:
+            return values
+        if index[time]:
+            return _apply(self._matrices[time, index[time]], values, time + 1)
+        return self._grid.at_evaluation_times(values, time + 1)
+
+    def _evaluation_axes(self, axes: Sequence[Tensor]) -> list[Tensor]:
+        """Replace the times by the evaluation times."""
+        found = list(axes)
+        if self._grid.time is not None:
+            found[self._grid.time] = self._grid.at_evaluation_times(found[self._grid.time], 0)
+        return found
+
+    def _contains_time_derivative(self, problem: Problem, expression: Expr) -> bool:
+        found = unknown_derivatives([expression], self._symbols, problem.channels)
+        return any(self._grid.time is not None and i[self._grid.time] for _, i in found.values())
+
+    def _matrix(self, problem: Problem, axis: int, order: int) -> Tensor:
+        ticks, coordinate = self._grid.ticks[axis], problem.coordinates[axis]
+        if axis == self._grid.time:
+            return self._grid.time_differences(order)
+        if coordinate.periodic:
+            return fourier_differences(len(ticks), coordinate.high - coordinate.low, order)
+        return finite_differences(ticks, order, self._grid.accuracy)
 
 
-def _axes(problem: Any, values: Tensor, times: Tensor | None) -> list[Tensor]:
-    """Give the points of each coordinate, time first."""
-    sizes = values.shape[1:]
-    axes = []
-    if problem.time is not None:
-        if times is None:
-            raise ValueError("an evolution problem needs the times of its values")
-        axes.append(times.to(values))
-        sizes = sizes[1:]
-    for coordinate, n in zip(problem.space, sizes, strict=True):
-        steps = torch.arange(n, dtype=values.dtype, device=values.device) / n
-        axes.append(coordinate.low + (coordinate.high - coordinate.low) * steps)
-    return axes
-
-
-def _spectral(
-    atom: Expr,
-    problem: Any,
-    values: Mapping[str, Tensor],
-    time_derivatives: Mapping[str, Tensor],
-) -> Tensor:
-    """Differentiate a channel along its periodic axes."""
-    name = name_of(atom)
-    order = derivative_index(atom, tuple(c.symbol for c in problem.coordinates))
-    if problem.time is None:
-        grid, skip = values[name], 1
-    else:
-        in_time, order, skip = order[0], order[1:], 2
-        key = name if in_time < 2 else f"{name}.{in_time}"
-        if in_time and key not in time_derivatives:
-            raise KeyError(f"the equations hold {atom}: time_derivatives lacks {key!r}")
-        grid = time_derivatives[key] if in_time else values[name]
-    for axis, (count, coordinate) in enumerate(zip(order, problem.space, strict=True), start=skip):
-        if count:
-            grid = _differentiate(grid, axis, count, coordinate.high - coordinate.low)
-    return grid
-
-
-def _differentiate(grid: Tensor, axis: int, count: int, length: float) -> Tensor:
-    n = grid.shape[axis]
-    modes = torch.fft.rfftfreq(n, 1 / n, dtype=grid.dtype, device=grid.device)
-    factor = (2j * math.pi / length * modes) ** count
-    if count % 2 and n % 2 == 0:
-        factor[-1] = 0  # what irfft does with an imaginary Nyquist mode is left open
-    shape = [1] * grid.ndim
-    shape[axis] = -1
-    spectrum = torch.fft.rfft(grid, dim=axis) * factor.reshape(shape)
-    return torch.fft.irfft(spectrum, n, dim=axis)
+def _apply(matrix: Tensor, values: Tensor, axis: int) -> Tensor:
+    """Multiply along one axis by ``[m, n]``."""
+    return torch.matmul(values.movedim(axis, -1), matrix.mT).movedim(-1, axis)

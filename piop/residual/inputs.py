@@ -1,9 +1,9 @@
-"""Input functions and unknowns in expressions, and their values at queries."""
+"""Inputs and unknowns that expressions contain, and the values of the inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, final
 
 import sympy
 import torch
@@ -16,129 +16,133 @@ from piop.forms.atoms import applied, name_of
 from piop.forms.partitions import Index
 from piop.forms.streams import derivative_index
 
-InputTerm = tuple[str, Index]
+if TYPE_CHECKING:
+    from piop.problem import Input
 
 
-def input_terms(
-    expressions: Sequence[Expr], coordinates: Sequence[Symbol], channels: Sequence[str] = ()
-) -> tuple[InputTerm, ...]:
-    """List the inputs, and derivatives of inputs, in expressions.
+@final
+class InputDerivatives:
+    """The inputs, and derivatives of inputs, that expressions contain.
 
-    Returns:
-        Pairs (name, multi-index over the input's own coordinates), sorted.
+    Args:
+        expressions: In coordinates, inputs, parameters and channels.
+        inputs: The inputs of the problem (``name`` and ``of`` are read); a name that is not among
+            them is that of a scalar.
+        coordinates: Symbols of the D columns of a query.
+        known: Symbols and names of channels that are given otherwise.
+
+    Attributes:
+        entries: Pairs (name, multi-index over the input's own coordinates), sorted.
+        atoms: The SymPy atom of each.
     """
-    found: set[InputTerm] = set()
+
+    def __init__(
+        self,
+        expressions: Sequence[Expr],
+        inputs: Sequence[Input],
+        coordinates: Sequence[Symbol],
+        known: Sequence[Symbol | str] = (),
+    ) -> None:
+        self._coordinates = tuple(coordinates)
+        self._of = {item.name: tuple(item.of) for item in inputs}
+        self.entries = _entries(expressions, {*coordinates, *known})
+        self.atoms = [self._atom(name, order) for name, order in self.entries]
+
+    def at(self, functions: Mapping[str, InputFunction], queries: Tensor) -> tuple[Tensor, ...]:
+        """Evaluate at ``queries [B or 1, N, D]``, each giving ``[B, N]`` without gradient.
+
+        Raises:
+            KeyError: If a function is missing.
+        """
+        out = []
+        with torch.no_grad():
+            for name, order in self.entries:
+                columns = queries.detach()[..., self._columns(name)]
+                value = _find(functions, name).derivative(columns, order)
+                shape = torch.broadcast_shapes(value.shape, queries.shape[:-1])
+                out.append(value.to(queries.dtype).expand(shape))
+        return tuple(out)
+
+    def on_grid(
+        self, functions: Mapping[str, InputFunction], axes: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
+        """Evaluate on the tensor grid of ``axes`` ``[n_1], …, [n_D]``, without gradient.
+
+        Returns:
+            ``[B, n_1, …, n_D]`` for each, with 1 in place of n along the coordinates that the input
+            does not depend on.
+
+        Raises:
+            KeyError: If a function is missing.
+        """
+        out = []
+        with torch.no_grad():
+            for name, order in self.entries:
+                columns = self._columns(name)
+                found = _find(functions, name).on_grid([axes[c] for c in columns], order)
+                shape = [found.shape[0]] + [1] * len(axes)
+                for position, column in enumerate(columns):
+                    shape[1 + column] = found.shape[1 + position]
+                in_order = sorted(range(len(columns)), key=columns.__getitem__)
+                found = found.permute(0, *(1 + i for i in in_order)).reshape(shape)
+                out.append(found.to(axes[0]))
+        return tuple(out)
+
+    def _columns(self, name: str) -> list[int]:
+        """Find the columns of a query that an input depends on; a parameter depends on none."""
+        names = [c.name for c in self._coordinates]
+        return [names.index(n) for n in self._of.get(name, ())]
+
+    def _atom(self, name: str, order: Index) -> Expr:
+        symbols = [self._coordinates[c] for c in self._columns(name)]
+        if not symbols:
+            return Symbol(name, real=True)
+        counts = [(s, n) for s, n in zip(symbols, order, strict=True) if n]
+        function = Function(name, real=True)(*symbols)
+        return Derivative(function, *counts) if counts else function
+
+
+def _entries(
+    expressions: Sequence[Expr], known: set[Symbol | str]
+) -> tuple[tuple[str, Index], ...]:
+    found: set[tuple[str, Index]] = set()
     for expression in expressions:
-        derivatives = expression.atoms(Derivative)
-        bare = expression.xreplace({d: sympy.Dummy() for d in derivatives})
-        for atom in derivatives | bare.atoms(AppliedUndef):
+        replaced = {d: sympy.Dummy() for d in expression.atoms(Derivative)}
+        bare = expression.xreplace(replaced)
+        for atom in replaced.keys() | bare.atoms(AppliedUndef):
             function = applied(atom)
-            if function.func.__name__ not in channels:
+            if function.func.__name__ not in known:
                 found.add((function.func.__name__, derivative_index(atom, function.args)))
-        for symbol in bare.free_symbols - set(coordinates):
-            if isinstance(symbol, Symbol) and not isinstance(symbol, sympy.Dummy):
-                found.add((symbol.name, ()))
+        symbols = bare.free_symbols - known - set(replaced.values())
+        found |= {(str(symbol), ()) for symbol in symbols}
     return tuple(sorted(found))
 
 
-def term_atoms(
-    terms: Sequence[InputTerm], inputs: Sequence[Any], coordinates: Sequence[Symbol]
-) -> list[Expr]:
-    """Write the SymPy atom of each term."""
-    return [
-        _atom(name, order, _axes(name, inputs, coordinates), coordinates) for name, order in terms
-    ]
+def _find(functions: Mapping[str, InputFunction], name: str) -> InputFunction:
+    if name not in functions:
+        raise KeyError(f"no input function {name!r}; there are {sorted(functions)}")
+    return functions[name]
 
 
-def evaluate_terms(
-    terms: Sequence[InputTerm],
-    functions: Mapping[str, InputFunction],
-    queries: Tensor,
-    inputs: Sequence[Any],
-    coordinates: Sequence[Symbol],
-) -> tuple[Tensor, ...]:
-    """Evaluate terms at ``queries [B or 1, N, D]``, each giving ``[B, N]`` without gradient.
-
-    Raises:
-        KeyError: If a function is missing.
-    """
-    out = []
-    with torch.no_grad():
-        for name, order in terms:
-            if name not in functions:
-                raise KeyError(f"no input function {name!r}; there are {sorted(functions)}")
-            axes = _axes(name, inputs, coordinates)
-            value = functions[name].derivative(queries.detach()[..., axes], order)
-            places = torch.broadcast_shapes(value.shape, queries.shape[:-1])
-            out.append(value.to(queries.dtype).expand(places))
-    return tuple(out)
-
-
-def evaluate_terms_on_grid(
-    terms: Sequence[InputTerm],
-    functions: Mapping[str, InputFunction],
-    axes: Sequence[Tensor],
-    inputs: Sequence[Any],
-    coordinates: Sequence[Symbol],
-) -> tuple[Tensor, ...]:
-    """Evaluate terms on the tensor grid of ``axes`` ``[n_1], …, [n_D]``, without gradient.
-
-    Returns:
-        ``[B, n_1, …, n_D]`` for each, with 1 in place of n along the coordinates that the input
-        does not depend on.
-
-    Raises:
-        KeyError: If a function is missing.
-    """
-    out = []
-    with torch.no_grad():
-        for name, order in terms:
-            if name not in functions:
-                raise KeyError(f"no input function {name!r}; there are {sorted(functions)}")
-            places = _axes(name, inputs, coordinates)
-            found = functions[name].on_grid([axes[p] for p in places], order)
-            shape = [found.shape[0]] + [1] * len(axes)
-            for position, place in enumerate(places):
-                shape[1 + place] = found.shape[1 + position]
-            in_order = sorted(range(len(places)), key=places.__getitem__)
-            found = found.permute(0, *(1 + i for i in in_order)).reshape(shape)
-            out.append(found.to(axes[0]))
-    return tuple(out)
-
-
-def _axes(name: str, inputs: Sequence[Any], coordinates: Sequence[Symbol]) -> list[int]:
-    """Find the columns of a query that an input depends on; a parameter depends on none."""
-    of = next((i.of for i in inputs if i.name == name), ())
-    names = [c.name for c in coordinates]
-    return [names.index(n) for n in of]
-
-
-def _atom(name: str, order: Index, axes: Sequence[int], coordinates: Sequence[Symbol]) -> Expr:
-    if not axes:
-        return Symbol(name, real=True)
-    symbols = [coordinates[a] for a in axes]
-    counts = [(s, n) for s, n in zip(symbols, order, strict=True) if n]
-    function = Function(name, real=True)(*symbols)
-    return Derivative(function, *counts) if counts else function
-
-
-def unknown_atoms(
+def unknown_derivatives(
     expressions: Sequence[Expr], coordinates: Sequence[Symbol], channels: Sequence[str]
-) -> tuple[Expr, ...]:
-    """List the unknowns and derivatives of unknowns in expressions, each once, in a fixed order."""
+) -> dict[Expr, tuple[int, Index]]:
+    """Map the unknowns, and derivatives of unknowns, in expressions to (channel, multi-index).
+
+    Each is listed once, in a fixed order.
+    """
     unknowns = {Function(n, real=True)(*coordinates) for n in channels}
     found: dict[Expr, None] = {}
     for expression in expressions:
-        derivatives = {d for d in expression.atoms(sympy.Derivative) if d.expr in unknowns}
+        derivatives = {d for d in expression.atoms(Derivative) if d.expr in unknowns}
         bare = expression.xreplace({d: sympy.Dummy() for d in derivatives})
         found |= dict.fromkeys(sorted(derivatives, key=str))
         found |= dict.fromkeys(sorted(bare.atoms(Function) & unknowns, key=str))
-    return tuple(found)
+    names = tuple(channels)
+    return {a: (names.index(name_of(a)), derivative_index(a, coordinates)) for a in found}
 
 
-def unknown_place(
-    atom: Expr, coordinates: Sequence[Symbol], channels: Sequence[str]
-) -> tuple[int, Index]:
-    """Give the channel and the multi-index of such an atom."""
-    name = name_of(atom)
-    return tuple(channels).index(name), derivative_index(atom, coordinates)
+def along_axes(axes: Sequence[Tensor]) -> list[Tensor]:
+    """Give each axis the shape ``[1, …, n, …, 1]`` in which it broadcasts over a batch of grids."""
+    count = len(axes)
+    return [a.reshape([1] * (i + 1) + [-1] + [1] * (count - 1 - i)) for i, a in enumerate(axes)]

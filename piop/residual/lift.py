@@ -1,10 +1,10 @@
-"""Streams of known symbolic functions, such as initial data, so that they add to a network's."""
+"""Known symbolic functions, such as initial data, that are added to a network's output."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import factorial
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import sympy
@@ -16,49 +16,52 @@ from piop.fields import InputFunction
 from piop.forms.partitions import Index
 from piop.forms.streams import StreamPlan
 from piop.lowering import compile_expressions
-from piop.residual.inputs import InputTerm, evaluate_terms, input_terms, term_atoms
-from piop.residual.streams import Stream
+from piop.residual.base import Lift
+from piop.residual.inputs import InputDerivatives, along_axes
+from piop.residual.streams import StreamTensor
+
+if TYPE_CHECKING:
+    from piop.problem import Input
 
 
 @final
-class Lift:
+class PointwiseLift(Lift):
     """The streams of one known function per channel.
 
     Args:
         plan: The streams.
         expressions: For each channel an expression in coordinates and inputs; None stands for zero.
-        inputs: The input functions of the problem.
+        inputs: The inputs of the problem.
 
     Attributes:
-        terms: The inputs and derivatives of inputs that the streams need, as
-            ``Residual.input_terms``.
+        input_derivatives: The inputs, and derivatives of inputs, that the streams contain.
 
     Example:
         Hard initial data, u = u0 + (t − t0)·net::
 
             lift = residual.compile_lift([problem.initial["u"][0]])
-            rows = lift(functions, queries)
-            field = lambda q: lift.attach(rows, q) + (q[..., :1] - t0) * net(inputs, q)
+            streams = lift(functions, queries)
+            field = lambda q: lift.attach(streams, q) + (q[..., :1] - t0) * net(inputs, q)
             residual(field, queries, residual.evaluate_inputs(functions, queries))
     """
 
     def __init__(
-        self, plan: StreamPlan, expressions: Sequence[Expr | None], inputs: Sequence[Any]
+        self, plan: StreamPlan, expressions: Sequence[Expr | None], inputs: Sequence[Input]
     ) -> None:
         if len(expressions) != len(plan.channels):
             raise ValueError(f"{len(expressions)} functions for channels {plan.channels}")
-        self.plan, self.inputs = plan, tuple(inputs)
-        known = [sympy.S.Zero if e is None else sympy.sympify(e) for e in expressions]
+        self.plan = plan
+        known = _expressions(expressions)
         sums = [((i, sympy.S.One),) for i in plan.explicit] + [s.terms for s in plan.collapsed]
         self._pivots, self._inverse = _pivots(plan)
         if self._pivots is None:
             sums += [((i, sympy.S.One),) for i in plan.top]
-        rows = [_apply(terms, e, plan) for terms in sums for e in known]
-        self.terms: tuple[InputTerm, ...] = input_terms([*rows, *known], plan.coordinates)
-        atoms = [*plan.coordinates, *term_atoms(self.terms, self.inputs, plan.coordinates)]
-        self._rows = compile_expressions(rows, atoms)
-        self._values = compile_expressions(known, atoms)
+        streams = [_apply(terms, e, plan) for terms in sums for e in known]
+        self.input_derivatives = InputDerivatives(streams, inputs, plan.coordinates)
+        atoms = [*plan.coordinates, *self.input_derivatives.atoms]
+        self._streams = compile_expressions(streams, atoms)
 
+    @torch.no_grad()
     def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
         """Evaluate all streams, without gradient.
 
@@ -68,55 +71,95 @@ class Lift:
 
         Returns:
             ``[S, B, N, C]``; where no coefficient of a collapsed stream is a number the top
-            derivatives follow as further rows, for nested reverse mode.
+            derivatives follow as further streams, for nested reverse mode.
         """
-        rows = self._evaluate(self._rows, functions, queries)
-        return rows.unflatten(0, (-1, len(self.plan.channels))).movedim(1, -1)
+        inputs = self.input_derivatives.at(functions, queries)
+        found = self._streams([*queries.detach().unbind(-1), *inputs])
+        shape = torch.broadcast_shapes(queries.shape[:-1], *(v.shape for v in found))
+        streams = torch.stack([v.expand(shape) for v in found])
+        return streams.unflatten(0, (-1, len(self.plan.channels))).movedim(1, -1)
 
-    def value(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
-        """Evaluate the functions alone: ``[B, N, C]``."""
-        return self._evaluate(self._values, functions, queries).movedim(0, -1)
-
-    def attach(self, rows: Tensor, queries: Any) -> Any:
-        """Make rows part of a computation on queries.
+    def attach(self, streams: Tensor, queries: Any) -> Any:
+        """Make streams part of a computation on queries.
 
         Args:
-            rows: ``[S, B, N, C]`` as calling the lift gives them.
-            queries: What the field was called with: a stream, or a tensor.
+            streams: ``[S, B, N, C]`` as calling the lift returns them.
+            queries: The argument of the field: a tensor, or one that carries streams.
 
         Returns:
-            A stream; for a tensor its values ``[B, N, C]``, with the same derivatives under nested
-            reverse mode, by a Taylor polynomial about the queries.
+            A tensor that carries the streams; for a plain tensor of queries the values
+            ``[B, N, C]``, with the same derivatives under nested reverse mode, by a Taylor
+            polynomial about the queries.
         """
         count = self.plan.count
-        if isinstance(queries, Stream):
-            return queries.like(rows[:count])
+        if isinstance(queries, StreamTensor):
+            return queries.like(streams[:count])
         if not (torch.is_grad_enabled() and queries.requires_grad):
-            return rows[0]
-        explicit, collapsed = rows[: len(self.plan.explicit)], rows[len(self.plan.explicit) : count]
+            return streams[0]
+        first = len(self.plan.explicit)
+        explicit, collapsed = streams[:first], streams[first:count]
+        pairs = [*zip(self.plan.explicit, explicit, strict=True)]
         if self._pivots is None:
-            pairs = [*zip(self.plan.explicit, explicit, strict=True)]
-            pairs += zip(self.plan.top, rows[count:], strict=True)
+            pairs += zip(self.plan.top, streams[count:], strict=True)
         else:
-            inverse = torch.tensor(self._inverse, dtype=rows.dtype, device=rows.device)
+            inverse = torch.tensor(self._inverse, dtype=streams.dtype, device=streams.device)
             top = torch.einsum("tk,k...->t...", inverse, collapsed)
-            pairs = [*zip(self.plan.explicit, explicit, strict=True)]
             pairs += zip(self._pivots, top, strict=True)
         step = queries - queries.detach()
-        return sum(row * _monomial(step, index) for index, row in pairs)
+        return sum(stream * _monomial(step, index) for index, stream in pairs)
 
-    def _evaluate(
-        self, compiled: Any, functions: Mapping[str, InputFunction], queries: Tensor
-    ) -> Tensor:
-        terms = evaluate_terms(self.terms, functions, queries, self.inputs, self.plan.coordinates)
-        with torch.no_grad():
-            found = compiled([*queries.detach().unbind(-1), *terms])
-            places = torch.broadcast_shapes(queries.shape[:-1], *(v.shape for v in found))
-            return torch.stack([v.expand(places) for v in found])
+
+@final
+class GridLift(Lift):
+    """Values on a grid of one known function per channel.
+
+    Args:
+        expressions: For each channel an expression in coordinates and inputs; None stands for zero.
+        inputs: The inputs of the problem.
+        coordinates: Symbols of the D axes.
+        axes: The grid.
+    """
+
+    def __init__(
+        self,
+        expressions: Sequence[Expr | None],
+        inputs: Sequence[Input],
+        coordinates: Sequence[sympy.Symbol],
+        axes: Sequence[Tensor],
+    ) -> None:
+        known = _expressions(expressions)
+        self.axes = tuple(axes)
+        self._inputs = InputDerivatives(known, inputs, coordinates)
+        self._values = compile_expressions(known, [*coordinates, *self._inputs.atoms])
+
+    @torch.no_grad()
+    def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
+        """Evaluate on the grid.
+
+        Args:
+            functions: By name.
+            queries: A tensor of the device and precision wanted; the grid is that of the lift.
+
+        Returns:
+            ``[1, B, n_1, …, n_D, C]``, with 1 in place of n along the axes on which nothing
+            depends.
+        """
+        axes = [axis.to(queries) for axis in self.axes]
+        found = self._values([*along_axes(axes), *self._inputs.on_grid(functions, axes)])
+        shape = torch.broadcast_shapes(*(v.shape for v in found), (1,) * (len(axes) + 1))
+        return torch.stack([v.to(queries).expand(shape) for v in found], -1)[None]
+
+    def attach(self, streams: Tensor, queries: Any) -> Tensor:
+        """Return the values."""
+        return streams[0]
+
+
+def _expressions(expressions: Sequence[Expr | None]) -> list[Expr]:
+    return [sympy.S.Zero if e is None else sympy.sympify(e) for e in expressions]
 
 
 def _pivots(plan: StreamPlan) -> tuple[tuple[Index, ...] | None, list[list[float]]]:
-    """Find top derivatives that can carry the collapsed sums, which are all that is ever needed.
+    """Find top derivatives that determine the collapsed sums, which are all that is ever needed.
 
     Returns:
         Multi-indices whose coefficients are numbers, and the matrix that turns the sums into those
@@ -141,7 +184,7 @@ def _apply(terms: Sequence[tuple[Index, Expr]], expression: Expr, plan: StreamPl
 
 
 def _monomial(step: Tensor, index: Index) -> Tensor | float:
-    """Give Π step_i^n_i / n_i! as ``[B, N, 1]``."""
+    """Return Π step_i^n_i / n_i! as ``[B, N, 1]``."""
     out: Any = 1.0
     for i, n in enumerate(index):
         out = out * step[..., i : i + 1] ** n / factorial(n) if n else out

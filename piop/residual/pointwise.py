@@ -1,40 +1,261 @@
-"""A check that a field's output at a query depends on that query alone, as streams assume."""
+"""Residuals at points: plan the streams of a problem once, then evaluate them over any field.
+
+A *field* is a callable on queries ``[B, N, D]`` that returns values ``[B, N, C]``. It is evaluated
+on a :class:`~piop.residual.streams.StreamTensor` of queries, which passes through ordinary torch
+code. Queries ``[1, N, D]`` are shared by all functions of a batch: a field of B functions returns
+``[B, N, C]`` and computes once whatever depends on the queries alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, final
 
+import sympy
 import torch
+from sympy import Expr
 from torch import Tensor
 
+import piop.residual.rules  # noqa: F401  fills the table of rules
+from piop.fields import InputFunction
+from piop.forms.partitions import Index
+from piop.forms.streams import StreamPlan, plan_streams, split_coefficient
+from piop.lowering import compile_expressions
+from piop.residual.attention import Kernel
+from piop.residual.base import Residual, ResidualValues
+from piop.residual.inputs import InputDerivatives, unknown_derivatives
+from piop.residual.lift import PointwiseLift
+from piop.residual.reverse import nested_derivatives
+from piop.residual.streams import NoRuleError, StreamLayout, StreamTensor
 
-def is_pointwise(
-    field: Callable[[Any], Tensor], queries: Tensor, *, shift: float = 0.25, tolerance: float = 16
-) -> bool:
-    """Perturb one query; no other output may move.
+if TYPE_CHECKING:
+    from piop.problem import Input, Problem
+
+Field = Callable[[Any], Any]
+
+
+def compile_residual(
+    problem: Problem, extra: Sequence[Index] = (), kernel: Kernel | None = None
+) -> PointwiseResidual:
+    """Compile the residuals of a problem.
 
     Args:
-        field: Callable on queries ``[B, N, D]`` that gives ``[B, N, C]``.
-        queries: At least two per function.
-        shift: How far the query is moved inwards, as a fraction of the spread of the queries.
-        tolerance: How far another output may move, in units of rounding of the largest output.
-
-    Returns:
-        Whether the field is point-wise.
+        problem: The problem.
+        extra: Multi-indices wanted in ``ResidualValues.derivatives`` beside those of the equations.
+        kernel: Computes attention of streams, as :func:`choose_kernel` returns it.
 
     Raises:
-        ValueError: If there are fewer than two queries.
+        NotSupportedError: If a derivative is of order five or more.
     """
-    if queries.shape[1] < 2:
-        raise ValueError(f"{queries.shape[1]} query per function cannot show a coupling; give two")
-    middle = queries.shape[1] // 2
-    low, high = queries.amin((0, 1)), queries.amax((0, 1))
-    step = shift * torch.where(high > low, high - low, 1.0)
-    moved = queries.clone()
-    moved[:, middle] += torch.where(queries[:, middle] < (low + high) / 2, step, -step)
-    with torch.no_grad():
-        change = (field(moved) - field(queries)).abs()
-        scale = field(queries).abs().max()
-    others = torch.arange(queries.shape[1], device=queries.device) != middle
-    return bool(change[:, others].max() <= tolerance * torch.finfo(change.dtype).eps * scale)
+    plan = plan_streams(problem.pde, extra)
+    return PointwiseResidual(
+        plan, tuple(problem.residuals), problem.inputs, kernel, tuple(problem.infer)
+    )
+
+
+@final
+class PointwiseResidual(Residual):
+    """The compiled residual of equations over a field that is evaluated at any points.
+
+    Args:
+        plan: The streams.
+        residuals: The equations, left side minus right side.
+        inputs: The inputs of the problem.
+        kernel: Computes attention of streams; None for plain torch operations.
+        trained: Names of the parameters that are given with every call, and may carry a gradient.
+
+    Attributes:
+        plan: The streams.
+        inputs: The inputs of the problem.
+        input_derivatives: The inputs, and derivatives of inputs, that the equations contain.
+        fallback: Why nested reverse mode is used in place of streams; None while streams work.
+    """
+
+    def __init__(
+        self,
+        plan: StreamPlan,
+        residuals: Sequence[Expr],
+        inputs: Sequence[Input],
+        kernel: Kernel | None = None,
+        trained: Sequence[str] = (),
+    ) -> None:
+        self.plan, self.inputs, self.trained = plan, tuple(inputs), tuple(trained)
+        self.streams = plan.count
+        parameters = [sympy.Symbol(name, real=True) for name in trained]
+        self.input_derivatives = InputDerivatives(
+            residuals, inputs, plan.coordinates, [*parameters, *plan.channels]
+        )
+        self.fallback: str | None = None
+        self._layout = StreamLayout.of(plan, kernel)
+        atoms = [*plan.coordinates, *self.input_derivatives.atoms]
+        self._coefficients = compile_expressions(plan.coefficients, atoms)
+        atoms += parameters
+        self._seed_table, self._seed_slots = _seeds(plan)
+        sums = {
+            (share.channel, share.stream): sympy.Dummy(real=True)
+            for shares in plan.shares
+            for share in shares
+        }
+        totals = [
+            remainder + sympy.Add(*(s.coefficient * sums[s.channel, s.stream] for s in shares))
+            for remainder, shares in zip(plan.remainders, plan.shares, strict=True)
+        ]
+        self._sums = tuple(sums)
+        explicit = unknown_derivatives(plan.remainders, plan.coordinates, plan.channels)
+        self._explicit = tuple(explicit.values())
+        self._combine = compile_expressions(totals, [*atoms, *explicit, *sums.values()])
+        every = unknown_derivatives(residuals, plan.coordinates, plan.channels)
+        self._every = tuple(every.values())
+        self._combine_reverse = compile_expressions(tuple(residuals), [*atoms, *every])
+
+    @property
+    def grid(self) -> None:
+        """None: the field is evaluated at any points."""
+
+    def place(self, draw: Callable[[], Tensor]) -> Tensor:
+        """Return the points that ``draw`` returns."""
+        return draw()
+
+    def evaluate_inputs(
+        self, functions: Mapping[str, InputFunction], queries: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Evaluate the inputs, and their derivatives, that the equations contain: ``[B, N]``."""
+        return self.input_derivatives.at(functions, queries)
+
+    def __call__(
+        self,
+        field: Field,
+        queries: Tensor,
+        input_values: Sequence[Tensor] = (),
+        parameters: Sequence[Tensor] = (),
+    ) -> ResidualValues:
+        """Evaluate the residual of a field.
+
+        Args:
+            field: Callable on queries; it receives a tensor that carries streams and returns one,
+                ``[B, N, C]``.
+            queries: ``[B or 1, N, D]``, in physical units.
+            input_values: As :meth:`evaluate_inputs` returns them.
+            parameters: Value ``[]`` of each of ``trained``, through which gradients flow.
+
+        Returns:
+            The residuals and the derivatives found on the way; differentiable by reverse mode.
+
+        Warns:
+            RuntimeWarning: Once, if the field uses an operation that streams cannot pass through;
+                nested reverse mode is used from then on.
+        """
+        if self.fallback is None:
+            try:
+                return self._by_streams(field, queries, input_values, parameters)
+            except (NoRuleError, TypeError, AttributeError) as reason:
+                out = self.reverse(field, queries, input_values, parameters)
+                self.fallback = str(reason)
+                warnings.warn(
+                    f"no Taylor rule for {reason}: the residual falls back to nested reverse mode, "
+                    f"which is slower",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+                return out
+        return self.reverse(field, queries, input_values, parameters)
+
+    def reverse(
+        self,
+        field: Field,
+        queries: Tensor,
+        input_values: Sequence[Tensor] = (),
+        parameters: Sequence[Tensor] = (),
+    ) -> ResidualValues:
+        """Evaluate by nested reverse mode: slow, obvious, and valid for any torch code."""
+        zero = (0,) * len(self.plan.coordinates)
+        values = ((channel, zero) for channel in range(len(self.plan.channels)))
+        if len(queries) == 1:  # a shared leaf would add up the slopes of all functions
+            with torch.no_grad():
+                queries = queries.expand(len(field(queries)), -1, -1)
+        found = nested_derivatives(field, queries, [*self._every, *values])
+        needed = [found[key] for key in self._every]
+        totals = self._combine_reverse([*queries.unbind(-1), *input_values, *parameters, *needed])
+        return ResidualValues(_stacked(totals, queries, input_values), self._named(found))
+
+    def stream(self, queries: Tensor, input_values: Sequence[Tensor] = ()) -> StreamTensor:
+        """Seed the streams: the coordinates, their unit derivatives, and the coefficients.
+
+        Args:
+            queries: ``[B or 1, N, D]``.
+            input_values: As :meth:`evaluate_inputs` returns them. Where a coefficient of a
+                collapsed stream differs between functions, shared queries are shared no longer.
+        """
+        found = ()
+        if self.plan.coefficients:
+            found = self._coefficients([*queries.unbind(-1), *input_values])
+            shape = torch.broadcast_shapes(queries.shape[:-1], *(w.shape for w in found))
+            queries = queries.expand(*shape, -1)
+        table = queries.new_tensor(self._seed_table)[1:, None, None]
+        data = torch.cat([queries[None], table.expand(-1, *queries.shape)])
+        if not self.plan.coefficients:
+            return StreamTensor(data, self._layout)
+        weights = torch.stack([w.expand(queries.shape[:-1]) for w in found])
+        for weight, entries in zip(weights, self._seed_slots, strict=True):
+            data = data + queries.new_tensor(entries)[:, None, None] * weight[..., None]
+        return StreamTensor(data, self._layout, weights[..., None].expand(-1, *queries.shape))
+
+    def compile_lift(self, expressions: Sequence[Expr | None]) -> PointwiseLift:
+        """Compile known functions, one expression per channel, to their streams."""
+        return PointwiseLift(self.plan, expressions, self.inputs)
+
+    def _by_streams(
+        self,
+        field: Field,
+        queries: Tensor,
+        input_values: Sequence[Tensor],
+        parameters: Sequence[Tensor],
+    ) -> ResidualValues:
+        out = field(self.stream(queries, input_values))
+        if not isinstance(out, StreamTensor):
+            raise NoRuleError("a field that turns streams into plain tensors")
+        batch = len(out) if len(queries) == 1 else len(queries)
+        expected = (batch, queries.shape[1], len(self.plan.channels))
+        if out.shape != expected:
+            raise ValueError(
+                f"the field returned values of shape {tuple(out.shape)}; expected {expected}"
+            )
+        streams = [stream.unbind(-1) for stream in out.data.unbind(0)]
+        stream_of = {index: stream for stream, index in enumerate(self.plan.explicit)}
+        first = len(stream_of)  # of the collapsed streams
+        needed = [streams[stream_of[index]][channel] for channel, index in self._explicit]
+        sums = [streams[first + stream][channel] for channel, stream in self._sums]
+        totals = self._combine([*queries.unbind(-1), *input_values, *parameters, *needed, *sums])
+        for stream, functional in enumerate(self.plan.collapsed):
+            if len(functional.terms) == 1 and functional.terms[0][1] == 1:
+                stream_of[functional.terms[0][0]] = first + stream
+        channels = range(len(self.plan.channels))
+        found = {(c, index): streams[s][c] for index, s in stream_of.items() for c in channels}
+        return ResidualValues(_stacked(totals, out, input_values), self._named(found))
+
+    def _named(self, found: dict[tuple[int, Index], Tensor]) -> dict[tuple[str, Index], Tensor]:
+        return {(self.plan.channels[c], index): v for (c, index), v in found.items()}
+
+
+def _seeds(plan: StreamPlan) -> tuple[list[list[float]], list[list[list[float]]]]:
+    """Differentiate the coordinates: ``[S, D]`` numbers, and the like per coefficient."""
+    slots = {c: i for i, c in enumerate(plan.coefficients)}
+    tables = [
+        [[0.0] * len(plan.coordinates) for _ in range(plan.count)] for _ in range(1 + len(slots))
+    ]
+    sums = [((i, sympy.S.One),) for i in plan.explicit] + [s.terms for s in plan.collapsed]
+    for stream, terms in enumerate(sums):
+        for index, coefficient in terms:
+            if sum(index) == 1:
+                factor, slot = split_coefficient(coefficient)
+                table = tables[0] if slot is None else tables[1 + slots[slot]]
+                table[stream][index.index(1)] = factor
+    return tables[0], tables[1:]
+
+
+def _stacked(totals: Sequence[Tensor], points: Any, input_values: Sequence[Tensor]) -> Tensor:
+    """Stack the equations ``[B, N, E]``, B being the largest batch among values and inputs."""
+    known = (v.shape for v in (*input_values, *totals))
+    shape = torch.broadcast_shapes(points.shape[:-1], *known)
+    return torch.stack([t.expand(shape) for t in totals], -1)

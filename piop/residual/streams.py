@@ -1,8 +1,8 @@
-"""Streams: a value and its Taylor rows, pushed together through any torch code.
+"""Tensors that carry Taylor streams: a value and its derivatives, pushed through any torch code.
 
-A :class:`Stream` stands where a tensor stood. Its rows are stacked along a new first axis, so that
-a linear map of all of them is one large matrix product. ``__torch_function__`` looks the operation
-up in a table of rules (``piop.residual.rules``); an operation without one raises
+A :class:`StreamTensor` stands where a tensor stood. Its streams are stacked along a new first axis,
+so that a linear map of all of them is one large matrix product. ``__torch_function__`` looks the
+operation up in a table of rules (``piop.residual.rules``); an operation without one raises
 :class:`NoRuleError`, upon which the residual turns to nested reverse mode.
 
 Source: F. Dangel et al., Collapsing Taylor mode automatic differentiation (2025), arXiv:2505.13644;
@@ -28,7 +28,7 @@ class NoRuleError(PiopError):
 
 
 @dataclass(frozen=True)
-class StreamGroup:
+class ProductGroup:
     """Products of rows that share their order, factor and coefficient.
 
     Attributes:
@@ -58,8 +58,8 @@ class StreamLayout:
 
     count: int
     order: int
-    compositions: tuple[tuple[StreamGroup, ...], ...]
-    products: tuple[tuple[StreamGroup, ...], ...]
+    compositions: tuple[tuple[ProductGroup, ...], ...]
+    products: tuple[tuple[ProductGroup, ...], ...]
     kernel: Callable[..., Tensor] | None = None
 
     @classmethod
@@ -92,14 +92,14 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
     """Make a method that hands its operands to the rule of a torch function."""
 
-    def call(self: Stream, *others: Any) -> Any:
+    def call(self: StreamTensor, *others: Any) -> Any:
         args = (*others, self) if reflected else (self, *others)
-        return Stream.__torch_function__(getattr(torch, name), (Stream,), args)
+        return StreamTensor.__torch_function__(getattr(torch, name), (StreamTensor,), args)
 
     return call
 
 
-class Stream:
+class StreamTensor:
     """A value with its Taylor rows.
 
     Args:
@@ -129,8 +129,8 @@ class Stream:
         method = getattr(Tensor, name, None)
         if not callable(method):
             raise NoRuleError(f"Tensor.{name}")
-        return lambda *args, **kwargs: Stream.__torch_function__(
-            method, (Stream,), (self, *args), kwargs
+        return lambda *args, **kwargs: StreamTensor.__torch_function__(
+            method, (StreamTensor,), (self, *args), kwargs
         )
 
     def __repr__(self) -> str:
@@ -167,12 +167,12 @@ class Stream:
         return self.data.is_cuda
 
     @property
-    def T(self) -> Stream:
+    def T(self) -> StreamTensor:
         """Reverse the dimensions, as ``Tensor.T``."""
         return self.permute(*range(self.ndim)[::-1])
 
     @property
-    def mT(self) -> Stream:
+    def mT(self) -> StreamTensor:
         """Swap the last two dimensions."""
         return self.transpose(-1, -2)
 
@@ -210,7 +210,7 @@ class Stream:
     __hash__ = object.__hash__
 
     def __getitem__(self, index: Any) -> Any:
-        return Stream.__torch_function__(Tensor.__getitem__, (Stream,), (self, index))
+        return StreamTensor.__torch_function__(Tensor.__getitem__, (StreamTensor,), (self, index))
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -221,7 +221,7 @@ class Stream:
     def __setitem__(self, index: Any, value: Any) -> None:
         raise NoRuleError("assignment into a tensor")
 
-    def like(self, rows: Tensor) -> Stream:
+    def like(self, rows: Tensor) -> StreamTensor:
         """Make a stream of the same points from rows ``[S, B, N, *]`` known otherwise."""
         if rows.shape[0] != self.layout.count:
             raise ValueError(f"{rows.shape[0]} rows for {self.layout.count} streams")
@@ -229,14 +229,14 @@ class Stream:
         if weights is not None:
             flat = weights[(..., *(0,) * (self.ndim - 2))]
             weights = flat[(..., *(None,) * (rows.ndim - 3))].expand(-1, *rows.shape[1:])
-        return Stream(rows, self.layout, weights)
+        return StreamTensor(rows, self.layout, weights)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Stream:
+    def map(self, function: Callable[[Tensor], Tensor]) -> StreamTensor:
         """Apply a linear map that treats all rows, and coefficients, alike, as ``permute`` does."""
         weights = None if self.weights is None else function(self.weights)
-        return Stream(function(self.data), self.layout, weights)
+        return StreamTensor(function(self.data), self.layout, weights)
 
-    def replace(self, data: Tensor) -> Stream:
+    def replace(self, data: Tensor) -> StreamTensor:
         """Keep the coefficients, fitted to the shape of new rows that differ along summed axes."""
         weights = self.weights
         if weights is not None and weights.shape[1:] != data.shape[1:]:
@@ -245,9 +245,9 @@ class Stream:
             ):
                 weights = weights if old == new else weights.narrow(axis, 0, 1)
             weights = weights.expand(-1, *data.shape[1:])
-        return Stream(data, self.layout, weights)
+        return StreamTensor(data, self.layout, weights)
 
-    def aligned(self, ndim: int) -> Stream:
+    def aligned(self, ndim: int) -> StreamTensor:
         """Insert axes of length one behind the rows, as broadcasting would."""
         if ndim <= self.ndim:
             return self
@@ -255,8 +255,21 @@ class Stream:
         return self.map(lambda rows: rows.reshape(rows.shape[0], *ones, *rows.shape[1:]))
 
 
-def _grouped(terms: tuple[StreamTerm, ...]) -> tuple[StreamGroup, ...]:
+def _grouped(terms: tuple[StreamTerm, ...]) -> tuple[ProductGroup, ...]:
     found: dict[tuple[int, float, int | None], list[tuple[int, ...]]] = {}
     for term in terms:
         found.setdefault((len(term.rows), term.factor, term.slot), []).append(term.rows)
-    return tuple(StreamGroup(*key, tuple(rows)) for key, rows in found.items())
+    return tuple(ProductGroup(*key, tuple(rows)) for key, rows in found.items())
+
+
+def merge_streams(rows: Tensor) -> Tensor:
+    """Set the rows ``[S, *batch, N, c]`` below each other: ``[*batch, S N, c]``."""
+    return rows.movedim(0, -3).flatten(-3, -2)
+
+
+def streams_times_matrix(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Multiply ``[S, *batch, N, K]`` by ``[*batch, K, M]`` without copying the matrix S times."""
+    if matrix.ndim == 2:
+        return torch.matmul(rows, matrix)
+    count, n = rows.shape[0], rows.shape[-2]
+    return torch.matmul(merge_streams(rows), matrix).unflatten(-2, (count, n)).movedim(-3, 0)

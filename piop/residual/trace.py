@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 LossFunction = Callable[[list[Tensor], list[Tensor]], Any]
-Flat = Callable[[list[Tensor]], tuple[Tensor, ...]]
+FlatFunction = Callable[[list[Tensor]], tuple[Tensor, ...]]
 VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
 """Reshapes without a copy, which hold for the strides of the traced run alone."""
 
@@ -72,7 +71,7 @@ class TracedStep:
         self.loss_function = loss_function
         self.compiled, self.graphs = compiled, graphs
         self.eager_because: str | None = None
-        self._graphs: dict[Any, Flat] = {}
+        self._graphs: dict[Any, FlatFunction] = {}
 
     def __call__(
         self, params: Sequence[Tensor], inputs: Sequence[Tensor]
@@ -117,7 +116,7 @@ class TracedStep:
         else:
             self._graphs[key] = graph
 
-    def _compiled(self, function: Flat, flat: list[Tensor], count: int) -> Flat:
+    def _compiled(self, function: FlatFunction, flat: list[Tensor], count: int) -> FlatFunction:
         """Trace, compile and try; once more without the cache, which a killed compile damages."""
         fixed = count if self.graphs else None
         try:
@@ -134,7 +133,7 @@ class TracedStep:
                 graph(flat)
         return graph
 
-    def _flat(self, count: int) -> Flat:
+    def _flat(self, count: int) -> FlatFunction:
         """Give the step as a function of one list: parameters, then inputs."""
 
         def run(tensors: list[Tensor]) -> tuple[Tensor, ...]:
@@ -148,7 +147,7 @@ class TracedStep:
         return run
 
 
-def trace(function: Flat, examples: list[Tensor], fixed: int | None = None) -> Flat:
+def trace(function: FlatFunction, examples: list[Tensor], fixed: int | None = None) -> FlatFunction:
     """Trace a function of a flat list of tensors to plain operations and compile it.
 
     Args:
@@ -171,10 +170,10 @@ def trace(function: Flat, examples: list[Tensor], fixed: int | None = None) -> F
     for tensor in examples[:fixed]:  # else every step would copy all parameters
         torch._dynamo.mark_static_address(tensor, guard=False)
     recorded = torch.compile(graph, fullgraph=True, dynamic=False, mode="reduce-overhead")
-    return copied(recorded)  # type: ignore[arg-type]
+    return copy_outputs(recorded)  # type: ignore[arg-type]
 
 
-def copied(recorded: Flat) -> Flat:
+def copy_outputs(recorded: FlatFunction) -> FlatFunction:
     """Let what a recorded CUDA graph gives outlive its next run, which writes to the same memory.
 
     Args:
@@ -188,18 +187,3 @@ def copied(recorded: Flat) -> Flat:
         return tuple(torch._foreach_mul(found, 1))  # pyright: ignore[reportPrivateImportUsage]
 
     return run
-
-
-def module_loss(module: nn.Module) -> tuple[LossFunction, list[Tensor]]:
-    """Turn a module whose ``forward(*inputs)`` gives the loss into a function of its parameters.
-
-    Returns:
-        The loss function, and the parameters to pass to it.
-    """
-    names = [name for name, p in module.named_parameters() if p.requires_grad]
-    params = [p for p in module.parameters() if p.requires_grad]
-
-    def loss_function(values: list[Tensor], inputs: list[Tensor]) -> Any:
-        return functional_call(module, dict(zip(names, values, strict=True)), tuple(inputs))
-
-    return loss_function, params  # type: ignore[return-value]

@@ -17,7 +17,6 @@ from piop.metrics import relative_l2, relative_l2_by_time, summarise, trivial_ba
 from piop.problem import Problem
 from piop.problem.inputs import asked_coordinates, history_of
 from piop.reference import solve_reference
-from piop.residual import GridResidual
 from piop.run.prediction import predict_values, save_grid
 from piop.sampling import Draws, collocation, observe, place_sensors, sample_inputs
 from piop.training.batches.input_grid import on_lattices
@@ -234,10 +233,7 @@ def mean_residual(
     like = model.operator.scale
     draws = Draws(draws.seed, 0, draws.index, like.device)
     functions = sample_inputs(problem, draws, like.dtype)
-    if isinstance(residual, GridResidual):
-        queries = residual.places
-    else:
-        queries = collocation(problem, draws, RESIDUAL_POINTS).to(like)
+    queries = residual.place(lambda: collocation(problem, draws, RESIDUAL_POINTS).to(like))
     lift = None if model.known is None else residual.compile_lift(model.known.expressions)
     rows = None if lift is None else lift(functions, queries)
     seen = on_lattices(model.grids, functions, observe(functions, problem, draws, like.dtype))

@@ -11,7 +11,7 @@ import torch
 from piop.fields import FunctionSamples
 from piop.forms.streams import plan_expressions
 from piop.models.core.base import Signature
-from piop.residual import Residual
+from piop.residual import PointwiseResidual
 from piop.testing.cases import (
     FIT_ROUNDING,
     LEAST_CHANGE,
@@ -115,7 +115,7 @@ def _shifted(
     return FunctionSamples(samples.points + step, samples.values)
 
 
-def residual_for(signature: Signature, order: int = 2) -> Residual:
+def residual_for(signature: Signature, order: int = 2) -> PointwiseResidual:
     """Compile equations that take derivatives of every channel along every coordinate.
 
     Each channel has first derivatives, a product with the next channel, mixed and second
@@ -138,4 +138,4 @@ def residual_for(signature: Signature, order: int = 2) -> Residual:
         mixed = lengths[0] * lengths[-1] * sympy.Derivative(u, symbols[0], symbols[-1])
         top = lengths[-1] ** order * sympy.Derivative(u, symbols[-1], order)
         residuals.append(total + mixed + top)
-    return Residual(plan_expressions(residuals, symbols, channels), residuals, ())
+    return PointwiseResidual(plan_expressions(residuals, symbols, channels), residuals, ())

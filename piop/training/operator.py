@@ -13,7 +13,7 @@ from piop.domain import ApproximateDistance
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.models.core.base import POINT_FIELD
-from piop.residual import GridLift, Lift
+from piop.residual import Lift
 from piop.training.batches.training_grid import GridLayout
 
 RATE = 3.0
@@ -297,7 +297,7 @@ class OperatorField:
         self,
         operator: Operator,
         inputs: Mapping[str, FunctionSamples],
-        lift: Lift | GridLift | None = None,
+        lift: Lift | None = None,
         rows: Tensor | None = None,
     ) -> None:
         self.operator, self.inputs, self.lift, self.rows = operator, inputs, lift, rows

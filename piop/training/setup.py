@@ -11,7 +11,7 @@ from torch import Tensor
 
 from piop.datasets import AnyDataset
 from piop.errors import UsageError
-from piop.models import Backbone, build_backbone, find_preset
+from piop.models import BACKBONES, Backbone, build_backbone, find_preset
 from piop.models.core.base import FieldKind, Preset
 from piop.problem import Problem
 from piop.problem.around import distance_around
@@ -26,6 +26,7 @@ from piop.training.batches.noise import NoisySource, noise_levels
 from piop.training.batches.training_grid import learning_grid, training_grid_ticks
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes
+from piop.training.independence import require_independent_queries
 from piop.training.loop.phases import Draw
 from piop.training.loss.constraints import (
     KnownField,
@@ -160,7 +161,7 @@ def spans(problem: Problem, faces: Sequence[str]) -> tuple[Factor, ...]:
 
 def residual_of_model(
     problem: Problem, model: Model, config: TrainingConfig, kernel: Kernel | None = None
-) -> Residual | GridResidual:
+) -> Residual:
     """Compile the equations as the field of a model needs them.
 
     Args:
@@ -204,17 +205,21 @@ def build_objective(
     Raises:
         UsageError: If the adaptive weights that are asked for have nothing to do.
     """
-    residual: Residual | GridResidual | None = None
+    residual: Residual | None = None
     penalised: dict[str, PenalisedCondition] = {}
     if config.physics:
         kernel = choose_kernel(config.machine.kernel, config.machine.device)
         residual = residual_of_model(problem, model, config, kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
-        if isinstance(residual, GridResidual):
-            grid, like = residual.grid, model.operator.scale
-            penalised = penalised_on_grid(problem, model.conditions, sizes, grid, like)
-        else:
+        if residual.grid is None:
             penalised = penalised_conditions(problem, model.conditions, sizes)
+            if config.backbone not in BACKBONES:
+                signature = signature_of(problem, model.conditions, statistics)
+                network, like = model.operator.backbone, example_of(config)
+                require_independent_queries(config.backbone, network, signature, model.grids, like)
+        else:
+            like = model.operator.scale
+            penalised = penalised_on_grid(problem, model.conditions, sizes, residual.grid, like)
     terms = terms_of(problem, penalised, config, data)
     axes = inhomogeneous_axes(problem, model.conditions)
     run = WeightedRun(problem, terms, axes, config, part, example_of(config))

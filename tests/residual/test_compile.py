@@ -12,7 +12,7 @@ from torch import nn
 from piop.forms.streams import plan_streams
 from piop.lowering import compile_expressions
 from piop.residual import compile_residual
-from piop.residual.streams import Stream
+from piop.residual.streams import StreamTensor
 
 POINTS = 2
 ROUNDING = 1e-9  # of the summed absolute terms, in float64
@@ -209,7 +209,7 @@ class _Unruly(nn.Module):
     def forward(self, q):
         return (
             torch.special.bessel_j0(q).sum(-1, keepdim=True)
-            if isinstance(q, Stream)
+            if isinstance(q, StreamTensor)
             else (torch.sin(q).sum(-1, keepdim=True))
         )
 
@@ -233,7 +233,9 @@ def test_a_field_that_hides_its_tensor_falls_back(burgers) -> None:
     queries = torch.rand(2, 5, 2, dtype=torch.float64)
     with pytest.warns(RuntimeWarning, match="plain tensors"):
         found = residual(
-            lambda q: (torch.sin(q.data[0]) if isinstance(q, Stream) else torch.sin(q))[..., :1],
+            lambda q: (torch.sin(q.data[0]) if isinstance(q, StreamTensor) else torch.sin(q))[
+                ..., :1
+            ],
             queries,
         )
     truth = torch.cos(queries[..., 0])
@@ -250,7 +252,7 @@ def test_a_missing_input_function_is_named(make_problem) -> None:
     u, f = sympy.Function("u", real=True)(t, x), sympy.Function("f", real=True)(x)
     problem = make_problem("tx", ["u"], [u.diff(t) - f.diff(x)], {"f": "x"})
     residual = compile_residual(problem)
-    assert residual.input_terms == (("f", (1,)),)
+    assert residual.input_derivatives.entries == (("f", (1,)),)
     with pytest.raises(KeyError, match="no input function 'f'"):
         residual.evaluate_inputs({}, torch.rand(1, 3, 2))
 

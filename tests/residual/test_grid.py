@@ -1,123 +1,265 @@
-"""Spectral residuals on periodic grids vanish on resolved solutions."""
+"""Residuals on a grid against those of streams and of spectra, and the orders they state."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import sympy
 import torch
 
-from piop.errors import NotSupportedError
-from piop.residual.grid import grid_residual
+from piop.residual import GridResidual, TensorGrid, compile_residual
+
+from .spectral import grid_residual
 
 TAU = 2 * math.pi
+t, x, y = sympy.symbols("t x y", real=True)
+u, v = (sympy.Function(n, real=True)(t, x) for n in "uv")
+w, psi = (sympy.Function(n, real=True)(t, x, y) for n in ("w", "psi"))
+nu = sympy.Symbol("nu", real=True)
+f = sympy.Function("f", real=True)(x, t)
+
+EQUATIONS = {
+    "burgers": ("tx", ["u"], [u.diff(t) + u * u.diff(x) - 0.1 * u.diff(x, 2)], {}),
+    "kdv": ("tx", ["u"], [u.diff(t) + 6 * u * u.diff(x) + u.diff(x, 3)], {}),
+    "mixed": ("tx", ["u"], [u.diff(t) + u * u.diff(x, t) - u.diff(t, x, x)], {}),
+    "wave": ("tx", ["u"], [u.diff(t, 2) - u.diff(x, 2) + u.diff(t) ** 2], {}),
+    "system": (
+        "tx",
+        ["u", "v"],
+        [u.diff(t) - v.diff(x) * u, v.diff(t) + u.diff(x, 2) + t * sympy.sin(x)],
+        {},
+    ),
+    "inputs": (
+        "tx",
+        ["u"],
+        [u.diff(t) - nu * u.diff(x, 2) - f * u - f.diff(x)],
+        {"nu": "", "f": "xt"},
+    ),
+    "vorticity": (
+        "txy",
+        ["w", "psi"],
+        [
+            w.diff(t) + psi.diff(y) * w.diff(x) - psi.diff(x) * w.diff(y) - 0.01 * w.diff(x, 2),
+            psi.diff(x, 2) + psi.diff(y, 2) + w,
+        ],
+        {},
+    ),
+}
 
 
-def _problem(make_problem, names, channels, residuals, inputs=()):
+class Formula:
+    """A smooth periodic field, known at points, on grids, and in its derivatives in time."""
+
+    def __init__(self, channels, in_time):
+        self.channels, self.in_time = channels, in_time
+
+    def of(self, *places, in_time=None):
+        time, *space = places
+        factor = (in_time or self.in_time)(time)
+        phase = sum((i + 1) * s for i, s in enumerate(space))
+        return [
+            torch.sin(phase + c) * factor + torch.cos(space[0]) * 0.5 for c in range(self.channels)
+        ]
+
+    def __call__(self, queries):
+        columns = [queries[..., i : i + 1] for i in range(queries.shape[-1])]
+        return torch.cat(self.of(*columns), -1)
+
+    def on_grid(self, axes):
+        return torch.stack(self.of(*torch.meshgrid(*axes, indexing="ij")), -1)[None]
+
+
+class Cubic(Formula):
+    """Of degree three in time, which differences of fourth order take exactly."""
+
+    def __init__(self, channels):
+        super().__init__(channels, lambda time: 1 + time - time * time * time)
+
+
+class Decaying(Formula):
+    def __init__(self, channels):
+        super().__init__(channels, lambda time: torch.exp(-1.5 * time))
+
+
+def build(make_problem, symbolic_function, name):
+    names, channels, residuals, inputs = EQUATIONS[name]
     problem = make_problem(names, channels, residuals, inputs)
     for axis in problem.space:
         axis.high = TAU
-    return problem
-
-
-def _grid(times: torch.Tensor, *sizes: int) -> list[torch.Tensor]:
-    axes = [torch.arange(n, dtype=torch.float64) * TAU / n for n in sizes]
-    return list(torch.meshgrid(times, *axes, indexing="ij"))
-
-
-TIMES = torch.linspace(0.0, 1.0, 5, dtype=torch.float64)
-
-
-def test_heat_mode_in_two_dimensions(make_problem) -> None:
-    t, x, y = sympy.symbols("t x y", real=True)
-    u = sympy.Function("u", real=True)(t, x, y)
-    problem = _problem(
-        make_problem, "txy", ["u"], [u.diff(t) - 0.1 * (u.diff(x, 2) + u.diff(y, 2))]
-    )
-    tt, xx, yy = _grid(TIMES, 16, 17)
-    values = (torch.exp(-0.5 * tt) * torch.sin(xx + 2 * yy))[None]
-    out = grid_residual(problem, {"u": values}, {"u": -0.5 * values}, times=TIMES)
-    assert out[0].shape == values.shape
-    assert out[0].abs().max() < 1e-13
-    assert (
-        grid_residual(problem, {"u": values}, {"u": -0.4 * values}, times=TIMES)[0].abs().max()
-        > 1e-2
-    )
-
-
-def test_third_order_and_mixed_derivatives(make_problem) -> None:
-    t, x = sympy.symbols("t x", real=True)
-    u = sympy.Function("u", real=True)(t, x)
-    problem = _problem(make_problem, "tx", ["u"], [u.diff(t) + u.diff(x, 3) + u.diff(x, t)])
-    tt, xx = _grid(TIMES, 32)
-    # u = sin(2x − ωt): −ω + (−8) cos…, mixed: 2ω sin: not a solution; check the residual itself
-    values, slope = torch.sin(2 * xx - 3 * tt)[None], -3 * torch.cos(2 * xx - 3 * tt)[None]
-    truth = slope - 8 * torch.cos(2 * xx - 3 * tt) + 6 * torch.sin(2 * xx - 3 * tt)
-    out = grid_residual(problem, {"u": values}, {"u": slope}, times=TIMES)[0]
-    torch.testing.assert_close(out, truth, rtol=1e-11, atol=1e-11)
-
-
-def test_second_time_derivatives_have_their_own_key(make_problem) -> None:
-    t, x = sympy.symbols("t x", real=True)
-    u = sympy.Function("u", real=True)(t, x)
-    problem = _problem(make_problem, "tx", ["u"], [u.diff(t, 2) - u.diff(x, 2)])
-    tt, xx = _grid(TIMES, 16)
-    values = (torch.cos(tt) * torch.sin(xx))[None]
-    out = grid_residual(problem, {"u": values}, {"u.2": -values}, times=TIMES)
-    assert out[0].abs().max() < 1e-13
-    with pytest.raises(KeyError, match=r"lacks 'u.2'"):
-        grid_residual(problem, {"u": values}, times=TIMES)
-
-
-def test_inputs_are_broadcast_along_the_axes_they_lack(make_problem, symbolic_function) -> None:
-    t, x, y = sympy.symbols("t x y", real=True)
-    u = sympy.Function("u", real=True)(t, x, y)
-    nu = sympy.Symbol("nu", real=True)
-    g = sympy.Function("g", real=True)(y, t)
-    problem = _problem(
-        make_problem, "txy", ["u"], [u - nu * g.diff(y) - t * sympy.sin(x)], {"nu": "", "g": "yt"}
-    )
-    tt, xx, yy = _grid(TIMES, 6, 8)
     functions = {
-        "nu": symbolic_function(sympy.Rational(1, 2), ()),
-        "g": symbolic_function(sympy.sin(y) * t, (y, t)),
+        "nu": symbolic_function(sympy.Rational(1, 2), (), 2),
+        "f": symbolic_function(sympy.cos(x) * t, (x, t), 2),
     }
-    values = (0.5 * torch.cos(yy) * tt + tt * torch.sin(xx))[None]
-    out = grid_residual(problem, {"u": values}, functions=functions, times=TIMES)
-    assert out[0].abs().max() < 1e-14
+    return problem, {n: functions[n] for n in inputs}
 
 
-def test_steady_problems_have_no_time_axis(make_problem) -> None:
-    x, y = sympy.symbols("x y", real=True)
-    psi, w = (sympy.Function(n, real=True)(x, y) for n in ("psi", "w"))
-    problem = _problem(make_problem, "xy", ["psi", "w"], [psi.diff(x, 2) + psi.diff(y, 2) + w, w])
-    axes = [torch.arange(12, dtype=torch.float64) * TAU / 12] * 2
-    xx, yy = torch.meshgrid(*axes, indexing="ij")
-    stream = (torch.sin(xx) * torch.cos(2 * yy))[None]
-    out = grid_residual(problem, {"psi": stream, "w": 5 * stream})
-    assert out[0].abs().max() < 1e-13
-    torch.testing.assert_close(out[1], 5 * stream)
+def grid_of(problem, times, **scheme):
+    counts = {1: [16], 2: [12, 15]}[len(problem.space)]
+    ticks = [torch.arange(n, dtype=torch.float64) * TAU / n for n in counts]
+    return TensorGrid((torch.linspace(0, 1, times, dtype=torch.float64), *ticks), **scheme)
 
 
-def test_odd_derivatives_drop_the_nyquist_mode(make_problem) -> None:
-    x = sympy.Symbol("x", real=True)
-    u = sympy.Function("u", real=True)(x)
-    problem = _problem(make_problem, "x", ["u"], [u.diff(x)])
-    sawtooth = torch.tensor([[1.0, -1.0] * 4], dtype=torch.float64)
-    assert grid_residual(problem, {"u": sawtooth})[0].abs().max() < 1e-14
+def by_grid(problem, functions, field, grid):
+    residual = GridResidual(problem, grid)
+    values = residual.evaluate_inputs(functions, residual.points)
+    return residual, residual(field, residual.points, values)
 
 
-def test_walls_are_refused(make_problem) -> None:
-    x = sympy.Symbol("x", real=True)
-    problem = make_problem("x", ["u"], [sympy.Function("u", real=True)(x)])
-    problem.space = (SimpleNamespace(**{**vars(problem.space[0]), "periodic": False}),)
-    with pytest.raises(NotSupportedError, match=r"axes \['x'\] are not periodic"):
-        grid_residual(problem, {"u": torch.zeros(1, 4)})
+def by_streams(problem, functions, field, queries):
+    residual = compile_residual(problem)
+    return residual(field, queries, residual.evaluate_inputs(functions, queries))
 
 
-def test_times_are_needed(make_problem) -> None:
-    t, x = sympy.symbols("t x", real=True)
-    u = sympy.Function("u", real=True)(t, x)
-    problem = _problem(make_problem, "tx", ["u"], [u.diff(x)])
-    with pytest.raises(ValueError, match="needs the times"):
-        grid_residual(problem, {"u": torch.zeros(1, 2, 4, dtype=torch.float64)})
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_what_is_of_low_degree_in_time_agrees_with_streams(make_problem, symbolic_function, name):
+    """Both the time and the few waves of space are then differentiated without error."""
+    problem, functions = build(make_problem, symbolic_function, name)
+    field = Cubic(len(problem.channels))
+    residual, found = by_grid(problem, functions, field, grid_of(problem, 7))
+    truth = by_streams(problem, functions, field, residual.points)
+    scale = truth.values.abs().max()
+    assert found.values.shape == truth.values.shape
+    assert (found.values - truth.values).abs().max() < 1e-10 * scale
+    shared = set(found.derivatives) & set(truth.derivatives)
+    assert shared >= {(problem.channels[0], (0,) * len(problem.coordinates))}
+    for key in shared:
+        assert (found.derivatives[key] - truth.derivatives[key]).abs().max() < 1e-10 * scale, key
+
+
+def test_space_agrees_with_spectra(make_problem, symbolic_function):
+    """On rough values, where every wave counts: the matrices are what transforms are."""
+    problem, _ = build(make_problem, symbolic_function, "vorticity")
+    grid = grid_of(problem, 7)
+    values = torch.randn(2, *grid.shape, 2, generator=torch.Generator().manual_seed(0)).double()
+    rough = type("Rough", (), {"on_grid": lambda self, axes: values})()
+    _, found = by_grid(problem, {}, rough, grid)
+    slopes = values[..., 0].movedim(1, -1) @ grid.time_differences(1).mT
+    truth = grid_residual(
+        problem,
+        {"w": values[..., 0], "psi": values[..., 1]},
+        {"w": slopes.movedim(-1, 1)},
+        times=grid.ticks[0],
+    )
+    stacked = torch.stack([truth[0], truth[1]], -1).flatten(1, -2)
+    assert (found.values - stacked).abs().max() < 1e-10 * stacked.abs().max()
+
+
+@pytest.mark.parametrize("accuracy", [4, 6])
+@pytest.mark.parametrize("name", ["burgers", "wave", "mixed", "vorticity"])
+def test_the_error_in_time_falls_with_the_stated_order(
+    make_problem, symbolic_function, name, accuracy
+):
+    problem, functions = build(make_problem, symbolic_function, name)
+    field, errors = Decaying(len(problem.channels)), []
+    for times in (17, 33):
+        grid = grid_of(problem, times, accuracy=accuracy)
+        residual, found = by_grid(problem, functions, field, grid)
+        truth = by_streams(problem, functions, field, residual.points)
+        errors.append((found.values - truth.values).abs().max().item())
+    assert accuracy - 0.4 < math.log2(errors[0] / errors[1]) < accuracy + 1.2
+
+
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_a_step_is_of_second_order(make_problem, symbolic_function, name):
+    """It approaches the mean of the residual at both ends; without time derivatives it is that."""
+    problem, functions = build(make_problem, symbolic_function, name)
+    field, errors = Decaying(len(problem.channels)), []
+    algebraic = EQUATIONS[name][2][-1].has(sympy.Derivative) and name == "vorticity"
+    for times in (17, 33):
+        residual, found = by_grid(problem, functions, field, grid_of(problem, times, steps=True))
+        truth = by_streams(problem, functions, field, residual.points).values
+        begin, end = truth.chunk(2, 1)
+        mean = ((begin + end) / 2).repeat(1, 2, 1)
+        if algebraic:
+            assert (found.values[..., 1] - truth[..., 1]).abs().max() < 1e-11
+        errors.append((found.values - mean)[..., 0].abs().max().item())
+    assert 1.8 < math.log2(errors[0] / errors[1]) < 2.4
+
+
+def test_a_step_is_the_trapezoidal_rule(make_problem, symbolic_function):
+    """Written out for a field of three times: (u₁ - u₀)/Δt and the mean of the rest."""
+    problem, _ = build(make_problem, symbolic_function, "burgers")
+    grid = TensorGrid(
+        (torch.tensor([0.0, 0.25, 1.0], dtype=torch.float64), grid_of(problem, 2).ticks[1]),
+        steps=True,
+    )
+    field = Decaying(1)
+    _, found = by_grid(problem, {}, field, grid)
+    values = field.on_grid(grid.ticks)[0, ..., 0]
+    place = grid.ticks[1]
+    rest = []
+    for n, time in enumerate(grid.ticks[0]):
+        slope = math.exp(-1.5 * time) * torch.cos(place) - 0.5 * torch.sin(place)
+        bend = -math.exp(-1.5 * time) * torch.sin(place) - 0.5 * torch.cos(place)
+        rest.append(values[n] * slope - 0.1 * bend)
+    steps = [
+        (values[n + 1] - values[n]) / (grid.ticks[0][n + 1] - grid.ticks[0][n])
+        + (rest[n] + rest[n + 1]) / 2
+        for n in range(2)
+    ]
+    truth = torch.cat([*steps, *steps])
+    assert (found.values[0, :, 0] - truth).abs().max() < 1e-12
+
+
+def test_the_start_alone_is_asked_for_initial_data(make_problem, symbolic_function):
+    problem, _ = build(make_problem, symbolic_function, "burgers")
+    grid = grid_of(problem, 9).start()
+    residual = GridResidual(problem, grid, [u.diff(t) - u, u - sympy.sin(x)])
+    found = residual(Cubic(1)).values
+    place = grid.ticks[1]
+    assert torch.equal(residual.points[0, :, 0], torch.zeros(16, dtype=torch.float64))
+    assert (found[0, :, 0] + 0.5 * torch.cos(place)).abs().max() < 1e-12  # u_t(0) = sin x
+    assert (found[0, :, 1] - 0.5 * torch.cos(place)).abs().max() < 1e-12
+
+
+def test_steady_problems_have_no_time(make_problem):
+    p = sympy.Function("p", real=True)(x, y)
+    problem = make_problem("xy", ["p"], [p.diff(x, 2) + p.diff(y, 2) + 5 * p])
+    for axis in problem.space:
+        axis.high = TAU
+    ticks = tuple(torch.arange(n, dtype=torch.float64) * TAU / n for n in (8, 9))
+    residual = GridResidual(problem, TensorGrid(ticks, time=None))
+    field = type("Field", (), {})()
+    field.on_grid = lambda axes: torch.stack(
+        [torch.sin(axes[0])[:, None] * torch.cos(2 * axes[1])], -1
+    )[None]
+    assert residual(field).values.shape == (1, 72, 1)
+    assert residual(field).values.abs().max() < 1e-12
+
+
+def test_axes_that_end_take_finite_differences(make_problem):
+    problem = make_problem("tx", ["u"], [u.diff(x, 2) - u.diff(t)])
+    problem.space[0].periodic = False
+    ticks = (torch.linspace(0, 1, 6).double(), torch.linspace(0, 1, 9).double())
+    field = type("Field", (), {})()
+    field.on_grid = lambda axes: (axes[0][:, None] ** 2 + axes[1] ** 4)[None, ..., None]
+    found = GridResidual(problem, TensorGrid(ticks))(field).values[0, :, 0].reshape(6, 9)
+    truth = 12 * ticks[1] ** 2 - 2 * ticks[0][:, None]
+    assert (found - truth).abs().max() < 1e-9
+
+
+def test_a_lift_is_known_on_the_grid(make_problem, symbolic_function):
+    problem, functions = build(make_problem, symbolic_function, "inputs")
+    residual = GridResidual(problem, grid_of(problem, 5))
+    lift = residual.compile_lift([f * nu + t])
+    rows = lift(functions, residual.points)
+    mesh = torch.meshgrid(*residual.axes, indexing="ij")
+    assert rows.shape == (1, 2, 5, 16, 1)
+    truth = 0.5 * torch.cos(mesh[1]) * mesh[0] + mesh[0]
+    assert (lift.attach(rows, None)[1, ..., 0] - truth).abs().max() < 1e-14
+    still = residual.compile_lift([sympy.Float(2.0)])
+    assert still(functions, residual.points).shape == (1, 1, 1, 1, 1), "one number for all"
+
+
+def test_gradients_reach_the_field(make_problem, symbolic_function):
+    problem, _ = build(make_problem, symbolic_function, "burgers")
+    residual = GridResidual(problem, grid_of(problem, 5))
+    values = Decaying(1).on_grid(residual.axes).requires_grad_()
+    field = type("Field", (), {"on_grid": lambda self, axes: values})()
+    assert torch.autograd.gradcheck(lambda v: residual(field).values[:, ::17], (values,))
+
+
+def test_values_of_another_shape_are_refused(make_problem, symbolic_function):
+    problem, _ = build(make_problem, symbolic_function, "burgers")
+    field = type("Field", (), {"on_grid": lambda self, axes: torch.zeros(1, 5, 15, 1)})()
+    with pytest.raises(ValueError, match=r"\(5, 15, 1\) per function; expected \(5, 16, 1\)"):
+        GridResidual(problem, grid_of(problem, 5))(field)

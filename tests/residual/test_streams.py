@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from piop.residual import Stream, compile_residual
+from piop.residual import StreamTensor, compile_residual
 from piop.residual.streams import NoRuleError, rule
 
 B, N, W = 2, 4, 6
@@ -191,7 +191,7 @@ LAYERS = SMOOTH | ARITHMETIC | LINEAR | REDUCE | NORMAL | ATTENTION | SHAPE
 def _residual(make_problem, equation):
     problem = make_problem("tx", ["u"], [EQUATIONS[equation]], {"a": "x"})
     residual = compile_residual(problem)
-    count = len(residual.input_terms)
+    count = len(residual.input_derivatives.entries)
     return residual, [_tensor(B, N, seed=10 + i) for i in range(count)]
 
 
@@ -346,7 +346,7 @@ def test_a_rule_for_an_operation_torch_lacks_is_refused() -> None:
 
 
 def test_dropout_in_training_gives_one_mask_to_all_rows(burgers) -> None:
-    stream: Stream = compile_residual(burgers).stream(torch.ones(1, 500, 2))
+    stream: StreamTensor = compile_residual(burgers).stream(torch.ones(1, 500, 2))
     rows = F.dropout(stream + 0.0, 0.5, training=True).data
     dropped = rows[0] == 0
     assert 0.3 < dropped.double().mean() < 0.7

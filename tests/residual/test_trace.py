@@ -9,9 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.func import functional_call
 
 from piop.residual import compile_residual
-from piop.residual.trace import compile_step, module_loss, trace
+from piop.residual.trace import compile_step, trace
 
 
 class Net(nn.Module):
@@ -36,6 +37,17 @@ class Loss(nn.Module):
         found = self.residual(lambda q: self.net(samples, q), queries)
         parts = found.values.square().mean(), found.derivatives["u", (0, 1)].square().mean()
         return parts[0] + 0.1 * parts[1], *parts
+
+
+def module_loss(module):
+    """Turn a module whose ``forward(*inputs)`` gives the loss into a function of its parameters."""
+    names = [name for name, p in module.named_parameters() if p.requires_grad]
+    params = [p for p in module.parameters() if p.requires_grad]
+
+    def loss_function(values, inputs):
+        return functional_call(module, dict(zip(names, values, strict=True)), tuple(inputs))
+
+    return loss_function, params
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_gradients_of_parameters_flow_through_streams(make_problem, symbolic_fun
     problem, functions = build(make_problem, symbolic_function, name)
     residual = compile_residual(problem)
     assert residual.trained == tuple(problem.infer)
-    assert all(term not in problem.infer for term, _ in residual.input_terms)
+    assert all(term not in problem.infer for term, _ in residual.input_derivatives.entries)
     net = network(len(problem.coordinates), len(problem.channels))
     queries = torch.rand(3, 7, len(problem.coordinates), dtype=torch.float64)
     known = residual.evaluate_inputs(functions, queries)
@@ -109,7 +109,7 @@ def test_gradients_of_parameters_flow_on_grids(make_problem, symbolic_function, 
         def on_grid(self, axes):
             return state
 
-    known = residual.evaluate_inputs(functions, residual.places)
+    known = residual.evaluate_inputs(functions, residual.points)
     values = torch.tensor(list(problem.infer.values()), dtype=torch.float64, requires_grad=True)
 
     def loss(at):

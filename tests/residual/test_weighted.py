@@ -5,7 +5,7 @@ import sympy
 import torch
 
 from piop.residual import compile_residual
-from piop.residual.rules.weighted import _plain, weighted_sum
+from piop.residual.rules.attention import _plain, weighted_sum
 
 B, N, M, H = 2, 3, 5, 2
 T, X = sympy.symbols("t x", real=True)
@@ -25,7 +25,7 @@ def _tensor(*shape, seed=0):
 
 def _case(make_problem, equation):
     residual = compile_residual(make_problem("tx", ["u"], [EQUATIONS[equation]], {"a": "x"}))
-    inputs = [_tensor(B, N, seed=10 + i) for i in range(len(residual.input_terms))]
+    inputs = [_tensor(B, N, seed=10 + i) for i in range(len(residual.input_derivatives.entries))]
     return residual, inputs
 
 

@@ -129,7 +129,7 @@ def test_the_grid_stays_and_the_functions_change(heat):
     first, second = built.draw(0, 0.0), built.draw(1, 0.0)
     assert first.equations.queries.shape == (1, 9 * 8, 2)
     assert torch.equal(first.equations.queries, second.equations.queries)
-    assert torch.equal(first.equations.queries, built.loss.residual.places)
+    assert torch.equal(first.equations.queries, built.loss.residual.points)
     assert not torch.equal(first.inputs["u0"].values, second.inputs["u0"].values)
     assert first.equations.lift.shape == (1, 3, 1, 8, 1), "initial data do not depend on the time"
     assert torch.equal(built.draw(0, 0.0).equations.lift, first.equations.lift)

@@ -16,8 +16,8 @@ import triton
 from torch import Tensor
 
 from piop.residual.attention import fused_kernels as kernels
-from piop.residual.attention.online import complete, empty_gradients, empty_totals
-from piop.residual.attention.program import AttentionProgram, Operands
+from piop.residual.attention.kernel import AttentionOperands, ScorePolynomials
+from piop.residual.attention.online import empty_gradients, empty_totals, register_gradient
 
 # pyright: reportCallIssue=false
 # Triton itself adds the arguments of a kernel that are options of its compiler.
@@ -29,7 +29,7 @@ BLOCKS = ((64, 64), (64, 32), (32, 32), (32, 16), (16, 16))
 """Queries and sensors of a block, the largest first; a product of matrices needs 16."""
 
 
-def fused_totals(operands: Operands, program: AttentionProgram) -> Tensor:
+def fused_totals(operands: AttentionOperands, program: ScorePolynomials) -> Tensor:
     """Sum as :func:`~.online.online_totals` does.
 
     Args:
@@ -77,7 +77,7 @@ def attend(
     Returns:
         ``[S, B, H, N, e + 1]``, and the largest score ``[B, H, N]``.
     """
-    program = AttentionProgram.decoded(query.shape[0], numbers, factors)
+    program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
     totals, shift = empty_totals(query, value)
     sizes, options = _launch(query, key, value, mask, program)
     blocks = triton.cdiv(query.shape[3], options["BN"])
@@ -101,7 +101,7 @@ def attend_backward(
     factors: Sequence[float],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Give the gradients of query, key and value, contiguous; see :func:`attend`."""
-    program = AttentionProgram.decoded(query.shape[0], numbers, factors)
+    program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
     grad = grad.contiguous()
     out = empty_gradients(query, key, value)
     sizes, options = _launch(query, key, value, mask, program)
@@ -116,7 +116,7 @@ def attend_backward(
     return out  # type: ignore[return-value]
 
 
-complete(attend, attend_backward)
+register_gradient(attend, attend_backward)
 
 
 def _inputs(
@@ -132,7 +132,7 @@ def _rows(x: Tensor) -> tuple[Tensor, int]:
 
 
 def _launch(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, program: AttentionProgram
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, program: ScorePolynomials
 ) -> tuple[tuple[int, ...], dict[str, Any]]:
     """Give the sizes that a kernel is called with and what it is compiled for."""
     d, e = query.shape[-1], value.shape[-1]

@@ -18,15 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from piop.residual.attention.program import AttentionProgram, Operands, StreamProduct
-from piop.residual.rows import rows_times_matrix, tall
+from piop.residual.attention.kernel import AttentionOperands, ScoreMonomial, ScorePolynomials
+from piop.residual.streams import merge_streams, streams_times_matrix
 
-BLOCK = {"cpu": 2**22, "cuda": 2**26}
+MAX_BLOCK_SCORES = {"cpu": 2**22, "cuda": 2**26}
 """Scores, all rows counted, that are held at once on a device: 16 and 256 MiB in float32."""
 
 
 def online_totals(
-    operands: Operands, program: AttentionProgram, block: int | None = None
+    operands: AttentionOperands, program: ScorePolynomials, block: int | None = None
 ) -> Tensor:
     """Sum the rows of e^{z − m} [v | 1] over the sensors, z = q·k + mask, m the largest of row 0.
 
@@ -39,7 +39,7 @@ def online_totals(
         ``[S, *batch, N, e + 1]``, numerators and normaliser; differentiable once.
     """
     query = operands.query
-    held = BLOCK.get(query.device.type, BLOCK["cpu"])
+    held = MAX_BLOCK_SCORES.get(query.device.type, MAX_BLOCK_SCORES["cpu"])
     block = block or max(16, held // max(1, math.prod(query.shape[:-1])))
     tensors = query, operands.key, operands.value, operands.mask, operands.weights
     return attend_in_blocks(*tensors, *program.encoded(), block)[0]
@@ -59,7 +59,7 @@ def attend_in_blocks(
     """Sum over blocks of sensors; a trace keeps it whole, however many blocks there are.
 
     Args:
-        query: As in :class:`Operands`, like the next four.
+        query: As in :class:`AttentionOperands`, like the next four.
         key: ``[*batch, M, d]``.
         value: ``[*batch, M, e]``.
         mask: ``[*batch, 1, M]``, or None.
@@ -71,7 +71,7 @@ def attend_in_blocks(
     Returns:
         The sums ``[S, *batch, N, e + 1]``, and the largest score ``[*batch, N]``.
     """
-    program = AttentionProgram.decoded(query.shape[0], numbers, factors)
+    program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
     top = query.new_full(query.shape[1:-1], -math.inf)
     totals = query.new_zeros((*query.shape[:-1], value.shape[-1] + 1))
     for k, v, bias in _blocks(key, value, mask, block):
@@ -80,7 +80,9 @@ def attend_in_blocks(
         shift = _finite(higher)
         e = torch.exp(z[0] - shift[..., None])
         rows = torch.stack([e, *(e * w for w in _weighted_rows(z, weights, program)[1:])])
-        totals = totals * torch.exp(top - shift)[..., None] + rows_times_matrix(rows, _extended(v))
+        totals = totals * torch.exp(top - shift)[..., None] + streams_times_matrix(
+            rows, _extended(v)
+        )
         top = higher
     return totals.contiguous(), _finite(top)
 
@@ -99,13 +101,13 @@ def attend_in_blocks_backward(
     block: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Give the gradients of query, key and value; see :func:`attend_in_blocks`."""
-    program = AttentionProgram.decoded(query.shape[0], numbers, factors)
+    program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
     grad_query, grad_key, grad_value = torch.zeros_like(query), [], []
     for k, v, bias in _blocks(key, value, mask, block):
         z = _scores(query, k, bias)
         e = torch.exp(z[0] - shift[..., None])
         w = _weighted_rows(z, weights, program)
-        a = rows_times_matrix(grad, _extended(v).mT).unbind(0)
+        a = streams_times_matrix(grad, _extended(v).mT).unbind(0)
         first = a[0]
         for row, slope in zip(w[1:], a[1:], strict=True):
             first = torch.addcmul(first, row, slope)
@@ -113,10 +115,10 @@ def attend_in_blocks_backward(
         for product in program.slopes:
             slopes[product.target] = _added(slopes[product.target], product, a, z, weights)
         grad_scores = torch.stack([e * slope for slope in slopes])
-        grad_query = grad_query + rows_times_matrix(grad_scores, k)
-        grad_key.append(tall(grad_scores).mT @ tall(query))
+        grad_query = grad_query + streams_times_matrix(grad_scores, k)
+        grad_key.append(merge_streams(grad_scores).mT @ merge_streams(query))
         rows = torch.stack([e, *(e * row for row in w[1:])])
-        grad_value.append(tall(rows).mT @ tall(grad[..., :-1]))
+        grad_value.append(merge_streams(rows).mT @ merge_streams(grad[..., :-1]))
     return grad_query.contiguous(), torch.cat(grad_key, -2), torch.cat(grad_value, -2)
 
 
@@ -131,7 +133,7 @@ def empty_gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors)
 
 
-def complete(forward: Any, backward: Any) -> None:
+def register_gradient(forward: Any, backward: Any) -> None:
     """Tell a trace the shapes, and reverse mode the gradient, of sums over the sensors.
 
     Args:
@@ -161,7 +163,7 @@ def complete(forward: Any, backward: Any) -> None:
     forward.register_autograd(gradient, setup_context=remember)
 
 
-complete(attend_in_blocks, attend_in_blocks_backward)
+register_gradient(attend_in_blocks, attend_in_blocks_backward)
 
 
 def _blocks(
@@ -174,14 +176,14 @@ def _blocks(
 
 
 def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> list[Tensor]:
-    z = list(rows_times_matrix(query, key.mT).unbind(0))
+    z = list(streams_times_matrix(query, key.mT).unbind(0))
     if bias is not None:
         z[0] = z[0] + bias
     return z
 
 
 def _weighted_rows(
-    z: Sequence[Tensor], weights: Tensor | None, program: AttentionProgram
+    z: Sequence[Tensor], weights: Tensor | None, program: ScorePolynomials
 ) -> list[Tensor]:
     """Give w_r, (row r of e^z) / e^z; its first entry is not used."""
     w = list(z)
@@ -192,7 +194,7 @@ def _weighted_rows(
 
 def _added(
     total: Tensor,
-    product: StreamProduct,
+    product: ScoreMonomial,
     leads: Sequence[Tensor],
     z: Sequence[Tensor],
     weights: Tensor | None,

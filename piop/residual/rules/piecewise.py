@@ -9,75 +9,79 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from piop.residual.rules.kernels import common, compose, constant_stream
-from piop.residual.rules.tables import exp
-from piop.residual.streams import NoRuleError, Stream, rule
+from piop.residual.rules.composition import align, compose, constant_stream
+from piop.residual.rules.derivatives import exp
+from piop.residual.streams import NoRuleError, StreamTensor, rule
 
 
 @rule("where")
-def where(condition: Tensor, a: Any, b: Any) -> Stream:
+def where(condition: Tensor, a: Any, b: Any) -> StreamTensor:
     """Choose elementwise between streams and constants."""
-    if isinstance(condition, Stream):
+    if isinstance(condition, StreamTensor):
         raise NoRuleError("where() with a condition that is no comparison")
-    anchors = [x for x in (a, b) if isinstance(x, Stream)]
+    anchors = [x for x in (a, b) if isinstance(x, StreamTensor)]
     a, b = _as_stream(a, b), _as_stream(b, a)
-    a, b = common(a, b)
+    a, b = align(a, b)
     ndim = max(a.ndim, condition.ndim)
     a, b = a.aligned(ndim), b.aligned(ndim)
     data = torch.where(condition, a.data, b.data)
-    anchor = max((x.aligned(ndim) for x in anchors), key=Stream.numel)
+    anchor = max((x.aligned(ndim) for x in anchors), key=StreamTensor.numel)
     weights = anchor.weights
-    return Stream(data, a.layout, None if weights is None else weights.expand(-1, *data.shape[1:]))
+    return StreamTensor(
+        data, a.layout, None if weights is None else weights.expand(-1, *data.shape[1:])
+    )
 
 
 @rule("masked_fill")
-def masked_fill(x: Stream, mask: Tensor, value: Any) -> Stream:
+def masked_fill(x: StreamTensor, mask: Tensor, value: Any) -> StreamTensor:
     """Replace by a constant where the mask is true."""
     return where(mask, value, x)
 
 
 @rule("abs", "absolute", "__abs__")
-def absolute(x: Stream) -> Stream:
+def absolute(x: StreamTensor) -> StreamTensor:
     """Absolute value, slope sign(x)."""
     return _piecewise_linear(x, torch.abs, torch.sign(x.value))
 
 
 @rule("relu")
-def relu(x: Stream, inplace: bool = False) -> Stream:
+def relu(x: StreamTensor, inplace: bool = False) -> StreamTensor:
     """Rectify, slope 0 at the kink as in torch."""
     return _piecewise_linear(x, torch.relu, (x.value > 0).to(x.dtype))
 
 
 @rule("leaky_relu")
-def leaky_relu(x: Stream, negative_slope: float = 0.01, inplace: bool = False) -> Stream:
+def leaky_relu(
+    x: StreamTensor, negative_slope: float = 0.01, inplace: bool = False
+) -> StreamTensor:
     """Leaky rectifier."""
     slope = torch.where(x.value > 0, 1.0, negative_slope).to(x.dtype)
     return _piecewise_linear(x, lambda v: F.leaky_relu(v, negative_slope), slope)
 
 
 @rule("elu")
-def elu(x: Stream, alpha: float = 1.0, inplace: bool = False) -> Stream:
+def elu(x: StreamTensor, alpha: float = 1.0, inplace: bool = False) -> StreamTensor:
     """ELU: identity above zero, α(eˣ − 1) below."""
     below = where(x.value > 0, 0.0, x)
     return where(x.value > 0, x, (compose(below, exp) - 1.0) * alpha)
 
 
 @rule("sign", "floor", "ceil", "round", "trunc", "heaviside", "sgn")
-def step(x: Stream, *args: Any) -> Tensor:
+def step(x: StreamTensor, *args: Any) -> Tensor:
     """Refuse: a function constant almost everywhere stops all derivatives silently."""
     raise NoRuleError("a step function")
 
 
 @rule("remainder", "fmod", "__mod__")
-def remainder(x: Any, divisor: Any) -> Stream:
+def remainder(x: Any, divisor: Any) -> StreamTensor:
     """Wrap a coordinate into a period: the rows do not change."""
-    if not isinstance(x, Stream) or isinstance(divisor, Stream):
+    if not isinstance(x, StreamTensor) or isinstance(divisor, StreamTensor):
         raise NoRuleError("remainder with a divisor that depends on the queries")
     return x + (torch.remainder(x.value, divisor) - x.value).detach()
 
 
 @rule("clamp", "clip")
-def clamp(x: Stream, min: Any = None, max: Any = None) -> Stream:
+def clamp(x: StreamTensor, min: Any = None, max: Any = None) -> StreamTensor:
     """Clamp between constants."""
     if min is not None:
         x = where(x.value < min, min, x)
@@ -85,13 +89,13 @@ def clamp(x: Stream, min: Any = None, max: Any = None) -> Stream:
 
 
 @rule("maximum")
-def maximum(a: Any, b: Any) -> Stream:
+def maximum(a: Any, b: Any) -> StreamTensor:
     """The larger of two."""
     return where(_value(a) >= _value(b), a, b)
 
 
 @rule("minimum")
-def minimum(a: Any, b: Any) -> Stream:
+def minimum(a: Any, b: Any) -> StreamTensor:
     """The smaller of two."""
     return where(_value(a) <= _value(b), a, b)
 
@@ -103,7 +107,7 @@ def _compare(function: Any) -> Any:
     return compare
 
 
-def _on_value(function: Any, x: Stream, *args: Any, **kwargs: Any) -> Any:
+def _on_value(function: Any, x: StreamTensor, *args: Any, **kwargs: Any) -> Any:
     return function(x.value, *args, **kwargs)
 
 
@@ -117,18 +121,18 @@ rule("detach")(lambda x: x.value.detach())
 
 
 def _value(x: Any) -> Any:
-    return x.value if isinstance(x, Stream) else x
+    return x.value if isinstance(x, StreamTensor) else x
 
 
-def _as_stream(x: Any, like: Any) -> Stream:
-    if isinstance(x, Stream):
+def _as_stream(x: Any, like: Any) -> StreamTensor:
+    if isinstance(x, StreamTensor):
         return x
-    if not isinstance(like, Stream):
+    if not isinstance(like, StreamTensor):
         raise NoRuleError("where() between constants")
     return constant_stream(torch.as_tensor(x, dtype=like.dtype, device=like.device), like)
 
 
-def _piecewise_linear(x: Stream, function: Any, slope: Tensor) -> Stream:
+def _piecewise_linear(x: StreamTensor, function: Any, slope: Tensor) -> StreamTensor:
     """Apply a function whose second derivative vanishes almost everywhere."""
     value, rest = x.data.split([1, x.layout.count - 1])
-    return Stream(torch.cat([function(value), slope.detach() * rest]), x.layout, x.weights)
+    return StreamTensor(torch.cat([function(value), slope.detach() * rest]), x.layout, x.weights)

@@ -13,7 +13,7 @@ from torch import Tensor
 from piop.datasets import AnyDataset, Dataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
-from piop.residual import GridResidual, Residual, compile_residual
+from piop.residual import Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, reconstruct, sample_inputs
 from piop.sampling.collocation import choose_by_density, residual_density
 from piop.training.batches.batch import Batch, CollocationPoints
@@ -232,12 +232,12 @@ class LawSource:
         if loss.residual is None:
             raise ValueError("the law gives points for the equations, and this loss has none")
         self.problem, self.loss, self.residual = problem, loss, loss.residual
-        self.fixed = isinstance(loss.residual, GridResidual)
+        self.fixed = loss.residual.grid is not None
         self.functions = functions or OfLaw(problem)
         start = problem.at()
         own = self.fixed or problem.infer  # at points, and where parameters start from
         points = compile_residual(start) if own else loss.residual
-        self.size = FunctionSize(start, points, statistics)  # type: ignore[arg-type]
+        self.size = FunctionSize(start, points, statistics)
         self.grids, self.config, self.like = grids, config.points, like
         self.sampling, self.seed = config.sampling, config.machine.seed
         self.adaptive = self.config.method == "residual_adaptive"
@@ -264,7 +264,7 @@ class LawSource:
         if not self.fixed:
             queries = within_horizon(self.problem, queries, part)
         equations = self._points(EQUATIONS, self.residual, functions, queries)
-        equations = replace(equations, weight=self._reached(part))
+        equations = replace(equations, weight=self._reached(part, equations.queries.shape[1]))
         conditions = {}
         for name, condition in self.loss.conditions.items():
             queries = condition.place(places, self.config.boundary)
@@ -289,21 +289,18 @@ class LawSource:
 
     def _place(self, draws: Draws) -> Tensor:
         """Place collocation points, or the candidates for them; a grid stays where it is."""
-        if isinstance(self.residual, GridResidual):
-            return self.residual.places
+        count, method = self.config.queries, self.config.method
         if self.adaptive:
-            count = self.config.queries * self.sampling.candidates
-            return collocation(self.problem, draws, count)
-        return collocation(self.problem, draws, self.config.queries, self.config.method)
+            count, method = count * self.sampling.candidates, "uniform"
+        return self.residual.place(lambda: collocation(self.problem, draws, count, method))
 
-    def _reached(self, part: float) -> Tensor | None:
+    def _reached(self, part: float, points: int) -> Tensor | None:
         """Weigh the places of a march, ``[1, N]``: both ends of the steps within the horizon."""
-        if not isinstance(self.residual, GridResidual) or self.sampling.horizon == 1:
-            return None
         grid = self.residual.grid
-        assert grid.time is not None  # noqa: S101 - only problems in time have a curriculum
-        steps = steps_within(grid.shape[grid.time] - 1, part).to(self.like)
-        each = self.residual.places.shape[1] // (2 * len(steps))
+        if grid is None or self.sampling.horizon == 1:
+            return None
+        steps = steps_within(grid.shape[grid.time_axis] - 1, part).to(self.like)
+        each = points // (2 * len(steps))
         return steps.repeat(2).repeat_interleave(each)[None]
 
     def _chosen(self, batch: Batch, candidates: CollocationPoints, draws: Draws) -> Batch:
@@ -316,7 +313,7 @@ class LawSource:
     def _points(
         self,
         term: str,
-        residual: Residual | GridResidual,
+        residual: Residual,
         functions: Mapping[str, InputFunction],
         queries: Tensor,
     ) -> CollocationPoints:

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from piop.fields import FunctionSamples
-from piop.residual import GridResidual
 from piop.residual.trace import TracedStep, compile_step
 from piop.training.batches.batch import Batch, CollocationPoints, flatten
 from piop.training.distributed import Processes
@@ -161,10 +160,10 @@ def make_gradients(
 
 
 def _in_pieces(gradients: Gradients, loss: ResidualLoss, rows: int) -> Gradients:
-    if loss.residual is None or isinstance(loss.residual, GridResidual):
+    if loss.residual is None or loss.residual.grid is not None:
         return gradients  # a grid is answered for all functions together
     trained = [p for p in loss.parameters() if p.requires_grad]
-    return Microbatched(gradients, trained, loss.residual.plan.count, rows)
+    return Microbatched(gradients, trained, loss.residual.streams, rows)
 
 
 def eager_gradients(loss: ResidualLoss, profile: Profile) -> Gradients:

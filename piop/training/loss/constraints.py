@@ -20,8 +20,8 @@ from piop.lowering import compile_expressions
 from piop.problem import Coordinate, Problem
 from piop.problem.conditions import Conditions, space_order
 from piop.problem.walls import condition_residual, normal_on
-from piop.residual import GridLift, GridResidual, Residual
-from piop.residual.inputs import evaluate_terms, input_terms, term_atoms
+from piop.residual import GridLift, PointwiseResidual, Residual
+from piop.residual.inputs import InputDerivatives
 from piop.sampling import Draws, boundary_points, initial_points
 from piop.sampling.regions import Region
 from piop.training.batches.normals import KnownInput, normals_on
@@ -44,22 +44,21 @@ class KnownField:
 
     def __init__(self, problem: Problem, expressions: Sequence[sp.Expr]) -> None:
         self.expressions = tuple(sp.sympify(e) for e in expressions)
-        self._problem = problem
         self._inputs = problem.inputs
         self._symbols = tuple(c.symbol for c in problem.coordinates)
-        self._terms = input_terms(self.expressions, self._symbols)
-        atoms = [*self._symbols, *term_atoms(self._terms, self._inputs, self._symbols)]
+        self._derivatives = InputDerivatives(self.expressions, self._inputs, self._symbols)
+        atoms = [*self._symbols, *self._derivatives.atoms]
         self._values = compile_expressions(self.expressions, atoms)
-        used = {name for name, _ in self._terms}
+        used = {name for name, _ in self._derivatives.entries}
         self.names = tuple(item.name for item in problem.inputs if item.name in used)
 
     @torch.no_grad()
     def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
         """Evaluate at ``queries [B or 1, N, D]``: ``[B, N, K]``."""
-        terms = evaluate_terms(self._terms, functions, queries, self._inputs, self._symbols)
-        found = self._values([*queries.unbind(-1), *terms])
-        places = torch.broadcast_shapes(queries.shape[:-1], *(v.shape for v in found))
-        return torch.stack([v.to(queries).expand(places) for v in found], -1)
+        inputs = self._derivatives.at(functions, queries)
+        found = self._values([*queries.unbind(-1), *inputs])
+        shape = torch.broadcast_shapes(queries.shape[:-1], *(v.shape for v in found))
+        return torch.stack([v.to(queries).expand(shape) for v in found], -1)
 
     @torch.no_grad()
     def on_grid(self, functions: Mapping[str, InputFunction], axes: Sequence[Tensor]) -> Tensor:
@@ -68,7 +67,7 @@ class KnownField:
         Returns:
             ``[B, n_1, …, n_D, K]``, with 1 in place of n along the axes on which nothing depends.
         """
-        lift = GridLift(self._problem, self.expressions, axes)
+        lift = GridLift(self.expressions, self._inputs, self._symbols, axes)
         return lift(functions, axes[0])[0]
 
 
@@ -107,7 +106,7 @@ class PenalisedCondition(ABC):
     """
 
     part: ClassVar[str]
-    residual: Residual | GridResidual
+    residual: Residual
     units: list[float]
 
     @abstractmethod
@@ -324,7 +323,7 @@ def _size(problem: Problem, expression: sp.Expr, scales: Mapping[str, float]) ->
 
 def residual_of(
     problem: Problem, expressions: Sequence[sp.Expr], more: Sequence[KnownInput] = ()
-) -> Residual:
+) -> PointwiseResidual:
     """Compile expressions of the unknowns as if they were the equations of the problem.
 
     Args:
@@ -336,4 +335,4 @@ def residual_of(
     trained = [sp.Symbol(name, real=True) for name in problem.infer]
     plan = plan_expressions(expressions, symbols, problem.channels, trained=trained)
     inputs = (*problem.inputs, *more)
-    return Residual(plan, expressions, inputs, trained=tuple(problem.infer))
+    return PointwiseResidual(plan, expressions, inputs, trained=tuple(problem.infer))

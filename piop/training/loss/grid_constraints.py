@@ -90,12 +90,12 @@ class InitialOnGrid(PenalisedCondition):
             for name, k in data
         ]
         self.residual = residual = GridResidual(problem, grid.start(), expressions, like)
-        self.places = residual.places
+        self.points = residual.points
         self.units = [scales[name] / time.length**k for name, k in data]
 
     def place(self, draws: Draws, count: int) -> Tensor:
         """Give the first slice of the grid."""
-        return self.places
+        return self.points
 
     def misfits(self, values: Tensor) -> Tensor:
         """Divide by the units of the data ``[B, N, E]``."""
@@ -128,13 +128,13 @@ class GaugeOnGrid(PenalisedCondition):
         self.residual = residual = GridResidual(
             problem, replace(grid, steps=False), expressions, like
         )
-        self.places = residual.places
+        self.points = residual.points
         self.times = 1 if grid.time is None else len(grid.ticks[grid.time])
         self.units = [scales[name] for name in means]
 
     def place(self, draws: Draws, count: int) -> Tensor:
         """Give the grid."""
-        return self.places
+        return self.points
 
     def misfits(self, values: Tensor) -> Tensor:
         """Take the means over each slice ``[B, T, E]``; the time is the slowest coordinate."""

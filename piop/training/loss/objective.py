@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from piop.problem import Problem
 from piop.problem.describe import equation_texts
-from piop.residual import GridLift, GridResidual, Lift, Residual, ResidualValues
+from piop.residual import Lift, Residual, ResidualValues
 from piop.training.batches.batch import Batch, CollocationPoints, Observations
 from piop.training.config import LossConfig
 from piop.training.loss.constraints import KnownField, PenalisedCondition
@@ -62,7 +62,7 @@ class ResidualLoss(nn.Module):
         self,
         problem: Problem,
         operator: Operator,
-        residual: Residual | GridResidual | None,
+        residual: Residual | None,
         conditions: Mapping[str, PenalisedCondition],
         known: KnownField | None,
         scales: Sequence[float],
@@ -74,10 +74,10 @@ class ResidualLoss(nn.Module):
         self.operator = operator
         self.residual = residual
         self.conditions = dict(conditions)
-        self.lifts: dict[str, Lift | GridLift] = {}
+        self.lifts: dict[str, Lift] = {}
         if known is not None:
             terms = {EQUATIONS: residual} if residual is not None else {}
-            if not isinstance(residual, GridResidual):  # whose terms share the values on one grid
+            if residual is None or residual.grid is None:  # else all terms share the values on it
                 terms |= {name: condition.residual for name, condition in conditions.items()}
             self.lifts = {n: r.compile_lift(known.expressions) for n, r in terms.items()}
         self.config, self.rounds_data = config, rounds_data
@@ -170,7 +170,7 @@ class ResidualLoss(nn.Module):
 
     def _whole_field(self, batch: Batch) -> OperatorField | None:
         """Give the field whose values on one grid are shared by all terms."""
-        if batch.equations is None or not isinstance(self.residual, GridResidual):
+        if batch.equations is None or self.residual is None or self.residual.grid is None:
             return None
         return self._field(batch, EQUATIONS, batch.equations)
 

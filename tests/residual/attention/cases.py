@@ -2,31 +2,31 @@
 
 import torch
 
-from piop.residual.attention.program import AttentionProgram, Operands, StreamProduct
+from piop.residual.attention.kernel import AttentionOperands, ScoreMonomial, ScorePolynomials
 
 PROGRAMS = {
-    "order one": AttentionProgram(2, 0, ()),
-    "Burgers": AttentionProgram(3, 0, (StreamProduct(2, 1, -1, -0.01, (1,)),)),
-    "order four with coefficients": AttentionProgram(
+    "order one": ScorePolynomials(2, 0, ()),
+    "Burgers": ScorePolynomials(3, 0, (ScoreMonomial(2, 1, -1, -0.01, (1,)),)),
+    "order four with coefficients": ScorePolynomials(
         5,
         2,
         (
-            StreamProduct(2, 1, -1, 1.0, (1,)),
-            StreamProduct(3, 1, -1, 3.0, (2,)),
-            StreamProduct(3, 1, -1, 1.0, (1, 1)),
-            StreamProduct(4, 1, 1, 4.0, (3,)),
-            StreamProduct(4, 2, 0, 3.0, (2,)),
-            StreamProduct(4, 1, -1, 6.0, (1, 2)),
-            StreamProduct(4, 1, 1, 0.5, (1, 1, 1)),
+            ScoreMonomial(2, 1, -1, 1.0, (1,)),
+            ScoreMonomial(3, 1, -1, 3.0, (2,)),
+            ScoreMonomial(3, 1, -1, 1.0, (1, 1)),
+            ScoreMonomial(4, 1, 1, 4.0, (3,)),
+            ScoreMonomial(4, 2, 0, 3.0, (2,)),
+            ScoreMonomial(4, 1, -1, 6.0, (1, 2)),
+            ScoreMonomial(4, 1, 1, 0.5, (1, 1, 1)),
         ),
     ),
-    "two collapsed rows": AttentionProgram(
+    "two collapsed rows": ScorePolynomials(
         5,
         1,
         (
-            StreamProduct(3, 1, -1, 1.0, (1,)),
-            StreamProduct(3, 2, -1, 1.0, (2,)),
-            StreamProduct(4, 1, 0, 2.0, (2,)),
+            ScoreMonomial(3, 1, -1, 1.0, (1,)),
+            ScoreMonomial(3, 2, -1, 1.0, (2,)),
+            ScoreMonomial(4, 1, 0, 2.0, (2,)),
         ),
     ),
 }
@@ -61,7 +61,7 @@ def operands(program, size, *, dtype=torch.float64, masked=True, scale=1.0, devi
     if program.slots:
         weights = draw(program.slots, b, 1, n).to(device, dtype).expand(-1, -1, h, -1)
     leaves = (query, key, value)
-    return leaves, Operands(query.transpose(2, 3), key.mT, value, mask, weights)
+    return leaves, AttentionOperands(query.transpose(2, 3), key.mT, value, mask, weights)
 
 
 def dense(given, program):

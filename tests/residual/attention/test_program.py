@@ -3,7 +3,7 @@
 import torch
 
 from piop.residual import compile_residual
-from piop.residual.attention import AttentionProgram
+from piop.residual.attention import ScorePolynomials
 
 from .cases import PROGRAMS
 
@@ -20,7 +20,7 @@ def _polynomial(program, z):
 
 def test_burgers_adds_the_square_of_the_slope(burgers):
     residual = compile_residual(burgers)
-    program = AttentionProgram.of(residual.stream(torch.zeros(1, 1, 2)).layout)
+    program = ScorePolynomials.of(residual.stream(torch.zeros(1, 1, 2)).layout)
     (term,) = program.terms
     assert program.count == 3
     assert (term.target, term.lead, term.members, term.factor) == (2, 1, (1,), -0.01)

@@ -12,8 +12,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from piop.errors import UsageError
 from piop.residual import choose_kernel, compile_residual
 from piop.residual.attention.online import online_totals
-from piop.residual.rules import scores
-from piop.residual.rules.scores import Scores
+from piop.residual.rules import attention as scores
+from piop.residual.rules.attention import LazyScores
 from piop.residual.trace import TracedStep
 
 B, N, M, H, D = 2, 5, 7, 2, 3
@@ -91,7 +91,7 @@ def test_a_kernel_gives_the_residual_of_nested_reverse_mode(
 
     problem = make_problem("tx", ["u"], [EQUATIONS[equation]], {"a": "x"})
     residual = compile_residual(problem, kernel=kernel)
-    inputs = [_draw(B, N, seed=9 + i) for i in range(len(residual.input_terms))]
+    inputs = [_draw(B, N, seed=9 + i) for i in range(len(residual.input_derivatives.entries))]
     queries = _draw(B, N, 2, seed=5)
     key, value = KEY.clone().requires_grad_(), VALUE.clone().requires_grad_()
     field = _field(attention, key, value)
@@ -116,7 +116,7 @@ def test_many_scores_are_summed_in_blocks_and_fewer_are_not(make_problem, monkey
     )
     whole = residual(field, queries).values
     assert not calls
-    monkeypatch.setitem(scores.HELD, "cpu", 3 * B * H * N * M - 1)
+    monkeypatch.setitem(scores.MAX_SCORES, "cpu", 3 * B * H * N * M - 1)
     torch.testing.assert_close(residual(field, queries).values, whole, rtol=1e-12, atol=1e-12)
     assert calls
 
@@ -138,7 +138,10 @@ def test_blocks_pass_into_a_trace(make_problem):
 def test_coefficients_that_are_learned_reach_no_kernel(make_problem, calls):
     problem = make_problem("tx", ["u"], [EQUATIONS["point-dependent, order four"]], {"a": "x"})
     residual = compile_residual(problem, kernel=lambda *a: calls.append(a))
-    inputs = [_draw(B, N, seed=9 + i).requires_grad_() for i in range(len(residual.input_terms))]
+    inputs = [
+        _draw(B, N, seed=9 + i).requires_grad_()
+        for i in range(len(residual.input_derivatives.entries))
+    ]
     queries, field = _draw(B, N, 2, seed=5), _field("no mask", KEY, VALUE)
     found = residual(field, queries, inputs).values
     slow = residual.reverse(field, queries, inputs).values
@@ -152,13 +155,13 @@ def test_scores_are_written_out_for_whoever_reads_them(make_problem):
     stream = residual.stream(_draw(B, N, 2, seed=5))
     key = _draw(B, 2, M, seed=6)
     product = stream @ key
-    assert isinstance(product, Scores)
+    assert isinstance(product, LazyScores)
     assert product.shape == (B, N, M)
     torch.testing.assert_close(product.data, stream.data @ key)
     masked = product + _draw(B, 1, M)
-    assert isinstance(masked, Scores)
-    assert not isinstance(masked + _draw(B, 1, M), Scores)
-    assert not isinstance(product + _draw(B, N, M), Scores)
+    assert isinstance(masked, LazyScores)
+    assert not isinstance(masked + _draw(B, 1, M), LazyScores)
+    assert not isinstance(product + _draw(B, N, M), LazyScores)
     torch.testing.assert_close(masked.data[0], product.data[0] + _draw(B, 1, M))
     torch.testing.assert_close(masked.data[1:], product.data[1:])
 

@@ -21,7 +21,7 @@ Derivatives = Sequence[Any]
 
 
 @dataclass(frozen=True)
-class Table:
+class Elementwise:
     """The derivatives of one elementwise function.
 
     Attributes:
@@ -37,11 +37,11 @@ class Table:
         return self.derivatives(x, self.basis(x), n)
 
 
-def _of(*basis: Callable[[Tensor], Tensor]) -> Callable[[Callable[..., Derivatives]], Table]:
+def _of(*basis: Callable[[Tensor], Tensor]) -> Callable[[Callable[..., Derivatives]], Elementwise]:
     """Make a table of a function (x, *basis of x, n)."""
 
-    def make(function: Callable[..., Derivatives]) -> Table:
-        return Table(lambda x: tuple(b(x) for b in basis), lambda x, b, n: function(x, *b, n))
+    def make(function: Callable[..., Derivatives]) -> Elementwise:
+        return Elementwise(lambda x: tuple(b(x) for b in basis), lambda x, b, n: function(x, *b, n))
 
     return make
 
@@ -212,13 +212,13 @@ def rsqrt(x: Tensor, root: Tensor, inverse: Tensor, n: int) -> Derivatives:
     return _falling(root, inverse, -0.5, n)
 
 
-def power(exponent: float) -> Table:
+def power(exponent: float) -> Elementwise:
     """Differentiate xᵖ; a whole p ≥ 0 ends the list after p derivatives, p = 0 after one."""
     known = {-1.0: reciprocal, 0.5: sqrt, -0.5: rsqrt}
     if exponent in known:
         return known[exponent]
     if exponent == 0:
-        return Table(lambda x: (), lambda x, basis, n: [torch.ones_like(x), 0.0])
+        return Elementwise(lambda x: (), lambda x, basis, n: [torch.ones_like(x), 0.0])
 
     def derivatives(x: Tensor, basis: tuple[Tensor, ...], n: int) -> Derivatives:
         out: list[Any] = []
@@ -231,7 +231,7 @@ def power(exponent: float) -> Table:
                 break
         return out
 
-    return Table(lambda x: (), derivatives)
+    return Elementwise(lambda x: (), derivatives)
 
 
 _GELU = math.sqrt(2 / math.pi)

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from piop.residual.rules.tables import Table
-from piop.residual.streams import NoRuleError, Stream, StreamGroup, StreamLayout
+from piop.residual.rules.derivatives import Elementwise
+from piop.residual.streams import NoRuleError, ProductGroup, StreamLayout, StreamTensor
 
 Bilinear = Callable[[Tensor, Tensor], Tensor]
 
 
-def compose(x: Stream, table: Table) -> Stream:
+def compose(x: StreamTensor, table: Elementwise) -> StreamTensor:
     """Apply an elementwise function.
 
     Args:
@@ -35,7 +35,7 @@ def compose(x: Stream, table: Table) -> Stream:
         data = _Compose.apply(x.data, weights, x.layout, table)
     else:
         data = torch.stack(_composed(x.data.unbind(0), weights, x.layout, table, None))
-    return Stream(data, x.layout, weights)  # type: ignore[arg-type]
+    return StreamTensor(data, x.layout, weights)  # type: ignore[arg-type]
 
 
 class _Compose(torch.autograd.Function):
@@ -43,7 +43,7 @@ class _Compose(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, data: Tensor, weights: Tensor | None, layout: StreamLayout, table: Table
+        ctx: Any, data: Tensor, weights: Tensor | None, layout: StreamLayout, table: Elementwise
     ) -> Any:
         rows = data.unbind(0)
         basis = table.basis(rows[0])
@@ -90,7 +90,7 @@ def _composed(
     rows: Sequence[Tensor],
     weights: Tensor | None,
     layout: StreamLayout,
-    table: Table,
+    table: Elementwise,
     basis: tuple[Tensor, ...] | None,
 ) -> list[Tensor]:
     basis = table.basis(rows[0]) if basis is None else basis
@@ -112,12 +112,12 @@ def _product(rows: Sequence[Tensor], key: Sequence[int]) -> Tensor:
     return reduce(mul, (rows[i] for i in key))
 
 
-def multiply(a: Stream, b: Stream) -> Stream:
+def multiply(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     """Multiply two streams elementwise, with broadcasting."""
-    a, b = common(a, b)
+    a, b = align(a, b)
     left, right = a.data.unbind(0), b.data.unbind(0)
     out = [left[0] * right[0]]
-    anchor = wider(a, b)
+    anchor = larger(a, b)
     for r, groups in enumerate(a.layout.products[1:], start=1):
         total = torch.addcmul(left[0] * right[r], left[r], right[0])
         for group in groups:
@@ -128,7 +128,7 @@ def multiply(a: Stream, b: Stream) -> Stream:
     return _like(anchor, torch.stack(out))
 
 
-def bilinear(a: Stream, b: Stream, product: Bilinear) -> Tensor:
+def bilinear(a: StreamTensor, b: StreamTensor, product: Bilinear) -> Tensor:
     """Give the rows of a bilinear map of two streams, such as ``matmul``.
 
     Args:
@@ -152,12 +152,12 @@ def bilinear(a: Stream, b: Stream, product: Bilinear) -> Tensor:
     return torch.stack(out)
 
 
-def divide(a: Stream, b: Stream) -> Stream:
+def divide(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     """Divide two streams: the rule of the product y·b = a, solved for the rows of y."""
-    a, b = common(a, b)
+    a, b = align(a, b)
     top, bottom = a.data.unbind(0), b.data.unbind(0)
     inverse = bottom[0].reciprocal()
-    anchor = wider(a, b)
+    anchor = larger(a, b)
     out = [top[0] * inverse]
     for r, groups in enumerate(a.layout.products[1:], start=1):
         total = torch.addcmul(top[r], out[0], bottom[r], value=-1)
@@ -169,7 +169,7 @@ def divide(a: Stream, b: Stream) -> Stream:
     return _like(anchor, torch.stack(out))
 
 
-def shifted(x: Stream, constant: Tensor | float) -> Stream:
+def add_constant(x: StreamTensor, constant: Tensor | float) -> StreamTensor:
     """Add a constant: it has a value but no rows."""
     if isinstance(constant, Tensor):
         ndim = max(x.ndim, constant.ndim)
@@ -177,9 +177,9 @@ def shifted(x: Stream, constant: Tensor | float) -> Stream:
         shape = torch.broadcast_shapes(x.shape, constant.shape)
         x = x if shape == x.shape else expand(x, shape)
         if 8 * constant.numel() <= x.numel() and constant.dtype == x.dtype:
-            return Stream(_Shift.apply(x.data, constant), x.layout, x.weights)  # type: ignore[arg-type]
+            return StreamTensor(_Shift.apply(x.data, constant), x.layout, x.weights)  # type: ignore[arg-type]
     value, rest = x.data.split([1, x.layout.count - 1])
-    return Stream(torch.cat([value + constant, rest]), x.layout, x.weights)
+    return StreamTensor(torch.cat([value + constant, rest]), x.layout, x.weights)
 
 
 class _Shift(torch.autograd.Function):
@@ -200,12 +200,12 @@ class _Shift(torch.autograd.Function):
         return grads[0], slope
 
 
-def expand(x: Stream, shape: Sequence[int]) -> Stream:
+def expand(x: StreamTensor, shape: Sequence[int]) -> StreamTensor:
     """Broadcast every row to a shape."""
     return x.aligned(len(shape)).map(lambda rows: rows.expand(-1, *shape))
 
 
-def common(a: Stream, b: Stream) -> tuple[Stream, Stream]:
+def align(a: StreamTensor, b: StreamTensor) -> tuple[StreamTensor, StreamTensor]:
     """Align two streams of the same residual for broadcasting."""
     if a.layout is not b.layout:
         raise NoRuleError("a product of streams of different residuals")
@@ -213,29 +213,29 @@ def common(a: Stream, b: Stream) -> tuple[Stream, Stream]:
     return a.aligned(ndim), b.aligned(ndim)
 
 
-def wider(a: Stream, b: Stream) -> Stream:
+def larger(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     """Give whichever stream carries the coefficients of more points."""
     return b if a.weights is None or (b.weights is not None and b.numel() > a.numel()) else a
 
 
-def constant_stream(x: Tensor, like: Stream) -> Stream:
+def constant_stream(x: Tensor, like: StreamTensor) -> StreamTensor:
     """Make a stream of a constant: its value, and rows of zeros."""
     pad = (0, 0) * x.ndim + (0, like.layout.count - 1)
     rows = torch.nn.functional.pad(x[None], pad)
     weights = like.weights
     if weights is not None:
         weights = weights.new_zeros(()).expand(weights.shape[0], *x.shape)
-    return Stream(rows, like.layout, weights)
+    return StreamTensor(rows, like.layout, weights)
 
 
-def _like(anchor: Stream, data: Tensor) -> Stream:
+def _like(anchor: StreamTensor, data: Tensor) -> StreamTensor:
     weights = anchor.weights
     if weights is not None:
         weights = weights.expand(-1, *data.shape[1:])
-    return Stream(data, anchor.layout, weights)
+    return StreamTensor(data, anchor.layout, weights)
 
 
-def _weight(row: Tensor, group: StreamGroup, x: Stream) -> Tensor:
+def _weight(row: Tensor, group: ProductGroup, x: StreamTensor) -> Tensor:
     if group.slot is None:
         return row
     if x.weights is None:

@@ -1,0 +1,196 @@
+"""Sums, means, norms and maxima along named dimensions, and the normalisations made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from piop.residual.rules.composition import bilinear, compose, multiply
+from piop.residual.rules.derivatives import exp, log, rsqrt, sqrt
+from piop.residual.streams import NoRuleError, StreamTensor, rule
+
+Dim = int | Sequence[int] | None
+
+
+def axes(x: StreamTensor, dim: Dim) -> tuple[int, ...]:
+    """Turn dimensions of a value into dimensions of its rows."""
+    if dim is None:
+        raise NoRuleError("a reduction over every dimension, the batch's too")
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    return tuple(d % x.ndim + 1 for d in dims)
+
+
+@rule("sum")
+def total(
+    x: StreamTensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None
+) -> StreamTensor:
+    """Sum along dimensions."""
+    data = x.data.sum(axes(x, dim), keepdim=True, dtype=dtype)
+    return _dropped(x.replace(data), axes(x, dim), keepdim)
+
+
+@rule("mean")
+def mean(
+    x: StreamTensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None
+) -> StreamTensor:
+    """Average along dimensions."""
+    data = x.data.mean(axes(x, dim), keepdim=True, dtype=dtype)
+    return _dropped(x.replace(data), axes(x, dim), keepdim)
+
+
+def mean_square(x: StreamTensor, dim: Sequence[int]) -> StreamTensor:
+    """Average the square along dimensions, which stay with length one; no full square is kept."""
+    dims = tuple(d % x.ndim + 1 for d in dim)
+    data = bilinear(x, x, lambda a, b: (a * b).mean(dims, keepdim=True))
+    return x.replace(data)
+
+
+@rule("var")
+def var(
+    x: StreamTensor,
+    dim: Dim = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> StreamTensor:
+    """Variance along dimensions."""
+    dims = axes(x, dim)
+    count = 1
+    for d in dims:
+        count *= x.data.shape[d]
+    correction = float(unbiased) if correction is None else correction
+    inner = tuple(d - 1 for d in dims)
+    out = mean_square(x - mean(x, inner, keepdim=True), inner) * (count / (count - correction))
+    return _dropped(out, dims, keepdim)
+
+
+@rule("std")
+def std(x: StreamTensor, *args: Any, **kwargs: Any) -> StreamTensor:
+    """Standard deviation along dimensions."""
+    return compose(var(x, *args, **kwargs), sqrt)
+
+
+@rule("norm", "vector_norm")
+def norm(
+    x: StreamTensor, ord: Any = 2, dim: Dim = None, keepdim: bool = False, **rest: Any
+) -> StreamTensor:
+    """Euclidean norm along dimensions."""
+    order = rest.pop("p", ord)
+    if order not in (2, 2.0, "fro") or any(v is not None for v in rest.values()):
+        raise NoRuleError(f"norm(p={order!r})")
+    return compose(total(x * x, dim, keepdim), sqrt)
+
+
+@rule("logsumexp")
+def logsumexp(x: StreamTensor, dim: Dim, keepdim: bool = False) -> StreamTensor:
+    """Log of a sum of exponentials, shifted by the largest value."""
+    shift = x.value.detach().amax(tuple(d - 1 for d in axes(x, dim)), keepdim=True)
+    out = compose(total(compose(x - shift, exp), dim, True), log) + shift
+    return _dropped(out, axes(x, dim), keepdim)
+
+
+def _extreme(x: StreamTensor, dim: Dim, keepdim: bool, which: Any) -> StreamTensor:
+    axis, *others = axes(x, dim)
+    if others:
+        raise NoRuleError("amax or amin over several dimensions")
+    index = which(x.value, axis - 1, keepdim=True)
+    rows = x.data.gather(axis, index.expand(x.layout.count, *index.shape))
+    return _dropped(x.replace(rows), (axis,), keepdim)
+
+
+@rule("amax")
+def amax(x: StreamTensor, dim: Dim = None, keepdim: bool = False) -> StreamTensor:
+    """Largest entry along a dimension; the rows are those of the entry that is largest."""
+    return _extreme(x, dim, keepdim, torch.argmax)
+
+
+@rule("amin")
+def amin(x: StreamTensor, dim: Dim = None, keepdim: bool = False) -> StreamTensor:
+    """Smallest entry along a dimension."""
+    return _extreme(x, dim, keepdim, torch.argmin)
+
+
+@rule("cumsum")
+def cumsum(x: StreamTensor, dim: int, *, dtype: Any = None) -> StreamTensor:
+    """Running sum."""
+    return StreamTensor(torch.cumsum(x.data, axes(x, dim)[0], dtype=dtype), x.layout, x.weights)
+
+
+def _dropped(x: StreamTensor, dims: tuple[int, ...], keepdim: bool) -> StreamTensor:
+    return x if keepdim else x.map(lambda rows: rows.squeeze(dims))
+
+
+@rule("layer_norm")
+def layer_norm(
+    x: StreamTensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> StreamTensor:
+    """As ``F.layer_norm``."""
+    dims = tuple(range(-len(normalized_shape), 0))
+    centred = x - mean(x, dims, keepdim=True)
+    return _affine(_unit(centred, dims, eps), weight, bias)
+
+
+@rule("rms_norm")
+def rms_norm(
+    x: StreamTensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> StreamTensor:
+    """As ``F.rms_norm``."""
+    dims = tuple(range(-len(normalized_shape), 0))
+    return _affine(_unit(x, dims, torch.finfo(x.dtype).eps if eps is None else eps), weight, None)
+
+
+@rule("group_norm")
+def group_norm(
+    x: StreamTensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> StreamTensor:
+    """As ``F.group_norm`` on ``[N, C]``; with further axes it would mix queries."""
+    if x.ndim != 2:
+        raise NoRuleError("group_norm that mixes further axes")
+    grouped = x.unflatten(1, (num_groups, x.shape[1] // num_groups))
+    centred = grouped - mean(grouped, -1, keepdim=True)
+    return _affine(_unit(centred, (-1,), eps).flatten(1), weight, bias)
+
+
+@rule("normalize")
+def normalize(
+    x: StreamTensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: None = None
+) -> StreamTensor:
+    """As ``F.normalize`` for the Euclidean norm."""
+    if p != 2.0:
+        raise NoRuleError(f"normalize(p={p})")
+    return x / torch.clamp(torch.norm(x, dim=dim, keepdim=True), min=eps)  # type: ignore[arg-type]
+
+
+@rule("dropout", "alpha_dropout", "feature_dropout")
+def dropout(
+    x: StreamTensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> StreamTensor:
+    """Do nothing in evaluation; one random mask for all rows in training."""
+    if not training or p == 0:
+        return x
+    mask = torch.nn.functional.dropout(torch.ones_like(x.data[0]), p)
+    return StreamTensor(x.data * mask, x.layout, x.weights)
+
+
+def _unit(x: StreamTensor, dims: tuple[int, ...], eps: float) -> StreamTensor:
+    return multiply(x, compose(mean_square(x, dims) + eps, rsqrt))
+
+
+def _affine(x: StreamTensor, weight: Tensor | None, bias: Tensor | None) -> StreamTensor:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
