@@ -1,4 +1,4 @@
-"""Make a data set of reference solutions, a batch at a time."""
+"""Data sets of reference solutions, made a batch at a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 SMALLEST = 1e-12  # tolerance: float64 and its rounding leave little below it
 BATCH = 16  # trajectories that one process solves and holds in memory at once
-_ANGLES = 64  # at which hidden inputs of an angle are written where no other is seen
+_ANGLES = 64  # angles of hidden inputs, where no visible input has angles
 
 
 def generate(
@@ -46,37 +46,39 @@ def generate(
     device: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Draw inputs, solve, and write a file that appears under its name once it is whole.
+    """Draw inputs, solve, and write a file that appears under its name once it is complete.
 
-    Sample i depends on seed and i, not on how many there are. Inputs stand on the grid of the
-    solution, or at its points on a shape, hidden ones among them. Each batch is kept in the folder
-    ``NAME.parts`` as soon as it is solved: the same call goes on where an earlier one ended,
-    however it ended. Several processes started by ``torchrun`` solve a batch each; the first writes
-    them, so the file is the same.
+    Sample i depends on seed and i, not on the number of samples. Inputs, hidden ones included, are
+    written on the grid of the solution, or at its points on a shape. Each batch is kept in the
+    folder ``NAME.parts`` as soon as it is solved: the same call continues where an earlier one
+    ended. Several processes started by ``torchrun`` solve a batch each; the first writes them, so
+    the file is the same. A problem without inputs has one solution, of which only noise makes
+    different samples.
 
     Args:
-        problem: What to draw and solve.
-        count: Samples.
+        problem: The problem to solve.
+        count: Number of samples.
         path: The file; a name that ends in ``.zarr`` is a folder in Zarr's format, any other one
             NetCDF.
-        seed: Of the inputs.
+        seed: Seed of the inputs.
         tolerance: Relative L2 error that each solution should stay below; the method's own by
             default, see ``piop.reference.solve_reference``.
         noise: Standard deviation of independent normal noise on every value of the unknowns, as a
-            share of that of the unknown over its sample. Error estimates are of the solution
+            fraction of that of the unknown over its sample. Error estimates are of the solution
             without it.
-        device: Where to solve; the CPU by default.
-        progress: Told the number of samples done after each batch.
+        device: Device of the solver; the CPU by default.
+        progress: Called with the number of samples done after each batch.
 
     Returns:
         ``path``, ``samples``, ``seed``, ``tolerance``, ``error_estimate`` (mean, max),
         ``above_tolerance``, the number of samples that may miss the tolerance, and ``resumed``,
-        the number of samples that an earlier call had made.
+        the number of samples from an earlier call.
 
     Raises:
-        NotSupportedError: No reference solver covers the problem; says why.
+        NotSupportedError: No reference solver covers the problem, with the reason.
         SolverError: A solution is not finite.
-        UsageError: A count, seed or tolerance that makes no sense; parts of another data set.
+        UsageError: A count or tolerance out of range; more than one sample of a problem that has
+            one solution; parts of another data set.
         DataError: The file cannot be written.
         LostProcessError: Another process has ended.
     """
@@ -88,23 +90,26 @@ def generate(
         raise UsageError(f"tolerance = {tolerance}: must be at least {SMALLEST:g} and below 1")
     if not 0 <= noise < math.inf:
         raise UsageError(f"noise = {noise}: must be a number from 0 on")
+    if count > 1 and not problem.inputs and not noise:
+        raise UsageError(
+            f"n = {count}: {problem.name} has no inputs and so one solution: give n = 1 (-n 1), or "
+            f"noise (--noise 0.01) for {count} different observations of it"
+        )
     attributes = {"seed": seed, "tolerance": tolerance, "reference": method.name}
     attributes |= {"noise": noise} if noise else {}
     parts = [range(low, min(count, low + BATCH)) for low in range(0, count, BATCH)]
     with joined() as processes, ExitStack() as stack:
 
         def begin() -> list[bool]:
-            nonlocal shards
             DatasetWriter.require(path)
             manifest = _manifest(problem, attributes, device)
-            shards = stack.enter_context(Shards.open(path, manifest))
-            return [shards.has(part) for part in parts]
+            opened.append(stack.enter_context(Shards.open(path, manifest)))
+            return [opened[0].has(part) for part in parts]
 
         def finish() -> dict[str, Any]:
-            assert shards is not None  # noqa: S101 - the first process has them
-            return _assemble(problem, count, path, attributes, shards, parts)
+            return _assemble(problem, count, path, attributes, opened[0], parts)
 
-        shards: Shards | None = None
+        opened: list[Shards] = []  # in the first process
         there = processes.lead(begin)
         resumed = done = sum(len(p) for p, has in zip(parts, there, strict=True) if has)
         if resumed:
@@ -116,10 +121,9 @@ def generate(
             solved = {} if own is None else _solve(problem, own, attributes, device)
             for rank, content in enumerate(processes.collect(save_tensors(solved))):
                 if rank >= len(group):
-                    continue  # it had nothing to solve, but waits until it is heard
+                    continue  # a process without a batch takes part in the collection
                 part = group[rank]
-                assert shards is not None  # noqa: S101 - the others collect nothing
-                shards.write(part, content)
+                opened[0].write(part, content)  # only the first process collects
                 done += len(part)
                 if progress:
                     progress(done)
@@ -128,9 +132,9 @@ def generate(
 
 
 def _manifest(problem: Problem, attributes: dict[str, Any], device: str | None) -> dict[str, Any]:
-    """All that decides what a part holds."""
-    said = file_attributes(problem, **attributes)
-    kept = {k: v for k, v in said.items() if k not in ("title", "piop_spec", "reference")}
+    """Everything on which the content of a part depends."""
+    described = file_attributes(problem, **attributes)
+    kept = {k: v for k, v in described.items() if k not in ("title", "piop_spec", "reference")}
     return {**kept, "device": device or "cpu", "batch": BATCH}
 
 
@@ -142,7 +146,7 @@ def _assemble(
     shards: Shards,
     parts: Sequence[range],
 ) -> dict[str, Any]:
-    """Write the file from its parts, one after the other; remove them and sum up."""
+    """Write the file from its parts, remove them, and summarise the errors."""
     summary = GenerationSummary()
     with DatasetWriter.open(path, problem, count, workspace=shards.folder, **attributes) as writer:
         for part in parts:
@@ -157,11 +161,11 @@ def _assemble(
 
 
 class GenerationSummary:
-    """How good the solutions are, batch by batch.
+    """Errors of the solutions, collected batch by batch.
 
     Attributes:
-        done: Samples so far.
-        missed: Those that may miss the tolerance.
+        done: Number of samples so far.
+        missed: Number of samples that may miss the tolerance.
         estimates: Error estimates of each batch.
     """
 
@@ -176,7 +180,7 @@ class GenerationSummary:
         self.missed += int((batch[ACCEPTED] == 0).sum())
 
     def report(self, tolerance: float) -> dict[str, Any]:
-        """Give mean and largest error, and warn of what missed the tolerance."""
+        """Return mean and largest error; warn of samples that may miss the tolerance."""
         if self.missed:
             text = "%d of %d solutions may miss the tolerance %g"
             logger.warning(text, self.missed, self.done, tolerance)
@@ -188,7 +192,7 @@ class GenerationSummary:
 def _solve(
     problem: Problem, samples: range, attributes: dict[str, Any], device: str | None
 ) -> dict[str, Tensor]:
-    """Solve samples with these numbers, by name: axes, unknowns, inputs, error estimates."""
+    """Solve the samples of these indices: axes, unknowns, inputs and error estimates by name."""
     draws = Draws(attributes["seed"], 0, torch.arange(samples.start, samples.stop))
     functions = sample_inputs(problem, draws)
     solution = solve_reference(problem, functions, tolerance=attributes["tolerance"], device=device)
@@ -203,11 +207,16 @@ def _solve(
                 solved[item.name] = functions[item.name].on_grid([axes[c] for c in item.of])
     else:
         solved = _at_points(problem, functions, solution.points)
-    noise = attributes.get("noise", 0.0)
-    solved |= {n: noisy(solution.values[n].cpu(), noise, draws, n) for n in problem.channels}
-    points = solution.modes.to(torch.int32)
+    solved |= {name: solution.values[name] for name in problem.channels}
     solved |= {ESTIMATE: solution.error_estimate, ACCEPTED: solution.accepted.to(torch.int8)}
-    solved |= {POINTS: points, STEP: solution.step}
+    solved |= {POINTS: solution.modes.to(torch.int32), STEP: solution.step}
+    if not problem.inputs:  # one solution, repeated
+        solved = {
+            name: v if name.startswith("axis/") else v.expand(len(samples), *v.shape[1:])
+            for name, v in solved.items()
+        }
+    noise = attributes.get("noise", 0.0)
+    solved |= {name: noisy(solved[name].cpu(), noise, draws, name) for name in problem.channels}
     return {name: tensor.cpu().contiguous() for name, tensor in solved.items()}
 
 
@@ -215,28 +224,28 @@ def _at_points(problem: Problem, functions: Any, points: Tensor) -> dict[str, Te
     """Positions ``[B, P]`` of each coordinate, and inputs there."""
     names = [c.name for c in problem.space]
     found = {f"place/{name}": points[..., i] for i, name in enumerate(names)}
-    around = _around(problem)
-    found |= {f"axis/{name}": positions for name, positions in around.items()}
+    angles = _angles(problem)
+    found |= {f"axis/{name}": positions for name, positions in angles.items()}
     for item in problem.inputs:
         function = functions[item.name]
-        if around.keys() & set(item.of) or not item.of:
-            found[item.name] = function.on_grid([around[c] for c in item.of])
+        if angles.keys() & set(item.of) or not item.of:
+            found[item.name] = function.on_grid([angles[c] for c in item.of])
         else:
             found[item.name] = function(points[..., [names.index(c) for c in item.of]])
     return found
 
 
-def _around(problem: Problem) -> dict[str, Tensor]:
-    """Angles that a file has inputs at: as many as the one that is seen at most is seen at."""
+def _angles(problem: Problem) -> dict[str, Tensor]:
+    """Angles of the inputs in a file: as many as the most sensors of a visible input."""
     found = {}
     for angle in problem.angles:
-        seen = [i.sensor_shape[0] for i in problem.inputs if angle.name in i.of and not i.hidden]
-        found[angle.name] = grid_axis(angle.low, angle.high, max(seen, default=_ANGLES), True)
+        counts = [i.sensor_shape[0] for i in problem.visible_inputs if angle.name in i.of]
+        found[angle.name] = grid_axis(angle.low, angle.high, max(counts, default=_ANGLES), True)
     return found
 
 
 def noisy(values: Tensor, level: float, draws: Draws, name: str) -> Tensor:
-    """Add normal noise of a share of the standard deviation of each sample of ``[B, …]``."""
+    """Add normal noise, a fraction of the standard deviation of each sample of ``[B, …]``."""
     if not level:
         return values
     flat = values.flatten(1)
@@ -251,7 +260,7 @@ def _axes(problem: Problem, solution: Any) -> dict[str, Tensor]:
 
 
 def _write(writer: DatasetWriter, problem: Problem, batch: dict[str, Tensor], first: bool) -> None:
-    """Append what :func:`_solve` gave."""
+    """Append the arrays of :func:`_solve`."""
     names = tuple(c.name for c in problem.coordinates)
     angles = tuple(a.name for a in problem.angles)
     scattered = f"place/{names[-1]}" in batch

@@ -92,3 +92,22 @@ def test_noise_is_as_large_as_asked_and_of_the_sample_alone(piop, tmp_path, monk
     np.testing.assert_allclose(found["one"]["u"], found["noisy"]["u"][:1], rtol=0, atol=1e-12)
     np.testing.assert_array_equal(found["noisy"]["u0"], found["clean"]["u0"])
     assert found["noisy"].attrs["noise"] == 0.05
+
+
+def test_a_problem_without_inputs_has_one_solution(piop, tmp_path):
+    code, _, err = piop("data", "poisson_lshape", "-n", 2, "--output", tmp_path / "d.nc")
+    assert code == 2
+    assert "n = 2: poisson_lshape has no inputs and so one solution: give n = 1 (-n 1), or" in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_noise_makes_different_samples_of_one_solution(piop, tmp_path):
+    path = tmp_path / "d.nc"
+    options = ["--noise", 0.1, "--tolerance", 0.1]
+    assert piop("data", "poisson_lshape", "-n", 3, "--output", path, *options)[0] == 0
+    with xr.open_dataset(path) as found:
+        u = found["u"].values
+        assert u.shape == (3, found.sizes["point"])
+        assert (found["x"].values == found["x"].values[:1]).all()
+        assert (np.abs(np.diff(u, axis=0)).max(1) > 0).all()
+        assert np.corrcoef(u).min() > 0.9
