@@ -21,12 +21,12 @@ def drawn(name):
     return problem, functions, numbers, centres
 
 
-def even(region, outline):
+def even(domain):
     """A fine grid of all places that are so far inside."""
     ticks = (np.arange(200) + 0.5) / 200
     grid = np.stack(np.meshgrid(ticks, ticks, indexing="ij"), -1).reshape(-1, 2)
-    grid = grid[region.inside(grid)]
-    return grid[outline.distance(grid) >= MARGIN]
+    grid = grid[domain.contains(grid)]
+    return grid[domain.outline.distance(grid) >= MARGIN]
 
 
 @pytest.mark.parametrize("name", [p for p, _ in PAIRS])
@@ -35,17 +35,17 @@ def test_centres_are_inside_and_uniform(name, shape):
     """Around corners that point inwards the even grid goes a little nearer than the law: 2 %."""
     problem, _, numbers, centres = drawn(f"{name}_u" if shape == "u" else name)
     if shape == "u":
-        region, outline, own = problem.region, problem.shape, slice(None)
+        domain, own = problem.domain, slice(None)
     else:
-        number = problem.choice.names.index(shape)
-        region, outline = problem.choice.regions[number], problem.choice.outlines[number]
+        number = list(problem.domain.members).index(shape)
+        domain = problem.domain.members[shape]
         own = numbers["k"] == number
         assert own.sum() == pytest.approx(COUNT / 4, abs=5 * (COUNT * 3 / 16) ** 0.5)
     for found in centres:
         found = found[own]
-        assert region.inside(found).all()
-        assert outline.distance(found).min() > MARGIN - 1e-9 > RADIUS
-        truth = even(region, outline)
+        assert domain.contains(found).all()
+        assert domain.outline.distance(found).min() > MARGIN - 1e-9 > RADIUS
+        truth = even(domain)
         sigma = truth.std(0) / len(found) ** 0.5
         assert (np.abs(found.mean(0) - truth.mean(0)) < 5 * sigma + 0.01).all()
         assert found.std(0) == pytest.approx(truth.std(0), rel=0.08)

@@ -1,23 +1,39 @@
-"""Shapes in the plane and their boundaries; ``piop.domain.delaunay`` meshes them with SciPy."""
+"""Domains: boxes and regions of the plane; ``piop.domain.delaunay`` meshes them with SciPy."""
 
 from piop.domain.curve import Arc, Curve, GeometryError, RadialArc, Radius, Segment
-from piop.domain.distance import ApproximateDistance, approximate_distance
+from piop.domain.distance import (
+    ApproximateDistance,
+    DistanceFactor,
+    IntervalDistance,
+    approximate_distance,
+)
+from piop.domain.domain import ENDS, Box, Coordinate, Domain, FixedDomain
 from piop.domain.mesh import TriangleMesh, quality
 from piop.domain.outline import Corner, Outline, named_by_sides, outline
+from piop.domain.regions import PlaneRegion, RegionFamily, trace
 from piop.domain.shapes import Difference, Disk, Polygon, Shape, Star, Union, box
 
 __all__ = [
+    "ENDS",
     "ApproximateDistance",
     "Arc",
+    "Box",
+    "Coordinate",
     "Corner",
     "Curve",
     "Difference",
     "Disk",
+    "DistanceFactor",
+    "Domain",
+    "FixedDomain",
     "GeometryError",
+    "IntervalDistance",
     "Outline",
+    "PlaneRegion",
     "Polygon",
     "RadialArc",
     "Radius",
+    "RegionFamily",
     "Segment",
     "Shape",
     "Star",
@@ -28,4 +44,5 @@ __all__ = [
     "named_by_sides",
     "outline",
     "quality",
+    "trace",
 ]

@@ -1,8 +1,9 @@
-"""How far places in a shape are from its boundary, to first order and smoothly."""
+"""Approximate distance functions: zero on faces, positive inside, smooth, one at their largest."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, final
@@ -21,10 +22,59 @@ _LEAST = 1e-8  # of the size: what is less there vanishes
 _MOST = 1e-6  # of the size: what is more on the boundary does not
 
 
+class DistanceFactor(ABC):
+    """A function that vanishes on faces, is positive inside and one at its largest."""
+
+    @property
+    @abstractmethod
+    def axes(self) -> tuple[int, ...]:
+        """Numbers of the axes of space that it depends on."""
+
+    @abstractmethod
+    def __call__(self, *coordinates: Any, maths: Any = np) -> Any:
+        """Evaluate at points.
+
+        Args:
+            *coordinates: Along each of ``axes``, of one shape.
+            maths: NumPy, or a module with the same functions.
+        """
+
+
 @final
 @dataclass(frozen=True)
-class ApproximateDistance:
-    """Zero on the boundary of a shape, positive inside, one at its largest.
+class IntervalDistance(DistanceFactor):
+    """Zero at one or both ends of an interval, linear or quadratic between.
+
+    Attributes:
+        axis: Number of the axis.
+        low: Start of the interval, units of the axis.
+        high: End of the interval, units of the axis.
+        ends: Whether it vanishes at the start, and at the end.
+    """
+
+    axis: int
+    low: float
+    high: float
+    ends: tuple[bool, bool]
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """See the base class."""
+        return (self.axis,)
+
+    def __call__(self, *coordinates: Any, maths: Any = np) -> Any:
+        """See the base class."""
+        (at,) = coordinates
+        length = self.high - self.low
+        if all(self.ends):
+            return (at - self.low) * (self.high - at) * (4 / length**2)
+        return (at - self.low) / length if self.ends[0] else (self.high - at) / length
+
+
+@final
+@dataclass(frozen=True)
+class ApproximateDistance(DistanceFactor):
+    """Zero on the whole boundary of a shape in the plane.
 
     Attributes:
         formula: Up to a factor.
@@ -34,8 +84,14 @@ class ApproximateDistance:
     formula: Formula
     height: float
 
-    def __call__(self, x: Any, y: Any, maths: Any) -> Any:
-        """Evaluate at places; ``maths`` is NumPy, or a module with the same functions."""
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """See the base class."""
+        return (0, 1)
+
+    def __call__(self, *coordinates: Any, maths: Any = np) -> Any:
+        """See the base class."""
+        x, y = coordinates
         return self.formula(x, y, maths) * (1 / self.height)
 
 

@@ -88,7 +88,7 @@ def _outside(pde: PDE) -> list[str]:
         reasons.append("it covers steady problems")
     if len(pde.unknowns) + len(pde.auxiliaries) != 1:
         reasons.append("it covers one equation for one unknown")
-    if not pde.is_box:
+    if not pde.domain.is_box:
         reasons.append("the domain is no box")
     return reasons
 

@@ -1,11 +1,13 @@
-"""Functions that meet initial data and wall values, in symbols.
+"""Functions that meet initial data and prescribed boundary values, in symbols.
 
-The initial data are taken first; then along each walled axis what the walls still ask is blended
-from face to face, so that faces and start that agree where they meet are all met exactly. What is
-left for a network is multiplied by the distance to those walls.
+On a box the initial data are taken first; then along each axis with prescribed values what these
+still ask is blended from face to face, so that faces and start that agree where they meet are all
+met exactly. In a region of the plane one value that is prescribed all around is met with initial
+data that agree with it. What is left for a network is multiplied by the distance to those faces.
 
 Source: transfinite interpolation as a Boolean sum of projectors, Gordon & Hall 1973, sec. 2
-(doi:10.1007/BF01436298).
+(doi:10.1007/BF01436298); regions as in Sukumar & Srivastava 2022, sec. 3
+(doi:10.1016/j.cma.2021.114333).
 """
 
 from __future__ import annotations
@@ -14,29 +16,27 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import sympy as sp
 
+from piop.domain import ENDS, Coordinate, GeometryError
 from piop.forms.atoms import applied, derivative_counts, name_of, outermost_atoms
-from piop.problem.around import surround
-from piop.problem.walls import ENDS, axis_of, place_of, value_on
+from piop.forms.pde import PDE
 from piop.spec.distributions import GaussianRandomField
-
-if TYPE_CHECKING:
-    from piop.forms.parts import Coordinate
-    from piop.problem.problem import Problem
-
 
 UNKNOWN = "values of an input there are not known before it is drawn"
 PROBES, ZERO = 4, 1e-9
-"""Places at which an expression is tried for zero, and what counts as zero there."""
+"""Points at which an expression is tried for zero, and what counts as zero there."""
+FRACTIONS = (0.2, 0.7)
+"""Of the length of each curve of a boundary: where an expression is tried there."""
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Whose multiples fill the unit interval without repeating."""
 
 
 def lift_expression(
-    problem: Problem,
+    pde: PDE,
     channel: str,
     order: int,
     faces: Sequence[str],
@@ -45,38 +45,38 @@ def lift_expression(
     """Write a function that meets data of a channel.
 
     Args:
-        problem: The problem.
+        pde: Equations, domain and conditions.
         channel: Whose data.
         order: How many initial data to meet: u0, and then the slope in time.
-        faces: Whose prescribed values to meet, each where it agrees with what it touches; of a
-            shape all or none.
+        faces: Whose prescribed values to meet, each where it agrees with what it touches; all or
+            none in a region of the plane.
         constant: Where to start without initial data, units of the channel.
 
     Returns:
         The function; None where what it takes on a face is not known before inputs are drawn.
     """
-    if problem.shape is not None and faces:
-        return surround(problem, channel, order)
+    if faces and not pde.domain.is_box:
+        return _all_around(pde, channel, order)
     found: sp.Expr = sp.Float(constant) if constant else sp.S.Zero
-    if order and problem.time is not None:
-        since = problem.time.symbol - problem.time.low
-        terms = problem.initial[channel][:order]
+    if order and pde.time is not None:
+        since = pde.time.symbol - pde.time.low
+        terms = pde.initial[channel][:order]
         found = sp.Add(*(term * since**k for k, term in enumerate(terms)))
-    for axis in problem.space:
-        asked = _missing(problem, channel, found, axis, faces)
+    for axis in pde.space:
+        asked = _missing(pde, channel, found, axis, faces)
         if asked is None:
             return None
         found = found + _blend(asked, axis)
     return found
 
 
-def disagreement(
-    problem: Problem, channel: str, order: int, faces: Sequence[str], face: str
+def lift_obstacle(
+    pde: PDE, channel: str, order: int, faces: Sequence[str], face: str
 ) -> str | None:
     """Say why the value on a face cannot be met beside the start and the faces before it.
 
     Args:
-        problem: The problem.
+        pde: Equations, domain and conditions.
         channel: Whose value.
         order: How many initial data are met.
         faces: Those before it.
@@ -85,40 +85,42 @@ def disagreement(
     Returns:
         A clause; None where it can be met.
     """
-    axis = axis_of(problem, face)
-    others = [f for f in faces if axis_of(problem, f) is not axis]
-    base = lift_expression(problem, channel, order, others)
-    asked = None if base is None else _missing(problem, channel, base, axis, [face])
+    if not pde.domain.is_box:
+        return _obstacle_around(pde, channel, order)
+    axis, _ = pde.domain.across(face)
+    others = [f for f in faces if pde.domain.across(f)[0] is not axis]
+    base = lift_expression(pde, channel, order, others)
+    asked = None if base is None else _missing(pde, channel, base, axis, [face])
     if asked is None:
         return UNKNOWN
     (gap,) = asked.values()
     touched: list[tuple[sp.Expr, Coordinate, float, str]] = []
-    if problem.time is not None:
-        time = problem.time
+    if pde.time is not None:
+        time = pde.time
         slopes = [sp.diff(gap, time.symbol, k) for k in range(order)]
         touched += [(slope, time, time.low, "that of the initial data") for slope in slopes]
     for other in others:
-        touched.append((gap, axis_of(problem, other), place_of(problem, other), f"that of {other}"))
+        touched.append((gap, *pde.domain.across(other), f"that of {other}"))
     for expression, place, at, what in touched:
-        edge = restrict(problem, expression, place, at)
+        edge = restrict(pde, expression, place, at)
         if edge is None:
             return UNKNOWN
-        if not _vanishes(problem, edge):
+        if not _vanishes(pde, edge):
             return f"it is not {what} where they touch"
     return None
 
 
-def restrict(problem: Problem, expression: sp.Expr, axis: Coordinate, at: float) -> sp.Expr | None:
-    """Give an expression at one place of an axis; None where an input there is not known.
+def restrict(pde: PDE, expression: sp.Expr, axis: Coordinate, at: float) -> sp.Expr | None:
+    """Return an expression at one position of an axis; None where an input there is not known.
 
-    Inputs of a law that vanishes at the ends of the axis are known there: zero, and with them their
-    derivatives along the face.
+    Inputs of a distribution that vanishes at the ends of the axis are known there: zero, and with
+    them their derivatives along the face.
     """
     fixed: dict[Any, Any] = {}
     for atom in outermost_atoms(expression):
         if axis.symbol not in applied(atom).args:
             continue
-        if derivative_counts(atom).get(axis.symbol, 0) or not _vanishing(problem, atom, axis, at):
+        if derivative_counts(atom).get(axis.symbol, 0) or not _vanishing(pde, atom, axis, at):
             return None
         fixed[atom] = sp.S.Zero
     here: Any = expression.xreplace(fixed)
@@ -126,7 +128,7 @@ def restrict(problem: Problem, expression: sp.Expr, axis: Coordinate, at: float)
 
 
 def _missing(
-    problem: Problem, channel: str, found: sp.Expr, axis: Coordinate, faces: Sequence[str]
+    pde: PDE, channel: str, found: sp.Expr, axis: Coordinate, faces: Sequence[str]
 ) -> dict[str, sp.Expr] | None:
     """What each prescribed value asks beyond a function; None where that is not known."""
     gaps: dict[str, sp.Expr] = {}
@@ -134,10 +136,10 @@ def _missing(
         face = f"{axis.name}.{end}"
         if face not in faces:
             continue
-        given = value_on(problem, channel, face)
-        at = place_of(problem, face)
-        here = restrict(problem, found, axis, at)
-        wanted = None if given is None else restrict(problem, given, axis, at)
+        given = pde.prescribed(channel, face)
+        _, at = pde.domain.across(face)
+        here = restrict(pde, found, axis, at)
+        wanted = None if given is None else restrict(pde, given, axis, at)
         if here is None or wanted is None:
             return None
         gaps[face] = sp.expand(wanted - here)
@@ -153,21 +155,21 @@ def _blend(gaps: Mapping[str, sp.Expr], axis: Coordinate) -> sp.Expr:
     return low * (1 - share) + high * share
 
 
-def _vanishing(problem: Problem, atom: Any, axis: Coordinate, at: float) -> bool:
+def _vanishing(pde: PDE, atom: Any, axis: Coordinate, at: float) -> bool:
     """Whether a law holds an input at zero at an end of an axis."""
-    law = next((i.law for i in problem.inputs if i.name == name_of(atom)), None)
+    law = next((i.law for i in pde.inputs if i.name == name_of(atom)), None)
     if not isinstance(law, GaussianRandomField) or law.mean or at not in (axis.low, axis.high):
         return False
     return law.boundary.get(axis.name) == "dirichlet"
 
 
-def _vanishes(problem: Problem, expression: sp.Expr) -> bool:
-    """Whether an expression is zero wherever it is tried, whatever its inputs are."""
+def _vanishes(pde: PDE, expression: sp.Expr) -> bool:
+    """Tell whether an expression is zero wherever it is tried, whatever its inputs are."""
     unknown = [*outermost_atoms(expression)]
-    unknown += sorted(expression.free_symbols - {c.symbol for c in problem.coordinates}, key=str)
+    unknown += sorted(expression.free_symbols - {c.symbol for c in pde.coordinates}, key=str)
     spots = (k * GOLDEN % 1 for k in count(1))
     for _ in range(PROBES):
-        values = {c.symbol: c.low + c.length * next(spots) for c in problem.coordinates}
+        values = {c.symbol: c.low + c.length * next(spots) for c in pde.coordinates}
         values = {atom: 0.5 + next(spots) for atom in unknown} | values
         found: Any = expression.xreplace({a: sp.Float(v) for a, v in values.items()})
         if not abs(complex(found.evalf())) < ZERO:
@@ -181,3 +183,58 @@ def _exact(number: float) -> sp.Expr:
     if turns and abs(float(turns) * math.pi - number) <= 1e-15 * abs(number):
         return sp.Rational(turns.numerator, turns.denominator) * sp.pi
     return sp.Rational(str(number))
+
+
+def _all_around(pde: PDE, channel: str, order: int) -> sp.Expr:
+    """Meet the initial data and the one value that is prescribed all around a region."""
+    face = pde.domain.faces[0]
+    value = pde.prescribed(channel, face)
+    if value is None:
+        raise ValueError(f"no value of {channel} is prescribed on {face}")
+    if not order or pde.time is None:
+        return value
+    since: Any = pde.time.symbol - sp.Rational(str(pde.time.low))
+    gaps = _gaps(pde, channel, value, order)
+    return sp.expand(value + sp.Add(*(gap * since**k for k, gap in enumerate(gaps))))
+
+
+def _obstacle_around(pde: PDE, channel: str, order: int) -> str | None:
+    """Say why what is prescribed around a region cannot be met; None where it can."""
+    if pde.domain.varies:
+        return "the shape differs from sample to sample"
+    values = [pde.prescribed(channel, face) for face in pde.domain.faces]
+    first, *others = given = [v for v in values if v is not None] or [sp.S.Zero]
+    if len(given) < len(values):
+        return "not all faces of the shape prescribe a value"
+    if any(sp.expand(v - first) != 0 for v in others):  # type: ignore[operator]
+        return "the faces of the shape prescribe different values"
+    if not all(_vanishes_around(pde, gap) for gap in _gaps(pde, channel, first, order)):
+        return "nothing says that it is that of the initial data where they touch"
+    try:
+        pde.domain.fixed.distance_factors(pde.domain.faces)
+    except GeometryError as error:
+        return f"the distance to the boundary is not known: {error}"
+    return None
+
+
+def _gaps(pde: PDE, channel: str, value: sp.Expr, order: int) -> list[sp.Expr]:
+    """Subtract from each initial datum the prescribed value's own derivative in time."""
+    if not order or pde.time is None:
+        return []
+    t, start = pde.time.symbol, sp.Rational(str(pde.time.low))
+    data = pde.initial[channel][:order]
+    return [datum - sp.diff(value, t, k).subs(t, start) for k, datum in enumerate(data)]
+
+
+def _vanishes_around(pde: PDE, expression: sp.Expr) -> bool:
+    """Tell whether an expression is zero on the boundary, whatever its inputs are."""
+    symbols = [c.symbol for c in pde.space]
+    unknown = [*outermost_atoms(expression)]
+    unknown += sorted(expression.free_symbols - set(symbols), key=str)
+    given = {atom: sp.Float(0.5 + 0.1 * i) for i, atom in enumerate(unknown)}
+    bare: Any = expression.xreplace(given)
+    for point in pde.domain.fixed.boundary_points(np.array(FRACTIONS)).tolist():
+        here = bare.xreplace(dict(zip(symbols, map(sp.Float, point), strict=True)))
+        if not abs(complex(here.evalf())) < ZERO:
+            return False
+    return True

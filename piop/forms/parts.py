@@ -4,34 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Expr, Symbol
+from sympy import Expr
 
-from piop.domain import Outline, Shape
 from piop.spec.distributions import Law
-
-
-@dataclass(frozen=True)
-class Coordinate:
-    """One axis of the domain.
-
-    Attributes:
-        name: As in the spec.
-        symbol: Real SymPy symbol.
-        low: Start of the interval, in the unit of the coordinate.
-        high: End of the interval.
-        periodic: Whether the ends are one point.
-    """
-
-    name: str
-    symbol: Symbol
-    low: float
-    high: float
-    periodic: bool = False
-
-    @property
-    def length(self) -> float:
-        """Length of the interval."""
-        return self.high - self.low
 
 
 @dataclass(frozen=True)
@@ -60,23 +35,6 @@ class Input:
     sensor_shape: tuple[int, ...]
     place: str
     symbol: Expr
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Shapes of which every sample has one.
-
-    Attributes:
-        by: Name of the hidden input whose value is the number of the shape, from 0 on.
-        names: Of the shapes, as in the spec.
-        regions: The shapes; those of inputs in the middle of their laws where radii depend on them.
-        outlines: Their boundaries.
-    """
-
-    by: str
-    names: tuple[str, ...]
-    regions: tuple[Shape, ...]
-    outlines: tuple[Outline, ...]
 
 
 @dataclass(frozen=True)

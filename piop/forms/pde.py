@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sympy import Expr, Function
 
-from piop.boundary import BoundaryCondition
-from piop.domain import Outline
-from piop.forms.parts import Auxiliary, Coordinate, Input
+from piop.boundary import BoundaryCondition, normal_symbols
+from piop.domain import Coordinate, Domain
+from piop.forms.differentiate import differentiate
+from piop.forms.parts import Auxiliary, Input
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,10 +21,7 @@ class PDE:
     Attributes:
         name: Of the problem, for messages.
         time: None for a steady problem.
-        space: One to three coordinates.
-        outlines: Boundary of its region in the plane, or of each of those that a sample may have;
-            nothing on a box.
-        is_box: Whether the domain is the box of its coordinates.
+        domain: The region of space.
         unknowns: Primary unknowns.
         auxiliaries: Unknowns fixed by a linear elliptic equation.
         residuals: Left minus right of every equation, derivatives carried out, constant parameters
@@ -38,9 +37,7 @@ class PDE:
 
     name: str
     time: Coordinate | None
-    space: tuple[Coordinate, ...]
-    outlines: tuple[Outline, ...]
-    is_box: bool
+    domain: Domain
     unknowns: tuple[str, ...]
     auxiliaries: tuple[Auxiliary, ...]
     residuals: tuple[Expr, ...]
@@ -51,6 +48,11 @@ class PDE:
     boundary: Mapping[str, tuple[BoundaryCondition, ...]]
     gauge: Mapping[str, float]
     infer: Mapping[str, float]
+
+    @property
+    def space(self) -> tuple[Coordinate, ...]:
+        """One to three coordinates of space."""
+        return self.domain.axes
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -76,3 +78,31 @@ class PDE:
         if name in self.channels:
             return Function(name, real=True)(*(c.symbol for c in self.coordinates))
         return {i.name: i.symbol for i in self.inputs}[name]
+
+    @property
+    def face_conditions(self) -> tuple[tuple[str, BoundaryCondition], ...]:
+        """Each face of the domain with each of its conditions."""
+        faces = self.domain.faces
+        return tuple((face, c) for face in faces for c in self.boundary.get(face, ()))
+
+    def prescribed(self, channel: str, face: str) -> Expr | None:
+        """The prescribed value of a channel on a face; None without one."""
+        for condition in self.boundary.get(face, ()):
+            if condition.unknown == channel and condition.prescribed is not None:
+                return condition.prescribed
+        return None
+
+    def condition_residual(
+        self, face: str, condition: BoundaryCondition, normal: Sequence[Expr] = ()
+    ) -> Expr:
+        """Return left minus right of a condition, derivatives carried out.
+
+        Args:
+            face: Where it holds.
+            condition: The condition.
+            normal: The outward normal; by default that of the face.
+        """
+        written = condition.residual(self.function, [c.symbol for c in self.space])
+        symbols = normal_symbols(c.name for c in self.space)
+        found: Any = differentiate(written)
+        return found.xreplace(dict(zip(symbols, normal or self.domain.normal(face), strict=True)))

@@ -41,7 +41,7 @@ def transport_form(pde: PDE) -> LinearTransport:
     if pde.time is None or len(pde.channels) != 1 or len(pde.space) != 1:
         raise NotSupportedError("it follows one unknown along one axis in time")
     axis = pde.space[0]
-    if axis.periodic or not pde.is_box:
+    if axis.periodic or not pde.domain.is_box:
         raise NotSupportedError("there is no wall to enter through")
     name, residual = pde.channels[0], pde.residuals[0]
     linear, nonlinear, free = split_terms(pde, residual)

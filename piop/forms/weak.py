@@ -18,12 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import sympy
 from sympy import Derivative, Expr
 
 from piop.boundary import BoundaryCondition, normal_symbols
-from piop.domain import Segment
 from piop.errors import NotSupportedError
 from piop.expression.functions import JUMPS
 from piop.forms.differentiate import differentiate, partial
@@ -131,7 +129,7 @@ def weak_form(pde: PDE) -> WeakForm:
 
 def _require_covered(pde: PDE) -> None:
     reasons = []
-    if not pde.outlines:
+    if pde.domain.is_box:
         reasons.append("it covers shapes in the plane (domain)")
     if pde.time is not None:
         reasons.append("it covers steady problems")
@@ -197,16 +195,9 @@ class _Face:
 
     def _straight(self) -> dict[Any, Any]:
         """The normal where it is along one axis on the whole face."""
-        curves = [c for outline in self.pde.outlines for c in outline.curves]
-        pieces = [c for c in curves if c.face == self.face]
-        if not all(isinstance(c, Segment) for c in pieces):
-            return {}
-        along = np.array([c.direction(0.0) for c in pieces])
-        whole = np.round(along)
-        if np.abs(along - whole).max() > 1e-12 or np.ptp(whole, axis=0).any():
-            return {}
-        x, y = (int(v) for v in whole[0])
-        return dict(zip(self.normal, (sympy.Integer(y), sympy.Integer(-x)), strict=True))
+        normal = self.pde.domain.normal(self.face)
+        whole = all(n.is_Integer for n in normal)
+        return dict(zip(self.normal, normal, strict=True)) if whole else {}
 
     def through(
         self, fluxes: Sequence[tuple[Expr, ...]], given: Mapping[int, Expr]

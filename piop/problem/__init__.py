@@ -1,7 +1,8 @@
 """The problem: a spec as mathematics, and the pure passes over it."""
 
 from piop.boundary import BoundaryCondition
-from piop.forms.parts import Auxiliary, Coordinate, Input
+from piop.domain import Coordinate
+from piop.forms.parts import Auxiliary, Input
 from piop.problem.problem import Problem
 
 __all__ = ["Auxiliary", "BoundaryCondition", "Coordinate", "Input", "Problem"]

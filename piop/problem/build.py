@@ -9,19 +9,19 @@ from typing import Any
 import sympy
 from sympy import Expr
 
+from piop.domain import Coordinate
 from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS
 from piop.forms.differentiate import differentiate
-from piop.forms.parts import Auxiliary, Coordinate
+from piop.forms.parts import Auxiliary
 from piop.forms.pde import PDE
-from piop.problem.faces import read_faces
+from piop.problem.build_boundary import build_boundary
+from piop.problem.build_domain import build_domain, trace_shapes, varies
 from piop.problem.inputs import read_inputs
-from piop.problem.shape import choice_of, read_shape, varies
 from piop.spec.canonical import hash_of
 from piop.spec.load import Draft
 from piop.spec.model import Spec
 from piop.spec.names import refuse
-from piop.spec.read_domain import alternatives
 from piop.spec.reader import raise_issues
 from piop.spec.resolve import Resolved
 
@@ -41,11 +41,10 @@ def build(draft: Draft) -> dict[str, Any]:
     spec, resolved, issues = draft
     if set(resolved.names.bounds) != {*spec.time, *spec.space}:
         raise_issues(issues)
-    regions, outlines = read_shape(spec, resolved, issues)
-    places = alternatives(spec.domain) if spec.domain is not None and outlines else ()
-    faces = {path: own.faces for path, own in zip(places, outlines, strict=True)}
-    periodic, boundary = read_faces(spec, resolved, faces, issues)
-    points = _points(spec, bool(outlines), resolved, issues)
+    traced = trace_shapes(spec, resolved, issues)
+    faces = {path: outline.faces for path, (_, outline) in traced.items()}
+    periodic, boundary = build_boundary(spec, resolved, faces, issues)
+    points = _points(spec, bool(traced), resolved, issues)
     time, space = _coordinates(spec, resolved, periodic)
     auxiliaries = tuple(
         Auxiliary(name, e.left - e.right, resolved.means.get(name, 0.0), name in resolved.means)
@@ -57,9 +56,7 @@ def build(draft: Draft) -> dict[str, Any]:
     pde = PDE(
         name=spec.name,
         time=time,
-        space=space,
-        outlines=outlines,
-        is_box=spec.domain is None,
+        domain=build_domain(spec, resolved, traced, space),
         unknowns=unknowns,
         auxiliaries=auxiliaries,
         residuals=residuals,
@@ -81,10 +78,6 @@ def build(draft: Draft) -> dict[str, Any]:
             Coordinate(n, s, 0.0, 2 * math.pi, periodic=True)
             for n, s in resolved.names.angles.items()
         ),
-        "region": regions[0] if regions else None,
-        "shape": outlines[0] if outlines else None,
-        "choice": choice_of(spec, regions, outlines),
-        "radii": MappingProxyType(dict(resolved.radii)),
         "save": _save(spec, time, space, resolved, issues),
         "points": points,
         "units": spec.units,

@@ -13,7 +13,6 @@ from piop.forms.conservation import forms_shocks
 from piop.problem.inputs import history_of
 from piop.problem.inverse import inverse_obstacles
 from piop.problem.methods import Method, first_method
-from piop.problem.walls import wall_conditions
 from piop.spec.distributions import FromData
 from piop.spec.model import AT_POINTS
 
@@ -195,14 +194,14 @@ def _cloud_inputs(problem: Problem) -> Iterator[str]:
 def _unmet_conditions(problem: Problem) -> Iterator[str]:
     if max(problem.time_order.values(), default=0) > 2:
         yield "an order in time above two, because no more than two initial data are met yet"
-    if problem.varies:
+    if problem.domain.varies:
         yield (
             "domain, because its shape differs from sample to sample, and points of the equations "
             "are placed in one shape"
         )
-    if problem.shape is not None and any(c.periodic for c in problem.space):
+    if not problem.domain.is_box and any(c.periodic for c in problem.space):
         yield "a periodic axis of a shape, because its sides are not matched with each other yet"
-    keywords = {c.keyword for _, c in wall_conditions(problem) if c.conservation_law}
+    keywords = {c.keyword for _, c in problem.pde.face_conditions if c.conservation_law}
     if keywords:
         yield (
             f"{' and '.join(sorted(keywords))} at a boundary, because conditions of conservation "

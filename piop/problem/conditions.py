@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING, Literal
 import sympy as sp
 
 from piop.expression.functions import KINKS
-from piop.forms.lift import disagreement
+from piop.forms.lift import lift_obstacle
 from piop.forms.streams import derivative_index
-from piop.problem.around import obstacle_around
-from piop.problem.walls import axis_of, place_of, wall_conditions
 
 if TYPE_CHECKING:
     from piop.boundary import BoundaryCondition
@@ -122,9 +120,9 @@ def decide_conditions(
     orders = tuple(lift.get(channel, 0) for channel in problem.channels)
     built: dict[str, list[str]] = {channel: [] for channel in problem.channels}
     boundary = []
-    around = "wall" if problem.shape is None else "boundary"
-    for face, condition in wall_conditions(problem) if walls else ():
-        what = _wall_text(problem, face, condition)
+    around = "wall" if problem.domain.is_box else "boundary"
+    for face, condition in problem.pde.face_conditions if walls else ():
+        what = condition.sentence(problem.domain.where(face))
         found = _wall_obstacle(problem, face, condition, orders, built)
         hard = not soft and found is None
         if constraints == "hard" and found is not None:
@@ -230,16 +228,7 @@ def _wall_obstacle(
     name = condition.unknown
     rough = _roughness(problem, name, condition.values[0])
     order = orders[problem.channels.index(name)]
-    if problem.shape is not None:
-        return rough or obstacle_around(problem, name, order)
-    return rough or disagreement(problem, name, order, built[name], face)
-
-
-def _wall_text(problem: Problem, face: str, condition: BoundaryCondition) -> str:
-    where = f"on {face}"
-    if problem.shape is None:
-        where = f"at {axis_of(problem, face).name} = {place_of(problem, face):g}"
-    return condition.sentence(where)
+    return rough or lift_obstacle(problem.pde, name, order, built[name], face)
 
 
 def _initial_text(problem: Problem, unknown: str, order: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from piop.errors import NotSupportedError
 from piop.expression import write
-from piop.forms.parts import Choice, Input
+from piop.forms.parts import Input
 from piop.forms.streams import plan_streams
 from piop.problem.classify import classify
 from piop.problem.conditions import decide_conditions
@@ -44,7 +44,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
             {"name": c.name, "low": c.low, "high": c.high, "periodic": c.periodic}
             for c in problem.coordinates
         ],
-        "choice": None if problem.choice is None else _choice(problem.choice),
+        "choice": _selection(problem),
         "unknowns": list(problem.unknowns),
         "auxiliary": [{"name": a.name, "mean": a.mean} for a in problem.auxiliaries],
         "parameters": dict(problem.parameters),
@@ -101,9 +101,11 @@ def to_text(problem: Problem) -> str:
     return "\n".join(lines)
 
 
-def _choice(choice: Choice) -> dict[str, Any]:
-    faces = {n: list(o.faces) for n, o in zip(choice.names, choice.outlines, strict=True)}
-    return {"by": choice.by, "of": faces}
+def _selection(problem: Problem) -> dict[str, Any] | None:
+    if problem.domain.selection is None:
+        return None
+    by, faces = problem.domain.selection
+    return {"by": by, "of": {name: list(own) for name, own in faces.items()}}
 
 
 def _shapes(choice: dict[str, Any] | None) -> list[str]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from sympy import Expr, Symbol
 
+from piop.domain import Coordinate
 from piop.errors import Issue
 from piop.expression.functions import JUMPS
-from piop.forms.parts import Coordinate, Input
+from piop.forms.parts import Input
 from piop.spec import distributions as laws
 from piop.spec.distributions import History
 from piop.spec.model import AT_POINTS, SensorSpec, Spec

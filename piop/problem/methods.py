@@ -79,7 +79,7 @@ class Fourier(Method):
             yield "an order in time above two"
         if not 1 <= len(problem.space) <= 3:
             yield "it covers one to three axes of space"
-        if not problem.pde.is_box:
+        if not problem.domain.is_box:
             yield "the domain is no box"
         if forms_shocks(problem.pde):
             yield "the flux is nonlinear and nothing smooths: shocks form"
@@ -125,7 +125,7 @@ class Chebyshev(Method):
 
     def _unresolved(self, problem: Problem) -> Iterator[str]:
         """Yield what polynomials on a box do not resolve."""
-        if not problem.pde.is_box:
+        if not problem.domain.is_box:
             yield "the domain is no box"
         if problem.time is not None and problem.periodic:
             yield "no walls"
@@ -181,7 +181,7 @@ class FiniteVolumes(Method):
 
     def obstacles(self, problem: Problem) -> Iterator[str]:
         """Ask for a conservation law on a box in one or two dimensions."""
-        if not problem.pde.is_box:
+        if not problem.domain.is_box:
             yield "the domain is no box"
         if len(problem.space) > 2:
             yield "it covers one and two axes of space"

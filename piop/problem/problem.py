@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 from sympy import Expr
 
 from piop.boundary import BoundaryCondition
-from piop.domain import Outline, Shape
+from piop.domain import Coordinate, Domain
 from piop.errors import Issue, SpecError
 from piop.expression import Quantity
 from piop.expression.parse import did_you_mean
-from piop.forms.parts import Auxiliary, Choice, Coordinate, Input
+from piop.forms.parts import Auxiliary, Input
 from piop.forms.pde import PDE
 from piop.problem.build import build
 from piop.problem.capabilities import Capabilities, find_capabilities
@@ -59,13 +59,6 @@ class Problem:
         pde: Equations, coordinates, inputs and conditions; its fields are read through the problem
             too (``problem.residuals``).
         angles: Angles of stars in the domain, which inputs may be of; no query has them.
-        region: The shape in the plane; None on a box without holes.
-        shape: Its boundary. Where radii depend on inputs both are those of inputs in the middle of
-            their laws, where there are shapes to choose from those of the first, and
-            :func:`piop.problem.shape.outline_of` traces each sample's own.
-        choice: Shapes of which every sample has one; None where all have the same, or differ by
-            radii alone.
-        radii: Radius of each star, by where it stands in the domain.
         save: Points of references and evaluations, ``(T, n1, …)`` or ``(n1, …)``. Times include
             both ends; periodic axes leave the right end out.
         points: Points of solutions on shapes; None for the corners of triangles whose sides are as
@@ -82,10 +75,6 @@ class Problem:
     hash: str
     pde: PDE
     angles: tuple[Coordinate, ...]
-    region: Shape | None
-    shape: Outline | None
-    choice: Choice | None
-    radii: Mapping[str, Expr]
     save: tuple[int, ...]
     points: int | None
     units: Mapping[str, str]
@@ -146,6 +135,11 @@ class Problem:
     def time(self) -> Coordinate | None:
         """The coordinate of time; None for a steady problem."""
         return self.pde.time
+
+    @property
+    def domain(self) -> Domain:
+        """The region of space."""
+        return self.pde.domain
 
     @property
     def space(self) -> tuple[Coordinate, ...]:
@@ -240,20 +234,6 @@ class Problem:
         """
         angles = {a.name for a in self.angles}
         return {i.name: i.sensor_shape[0] for i in self.visible_inputs if angles & {*i.of}}
-
-    @property
-    def varies(self) -> bool:
-        """Whether the shape differs from sample to sample."""
-        return self.choice is not None or any(
-            r.has(*(i.symbol for i in self.inputs)) for r in self.radii.values()
-        )
-
-    @property
-    def outlines(self) -> tuple[Outline, ...]:
-        """The boundary of its shape, or of each of those to choose from; nothing for a box."""
-        if self.choice is not None:
-            return self.choice.outlines
-        return () if self.shape is None else (self.shape,)
 
     def coordinate(self, name: str) -> Coordinate:
         """The coordinate of this name, or the angle.

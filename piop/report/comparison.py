@@ -12,7 +12,6 @@ import torch
 from matplotlib.tri import LinearTriInterpolator, Triangulation
 from torch import Tensor
 
-from piop.domain import Shape
 from piop.errors import NotSupportedError, SolverError
 from piop.fields import FunctionSamples
 from piop.metrics import relative_l2_by_time
@@ -78,9 +77,9 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
         return None
     if held_out.queries.axes is not None:
         return compare_on_grid(run, held_out, held_out.queries.axes)
-    if held_out.queries.points is None or run.problem.region is None or run.problem.varies:
+    if held_out.queries.points is None or run.problem.domain.is_box or run.problem.domain.varies:
         return None
-    return compare_on_region(run, held_out, held_out.queries.points, run.problem.region)
+    return compare_on_region(run, held_out, held_out.queries.points)
 
 
 def compare_on_grid(run: Run, held_out: HeldOut, axes: Mapping[str, Tensor]) -> Comparison:
@@ -110,14 +109,14 @@ def compare_on_grid(run: Run, held_out: HeldOut, axes: Mapping[str, Tensor]) -> 
     )
 
 
-def compare_on_region(run: Run, held_out: HeldOut, positions: Tensor, region: Shape) -> Comparison:
+def compare_on_region(run: Run, held_out: HeldOut, positions: Tensor) -> Comparison:
     """Compare solutions at ``positions [B or 1, N, 2]`` in a region, on a grid; NaN outside."""
     problem = run.problem
     truth, prediction = held_out.truth, predict_held_out(problem, run.model, held_out)
     errors = errors_of(prediction, dict(truth))
     axes = {c.name: np.linspace(c.low, c.high, REGION_POINTS) for c in problem.space}
     grid = np.meshgrid(*axes.values(), indexing="ij")
-    inside = region.inside(np.stack(grid, -1).reshape(-1, 2)).reshape(grid[0].shape)
+    inside = problem.domain.fixed.contains(np.stack(grid, -1).reshape(-1, 2)).reshape(grid[0].shape)
 
     def interpolated(values: Tensor) -> np.ndarray:
         each = positions.expand(len(values), -1, -1).numpy()

@@ -50,7 +50,7 @@ class Forward:
     def __init__(self, problem: Problem, data: Dataset) -> None:
         self.least = usual_tolerance(problem)
         self.tolerance = max(self.least, FIRST)
-        if problem.spec.domain is not None:
+        if not problem.domain.is_box:
             raise NotSupportedError("solutions on shapes are not compared with data yet")
         hidden = [i.name for i in problem.inputs if i.hidden and _is_used(problem, i.symbol)]
         if hidden:

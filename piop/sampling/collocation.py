@@ -11,7 +11,7 @@ from torch import Tensor
 
 from piop.fields import grid_axis
 from piop.sampling.random import Draws
-from piop.sampling.regions import Region
+from piop.sampling.regions import first_inside, grid_inside, on_face
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate, Problem
@@ -152,14 +152,16 @@ def boundary_points(
         ValueError: If there is no such face.
     """
     lane = f"boundary/{face}"
-    if problem.shape is not None:
-        return _on_face(problem, draws, lane, count, face, method)
-    faces = {f"{a.name}.{end}": (a, end) for a in problem.space for end in ("min", "max")}
-    if face not in faces:
-        raise ValueError(f"{face!r} is not a face; one of {', '.join(faces)}")
-    axis, end = faces[face]
-    place = axis.low if end == "min" else axis.high
-    return _in_box(problem.coordinates, draws, lane, count, method, {axis.name: (place, place)})
+    domain = problem.domain
+    if face not in domain.faces:
+        raise ValueError(f"{face!r} is not a face; one of {', '.join(domain.faces)}")
+    if domain.is_box:
+        axis, at = domain.across(face)
+        return _in_box(problem.coordinates, draws, lane, count, method, {axis.name: (at, at)})
+    along = replace(problem.space[0], low=0.0, high=1.0)  # a fraction of the length
+    axes = (*((problem.time,) if problem.time else ()), along)
+    points = _in_box(axes, draws, lane, count, method, {})
+    return torch.cat([points[..., :-1], on_face(domain.fixed, face, points[..., -1:])], -1)
 
 
 def _check_range(problem: Problem, t_range: tuple[float, float]) -> None:
@@ -180,35 +182,21 @@ def _place(
 ) -> Tensor:
     """Place points in the domain, between other ends along some axes."""
     axes = problem.coordinates
-    if problem.shape is None or problem.region is None:
+    domain = problem.domain.fixed
+    if domain.is_box:
         return _in_box(axes, draws, lane, count, method, fixed)
-    region = Region(problem.region, problem.shape)
     if method == "grid":
         free = sum(c.name not in fixed or fixed[c.name][0] < fixed[c.name][1] for c in axes)
 
         def grid(each: int) -> Tensor:
             return _in_box(axes, draws, lane, each**free, method, fixed)
 
-        return region.on_grid(grid, count)
+        return grid_inside(domain, grid, count)
     if method == "latin_hypercube":
         raise ValueError(f"{method!r} divides a box, which a shape does not fill")
-    ends = zip(problem.space, region.ends, strict=True)
-    around = {axis.name: end for axis, end in ends} | fixed
-    return region.first(lambda n: _in_box(axes, draws, lane, n, method, around), count)
-
-
-def _on_face(
-    problem: Problem, draws: Draws, lane: str, count: int, face: str, method: str
-) -> Tensor:
-    """Place points on a face of a shape: at even shares of its length, and in time."""
-    assert problem.region is not None and problem.shape is not None  # noqa: S101 - the caller's
-    if face not in problem.shape.faces:
-        raise ValueError(f"{face!r} is not a face; one of {', '.join(problem.shape.faces)}")
-    along = replace(problem.space[0], low=0.0, high=1.0)  # a share of the length
-    axes = (*((problem.time,) if problem.time else ()), along)
-    points = _in_box(axes, draws, lane, count, method, {})
-    placed = Region(problem.region, problem.shape).on_face(face, points[..., -1])
-    return torch.cat([points[..., :-1], placed], -1)
+    bounds = zip(problem.space, domain.bounds, strict=True)
+    around = {axis.name: ends for axis, ends in bounds} | fixed
+    return first_inside(domain, lambda n: _in_box(axes, draws, lane, n, method, around), count)
 
 
 def _in_box(

@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from piop.domain import ApproximateDistance
+from piop.domain import DistanceFactor
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.models.core.base import POINT_FIELD
@@ -68,52 +68,6 @@ class Clock:
     length: float
 
 
-@dataclass(frozen=True)
-class Span:
-    """What vanishes at the walls across one axis, and is one at its largest.
-
-    Attributes:
-        column: Of the queries.
-        low: Start of the axis, its units.
-        high: End of the axis, its units.
-        ends: Whether it vanishes at the start, and at the end.
-    """
-
-    column: int
-    low: float
-    high: float
-    ends: tuple[bool, bool]
-
-    def __call__(self, queries: Any) -> Any:
-        """Evaluate at ``[B, N, D]``: ``[B, N, 1]``."""
-        at = queries[..., self.column : self.column + 1]
-        length = self.high - self.low
-        if all(self.ends):
-            return (at - self.low) * (self.high - at) * (4 / length**2)
-        return (at - self.low) / length if self.ends[0] else (self.high - at) / length
-
-
-@dataclass(frozen=True)
-class Around:
-    """What vanishes all around a shape, and is one at its largest.
-
-    Attributes:
-        columns: Of the queries, one for each axis of the plane.
-        distance: To the boundary.
-    """
-
-    columns: tuple[int, int]
-    distance: ApproximateDistance
-
-    def __call__(self, queries: Any) -> Any:
-        """Evaluate at ``[B, N, D]``: ``[B, N, 1]``."""
-        x, y = (queries[..., i : i + 1] for i in self.columns)
-        return self.distance(x, y, torch)
-
-
-Factor = Span | Around
-
-
 class Operator(nn.Module):
     """u = lift + φ · τ^k · scale · backbone(inputs, queries), with τ = (t − t0)/T.
 
@@ -149,13 +103,15 @@ class Operator(nn.Module):
         clock: Clock | None,
         mean: Sequence[float],
         scale: Sequence[float],
-        walls: Sequence[Sequence[Factor]] = (),
+        walls: Sequence[Sequence[DistanceFactor]] = (),
         vectors: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.orders = tuple(orders)
-        self.walls: tuple[tuple[Factor, ...], ...] = tuple(map(tuple, walls)) if any(walls) else ()
+        self.walls: tuple[tuple[DistanceFactor, ...], ...] = (
+            tuple(map(tuple, walls)) if any(walls) else ()
+        )
         self.clock = clock
         self.vectors = dict(vectors or {})
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
@@ -268,17 +224,20 @@ class Operator(nn.Module):
     def _distance(self, queries: Any) -> Any:
         """φ of each channel: ``[B, N, C]``, or one column where all have the same."""
         first = self.walls[0]
-        if first and all(spans == first for spans in self.walls):
+        if first and all(factors == first for factors in self.walls):
             return self._product(first, queries)
-        each = [self._product(spans, queries) for spans in self.walls]
+        each = [self._product(factors, queries) for factors in self.walls]
         return torch.cat(each, -1)
 
-    def _product(self, spans: Sequence[Factor], queries: Any) -> Any:
-        if not spans:
+    def _product(self, factors: Sequence[DistanceFactor], queries: Any) -> Any:
+        if not factors:
             return queries[..., :1] * 0 + 1
-        found = spans[0](queries)
-        for span in spans[1:]:
-            found = found * span(queries)
+        first = 0 if self.clock is None else 1  # column of the first axis of space
+        found = None
+        for factor in factors:
+            columns = [queries[..., first + i : first + i + 1] for i in factor.axes]
+            value = factor(*columns, maths=torch)
+            found = value if found is None else found * value
         return found
 
 

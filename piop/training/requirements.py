@@ -36,7 +36,7 @@ def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> Non
         raise UsageError("shared: True is for points of the equations, and there is no physics")
     if curriculum and problem.time is None:
         raise UsageError(f"{asked} is a part of the time axis, and this problem has none")
-    if problem.shape is not None and config.physics and config.points.method in BOXED:
+    if not problem.domain.is_box and config.physics and config.points.method in BOXED:
         raise UsageError(
             f"method: {config.points.method!r} divides a box, which a shape does not fill; use "
             f"uniform or sobol"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,7 @@ from piop.errors import UsageError
 from piop.models import BACKBONES, Backbone, build_backbone, find_preset
 from piop.models.core.base import FieldKind, Preset
 from piop.problem import Problem
-from piop.problem.around import distance_around
 from piop.problem.conditions import Conditions, decide_conditions
-from piop.problem.walls import ENDS
 from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
 from piop.training.batches.data import DataSource, MixedSource, TrajectorySource
@@ -41,7 +39,7 @@ from piop.training.loss.weighting import Weightings
 from piop.training.loss.weighting.base import WeightedRun
 from piop.training.loss.weighting.selection import build_weightings
 from piop.training.loss.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
-from piop.training.operator import Around, Clock, Factor, Inferred, Operator, Span
+from piop.training.operator import Clock, Inferred, Operator
 from piop.training.signature import homogeneous_axes, signature_of
 
 DTYPES = {
@@ -132,7 +130,9 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
             config.backbone, signature_of(problem, conditions, statistics), preset, **settings
         )
     mean, scale = statistics.channel_mean, statistics.channel_scale
-    walls = [spans(problem, faces) for faces in conditions.walls]
+    walls = [
+        problem.domain.fixed.distance_factors(faces) if faces else () for faces in conditions.walls
+    ]
     operator = Operator(backbone, conditions.lift, clock, mean, scale, walls, problem.vectors)
     if problem.infer:
         operator.inferred = Inferred(problem.infer)
@@ -144,19 +144,6 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
         counts = () if config.physics else statistics.grid
         home = training_grid_ticks(problem, backbone, config.points, counts)
     return Model(operator, conditions, known, grids, home)
-
-
-def spans(problem: Problem, faces: Sequence[str]) -> tuple[Factor, ...]:
-    """Give what vanishes on faces, axis by axis, or all around a shape."""
-    if problem.shape is not None:
-        first = len(problem.coordinates) - 2
-        return (Around((first, first + 1), distance_around(problem)),) if faces else ()
-    found = []
-    for column, axis in enumerate(problem.coordinates):
-        low, high = (f"{axis.name}.{end}" in faces for end in ENDS)
-        if low or high:
-            found.append(Span(column, axis.low, axis.high, (low, high)))
-    return tuple(found)
 
 
 def residual_of_model(

@@ -48,7 +48,7 @@ def places(found: Outline, count: int = 4000):
 
 
 def at(distance, points):
-    return distance(points[..., 0], points[..., 1], np)
+    return distance(points[..., 0], points[..., 1])
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -45,7 +45,7 @@ def values(left, right):
 
 def lifted(problem, order=1):
     conditions = decide_conditions(problem)
-    return lift_expression(problem, "u", order, conditions.walls[0]), conditions
+    return lift_expression(problem.pde, "u", order, conditions.walls[0]), conditions
 
 
 def at(expression, **places):
@@ -116,8 +116,8 @@ def test_values_of_an_input_along_a_wall_are_built_in():
     g = problem.function("g")
     assert conditions.walls == (("x.min", "x.max", "y.min", "y.max"),)
     x = problem.coordinate("x").symbol
-    assert restrict(problem, found, problem.coordinate("x"), 0.0) == g
-    assert restrict(problem, found, problem.coordinate("y"), 1.0) == 0
+    assert restrict(problem.pde, found, problem.coordinate("x"), 0.0) == g
+    assert restrict(problem.pde, found, problem.coordinate("y"), 1.0) == 0
     assert sp.simplify(found - g * (1 - x / 2)) == 0
 
 

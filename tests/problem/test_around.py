@@ -38,7 +38,7 @@ def test_one_value_all_around_is_built_in(domain):
     assert all(d.built_in for d in found.decisions)
     problem = plate({"rest": {"dirichlet": {"u": "x*y"}}}, domain)
     x, y = (c.symbol for c in problem.space)
-    assert lift_expression(problem, "u", 0, found.walls[0]) == x * y
+    assert lift_expression(problem.pde, "u", 0, found.walls[0]) == x * y
     assert decide_conditions(problem, walls=False).walls == ((),)
 
 
@@ -88,7 +88,7 @@ def test_what_is_penalised_is_told_with_the_reason(boundary, domain, reason):
     found = decide_conditions(problem)
     assert reason in {d.why.split(" says")[0] for d in found.decisions}
     assert found.walls == ((),)
-    assert {face for face, _ in found.boundary} == set(problem.shape.faces)
+    assert {face for face, _ in found.boundary} == set(problem.domain.faces)
     with pytest.raises(ValueError, match="constraints: hard is not possible"):
         decide_conditions(problem, "hard")
 
@@ -109,7 +109,7 @@ def test_a_start_that_agrees_on_the_boundary_is_met_beside_it():
     problem = rod({"u": "(1 - x**2 - y**2)*x + 1"}, {"rest": {"dirichlet": {"u": "t**2"}}})
     found = decide_conditions(problem)
     assert found.lift == (1,) and found.walls == (("outline",),)
-    lift = lift_expression(problem, "u", 1, found.walls[0])
+    lift = lift_expression(problem.pde, "u", 1, found.walls[0])
     t, x, y = (c.symbol for c in problem.coordinates)
     assert sp.expand(lift.subs(t, 1) - problem.initial["u"][0]) == 0
     assert sp.simplify((lift - t**2).subs(y, sp.sqrt(1 - x**2))) == 0
@@ -121,7 +121,7 @@ def test_a_slope_in_time_that_agrees_too():
     problem = rod(start, {"rest": {"dirichlet": {"u": "3*t"}}}, **words)
     found = decide_conditions(problem)
     assert found.lift == (2,) and found.walls == (("outline",),)
-    lift = lift_expression(problem, "u", 2, found.walls[0])
+    lift = lift_expression(problem.pde, "u", 2, found.walls[0])
     t, x, y = (c.symbol for c in problem.coordinates)
     data = [sp.diff(lift, t, k).subs(t, 0) for k in (0, 1)]
     assert all(sp.expand(a - b) == 0 for a, b in zip(data, problem.initial["u"], strict=True))

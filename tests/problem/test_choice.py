@@ -6,7 +6,6 @@ from piop.domain import GeometryError
 from piop.errors import NotSupportedError, SpecError
 from piop.problem import Problem
 from piop.problem.describe import to_json, to_text
-from piop.problem.shape import outline_of
 
 SQUARE = "    square: {box: [[0, 1], [0, 1]]}\n"
 DISK = "    disk: {disk: [0.5, 0.5, 0.5]}\n"
@@ -38,15 +37,15 @@ def changed(*pairs):
 
 def test_rest_holds_on_all_faces_of_all_shapes():
     problem = changed()
-    assert problem.varies
-    assert problem.choice.names == ("square", "disk", "ring")
+    assert problem.domain.varies
+    assert tuple(problem.domain.members) == ("square", "disk", "ring")
     faces = {"x.min", "x.max", "y.min", "y.max", "outline", "inner"}
     assert set(problem.boundary) == faces
     assert all(len(conditions) == 1 for conditions in problem.boundary.values())
-    ring = outline_of(problem, {}, 2)
+    ring = problem.domain.sample({}, 2)
     assert set(ring.faces) == {"outline", "inner"}
     assert ring.area == pytest.approx(3.14159265 * (0.25 - 0.04))
-    assert outline_of(problem, {}, 0).area == pytest.approx(1)
+    assert problem.domain.sample({}, 0).area == pytest.approx(1)
 
 
 def test_a_face_that_every_shape_has_may_be_named():
@@ -94,7 +93,7 @@ def test_points_are_as_many_as_usual_where_nothing_is_said():
 def test_a_star_may_be_among_the_shapes():
     star = "{star: {centre: [0.5, 0.5], angle: phi, radius: 0.2 + 0.01*k*cos(3*phi)}}"
     problem = changed(("{disk: [0.5, 0.5, 0.2]}", star))
-    assert list(problem.radii) == ["domain.of.ring.holes.inner"]
+    assert list(problem.domain.radii) == ["domain.of.ring.holes.inner"]
     with pytest.raises(SpecError, match=r"holes.inner: its radius is 0 at the angle"):
         changed(("{disk: [0.5, 0.5, 0.2]}", star.replace("0.2 + 0.01*k*cos(3*phi)", "k - 1")))
 
@@ -102,7 +101,7 @@ def test_a_star_may_be_among_the_shapes():
 def test_a_number_without_a_shape_is_told():
     for number in (-1, 3):
         with pytest.raises(GeometryError, match=f"its number is {number}, and there are shapes 0"):
-            outline_of(changed(), {}, number)
+            changed().domain.sample({}, number)
 
 
 LAW = "k: {law: integer, low: 0, high: 2, hidden: true}"

@@ -39,16 +39,16 @@ def problem(domain, boundary=None):
 )
 def test_faces_of_a_shape(domain, faces, area):
     found = problem(domain)
-    assert found.shape is not None
+    assert not found.domain.is_box
     if faces is not None:
         assert set(found.boundary) == faces
-        assert found.shape.area == pytest.approx(area)
+        assert found.domain.volume == pytest.approx(area)
     assert all(len(c) == 1 for c in found.boundary.values())
 
 
 def test_a_box_has_no_shape():
     text = SPEC.replace("domain: DOMAIN\n", "")
-    assert Problem.from_yaml(text).shape is None
+    assert Problem.from_yaml(text).domain.is_box
 
 
 def test_named_faces_take_their_own_conditions():

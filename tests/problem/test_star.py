@@ -10,7 +10,6 @@ from piop.domain import GeometryError, Radius
 from piop.errors import SpecError
 from piop.problem import Problem
 from piop.problem.describe import to_text
-from piop.problem.shape import outline_of
 
 SPEC = """piop: 1
 name: case
@@ -52,9 +51,9 @@ def test_the_angle_is_a_coordinate_of_inputs_and_of_nothing_else():
     assert [c.name for c in problem.coordinates] == ["x", "y"]
     assert problem.coordinate("phi").periodic
     assert problem.coordinate("phi").high == 2 * math.pi
-    assert problem.radii == {"domain.holes.cavity": Function("r", real=True)(phi)}
+    assert problem.domain.radii == {"domain.holes.cavity": Function("r", real=True)(phi)}
     assert problem.vectors == {"r": 12}
-    assert problem.varies
+    assert problem.domain.varies
     assert problem.points == 50
     assert "u(x, y)" in str(problem.residuals[0])
 
@@ -62,10 +61,10 @@ def test_the_angle_is_a_coordinate_of_inputs_and_of_nothing_else():
 def test_what_holds_for_all_is_read_off_inputs_in_the_middle_of_their_laws():
     problem = changed()
     assert set(problem.boundary) == {"x.min", "x.max", "y.min", "y.max", "cavity"}
-    assert problem.shape.area == pytest.approx(1 - math.pi * 0.25**2)
-    other = outline_of(problem, {"domain.holes.cavity": Radius.of(lambda _: 0.3)})
+    assert problem.domain.members["domain"].volume == pytest.approx(1 - math.pi * 0.25**2)
+    other = problem.domain.sample({"domain.holes.cavity": Radius.of(lambda _: 0.3)})
     assert other.area == pytest.approx(1 - math.pi * 0.09)
-    assert set(other.faces) == set(problem.shape.faces)
+    assert set(other.faces) == set(problem.domain.faces)
 
 
 def test_a_radius_may_hold_the_angle_numbers_and_parameters():
@@ -76,8 +75,10 @@ def test_a_radius_may_hold_the_angle_numbers_and_parameters():
     )
     angles = np.linspace(0, 2 * math.pi, 1000, endpoint=False)
     radius = 0.1 * (2 + 0.2 * np.cos(3 * angles))
-    assert problem.shape.area == pytest.approx(1 - math.pi * np.mean(radius**2))
-    assert problem.varies
+    assert problem.domain.members["domain"].volume == pytest.approx(
+        1 - math.pi * np.mean(radius**2)
+    )
+    assert problem.domain.varies
     assert problem.vectors == {}
 
 
@@ -85,7 +86,7 @@ def test_a_shape_without_inputs_is_the_same_for_all_samples():
     problem = changed(
         ("radius: r}", "radius: 0.2 + 0.01*cos(phi)}"), (FIELD + RADIUS, ""), (SENSORS, "")
     )
-    assert not problem.varies
+    assert not problem.domain.varies
     assert problem.points == 50
 
 
@@ -147,4 +148,4 @@ def test_points_are_for_shapes_alone():
 )
 def test_bad_shapes_of_a_draw_are_told_by_their_own_reason(size, message):
     with pytest.raises(GeometryError, match=message):
-        outline_of(changed(), {"domain.holes.cavity": Radius.of(lambda _: size)})
+        changed().domain.sample({"domain.holes.cavity": Radius.of(lambda _: size)})

@@ -16,20 +16,20 @@ def test_solutions_at_points_are_interpolated_on_a_grid_inside_the_region(monkey
     """Linear functions are exact everywhere between points; values outside are NaN."""
     problem = Problem.from_file("poisson_lshape")
     points = collocation(problem, Draws(0, 0, torch.arange(1)), 400)
-    corners = torch.tensor([c.at(0.0).tolist() for c in problem.shape.curves])[None]
+    corners = torch.tensor([c.at(0.0).tolist() for c in problem.domain.outline.curves])[None]
     points = torch.cat([points, corners], 1)
     truth = {"u": 2 + points[..., 0] - 3 * points[..., 1]}
     held_out = HeldOut({}, {}, Queries(points=points), truth, None, torch.ones(1).bool())
     monkeypatch.setattr(comparison, "predict_held_out", lambda *_: {"u": truth["u"] * 1.1})
     run = SimpleNamespace(problem=problem, model=None)
-    shown = comparison.compare_on_region(run, held_out, points, problem.region)
+    shown = comparison.compare_on_region(run, held_out, points)
     x, y = np.meshgrid(shown.axes["x"], shown.axes["y"], indexing="ij")
     found = shown.reference["u"][0]
     known = np.isfinite(found)
     assert np.abs(found - (2 + x - 3 * y))[known].max() < 1e-12
     assert np.abs(shown.prediction["u"][0] - 1.1 * found)[known].max() < 1e-12
     places = np.stack([x, y], -1)[known]
-    assert problem.region.inside(places).all()
+    assert problem.domain.contains(places).all()
     assert known.mean() > 0.7
     assert shown.titles == ["input 0: error 0.1"]
     assert shown.residuals == {}

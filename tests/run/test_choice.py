@@ -81,7 +81,7 @@ def test_inputs_are_seen_at_the_points_of_each_sample(problem, path):
     assert torch.equal(data.inputs["f"].values[..., 0], functions["f"](data.points))
     assert list(data.inputs) == ["f"]
     for sample, number in enumerate(functions["k"].on_grid(()).long().tolist()):
-        outline = problem.choice.outlines[number]
+        outline = list(problem.domain.members.values())[number].outline
         edge = outline.distance(data.points[sample].numpy()) < 1e-9
         assert not data.values["u"][sample][torch.from_numpy(edge)].any()
         assert edge.sum() > 5

@@ -6,12 +6,12 @@ import pytest
 import sympy
 import torch
 
+from piop.domain import Box, Coordinate
 from piop.sampling.random import Draws
 
 
 def _axis(name, low=0.0, high=1.0, periodic=True):
-    symbol = sympy.Symbol(name, real=True)
-    return SimpleNamespace(name=name, symbol=symbol, low=low, high=high, periodic=periodic)
+    return Coordinate(name, sympy.Symbol(name, real=True), low, high, periodic)
 
 
 def _item(name, of, law=None, place="uniform", shape=(16,), **more):
@@ -41,8 +41,7 @@ def _problem(*inputs, space=None, time=True, folder=None):
         coordinates=coordinates,
         coordinate={c.name: c for c in coordinates}.__getitem__,
         folder=folder,
-        region=None,
-        shape=None,
+        domain=Box(space),
     )
 
 

@@ -44,7 +44,7 @@ def test_every_sample_has_as_many_points_inside(shape, method, many):
     problem = shaped(shape)
     points = collocation(problem, many(5), 77, method)
     assert points.shape == (5, 77, 2)
-    assert problem.region.inside(points.reshape(-1, 2).numpy()).all()
+    assert problem.domain.contains(points.reshape(-1, 2).numpy()).all()
     assert len(torch.unique(points.flatten(0, 1), dim=0)) == 5 * 77
 
 
@@ -83,10 +83,10 @@ def test_time_is_placed_beside_the_shape(many):
     problem = shaped("U", time=True)
     points = collocation(problem, many(4), 200, t_range=(1.0, 2.0))
     assert 1 <= points[..., 0].min() < 1.1 and 1.9 < points[..., 0].max() <= 2
-    assert problem.region.inside(points[..., 1:].reshape(-1, 2).numpy()).all()
+    assert problem.domain.contains(points[..., 1:].reshape(-1, 2).numpy()).all()
     start = initial_points(problem, many(4), 50)
     assert start[..., 0].unique().tolist() == [0.0]
-    assert problem.region.inside(start[..., 1:].reshape(-1, 2).numpy()).all()
+    assert problem.domain.contains(start[..., 1:].reshape(-1, 2).numpy()).all()
     wall = boundary_points(problem, many(4), 50, "x.min")
     assert wall[..., 0].std() > 0.5 and wall[..., 1].unique().tolist() == [0.0]
 
@@ -97,8 +97,8 @@ def test_a_grid_keeps_what_is_inside_and_off_the_boundary(shape, share, many):
     points = collocation(problem, many(2), 400, "grid")
     assert torch.equal(points[0], points[1])
     assert 0.8 * 400 < points.shape[1] <= 400
-    assert problem.region.inside(points[0].numpy()).all()
-    assert problem.shape.distance(points[0].numpy()).min() > 1e-9
+    assert problem.domain.contains(points[0].numpy()).all()
+    assert problem.domain.outline.distance(points[0].numpy()).min() > 1e-9
     step = points[0, :, 1].unique().diff().min()
     assert points.shape[1] * step**2 / 4 == pytest.approx(share, rel=0.15)
     timed = collocation(shaped(shape, time=True), many(1), 400, "grid")

@@ -10,7 +10,6 @@ from piop.sampling import Draws, sample_inputs
 from piop.training.loss.constraints import built_in_data, penalised_conditions
 from piop.training.loss.statistics import balanced_sizes, law_statistics
 from piop.training.operator import Operator
-from piop.training.setup import spans
 
 PLATE = """
 piop: 1
@@ -85,14 +84,14 @@ def test_start_and_wall_hold_for_any_weights(rod, builder):
 def test_the_distance_is_one_at_its_largest_and_zero_at_the_walls(plate):
     faces = decide_conditions(plate).walls[0]
     assert faces == ("x.min", "x.max", "y.min")
-    x_span, y_span = spans(plate, faces)
+    across_x, across_y = plate.domain.fixed.distance_factors(faces)
     at = torch.tensor([[[0.0, 0.0], [1.0, 0.5], [2.0, 1.0]]])
-    assert x_span(at).flatten().tolist() == [0.0, 1.0, 0.0]
-    assert y_span(at).flatten().tolist() == [0.0, 0.5, 1.0]
+    assert across_x(at[..., :1]).flatten().tolist() == [0.0, 1.0, 0.0]
+    assert across_y(at[..., 1:]).flatten().tolist() == [0.0, 0.5, 1.0]
 
 
 def test_channels_have_walls_of_their_own(plate):
-    both = spans(plate, ("x.min", "x.max"))
+    both = plate.domain.fixed.distance_factors(("x.min", "x.max"))
     network = torch.nn.Module()
     network.forward = lambda inputs, q: torch.ones(*q.shape[:2], 2, dtype=q.dtype)
     operator = Operator(network, [0, 0], None, [0.0, 5.0], [1.0, 1.0], [both, ()])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from piop.boundary import BoundaryCondition
+from piop.domain import Coordinate
 from piop.errors import Issue
-from piop.forms.parts import Coordinate
 from piop.forms.terms import multipliers, orders
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def check_boundary(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
     """Count the conditions of every face that is not periodic."""
-    if problem.shape is not None:
+    if not problem.domain.is_box:
         _check_shape(problem, issues)
         return
     for axis in problem.space:

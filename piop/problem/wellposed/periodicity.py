@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sympy import Expr
 
+from piop.domain import Coordinate
 from piop.errors import Issue, Place
 from piop.expression.functions import JUMPS
 from piop.forms.numeric import evaluate
-from piop.forms.parts import Coordinate
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 

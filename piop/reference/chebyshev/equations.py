@@ -21,7 +21,6 @@ from piop.forms.atoms import applied, derivative_counts, name_of, outermost_atom
 from piop.forms.differentiate import partial
 from piop.forms.evolution import Channel, Order
 from piop.forms.terms import multipliers
-from piop.problem.walls import condition_residual
 
 Place = tuple[int, Order]
 """Channel and order of differentiation along each axis of space."""
@@ -220,7 +219,7 @@ class _Builder:
                 named = {c.unknown for c in given}
                 waiting = [u for u in self.problem.channels if u not in named]
                 for c in given:
-                    residual = condition_residual(self.problem, face, c)
+                    residual = self.problem.pde.condition_residual(face, c)
                     name = c.unknown
                     if not name:
                         name = next(u for u in waiting if residual.has(self.problem.function(u)))

@@ -17,7 +17,6 @@ from piop.domain import Outline, Radius, TriangleMesh
 from piop.domain.delaunay import triangulate
 from piop.forms.atoms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expression
-from piop.problem.shape import outline_of
 from piop.reference.fem.space import Array
 from piop.reference.sources import Sources
 
@@ -149,8 +148,7 @@ def of_one_shape(problem: Any, sources: Sources) -> list[list[int]]:
         Numbers of samples that have the same shape, for each that there is. Radii are not compared:
         where they depend on inputs every sample is by itself.
     """
-    drawn = {i.symbol for i in problem.inputs}
-    if problem.choice is None or any(r.has(*drawn) for r in problem.radii.values()):
+    if problem.domain.redrawn:
         return [[sample] for sample in range(sources.batch)]
     found: dict[int, list[int]] = {}
     for sample, number in enumerate(chosen(problem, sources)):
@@ -160,7 +158,7 @@ def of_one_shape(problem: Any, sources: Sources) -> list[list[int]]:
 
 def chosen(problem: Any, sources: Sources) -> list[int]:
     """Number of the shape that each of B samples has, of those to choose from."""
-    numbers = sources.function(problem.choice.by).on_grid(()).reshape(-1)
+    numbers = sources.function(problem.domain.selector).on_grid(()).reshape(-1)
     return numbers.expand(sources.batch).round().long().tolist()
 
 
@@ -175,9 +173,10 @@ def own_outline(problem: Any, sources: Sources) -> Outline:
         GeometryError: If there is no such shape.
     """
     own = sources.take(torch.tensor([0]))
-    number = 0 if problem.choice is None else chosen(problem, own)[0]
-    radii = {key: _radius(problem, own, expr) for key, expr in problem.radii.items()}
-    return outline_of(problem, radii, number)
+    domain = problem.domain
+    number = chosen(problem, own)[0] if domain.selector else 0
+    radii = {key: _radius(problem, own, expr) for key, expr in domain.radii.items()}
+    return domain.sample(radii, number)
 
 
 def _radius(problem: Any, sources: Sources, expression: Expr) -> Radius:

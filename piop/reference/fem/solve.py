@@ -60,14 +60,16 @@ def solve_on_shape(
         SolverError: If the one shape of all cannot be meshed, or the equations not be solved.
     """
     sources, form = Sources(problem, functions, request.device), weak_form(problem.pde)
-    if problem.varies:
+    if problem.domain.varies:
         groups = of_one_shape(problem, sources)
         parts = [_alike(problem, form, sources, group, request, degree) for group in groups]
         order = torch.tensor([sample for group in groups for sample in group]).argsort()
         return together(parts).take(order)
     every = range(sources.batch)
     try:
-        return MeshRefinement(problem, form, problem.shape, sources, request, degree, every).run()
+        return MeshRefinement(
+            problem, form, problem.domain.outline, sources, request, degree, every
+        ).run()
     except GeometryError as error:
         raise SolverError(f"{problem.name}: {error}") from None
 

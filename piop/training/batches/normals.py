@@ -9,10 +9,9 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from piop.domain import Outline
+from piop.domain import FixedDomain
 from piop.fields import InputFunction
 from piop.problem import Problem
-from piop.problem.walls import normal_names
 
 
 @dataclass(frozen=True)
@@ -33,15 +32,15 @@ class OutwardNormal(InputFunction):
     """A component of the outward normal of a face, at points on it.
 
     Args:
-        outline: The boundary.
+        domain: The domain.
         face: Part of it.
         component: 0 or 1.
     """
 
     batch, dimension = 1, 2
 
-    def __init__(self, outline: Outline, face: str, component: int) -> None:
-        self.outline, self.face, self.component = outline, face, component
+    def __init__(self, domain: FixedDomain, face: str, component: int) -> None:
+        self.domain, self.face, self.component = domain, face, component
 
     def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
         """Evaluate at ``[B, N, 2]``: ``[B, N]``, the point of the face that is nearest.
@@ -52,7 +51,7 @@ class OutwardNormal(InputFunction):
         if any(order):
             raise NotImplementedError("a normal is known on the boundary alone")
         places = points.double().cpu().reshape(-1, 2).numpy()
-        found = torch.from_numpy(self.outline.normals(places, self.face)[:, self.component])
+        found = torch.from_numpy(self.domain.normals(places, self.face)[:, self.component])
         return found.reshape(points.shape[:-1]).to(points)
 
     def take(self, index: Tensor) -> Self:
@@ -72,10 +71,9 @@ def normals_on(
     problem: Problem, face: str
 ) -> tuple[tuple[KnownInput, ...], dict[str, InputFunction]]:
     """Give the components of the normal of a face as inputs of a residual, and their functions."""
-    assert problem.shape is not None  # noqa: S101 - the normal of a box is a number
     of = tuple(c.name for c in problem.space)
-    names = normal_names(problem)
+    names = problem.domain.normal_names
     functions: dict[str, InputFunction] = {
-        name: OutwardNormal(problem.shape, face, i) for i, name in enumerate(names)
+        name: OutwardNormal(problem.domain.fixed, face, i) for i, name in enumerate(names)
     }
     return tuple(KnownInput(name, of) for name in names), functions

@@ -19,11 +19,10 @@ from piop.forms.terms import split_terms
 from piop.lowering import compile_expressions
 from piop.problem import Coordinate, Problem
 from piop.problem.conditions import Conditions, space_order
-from piop.problem.walls import condition_residual, normal_on
 from piop.residual import GridLift, PointwiseResidual, Residual
 from piop.residual.inputs import InputDerivatives
 from piop.sampling import Draws, boundary_points, initial_points
-from piop.sampling.regions import Region
+from piop.sampling.regions import inside
 from piop.training.batches.normals import KnownInput, normals_on
 
 SLANTED = (sp.Rational(3, 5), sp.Rational(4, 5))
@@ -88,7 +87,7 @@ def built_in_data(
     if not conditions.lifts:
         return None
     expressions = [
-        lift_expression(problem, channel, order, faces, 0.0 if order else constant)
+        lift_expression(problem.pde, channel, order, faces, 0.0 if order else constant)
         for channel, order, faces, constant in zip(
             problem.channels, conditions.lift, conditions.walls, mean, strict=True
         )
@@ -217,15 +216,15 @@ class WallCondition(PenalisedCondition):
         conditions: Sequence[BoundaryCondition],
         scales: Mapping[str, float],
     ) -> None:
-        normal, inputs = normal_on(problem, face), ()
+        normal, inputs = problem.domain.normal(face), ()
         self._normal: dict[str, InputFunction] = {}
         if turns := not all(n.is_number for n in normal):
             inputs, self._normal = normals_on(problem, face)
-        expressions = [condition_residual(problem, face, c, normal) for c in conditions]
+        expressions = [problem.pde.condition_residual(face, c, normal) for c in conditions]
         self.problem, self.face = problem, face
         self.residual = residual_of(problem, expressions, inputs)
         slanted = SLANTED if turns else normal
-        sized = [condition_residual(problem, face, c, slanted) for c in conditions]
+        sized = [problem.pde.condition_residual(face, c, slanted) for c in conditions]
         self.units = [_size(problem, e, scales) for e in sized]
 
     def place(self, draws: Draws, count: int) -> Tensor:
@@ -264,16 +263,13 @@ class GaugeCondition(PenalisedCondition):
 
     def place(self, draws: Draws, count: int) -> Tensor:
         """Place an even grid over space, at one random time for each function."""
-        space, region, share = self.problem.space, None, 1.0
-        if self.problem.region is not None and self.problem.shape is not None:
-            region = Region(self.problem.region, self.problem.shape)
-            share = self.problem.shape.area / math.prod(axis.length for axis in space)
-        each = max(2, round((count / share) ** (1 / len(space))))
+        space, domain = self.problem.space, self.problem.domain.fixed
+        fraction = domain.volume / math.prod(axis.length for axis in space)
+        each = max(2, round((count / fraction) ** (1 / len(space))))
         cells = (torch.arange(each, dtype=torch.float64, device=draws.device) + 0.5) / each
         ticks = [axis.low + axis.length * cells for axis in space]
         grid = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
-        grid = grid if region is None else grid[region.inside(grid)]
-        grid = grid.expand(draws.batch, -1, -1)
+        grid = grid[inside(domain, grid)].expand(draws.batch, -1, -1)
         if self.problem.time is None:
             return grid
         time = self.problem.time

@@ -111,8 +111,8 @@ def known_expressions(problem: Problem) -> tuple[sp.Expr, ...]:
     found = []
     for channel, faces in zip(problem.channels, walls, strict=True):
         started = int(channel in problem.initial)
-        whole = lift_expression(problem, channel, started, faces)
-        found.append(lift_expression(problem, channel, started, ()) if whole is None else whole)
+        whole = lift_expression(problem.pde, channel, started, faces)
+        found.append(lift_expression(problem.pde, channel, started, ()) if whole is None else whole)
     return tuple(sp.S.Zero if e is None else e for e in found)
 
 

@@ -70,11 +70,13 @@ def on_mesh(problem, functions, side, degree, level=0, curved=True, graded=True)
     """Solve on one mesh: space and coefficients ``[B, C, count]``."""
     form = weak_form(problem.pde)
     prescribed = {face: bool(given) for face, given in form.values.items()}
-    meshes = MeshHierarchy(problem.shape, triangulate(problem.shape, side), prescribed, degree)
+    meshes = MeshHierarchy(
+        problem.domain.outline, triangulate(problem.domain.outline, side), prescribed, degree
+    )
     meshes.cuts = meshes.cuts if graded else {}
     found = next(islice(meshes, level, None))
-    mesh = found.curved(problem.shape) if degree == 2 and curved else found.mesh
-    space = Space(mesh, degree, found.faces(problem.shape), list(form.faces))
+    mesh = found.curved(problem.domain.outline) if degree == 2 and curved else found.mesh
+    space = Space(mesh, degree, found.faces(problem.domain.outline), list(form.faces))
     sources = Sources(problem, functions, torch.device("cpu"))
     with torch.no_grad():
         return space, FiniteElementSystem(problem, form, space).solve(sources, range(sources.batch))

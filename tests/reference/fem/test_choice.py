@@ -69,13 +69,12 @@ def test_a_chosen_shape_is_solved_as_one_by_itself(solved, number):
 
 @pytest.mark.parametrize("number", range(5), ids=NAMES)
 def test_points_lie_in_the_shape_and_what_rest_says_holds_on_all_of_its_boundary(solved, number):
-    choice = all_five().choice
-    region, outline = choice.regions[number], choice.outlines[number]
+    domain = list(all_five().domain.members.values())[number]
     points, values = solved.points[number].numpy(), solved.values["u"][number].numpy()
-    edge = outline.distance(points) < 1e-9
-    assert region.inside(points[~edge]).all()
-    for face in outline.faces:
-        near = [c.distance(points) < 1e-9 for c in outline.curves if c.face == face]
+    edge = domain.outline.distance(points) < 1e-9
+    assert domain.contains(points[~edge]).all()
+    for face in domain.faces:
+        near = [c.distance(points) < 1e-9 for c in domain.outline.curves if c.face == face]
         assert np.any(near, axis=0).sum() > 1
     assert np.abs(values[edge]).max() == 0
     assert values[~edge].min() > 0

@@ -98,10 +98,11 @@ def test_points_are_spread_evenly():
     problem = ring("0.12*s*(1 + 0.2*cos(4*phi))", **RANDOM)
     solution = solve_reference(problem, scaled(1.5), tolerance=0.5)
     points = solution.points[0].numpy()
-    tree, outline = KDTree(points), problem.shape
+    domain = problem.domain.members["domain"]
+    tree, outline = KDTree(points), domain.outline
     between = tree.query(points, k=2)[0][:, 1]
     grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 60)] * 2), -1).reshape(-1, 2)
-    inside = grid[problem.region.inside(grid)]
+    inside = grid[domain.contains(grid)]
     assert tree.query(inside)[0].max() < 1.6 * between.min()
     assert np.count_nonzero(outline.distance(points) < 1e-6) >= 10
     assert between.max() < 2.2 * between.min()

@@ -14,7 +14,6 @@ from piop.sampling import Draws, boundary_points, collocation, sample_inputs
 from piop.training.config import PointsConfig
 from piop.training.loss.constraints import penalised_conditions, residual_of
 from piop.training.requirements import require_choices
-from piop.training.setup import spans
 
 RING = """
 piop: 1
@@ -106,10 +105,10 @@ def test_a_mean_is_taken_over_the_shape():
     problem = ring(text=text + free)
     gauge = penalised_conditions(problem, decide_conditions(problem), {"u": 1.0})["gauge"]
     points = gauge.place(Draws(0, 0, torch.arange(2)), 400)
-    assert problem.region.inside(points[0].numpy()).all()
+    assert problem.domain.fixed.contains(points[0].numpy()).all()
     assert points.shape[1] == pytest.approx(400, rel=0.1)
     mean = gauge.misfits(gauge.residual(lambda q: q[..., :1] + 2, points).values)
-    centre = -(torch.pi * 0.16 * 0.2 + 0.06 * (-1.7 / 3)) / problem.shape.area
+    centre = -(torch.pi * 0.16 * 0.2 + 0.06 * (-1.7 / 3)) / problem.domain.fixed.volume
     assert float(mean[0, 0, 0]) == pytest.approx(float(centre), abs=0.01)
 
 
@@ -117,10 +116,10 @@ def test_a_step_looks_inside_and_at_every_face(builder):
     built = builder(ring("neumann"))
     batch = built.draw(0, 0.0)
     queries = batch.equations.queries
-    assert built.problem.region.inside(queries.reshape(-1, 2).numpy()).all()
+    assert built.problem.domain.fixed.contains(queries.reshape(-1, 2).numpy()).all()
     assert set(batch.conditions) == {"wall/outline", "wall/inner", "wall/slot"}
     for points in batch.conditions.values():
-        away = built.problem.shape.distance(points.queries.reshape(-1, 2).numpy())
+        away = built.problem.domain.outline.distance(points.queries.reshape(-1, 2).numpy())
         assert away.max() < 1e-12
     assert torch.isfinite(built.loss(batch)[0]["loss"])
 
@@ -130,7 +129,7 @@ def test_points_that_follow_the_residual_stay_inside(builder):
     built = builder(ring(), points=points)
     queries = built.draw(0, 0.0).equations.queries
     assert queries.shape == (2, 20, 2)
-    assert built.problem.region.inside(queries.reshape(-1, 2).numpy()).all()
+    assert built.problem.domain.fixed.contains(queries.reshape(-1, 2).numpy()).all()
 
 
 def test_what_fills_boxes_alone_is_refused(builder):
@@ -190,7 +189,7 @@ def test_values_around_a_shape_hold_for_any_weights(domain, builder):
     draws = Draws(0, 0, torch.arange(3))
     functions = sample_inputs(built.problem, draws)
     seen = built.draw(0, 0.0).inputs
-    for face in built.problem.shape.faces:
+    for face in built.problem.domain.faces:
         edge = boundary_points(built.problem, draws, 30, face)
         known = built.model.known(functions, edge)
         found = built.model.operator(seen, edge, known)[..., 0]
@@ -222,8 +221,12 @@ def test_streams_through_the_distance_to_a_shape_equal_nested_reverse_mode(domai
 def test_nothing_is_lost_on_the_boundary_and_at_corners(domain, dtype):
     """Derivatives are finite at ends of curves, and those of ordinary points are those beside."""
     problem = hard(domain)
-    (around,) = spans(problem, problem.shape.faces)
-    curves = problem.shape.curves
+    (factor,) = problem.domain.fixed.distance_factors(problem.domain.faces)
+
+    def around(queries):
+        return factor(queries[..., :1], queries[..., 1:], maths=torch)
+
+    curves = problem.domain.outline.curves
     ends = torch.tensor([c.at(0.0).tolist() for c in curves], dtype=dtype)[None]
     residual = residual_of(problem, [laplacian(problem)])
     assert torch.isfinite(residual(around, ends).values).all()

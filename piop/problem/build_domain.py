@@ -1,37 +1,42 @@
-"""The shape of a problem in the plane, from the words of ``domain:``.
+"""The domain of a problem, from the words of ``domain:``.
 
-Where there are shapes to choose from, or the radius of a star depends on inputs, the shape differs
-from sample to sample. What holds for all radii, such as the names of the faces, is read off one:
-that of inputs in the middle of their laws.
+Where there are regions to select from, or the radius of a star depends on inputs, the region
+differs from sample to sample. What holds for all radii, such as the names of the faces, is read off
+one: that of inputs in the middle of their distributions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import sympy
 from sympy import Expr
 
 from piop.domain import (
+    Box,
+    Coordinate,
     Difference,
     Disk,
+    Domain,
     GeometryError,
     Outline,
+    PlaneRegion,
     Polygon,
     Radius,
+    RegionFamily,
     Shape,
     Star,
     Union,
     box,
-    named_by_sides,
-    outline,
+    trace,
 )
+from piop.domain.regions import OUTLINE
 from piop.errors import Issue
 from piop.expression import Scope, as_number, parse
 from piop.forms.numeric import evaluate
-from piop.forms.parts import Choice, Coordinate
 from piop.spec import distributions as laws
 from piop.spec.model import Spec
 from piop.spec.names import refuse
@@ -39,90 +44,70 @@ from piop.spec.read_domain import alternatives, chooser, part_names, stars
 from piop.spec.resolve import Resolved
 from piop.spec.tree import Node, ScalarNode
 
-OUTLINE = "outline"
-"""Face of what lies on no side of the box around a shape and belongs to no hole."""
+Traced = Mapping[str, tuple[Shape, Outline]]
+"""Shapes and their boundaries, by where the shapes stand in the spec."""
+
+
+def build_domain(
+    spec: Spec, resolved: Resolved, traced: Traced, axes: tuple[Coordinate, ...]
+) -> Domain:
+    """Put the domain of a problem together.
+
+    Args:
+        spec: As written.
+        resolved: Its radii.
+        traced: The shapes that samples may have; nothing for a box.
+        axes: The coordinates of space.
+    """
+    if not traced:
+        return Box(axes)
+    prefix = "domain.of."
+    members = {
+        path.removeprefix(prefix): PlaneRegion(axes, shape, outline)
+        for path, (shape, outline) in traced.items()
+    }
+    if not varies(spec, resolved):
+        return next(iter(members.values()))
+    by = chooser(spec.domain)
+    return RegionFamily(
+        axes,
+        MappingProxyType(members),
+        "" if by is None else by.text,
+        MappingProxyType(dict(resolved.radii)),
+        _redrawn(spec, resolved),
+    )
 
 
 def varies(spec: Spec, resolved: Resolved) -> bool:
-    """Whether shapes differ from sample to sample: by choice, or by a radius of inputs."""
-    if chooser(spec.domain) is not None:
-        return True
+    """Tell whether regions differ from sample to sample: by selection, or by a radius of inputs."""
+    return chooser(spec.domain) is not None or _redrawn(spec, resolved)
+
+
+def _redrawn(spec: Spec, resolved: Resolved) -> bool:
+    """Tell whether a radius depends on inputs."""
     drawn = [n for n, v in spec.parameters.items() if not isinstance(v, ScalarNode)]
     atoms = [resolved.names.values[n] for n in (*spec.inputs, *drawn) if n in resolved.names.values]
     return any(r.has(*(a.expr for a in atoms)) for r in resolved.radii.values())  # type: ignore[union-attr]
 
 
-class Varied(Protocol):
-    """What :func:`outline_of` reads of a ``Problem``."""
-
-    space: tuple[Coordinate, ...]
-    region: Shape | None
-    shape: Outline | None
-    choice: Choice | None
-
-
-def outline_of(problem: Varied, radii: Mapping[str, Radius], number: int = 0) -> Outline:
-    """Trace the boundary of a problem's shape for one sample.
-
-    Args:
-        problem: The ``Problem``.
-        radii: Of its stars, by the keys of ``problem.radii``.
-        number: Of the shape, where there are several to choose from.
-
-    Raises:
-        GeometryError: If there is no such number, or if the shape leaves the space of the problem,
-            is in pieces, touches itself, or has other faces than the problem.
-    """
-    region, known = problem.region, problem.shape
-    if problem.choice is not None:
-        if not 0 <= number < len(problem.choice.regions):
-            last = len(problem.choice.regions) - 1
-            raise GeometryError(f"its number is {number}, and there are shapes 0 to {last}")
-        region, known = problem.choice.regions[number], problem.choice.outlines[number]
-    assert region is not None and known is not None  # noqa: S101 - it has a shape
-    first, second = problem.space
-    sides = (first.low, first.high), (second.low, second.high)
-    found = _traced(region.with_radii(radii), sides, (first.name, second.name))
-    if set(found.faces) != set(known.faces):
-        have, usual = (", ".join(sorted(o.faces)) for o in (found, known))
-        raise GeometryError(f"its faces are {have}, and conditions are given on {usual}")
-    return found
-
-
-def _traced(region: Shape, sides: Sequence[tuple[float, float]], names: tuple[str, str]) -> Outline:
-    for star in region.stars():
-        places = np.concatenate([c.at(np.linspace(0, 1, 257)) for c in star.curves()])
-        for axis, (low, high) in enumerate(sides):
-            least, most = places[:, axis].min(), places[:, axis].max()
-            slack = 1e-9 * (high - low)
-            if least < low - slack or most > high + slack:
-                raise GeometryError(
-                    f"the star {star.key.removeprefix('domain.')} [{least:.4g}, {most:.4g}] along "
-                    f"{names[axis]} reaches out of the interval [{low:g}, {high:g}] of space"
-                )
-    return named_by_sides(outline(region), sides[0], sides[1], names, OUTLINE)
-
-
-def read_shape(
-    spec: Spec, resolved: Resolved, issues: list[Issue]
-) -> tuple[tuple[Shape, ...], tuple[Outline, ...]]:
-    """Trace the boundaries of shapes in the plane, their pieces named by faces they are part of.
+def trace_shapes(spec: Spec, resolved: Resolved, issues: list[Issue]) -> Traced:
+    """Trace the boundaries of the shapes in the plane that samples may have.
 
     Returns:
-        The shape and its boundary, or those to choose from in their order; those of inputs in the
-        middle of their laws where radii depend on them. Nothing for a problem without ``domain``,
-        in other dimensions, or where one cannot be traced, which is then among the issues.
+        The shapes in their order; those of inputs in the middle of their distributions where radii
+        depend on them. Nothing for a problem without ``domain``, in other dimensions, or where one
+        cannot be traced, which is then among the issues.
     """
     if spec.domain is None or len(spec.space) != 2 or resolved.failed & {"domain", "space"}:
-        return (), ()
+        return {}
     if any(stars(spec.domain)) and resolved.failed & {"inputs", "names"}:
-        return (), ()
+        return {}
     names = resolved.names
     values = {n: names.values[n] for n in names.constants if n in names.values}
     constants = Scope(values, used=names.used)
     first, second = spec.space
     sides = names.bounds[first], names.bounds[second]
-    regions, outlines = [], []
+    found = {}
     shapes = alternatives(spec.domain)
     for path, words in shapes.items():
         for name in sorted({*spec.space, "rest", OUTLINE} & set(part_names(words))):
@@ -132,23 +117,12 @@ def read_shape(
             )
         middle = _Middle(spec, resolved, path)
         try:
-            regions.append(_Reader(constants, middle).whole(words, path))
-            outlines.append(_traced(regions[-1], sides, (first, second)))
+            shape = _Reader(constants, middle).whole(words, path)
+            found[path] = shape, trace(shape, sides, (first, second))
         except GeometryError as error:
             where = " where inputs are in the middle of their laws" if middle.used else ""
             refuse(issues, spec.place(middle.path), f"{middle.path}: {error}{where}")
-    return (tuple(regions), tuple(outlines)) if len(outlines) == len(shapes) else ((), ())
-
-
-def choice_of(
-    spec: Spec, regions: tuple[Shape, ...], outlines: tuple[Outline, ...]
-) -> Choice | None:
-    """What a sample's shape is chosen from; None where there is one, or none."""
-    by = chooser(spec.domain)
-    if by is None or spec.domain is None or not regions:
-        return None
-    names = tuple(path.removeprefix("domain.of.") for path in alternatives(spec.domain))
-    return Choice(by.text, names, regions, outlines)
+    return found if len(found) == len(shapes) else {}
 
 
 class _Middle:

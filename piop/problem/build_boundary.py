@@ -1,4 +1,4 @@
-"""Which conditions hold on which face of the domain."""
+"""The conditions on each face of the domain, from the words of ``boundary:``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from piop.spec.resolve import Resolved
 Faces = Mapping[str, tuple[BoundaryCondition, ...]]
 
 
-def box_faces(spec: Spec) -> list[str]:
+def _box_faces(spec: Spec) -> list[str]:
     """``x.min``, ``x.max`` and so on."""
     return [f"{axis}.{end}" for axis in spec.space for end in ("min", "max")]
 
 
-def read_faces(
+def build_boundary(
     spec: Spec, resolved: Resolved, shapes: Mapping[str, Sequence[str]], issues: list[Issue]
 ) -> tuple[frozenset[str], Faces]:
     """Spread the conditions of an axis, and of ``rest``, over the faces they mean.
@@ -36,7 +36,7 @@ def read_faces(
         The periodic axes, and the conditions of every other face that a shape has.
     """
     faces = list(dict.fromkeys(face for own in shapes.values() for face in own))
-    faces = faces or [*box_faces(spec), *part_names(spec.domain)]
+    faces = faces or [*_box_faces(spec), *part_names(spec.domain)]
     periodic = set()
     found: dict[str, list[BoundaryCondition]] = {face: [] for face in faces}
     given: set[str] = set()
