@@ -24,8 +24,8 @@ import torch
 
 from piop.datasets import AnyDataset, DatasetWriter, StoredDataset, read_dataset
 from piop.problem import Problem
+from piop.run.configuration import configure
 from piop.run.data import note_grids
-from piop.run.recipes import configure
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.loop.gradients import make_gradients
 from piop.training.loss.statistics import find_statistics

@@ -14,7 +14,7 @@ import torch
 from piop.errors import PiopError, UsageError
 from piop.problem import Problem
 from piop.run import Run, fit, resume
-from piop.run.evaluation import report
+from piop.run.evaluation import compare_with_truth
 
 from .entries import BACKBONES, ENTRIES
 from .judges import Judge
@@ -127,7 +127,7 @@ def run_cell(
         "warnings": [],
     }
     for judge in judges:
-        said = report(problem, run.model, judge.held_out)
+        said = compare_with_truth(problem, run.model, judge.held_out)
         found["relative_l2"][judge.name] = spread(said["relative_l2"]["per_sample"])
         found["warnings"] += said["warnings"]
     shutil.rmtree(folder)

@@ -16,7 +16,7 @@ from piop.datasets import Queries
 from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Problem
 from piop.reference import solve_reference
-from piop.run.evaluation import HeldOut, errors_of, held_out_draws, hold_out_law
+from piop.run.evaluation import HeldOut, errors_of, held_out_draws, held_out_from_distribution
 from piop.sampling import place_sensors, reconstruct
 
 from .entries import CPU_LIMITS, Entry
@@ -81,7 +81,7 @@ def law_judges(problem: Problem, entry: Entry, samples: int, full: bool) -> list
         for c, n in zip(problem.coordinates, counts, strict=True)
     }
     queries = Queries(axes=axes)
-    held_out = hold_out_law(problem, samples, SEED, queries)
+    held_out = held_out_from_distribution(problem, samples, SEED, queries)
     judges = []
     for name, sensors in entry.views.items():
         seen = held_out if sensors is None else see(problem, held_out, *sensors)

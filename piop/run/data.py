@@ -21,12 +21,12 @@ from piop.training.config import TrainingConfig
 from piop.training.loss.statistics import Statistics
 from piop.training.setup import preset_of
 
-HELD_OUT_SHARE = 0.1
+HELD_OUT_FRACTION = 0.1
 LARGEST = 1e150
 """Above this, squares of values are not finite in float64."""
 
 
-def load_data(problem: Problem, data: str | Path | AnyDataset | None) -> AnyDataset | None:
+def open_training_data(problem: Problem, data: str | Path | AnyDataset | None) -> AnyDataset | None:
     """Read or open a data set, unless it is one already.
 
     Raises:
@@ -79,7 +79,7 @@ def _path_of(data: str | Path | AnyDataset) -> str | None:
     return None if isinstance(place, Dataset) else str(Path(place).resolve())
 
 
-def doubt_of_data(
+def warnings_of_data(
     trained: Mapping[str, Any] | None, data: str | Path | AnyDataset | None
 ) -> list[str]:
     """Warn where the data that judge are those that a run was trained on.
@@ -101,16 +101,18 @@ def split_data(data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:
     """
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(data), generator=generator)
-    count = max(1, round(HELD_OUT_SHARE * len(data)))
+    count = max(1, round(HELD_OUT_FRACTION * len(data)))
     return data.subset(order[count:].sort().values), data.subset(order[:count].sort().values)
 
 
-def parts_of_data(problem: Problem, data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:
+def training_and_held_out(
+    problem: Problem, data: AnyDataset, seed: int
+) -> tuple[AnyDataset, AnyDataset]:
     """Give what is trained on, and what judges: where parameters are inferred, both are all."""
     return (data, data) if problem.infer else split_data(data, seed)
 
 
-def data_of_use(
+def usable_data(
     problem: Problem, config: TrainingConfig, data: AnyDataset | None
 ) -> AnyDataset | None:
     """Keep of the data what the network can answer: all, or the end of the time alone.

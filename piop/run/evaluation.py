@@ -61,7 +61,7 @@ def held_out_draws(seed: int, samples: int) -> Draws:
     return Draws((seed + 0x9E3779B9) % 2**32, 0, torch.arange(samples))
 
 
-def hold_out_law(
+def held_out_from_distribution(
     problem: Problem,
     samples: int,
     seed: int,
@@ -95,7 +95,7 @@ def hold_out_law(
     seen = observe(functions, problem, draws, points=there)
     return HeldOut(
         functions,
-        seen | seen_elsewhere(problem, functions, draws, sensors),
+        seen | observed_at(problem, functions, draws, sensors),
         queries if there is None else Queries(points=there),
         {name: value.double().cpu() for name, value in solution.values.items()},
         solution.error_estimate.cpu(),
@@ -103,7 +103,7 @@ def hold_out_law(
     )
 
 
-def seen_elsewhere(
+def observed_at(
     problem: Problem,
     functions: Mapping[str, InputFunction],
     draws: Draws,
@@ -129,7 +129,7 @@ def seen_elsewhere(
     return found
 
 
-def hold_out_data(problem: Problem, data: Dataset, end: bool = False) -> HeldOut:
+def held_out_from_data(problem: Problem, data: Dataset, end: bool = False) -> HeldOut:
     """Take held-out trajectories of a data set.
 
     Args:
@@ -199,7 +199,7 @@ def baseline_errors(
     return {name: torch.stack(errors).mean(0) for name, errors in found.items()}
 
 
-def over_time(
+def error_over_time(
     problem: Problem, prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor], axes: Any
 ) -> dict[str, list[float | None]] | None:
     """Relative L2 at each time, the mean over samples and channels; None without a time axis.
@@ -248,7 +248,7 @@ def ends_only(model: Model) -> bool:
     return getattr(model.operator.backbone, "times", "any") == "end"
 
 
-def has_size(problem: Problem, held_out: HeldOut) -> Tensor:
+def nonzero_solutions(problem: Problem, held_out: HeldOut) -> Tensor:
     """Tell which solutions ``[B]`` an error can be relative to: those with no unknown zero."""
     judged = [held_out.truth[n] for n in problem.unknowns if n in held_out.truth]
     return torch.stack([value.flatten(1).any(1) for value in judged]).all(0)
@@ -283,13 +283,13 @@ def errors_by_noise(
     return found
 
 
-def report(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
+def compare_with_truth(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
     """Compare an operator with held-out solutions.
 
     Returns:
         What ``evaluation.json`` holds, but for what the run adds.
     """
-    kept = has_size(problem, held_out)
+    kept = nonzero_solutions(problem, held_out)
     still = (~kept).nonzero().flatten().tolist()
     said = f"{len(still)} of {len(kept)} solutions are zero, to which no error is relative"
     if len(still) == len(kept):
@@ -320,7 +320,7 @@ def report(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
             name: summarise(relative_l2(prediction[name], value)).mean
             for name, value in truth.items()
         },
-        "per_time": over_time(problem, prediction, judged, held_out.queries.axes),
+        "per_time": error_over_time(problem, prediction, judged, held_out.queries.axes),
         "reference": {
             "error_estimate": None if estimate is None else float(estimate.max()),
             "accepted": len(errors) - refused,

@@ -14,16 +14,22 @@ from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.problem import Problem
 from piop.residual import choose_kernel
-from piop.run.data import data_of_use, describe_data, load_data, note_grids, parts_of_data
-from piop.run.folder import RunFolder, ensure_run, new_folder, write_json
-from piop.run.machine import (
+from piop.run.configuration import (
     choose_machine,
+    configure,
+    move_to_device,
     precision_of,
     require_graphs,
-    settle_machine,
     threads_of,
 )
-from piop.run.recipes import configure
+from piop.run.data import (
+    describe_data,
+    note_grids,
+    open_training_data,
+    training_and_held_out,
+    usable_data,
+)
+from piop.run.folder import RunFolder, new_folder, open_folder, write_json
 from piop.run.run import Run
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings, require_applicable
 from piop.training.distributed import Processes, joined
@@ -116,8 +122,8 @@ def fit(
         require_work(config, data is not None, processes)
         place = processes.lead(lambda: str(new_folder(out, problem.name, force).path))
         folder = RunFolder(Path(place))
-        given = load_data(problem, data)
-        found = data_of_use(problem, config, given)
+        given = open_training_data(problem, data)
+        found = usable_data(problem, config, given)
         _require_observations(problem, found is not None)
         if not physics and found is None:
             raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
@@ -129,7 +135,7 @@ def fit(
         require_choices(problem, config, found is not None)
         parts = parts_of(problem, config, found is not None)
         require_applicable(config, settings or {}, parts, field_kind(config))
-        trained = None if found is None else parts_of_data(problem, found, seed)[0]
+        trained = None if found is None else training_and_held_out(problem, found, seed)[0]
         statistics = find_statistics(problem, trained, seed, physics=physics)
         statistics = note_grids(problem, config, statistics, found)
         scattered = found is not None and found.scattered
@@ -174,11 +180,11 @@ def resume(
             setting may not change.
         TrainingError: If its checkpoint cannot be read.
     """
-    folder = ensure_run(path)
+    folder = open_folder(path)
     record = folder.read_config()
     problem = folder.read_problem(record)
     config = TrainingConfig.from_json(record["training"])
-    config = settle_machine(config, config.machine.device)
+    config = move_to_device(config, config.machine.device)
     if steps is not None or time is not None:
         budget = BudgetConfig(steps, None if time is None else parse_time(time))
         _require_larger(budget, folder)
@@ -190,7 +196,7 @@ def resume(
         if config != TrainingConfig.from_json(record["training"]):
             changed = {**record, "training": config.to_json()}
             processes.lead(lambda: folder.rewrite_config(changed))
-        found = data_of_use(problem, config, _data_again(problem, described, data))
+        found = usable_data(problem, config, _reread_data(problem, described, data))
         statistics = Statistics.from_json(record["statistics"])
         job = Job(problem, config, statistics, found, described, processes)
         return _train(folder, job, progress, profile, samples)
@@ -241,7 +247,7 @@ def _train(
     seed = config.machine.seed
     trained, held = None, None
     if job.data is not None:
-        trained, held = parts_of_data(problem, job.data, seed)
+        trained, held = training_and_held_out(problem, job.data, seed)
     with threads_of(config.machine):
         model = build_model(problem, statistics, config)
         if initial is not None:
@@ -257,7 +263,7 @@ def _train(
             loss, draw, gradients, config, folder.path, progress, clock, job.processes
         )
         trainer.resume(torch.device(config.machine.device))
-        remedy = partial(_remedy, trainer, config, trained is not None)
+        remedy = partial(_memory_advice, trainer, config, trained is not None)
         with explained(remedy, config.machine.device), precision_of(config.machine):
             trainer.run()
             if profile and job.processes.leads:
@@ -299,7 +305,7 @@ def write_profile(folder: RunFolder, trainer: Trainer, loss: ResidualLoss, draw:
     write_json(folder.profile, record)
 
 
-def _remedy(trainer: Trainer, config: TrainingConfig, data: bool, error: Exception) -> str:
+def _memory_advice(trainer: Trainer, config: TrainingConfig, data: bool, error: Exception) -> str:
     """Say how a step gets smaller and how the run goes on."""
     gridded = trainer.operator.gridded
     lower = smaller_batch(error, config, data, gridded)
@@ -337,7 +343,7 @@ def _require_observations(problem: Problem, data: bool) -> None:
 
 
 def _weights_of(path: str | Path) -> dict[str, torch.Tensor]:
-    folder = ensure_run(path)
+    folder = open_folder(path)
     folder.read_config()
     return load_weights(folder.weights)
 
@@ -354,7 +360,7 @@ def _start_from(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor]) 
         ) from error
 
 
-def _data_again(
+def _reread_data(
     problem: Problem, described: Mapping[str, Any] | None, data: AnyDataset | None
 ) -> AnyDataset | None:
     """Read the data of a run again and make sure that they are the same."""
@@ -363,7 +369,7 @@ def _data_again(
     source = data if data is not None else described["path"]
     if source is None:
         raise UsageError("the run was given its data in Python; give them again: data=...")
-    found = load_data(problem, source)
+    found = open_training_data(problem, source)
     assert found is not None  # noqa: S101 - there is a source
     if describe_data(source, found)["hash"] != described["hash"]:
         raise UsageError(f"{described['path'] or 'data'}: has changed since the run began")

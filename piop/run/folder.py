@@ -25,7 +25,7 @@ MEMBERS = ("spec.yaml", "config.json", "metrics.jsonl", "model.safetensors", "st
            "evaluation.json", "discretisation.json", "profile.json", "figures",
            "report.html")  # fmt: skip
 
-BEGINNINGS = {"spec.yaml", "state", ".spec.yaml.tmp", ".config.json.tmp"}
+UNFINISHED = {"spec.yaml", "state", ".spec.yaml.tmp", ".config.json.tmp"}
 """All that a run has written when it is killed before it has a config: nothing to lose."""
 
 
@@ -168,7 +168,7 @@ def new_folder(path: str | Path | None, name: str, force: bool) -> RunFolder:
     if path is None:
         return RunFolder(_free_default(name))
     folder = RunFolder(Path(path))
-    if folder.path.is_dir() and {p.name for p in folder.path.iterdir()} <= BEGINNINGS:
+    if folder.path.is_dir() and {p.name for p in folder.path.iterdir()} <= UNFINISHED:
         return folder
     if folder.path.exists() and not folder.path.is_dir():
         raise UsageError(f"{folder.path}: is a file; give a folder with --out")
@@ -238,7 +238,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def ensure_run(path: str | Path) -> RunFolder:
+def open_folder(path: str | Path) -> RunFolder:
     """Give the folder at a path.
 
     Raises:

@@ -20,14 +20,14 @@ from piop.reference import solve_reference
 from piop.training.batches.equations import interpolated
 from piop.training.batches.training_grid import is_even
 
-FIRST = 1e-4
+FIRST_TOLERANCE = 1e-4
 """Tolerance of solutions until the noise is known."""
-FINER = 2
+REFINEMENT = 2
 """Cells of the grid of a solution per cell of ``save``, where the data lie on none."""
 
 
 @final
-class Forward:
+class ForwardModel:
     """Parameters → the values that the data are compared with.
 
     Where the data lie on an even grid, the solver answers there; elsewhere it answers on the
@@ -49,7 +49,7 @@ class Forward:
 
     def __init__(self, problem: Problem, data: Dataset) -> None:
         self.least = usual_tolerance(problem)
-        self.tolerance = max(self.least, FIRST)
+        self.tolerance = max(self.least, FIRST_TOLERANCE)
         if not problem.domain.is_box:
             raise NotSupportedError("solutions on shapes are not compared with data yet")
         hidden = [i.name for i in problem.inputs if i.hidden and _is_used(problem, i.symbol)]
@@ -104,12 +104,12 @@ class Forward:
             if is_even(ticks, coordinate):
                 return grid_axis(coordinate.low, coordinate.high, len(ticks), coordinate.periodic)
         names = [c.name for c in self.problem.coordinates]
-        cells = FINER * self.problem.save[names.index(coordinate.name)]
+        cells = REFINEMENT * self.problem.save[names.index(coordinate.name)]
         count = cells + (not coordinate.periodic)
         return grid_axis(coordinate.low, coordinate.high, count, coordinate.periodic)
 
 
-def neighbours(values: Tensor, data: Dataset) -> float | None:
+def neighbour_correlation(values: Tensor, data: Dataset) -> float | None:
     """Correlate values ``[n, P, C]`` of data on a grid with those beside them along the last axis.
 
     Returns:

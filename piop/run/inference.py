@@ -22,26 +22,26 @@ from torch import Tensor
 from piop.datasets import AnyDataset
 from piop.errors import NotSupportedError, SolverError, SpecError
 from piop.problem import Problem
-from piop.run.forward import Forward, neighbours
+from piop.run.forward import ForwardModel, neighbour_correlation
 
 SAMPLES = 64
 """Samples of the data that are solved for, at most."""
 ROUNDS, HALVINGS = 12, 6
-APART = 0.01
+DIFFERENCE_STEP = 0.01
 """How far apart solutions are compared for their slope: share of a parameter. One side is enough:
 its error, a percent or so, is one of the standard error."""
-COARSEST, ASIDE = 1e-4, 0.1
+LARGEST_TOLERANCE, SOLVER_ERROR_FRACTION = 1e-4, 0.1
 """Largest tolerance of a solution; and its error as a share of what would move an estimate by one
 standard error, were it of the shape of a slope."""
-SETTLED = 0.05
+CONVERGED = 0.05
 """A step below this share of the standard error ends the search."""
 LARGEST = 1.0
 """Largest change of a logarithm in one step."""
 CORRELATED, BY_CHANCE = 0.1, 4.0
 """Correlation of neighbouring misfits that is told: at least so much, and so many times 1/√n."""
-SEEN_APART = 1e-7
+SMALLEST_EIGENVALUE = 1e-7
 """Smallest eigenvalue of the parameters' correlations for them to be told apart."""
-NORMAL = 1.959964
+QUANTILE_95 = 1.959964
 """Half width of the middle 95 % of a normal distribution, in standard deviations."""
 
 
@@ -65,7 +65,7 @@ class ParameterScale:
 
     def interval(self, moved: float, error: float) -> list[float]:
         """Give the middle 95 %, ascending."""
-        ends = self.value(moved - NORMAL * error), self.value(moved + NORMAL * error)
+        ends = self.value(moved - QUANTILE_95 * error), self.value(moved + QUANTILE_95 * error)
         return sorted(ends)
 
     def std(self, moved: float, error: float) -> float:
@@ -74,7 +74,7 @@ class ParameterScale:
 
 
 @dataclass(frozen=True)
-class Fit:
+class LeastSquaresFit:
     """The end of a search.
 
     Attributes:
@@ -116,13 +116,13 @@ def infer(
         return {n: s.value(float(m)) for n, s, m in zip(names, scales, moved, strict=True)}
 
     try:
-        forward = Forward(problem, data.take(torch.arange(min(SAMPLES, len(data)))))
+        forward = ForwardModel(problem, data.take(torch.arange(min(SAMPLES, len(data)))))
         observed, steps = forward.observed(), [s.step for s in scales]
-        _settle_tolerance(forward, observed, observed - forward(trained))
+        _choose_tolerance(forward, observed, observed - forward(trained))
         found = least_squares(lambda moved: forward(at(moved)), observed, steps)
     except (NotSupportedError, SolverError, SpecError) as error:
         reason = f"no classical solution says how sure the parameters are: {error}"
-        return {"inferred": as_trained(problem, trained)}, [reason]
+        return {"inferred": trained_estimates(problem, trained)}, [reason]
     covariance = found.covariance
     inferred = {}
     for i, (name, scale) in enumerate(zip(names, scales, strict=True)):
@@ -151,7 +151,7 @@ def infer(
     return {"inferred": inferred, "inference": inference}, warnings
 
 
-def as_trained(problem: Problem, trained: Mapping[str, float]) -> dict[str, Any]:
+def trained_estimates(problem: Problem, trained: Mapping[str, float]) -> dict[str, Any]:
     """Describe parameters of which nothing but training knows."""
     return {
         name: {
@@ -167,7 +167,7 @@ def as_trained(problem: Problem, trained: Mapping[str, float]) -> dict[str, Any]
 
 def least_squares(
     solve: Callable[[Tensor], Tensor], observed: Tensor, steps: Sequence[float]
-) -> Fit:
+) -> LeastSquaresFit:
     """Minimise Σ_c S_c/σ_c² by Gauss-Newton steps, each halved until the misfit falls.
 
     Args:
@@ -187,13 +187,13 @@ def least_squares(
         normal, right = _normal_equations(slopes / noise, misfits / noise)
         covariance = _inverse(normal)
         if covariance is None or settled or rounds == ROUNDS:
-            return Fit(moved, covariance, noise, misfits, rounds, settled)
+            return LeastSquaresFit(moved, covariance, noise, misfits, rounds, settled)
         step = covariance @ right
         step = step * min(1.0, LARGEST / float(step.abs().max().clamp(min=1e-300)))
-        settled = bool((step.abs() < SETTLED * covariance.diagonal().sqrt()).all())
+        settled = bool((step.abs() < CONVERGED * covariance.diagonal().sqrt()).all())
         taken = _descend(solve, observed, moved, step, misfits, noise)
         if taken is None:  # the misfit falls no further: rounding, or slopes that lead nowhere
-            return Fit(moved, covariance, noise, misfits, rounds, settled)
+            return LeastSquaresFit(moved, covariance, noise, misfits, rounds, settled)
         moved, misfits = taken
         rounds += 1
 
@@ -230,11 +230,11 @@ def _slopes(
     return torch.stack(found)
 
 
-def _settle_tolerance(forward: Forward, observed: Tensor, misfits: Tensor) -> None:
+def _choose_tolerance(forward: ForwardModel, observed: Tensor, misfits: Tensor) -> None:
     """Ask of solutions no more than the noise makes worth while."""
     size, count = observed.square().nanmean((0, 1)).sqrt(), observed.isfinite().sum((0, 1))
-    worth = ASIDE * _noise(misfits, 1) / (size * count.sqrt()).clamp(min=1e-300)
-    forward.tolerance = max(forward.least, min(COARSEST, float(worth.min())))
+    worth = SOLVER_ERROR_FRACTION * _noise(misfits, 1) / (size * count.sqrt()).clamp(min=1e-300)
+    forward.tolerance = max(forward.least, min(LARGEST_TOLERANCE, float(worth.min())))
     forward.error = 0.0
 
 
@@ -258,7 +258,7 @@ def _inverse(normal: Tensor) -> Tensor | None:
     if not bool((size > 0).all()) or not bool(normal.isfinite().all()):
         return None
     scaled = normal / (size[:, None] * size)
-    if float(torch.linalg.eigvalsh(scaled)[0]) < SEEN_APART:
+    if float(torch.linalg.eigvalsh(scaled)[0]) < SMALLEST_EIGENVALUE:
         return None
     return torch.linalg.inv(scaled) / (size[:, None] * size)
 
@@ -270,18 +270,20 @@ def _correlation(covariance: Tensor) -> Tensor:
 
 def _scale(start: float, trained: float) -> ParameterScale:
     if start != 0:
-        return ParameterScale(trained, True, APART)
-    return ParameterScale(trained, False, APART * (abs(trained) or 1.0))
+        return ParameterScale(trained, True, DIFFERENCE_STEP)
+    return ParameterScale(trained, False, DIFFERENCE_STEP * (abs(trained) or 1.0))
 
 
-def _warnings(found: Fit, forward: Forward, names: Sequence[str], size: Tensor) -> list[str]:
+def _warnings(
+    found: LeastSquaresFit, forward: ForwardModel, names: Sequence[str], size: Tensor
+) -> list[str]:
     warnings, what = [], ", ".join(names)
     if found.covariance is None:
         apart = " apart" if len(names) > 1 else ""
         warnings.append(f"the data do not tell {' and '.join(names)}{apart}")
     elif not found.settled:
         warnings.append(f"the search for {what} had not settled after {found.rounds} steps")
-    beside = neighbours(found.misfits, forward.data)
+    beside = neighbour_correlation(found.misfits, forward.data)
     chance = BY_CHANCE / math.sqrt(max(1, int(found.misfits.isfinite().sum())))
     if beside is not None and abs(beside) > max(CORRELATED, chance):
         warnings.append(

@@ -18,10 +18,10 @@ from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Input, Problem
 from piop.problem.inputs import channels_of
 
-Given = Mapping[str, Any] | xr.Dataset | Dataset
+InputData = Mapping[str, Any] | xr.Dataset | Dataset
 
 
-def read_inputs(problem: Problem, given: Given) -> dict[str, FunctionSamples]:
+def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples]:
     """Bring the visible inputs of a problem into one form, float64 on the CPU.
 
     Args:

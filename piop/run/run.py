@@ -14,12 +14,12 @@ from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.problem import Problem
 from piop.run import evaluation
-from piop.run.data import check_values, doubt_of_data, parts_of_data
-from piop.run.discretisation import Grids, Sensors, study
-from piop.run.folder import RunFolder, ensure_run, read_json, versions, write_json
-from piop.run.inference import as_trained, infer
-from piop.run.inputs import Given, read_inputs
-from piop.run.machine import settle_machine
+from piop.run.configuration import move_to_device
+from piop.run.data import check_values, training_and_held_out, warnings_of_data
+from piop.run.discretisation import Grids, Sensors, study_discretisation
+from piop.run.folder import RunFolder, open_folder, read_json, versions, write_json
+from piop.run.inference import infer, trained_estimates
+from piop.run.inputs import InputData, read_inputs
 from piop.run.prediction import as_dataset, predict_values, read_at
 from piop.training.config import TrainingConfig
 from piop.training.loop.checkpoint import Row, load_weights, read_metrics
@@ -70,10 +70,10 @@ class Run:
             UsageError: If it is no run folder, is of a newer format, its spec was changed, or it
                 has no weights yet.
         """
-        folder = ensure_run(path)
+        folder = open_folder(path)
         record = folder.read_config()
         problem = folder.read_problem(record)
-        config = settle_machine(TrainingConfig.from_json(record["training"]), device)
+        config = move_to_device(TrainingConfig.from_json(record["training"]), device)
         statistics = Statistics.from_json(record["statistics"])
         model = build_model(problem, statistics, config)
         if not folder.weights.is_file():
@@ -106,7 +106,7 @@ class Run:
         """The problem with what was inferred in place of the parameters to infer."""
         return self.problem.at(self.inferred)
 
-    def predict(self, inputs: Given | None = None, at: Any = None) -> xr.Dataset:
+    def predict(self, inputs: InputData | None = None, at: Any = None) -> xr.Dataset:
         """Predict the solutions of given inputs.
 
         Args:
@@ -229,7 +229,7 @@ class Run:
         try:
             with explained(lambda _: remedy, self.config.machine.device):
                 held_out = self._held_out(problem, samples, seed, queries, sensors, data)
-                found = evaluation.report(problem, self.model, held_out)
+                found = evaluation.compare_with_truth(problem, self.model, held_out)
                 if scales := self.statistics.noise:
                     own = self.config.machine.seed if seed is None else seed
                     found["noise"] = evaluation.errors_by_noise(
@@ -237,7 +237,7 @@ class Run:
                     )
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
-        doubts = [*doubts, *doubt_of_data(self.data, data)]
+        doubts = [*doubts, *warnings_of_data(self.data, data)]
         found |= parameters | {"warnings": [*found["warnings"], *doubts]}
         found |= self._circumstances(problem, seed)
         if data is not None:
@@ -289,7 +289,7 @@ class Run:
         source = self._data_held_out(samples, data) if by_data else samples
         remedy = "Judge by fewer samples, half as many to begin with, or on coarser grids"
         with explained(lambda _: remedy, self.config.machine.device):
-            found = study(self.solved, self.model, source, seed, sensors, grids)
+            found = study_discretisation(self.solved, self.model, source, seed, sensors, grids)
         found |= {"seed": seed, "judged_by": "data" if by_data else "law"}
         if write:
             write_json(RunFolder(self.path).discretisation, found)
@@ -307,9 +307,9 @@ class Run:
         """Hold out inputs of a problem whose parameters are numbers."""
         end = evaluation.ends_only(self.model)
         if data is not None or self._judged_by_data:
-            return evaluation.hold_out_data(problem, self._data_held_out(samples, data), end)
+            return evaluation.held_out_from_data(problem, self._data_held_out(samples, data), end)
         seed = self.config.machine.seed if seed is None else seed
-        return evaluation.hold_out_law(problem, samples, seed, queries, sensors, end)
+        return evaluation.held_out_from_distribution(problem, samples, seed, queries, sensors, end)
 
     def _infer(self) -> tuple[dict[str, Any], list[str]]:
         """Estimate the parameters from the data, and say what is doubtful of them."""
@@ -320,7 +320,7 @@ class Run:
             data = self._data_again()
         except (UsageError, NotSupportedError) as error:
             known = read_json(RunFolder(self.path).evaluation).get("inferred")
-            found = {"inferred": known or as_trained(self.problem, module.values())}
+            found = {"inferred": known or trained_estimates(self.problem, module.values())}
             return found, [f"{', '.join(module.names)}: as before, because {error}"]
         return infer(self.problem, module.values(), data)
 
@@ -377,4 +377,4 @@ class Run:
                 f"the data of this run ({path or 'given in Python'}) are not there"
             )
         found = open_dataset(path, self.problem)
-        return parts_of_data(self.problem, found, self.config.machine.seed)[1]
+        return training_and_held_out(self.problem, found, self.config.machine.seed)[1]

@@ -111,10 +111,10 @@ def test_scattered_data_have_no_grid(trained, data):
     u = data.values["u"].flatten(1)
     points = torch.rand(12, u.shape[1], 2) + 1.0
     scattered = Dataset(data.inputs, {}, {"u": u}, points)
-    found = module.study(trained.problem, trained.model, scattered, 0)
+    found = module.study_discretisation(trained.problem, trained.model, scattered, 0)
     assert found["grids"] == ["80 points"]
     with pytest.raises(UsageError, match="scattered points; leave --grid out"):
-        module.study(trained.problem, trained.model, scattered, 0, grids="4")
+        module.study_discretisation(trained.problem, trained.model, scattered, 0, grids="4")
 
 
 def test_sensors_on_a_grid_of_several_axes_must_fill_it():
@@ -143,7 +143,7 @@ def test_a_problem_without_input_functions_has_no_sensors(trained):
         "equations: [dt(u) = 0.01*dxx(u)]\ninitial: {u: sin(2*pi*x)}\nboundary: {x: periodic}\n"
     )
     with pytest.raises(UsageError, match="alone has no input function"):
-        module.study(still, trained.model, 2, 0, sensors="50%")
+        module.study_discretisation(still, trained.model, 2, 0, sensors="50%")
 
 
 def test_a_problem_without_reference_says_so(trained, monkeypatch):

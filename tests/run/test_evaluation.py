@@ -42,7 +42,7 @@ def test_held_out_inputs_differ_from_those_trained_on(heat):
 def test_the_exact_solution_has_no_error_and_no_warning(trained, monkeypatch):
     held_out = trained.held_out(3)
     monkeypatch.setattr(module, "predict_held_out", lambda p, m, h: dict(h.truth))
-    found = module.report(trained.problem, trained.model, held_out)
+    found = module.compare_with_truth(trained.problem, trained.model, held_out)
     assert found["relative_l2"]["mean"] == 0
     assert found["warnings"] == []
 
@@ -51,7 +51,7 @@ def test_an_operator_no_better_than_a_baseline_is_warned_of(trained, monkeypatch
     held_out = trained.held_out(3)
     still = {n: v[:, :1].expand_as(v) for n, v in held_out.truth.items()}
     monkeypatch.setattr(module, "predict_held_out", lambda p, m, h: still)
-    found = module.report(trained.problem, trained.model, held_out)
+    found = module.compare_with_truth(trained.problem, trained.model, held_out)
     assert any("does not beat" in w and "stays at u0" in w for w in found["warnings"])
 
 
@@ -65,7 +65,7 @@ def test_references_that_missed_their_tolerance_are_warned_of(trained):
         held_out.error_estimate,
         torch.tensor([True, False]),
     )
-    found = module.report(trained.problem, trained.model, doubtful)
+    found = module.compare_with_truth(trained.problem, trained.model, doubtful)
     assert found["reference"]["accepted"] == 1
     assert any("1 of 2 references" in w for w in found["warnings"])
 
@@ -73,12 +73,18 @@ def test_references_that_missed_their_tolerance_are_warned_of(trained):
 def test_solutions_that_are_zero_are_left_out_and_told(trained):
     held_out = trained.held_out(3)
     still = {n: v * torch.tensor([1.0, 0.0, 1.0])[:, None, None] for n, v in held_out.truth.items()}
-    found = module.report(trained.problem, trained.model, replace(held_out, truth=still))
-    whole = module.report(trained.problem, trained.model, held_out)["relative_l2"]["per_sample"]
+    found = module.compare_with_truth(
+        trained.problem, trained.model, replace(held_out, truth=still)
+    )
+    whole = module.compare_with_truth(trained.problem, trained.model, held_out)["relative_l2"][
+        "per_sample"
+    ]
     assert found["relative_l2"]["per_sample"] == pytest.approx([whole[0], whole[2]])
     assert any("1 of 3 solutions are zero" in w and "sample 1" in w for w in found["warnings"])
     nothing = {n: torch.zeros_like(v) for n, v in held_out.truth.items()}
-    found = module.report(trained.problem, trained.model, replace(held_out, truth=nothing))
+    found = module.compare_with_truth(
+        trained.problem, trained.model, replace(held_out, truth=nothing)
+    )
     assert found["relative_l2"] is None
 
 

@@ -98,8 +98,8 @@ def test_a_grid_and_its_points_agree(physics):
 def test_functions_are_answered_a_few_at_a_time(physics, monkeypatch):
     seen, queries = physics.held_out(5).inputs, Queries(points=torch.rand(5, 4, 2) * 0.9 + 1)
     before = predict_values(physics.problem, physics.model, seen, queries)
-    monkeypatch.setattr("piop.run.joint_prediction.PLACES_AT_ONCE", 2)
-    monkeypatch.setattr("piop.run.joint_prediction.VALUES_AT_ONCE", 1)
+    monkeypatch.setattr("piop.run.prediction.POINTS_AT_ONCE", 2)
+    monkeypatch.setattr("piop.run.prediction.VALUES_AT_ONCE", 1)
     after = predict_values(physics.problem, physics.model, seen, queries)
     assert (before - after).abs().max() < 1e-12
 

@@ -193,7 +193,7 @@ def test_what_cannot_be_trained_yet_is_refused_with_the_reason(tmp_path):
 
 @pytest.mark.parametrize(("steps", "time", "compiled"), [(100, None, False), (5000, None, True)])
 def test_compiling_is_chosen_by_the_budget(steps, time, compiled):
-    from piop.run.machine import choose_machine
+    from piop.run.configuration import choose_machine
     from piop.training.config import BudgetConfig
 
     machine = choose_machine(BudgetConfig(steps, time), "cpu", "float32", None, None, 0)

@@ -10,7 +10,7 @@ from piop.errors import DataError, SolverError, UsageError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.run import Run, fit
-from piop.run.inference import NORMAL, infer, least_squares
+from piop.run.inference import QUANTILE_95, infer, least_squares
 
 TEXT = """
 piop: 1
@@ -120,7 +120,7 @@ def test_intervals_hold_as_often_as_they_say_with_the_solution_in_closed_form():
         error = found.moved[0] - math.log(TRUTH / 0.07)
         scores.append(float(error / found.covariance[0, 0].sqrt()))
     scores = torch.tensor(scores)
-    assert 0.915 < (scores.abs() < NORMAL).double().mean() < 0.985
+    assert 0.915 < (scores.abs() < QUANTILE_95).double().mean() < 0.985
     assert 0.87 < scores.std() < 1.13
     assert abs(scores.mean()) < 0.25
 
@@ -151,7 +151,7 @@ def test_a_parameter_is_found_from_far_away_and_its_noise_too(problem):
         assert abs(noise["relative"] - 0.05) < 0.01
         low, high = nu["interval"]
         assert math.isclose(low * high, nu["value"] ** 2)  # the middle of a logarithm
-        assert math.log(high / nu["value"]) == pytest.approx(NORMAL * nu["std"] / nu["value"])
+        assert math.log(high / nu["value"]) == pytest.approx(QUANTILE_95 * nu["std"] / nu["value"])
 
 
 def test_scattered_data_tell_the_same(problem):

@@ -3,19 +3,19 @@ import torch
 
 from piop.errors import UsageError
 from piop.run import fit, resume
-from piop.run.machine import require_graphs, settle_machine, threads_of
+from piop.run.configuration import move_to_device, require_graphs, threads_of
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 
 
 def test_a_run_that_moves_to_the_cpu_leaves_the_gpu_kernel_behind():
     config = TrainingConfig(BudgetConfig(steps=1), MachineConfig(device="cuda", kernel="triton"))
-    machine = settle_machine(config, "cpu").machine
+    machine = move_to_device(config, "cpu").machine
     assert (machine.device, machine.kernel) == ("cpu", "torch")
 
 
 def test_a_run_that_moves_to_the_cpu_leaves_cuda_graphs_behind():
     config = TrainingConfig(BudgetConfig(steps=1), MachineConfig(device="cuda", cuda_graphs=True))
-    machine = settle_machine(config, "cpu").machine
+    machine = move_to_device(config, "cpu").machine
     assert (machine.device, machine.cuda_graphs) == ("cpu", False)
 
 

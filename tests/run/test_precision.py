@@ -13,7 +13,7 @@ from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.residual import compile_residual
 from piop.run import fit
-from piop.run.machine import precision_of
+from piop.run.configuration import precision_of
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.loss.statistics import law_statistics
 from piop.training.setup import build_model, build_objective, build_source

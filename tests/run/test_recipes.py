@@ -3,7 +3,7 @@
 import pytest
 
 from piop.problem import Problem
-from piop.run.recipes import configure
+from piop.run.configuration import configure
 from piop.training.config import BudgetConfig, TrainingConfig
 
 RECIPE = {"optimiser": "muon", "learning_rate": 0.03, "weighting": "residual_attention"}
