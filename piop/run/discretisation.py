@@ -16,6 +16,7 @@ from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples, grid_axis
 from piop.metrics import summarise
 from piop.problem import Input, Problem
+from piop.run.arguments import save_grid
 from piop.run.evaluation import (
     GRID_LIMITS,
     HeldOut,
@@ -28,7 +29,6 @@ from piop.run.evaluation import (
     observed_at,
     predict_held_out,
 )
-from piop.run.prediction import save_grid
 from piop.sampling import Draws
 from piop.spec.model import AT_POINTS
 

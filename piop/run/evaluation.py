@@ -17,7 +17,8 @@ from piop.metrics import relative_l2, relative_l2_by_time, summarise, trivial_ba
 from piop.problem import Problem
 from piop.problem.inputs import asked_coordinates, history_of
 from piop.reference import solve_reference
-from piop.run.prediction import predict_values, save_grid
+from piop.run.arguments import save_grid
+from piop.run.prediction import predict_values
 from piop.sampling import Draws, collocation, observe, place_sensors, sample_inputs
 from piop.training.batches.input_grid import on_lattices
 from piop.training.batches.noise import add_noise, noise_levels

@@ -11,14 +11,11 @@ import xarray as xr
 from torch import Tensor
 
 from piop.datasets import Queries
-from piop.datasets.axes import outside
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.models import Backbone
 from piop.models.core.interpolation import interpolate_grid
 from piop.problem import Problem
-from piop.problem.inputs import asked_coordinates, history_of
-from piop.run.inputs import to_numbers
 from piop.training.batches.data import seen_functions
 from piop.training.batches.input_grid import is_even_grid, on_lattices
 from piop.training.batches.training_grid import lay
@@ -218,83 +215,6 @@ def _queries_together(model: Model, inputs: Mapping[str, FunctionSamples]) -> in
         else sum(sensors.values())
     )
     return min(QUERIES_AT_ONCE, max(FEWEST_QUERIES, PAIRS_AT_ONCE // max(1, met)))
-
-
-def read_at(problem: Problem, at: Any, end: bool = False) -> Queries:
-    """Bring the places to predict at into one form.
-
-    Args:
-        problem: The problem.
-        end: Whether the last time alone is meant where no times are given.
-        at: Coordinate name → positions, for a grid (one number for one position); an array of
-            points ``[N, D]`` or ``[B, N, D]``; :class:`Queries`; or None for ``save``.
-
-    Raises:
-        UsageError: For a coordinate missing or unknown.
-        DataError: For points outside the domain, or of the wrong shape.
-    """
-    if at is None:
-        return save_grid(problem, end=end)
-    if isinstance(at, Queries):
-        return at
-    names = [c.name for c in problem.coordinates]
-    if isinstance(at, Mapping):
-        if set(at) != set(names):
-            raise UsageError(
-                f"at: has {', '.join(at) or 'nothing'}; give each of {', '.join(names)}"
-            )
-        axes = {name: torch.atleast_1d(to_numbers("at", at[name])) for name in names}
-        for name, positions in axes.items():
-            _check_positions(problem, name, positions)
-        return Queries(axes=axes)
-    points = to_numbers("at", at)
-    points = points[None] if points.ndim == 2 else points
-    if points.ndim != 3 or points.shape[-1] != len(names):
-        raise DataError(
-            f"at: points have shape {list(points.shape)}; expected [points, {len(names)}] with the "
-            f"columns {', '.join(names)}"
-        )
-    for column, name in enumerate(names):
-        _check_positions(problem, name, points[..., column])
-    return Queries(points=points)
-
-
-def save_grid(
-    problem: Problem, limits: tuple[int, int] | None = None, end: bool = False
-) -> Queries:
-    """Lay the spec's ``save`` grid, or one with at most so many times and points per space axis.
-
-    Times include both ends; periodic axes leave the right end out. An operator that sees the past
-    of the solution is asked for times after that.
-
-    Args:
-        problem: The problem.
-        limits: Times, and points per space axis, at most.
-        end: Take the last time alone, for operators that know no other.
-    """
-    counts = list(problem.save)
-    if limits is not None:
-        caps = [limits[1 if problem.time is None or i else 0] for i in range(len(counts))]
-        counts = [min(n, cap) for n, cap in zip(counts, caps, strict=True)]
-    axes = {}
-    for coordinate, count in zip(problem.coordinates, counts, strict=True):
-        ends = torch.linspace(
-            coordinate.low, coordinate.high, count + coordinate.periodic, dtype=torch.float64
-        )
-        axes[coordinate.name] = ends[-1:] if end and coordinate is problem.time else ends[:count]
-    if problem.time is not None and history_of(problem) is not None:
-        name, time = problem.time.name, asked_coordinates(problem)[0]
-        axes[name] = axes[name][axes[name] > time.low + 1e-9 * time.length]
-    return Queries(axes=axes)
-
-
-def _check_positions(problem: Problem, name: str, positions: Tensor) -> None:
-    axis = next(c for c in asked_coordinates(problem) if c.name == name)
-    bad = outside(axis, positions)
-    if bad.any():
-        raise DataError(
-            f"at: {name} = {positions[bad][0].item():g} is outside [{axis.low:g}, {axis.high:g}]"
-        )
 
 
 def as_dataset(

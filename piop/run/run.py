@@ -14,13 +14,13 @@ from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.problem import Problem
 from piop.run import evaluation
+from piop.run.arguments import InputData, read_at, read_inputs
 from piop.run.configuration import move_to_device
 from piop.run.data import check_values, training_and_held_out, warnings_of_data
 from piop.run.discretisation import Grids, Sensors, study_discretisation
 from piop.run.folder import RunFolder, open_folder, read_json, versions, write_json
 from piop.run.inference import infer, trained_estimates
-from piop.run.inputs import InputData, read_inputs
-from piop.run.prediction import as_dataset, predict_values, read_at
+from piop.run.prediction import as_dataset, predict_values
 from piop.training.config import TrainingConfig
 from piop.training.loop.checkpoint import Row, load_weights, read_metrics
 from piop.training.loop.memory import explained
@@ -110,7 +110,7 @@ class Run:
         """Predict the solutions of given inputs.
 
         Args:
-            inputs: Sensors of each visible input, as :func:`piop.run.inputs.read_inputs` takes
+            inputs: Sensors of each visible input, as :func:`piop.run.arguments.read_inputs` takes
                 them; nothing for a problem without inputs.
             at: Where: ``{"t": ..., "x": ...}`` for a grid, points ``[N, D]``, or None for the
                 spec's ``save`` grid.

@@ -11,12 +11,12 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from piop.datasets import Dataset
+from piop.datasets import Dataset, Queries
 from piop.datasets.axes import outside
-from piop.errors import DataError
+from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Input, Problem
-from piop.problem.inputs import channels_of
+from piop.problem.inputs import asked_coordinates, channels_of, history_of
 
 InputData = Mapping[str, Any] | xr.Dataset | Dataset
 
@@ -201,3 +201,80 @@ def to_numbers(label: str, value: Any) -> Tensor:
         return torch.from_numpy(np.array(value, dtype=np.float64))
     except (TypeError, ValueError) as error:
         raise DataError(f"{label}: is not an array of numbers ({error})") from error
+
+
+def read_at(problem: Problem, at: Any, end: bool = False) -> Queries:
+    """Bring the places to predict at into one form.
+
+    Args:
+        problem: The problem.
+        end: Whether the last time alone is meant where no times are given.
+        at: Coordinate name → positions, for a grid (one number for one position); an array of
+            points ``[N, D]`` or ``[B, N, D]``; :class:`Queries`; or None for ``save``.
+
+    Raises:
+        UsageError: For a coordinate missing or unknown.
+        DataError: For points outside the domain, or of the wrong shape.
+    """
+    if at is None:
+        return save_grid(problem, end=end)
+    if isinstance(at, Queries):
+        return at
+    names = [c.name for c in problem.coordinates]
+    if isinstance(at, Mapping):
+        if set(at) != set(names):
+            raise UsageError(
+                f"at: has {', '.join(at) or 'nothing'}; give each of {', '.join(names)}"
+            )
+        axes = {name: torch.atleast_1d(to_numbers("at", at[name])) for name in names}
+        for name, positions in axes.items():
+            _check_positions(problem, name, positions)
+        return Queries(axes=axes)
+    points = to_numbers("at", at)
+    points = points[None] if points.ndim == 2 else points
+    if points.ndim != 3 or points.shape[-1] != len(names):
+        raise DataError(
+            f"at: points have shape {list(points.shape)}; expected [points, {len(names)}] with the "
+            f"columns {', '.join(names)}"
+        )
+    for column, name in enumerate(names):
+        _check_positions(problem, name, points[..., column])
+    return Queries(points=points)
+
+
+def save_grid(
+    problem: Problem, limits: tuple[int, int] | None = None, end: bool = False
+) -> Queries:
+    """Lay the spec's ``save`` grid, or one with at most so many times and points per space axis.
+
+    Times include both ends; periodic axes leave the right end out. An operator that sees the past
+    of the solution is asked for times after that.
+
+    Args:
+        problem: The problem.
+        limits: Times, and points per space axis, at most.
+        end: Take the last time alone, for operators that know no other.
+    """
+    counts = list(problem.save)
+    if limits is not None:
+        caps = [limits[1 if problem.time is None or i else 0] for i in range(len(counts))]
+        counts = [min(n, cap) for n, cap in zip(counts, caps, strict=True)]
+    axes = {}
+    for coordinate, count in zip(problem.coordinates, counts, strict=True):
+        ends = torch.linspace(
+            coordinate.low, coordinate.high, count + coordinate.periodic, dtype=torch.float64
+        )
+        axes[coordinate.name] = ends[-1:] if end and coordinate is problem.time else ends[:count]
+    if problem.time is not None and history_of(problem) is not None:
+        name, time = problem.time.name, asked_coordinates(problem)[0]
+        axes[name] = axes[name][axes[name] > time.low + 1e-9 * time.length]
+    return Queries(axes=axes)
+
+
+def _check_positions(problem: Problem, name: str, positions: Tensor) -> None:
+    axis = next(c for c in asked_coordinates(problem) if c.name == name)
+    bad = outside(axis, positions)
+    if bad.any():
+        raise DataError(
+            f"at: {name} = {positions[bad][0].item():g} is outside [{axis.low:g}, {axis.high:g}]"
+        )
