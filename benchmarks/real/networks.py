@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from piop.errors import UsageError
 from piop.models import build_backbone
 from piop.models.registry import BACKBONES
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.setup import signature_of
 
@@ -144,6 +144,6 @@ def build(name: str, loaded: Loaded, seed: int) -> Entrant:
         network: nn.Module = Theirs(item.name, statistics)
     else:
         choice = choices()[name]
-        signature = signature_of(problem, decide_conditions(problem), statistics)
+        signature = signature_of(problem, decide_constraints(problem), statistics)
         network = Ours(build_backbone(choice.backbone, signature, choice.preset, **choice.settings))
     return Entrant(network, float(values.mean()), float(values.std()))

@@ -14,13 +14,13 @@ from torch.func import functional_call
 
 from piop.models import build_backbone
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 from piop.residual import compile_residual
 from piop.residual.trace import compile_step
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.batches.batch import Batch, CollocationPoints, flatten
 from piop.training.loop.gradients import COMPILED_ROWS, EAGER_ROWS, piece_count, split
-from piop.training.loss.constraints import built_in_data
+from piop.training.loss.constraints import hard_constraint_lift
 from piop.training.loss.statistics import law_statistics
 from piop.training.operator import Clock, Operator, OperatorField
 from piop.training.setup import signature_of
@@ -96,7 +96,7 @@ def build_case(
     """
     residual = compile_residual(problem)
     statistics = law_statistics(problem, residual, seed=0)
-    conditions = decide_conditions(problem, "auto")
+    conditions = decide_constraints(problem, "auto")
     signature = signature_of(problem, conditions, statistics)
     if attend:
         seen_as = tuple(replace(entry, smooth=False) for entry in signature.inputs)
@@ -107,7 +107,7 @@ def build_case(
     backbone = build_backbone("pit", signature, width=width)
     operator = Operator(backbone, conditions.lift, clock, mean, scale)
     operator.to(device=device, dtype=dtype)
-    known = built_in_data(problem, conditions, mean)
+    known = hard_constraint_lift(problem, conditions, mean)
     lift = None if known is None else residual.compile_lift(known.expressions)
     names = [name for name, _ in operator.named_parameters()]
 

@@ -10,7 +10,7 @@ from piop.expression import write
 from piop.forms.parts import Input
 from piop.forms.streams import plan_streams
 from piop.problem.classify import classify
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 from piop.problem.problem import Problem
 from piop.spec.distributions import NAMES
 
@@ -58,7 +58,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
         "boundary": _boundary(problem),
         "conditions": [
             {"condition": d.what, "built_in": d.built_in, "why": d.why}
-            for d in decide_conditions(problem).decisions
+            for d in decide_constraints(problem).decisions
         ],
         "solver": _solver(problem),
         "streams": _streams(problem),

@@ -17,7 +17,7 @@ from piop.forms.recovered import recovered_unknowns
 from piop.forms.terms import multipliers, orders, space_order, split_terms
 from piop.forms.transport import transport_form
 from piop.forms.weak import weak_form
-from piop.problem.conditions import expression_smoothness
+from piop.problem.constraints import expression_smoothness
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem

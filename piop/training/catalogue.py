@@ -14,7 +14,7 @@ from piop.problem import Problem
 from piop.problem.library import builtin_names
 from piop.training.config import BudgetConfig, TrainingConfig
 from piop.training.requirements import obstacle
-from piop.training.setup import conditions_of, signature_of
+from piop.training.setup import constraints_of, signature_of
 
 Obstacles = Mapping[str, str | None]
 """Name of a problem → why it cannot be served; None where it can."""
@@ -110,7 +110,7 @@ def _shapes(problem: Problem, backbone: str, preset: str, physics: bool) -> Sign
     config = replace(config, loss=replace(config.loss, constraints=constraints))
     try:
         problem.capabilities.training(physics).require()
-        return signature_of(problem, conditions_of(problem, config))
+        return signature_of(problem, constraints_of(problem, config))
     except (NotSupportedError, UsageError) as error:
         return str(error)
 

@@ -14,7 +14,7 @@ from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, require_device
 from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting.selection import require_weightings
-from piop.training.setup import conditions_of, field_kind, signature_of
+from piop.training.setup import constraints_of, field_kind, signature_of
 
 BOXED = ("latin_hypercube",)
 """Ways to place points that fill boxes alone."""
@@ -65,7 +65,7 @@ def require_backbone(
     settings = dict(config.backbone_settings)
     preset = find_preset(config.backbone, settings.pop("preset", None))
     kind = preset.build.field
-    signature = signature_of(problem, conditions_of(problem, config), statistics)
+    signature = signature_of(problem, constraints_of(problem, config), statistics)
     own = replace(preset.config, **settings)
     given = {"physics": config.physics, "scattered": scattered}
     if reason := obstacle(preset, signature, config=own, **given):
@@ -99,7 +99,7 @@ def able_backbones(
         for key in sorted(presets, key=lambda key: key != "default"):
             other = replace(config, backbone=name, backbone_settings={"preset": key})
             try:
-                signature = signature_of(problem, conditions_of(problem, other), statistics)
+                signature = signature_of(problem, constraints_of(problem, other), statistics)
             except UsageError:
                 continue
             given = {"physics": config.physics, "scattered": scattered}
@@ -190,7 +190,7 @@ def parts_of(problem: Problem, config: TrainingConfig, data: bool) -> set[str]:
     """
     found = {"data"} if data else set()
     if config.physics:
-        conditions = conditions_of(problem, config)
+        conditions = constraints_of(problem, config)
         gauged = problem.gauge or any(item.gauged for item in problem.auxiliaries)
         found |= {"residual"}
         found |= {"initial"} if conditions.initial else set()

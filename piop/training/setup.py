@@ -14,7 +14,7 @@ from piop.errors import UsageError
 from piop.models import BACKBONES, Backbone, build_backbone, find_preset
 from piop.models.core.base import FieldKind, Preset
 from piop.problem import Problem
-from piop.problem.conditions import Conditions, decide_conditions
+from piop.problem.constraints import Constraints, decide_constraints
 from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
 from piop.training.batches.data import DataSource, MixedSource, TrajectorySource
@@ -28,9 +28,9 @@ from piop.training.independence import require_independent_queries
 from piop.training.loop.phases import Draw
 from piop.training.loss.constraints import (
     KnownField,
-    PenalisedCondition,
-    built_in_data,
-    penalised_conditions,
+    SoftConstraint,
+    hard_constraint_lift,
+    soft_constraints,
 )
 from piop.training.loss.grid_constraints import conditions_on_grid, penalised_on_grid
 from piop.training.loss.objective import ResidualLoss
@@ -66,13 +66,13 @@ class Model:
     """
 
     operator: Operator
-    conditions: Conditions
+    conditions: Constraints
     known: KnownField | None
     grids: Mapping[str, Axes]
     home: Axes | None = None
 
 
-def conditions_of(problem: Problem, config: TrainingConfig) -> Conditions:
+def constraints_of(problem: Problem, config: TrainingConfig) -> Constraints:
     """Decide how conditions are met.
 
     Raises:
@@ -81,7 +81,7 @@ def conditions_of(problem: Problem, config: TrainingConfig) -> Conditions:
     points = field_kind(config).pointwise
     walls = config.physics and points
     try:
-        conditions = decide_conditions(problem, config.loss.constraints, walls=walls)
+        conditions = decide_constraints(problem, config.loss.constraints, walls=walls)
     except ValueError as error:
         raise UsageError(str(error)) from error
     if points:
@@ -118,7 +118,7 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     Raises:
         UsageError: If the conditions cannot be met as asked.
     """
-    conditions = conditions_of(problem, config)
+    conditions = constraints_of(problem, config)
     clock = None
     if problem.time is not None:
         clock = Clock(problem.time.low, problem.time.length)
@@ -137,7 +137,7 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     if problem.infer:
         operator.inferred = Inferred(problem.infer)
     operator.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
-    known = built_in_data(problem, conditions, mean)
+    known = hard_constraint_lift(problem, conditions, mean)
     grids = lattices(problem) if config.physics else {}
     home = None
     if not backbone.field.pointwise and (config.physics or statistics.grid):
@@ -193,13 +193,13 @@ def build_objective(
         UsageError: If the adaptive weights that are asked for have nothing to do.
     """
     residual: Residual | None = None
-    penalised: dict[str, PenalisedCondition] = {}
+    penalised: dict[str, SoftConstraint] = {}
     if config.physics:
         kernel = choose_kernel(config.machine.kernel, config.machine.device)
         residual = residual_of_model(problem, model, config, kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
         if residual.grid is None:
-            penalised = penalised_conditions(problem, model.conditions, sizes)
+            penalised = soft_constraints(problem, model.conditions, sizes)
             if config.backbone not in BACKBONES:
                 signature = signature_of(problem, model.conditions, statistics)
                 network, like = model.operator.backbone, example_of(config)
@@ -226,7 +226,7 @@ def build_objective(
 
 def terms_of(
     problem: Problem,
-    penalised: Mapping[str, PenalisedCondition],
+    penalised: Mapping[str, SoftConstraint],
     config: TrainingConfig,
     data: bool,
 ) -> list[ProbedTerm]:
@@ -241,7 +241,7 @@ def terms_of(
     return found
 
 
-def inhomogeneous_axes(problem: Problem, conditions: Conditions) -> tuple[str, ...]:
+def inhomogeneous_axes(problem: Problem, conditions: Constraints) -> tuple[str, ...]:
     """Return the axes in space on which equations or conditions depend explicitly."""
     alike = homogeneous_axes(problem, conditions)
     return tuple(c.name for c in problem.space if c.name not in alike)

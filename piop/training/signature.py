@@ -7,14 +7,14 @@ from sympy.core.function import AppliedUndef
 
 from piop.models import AxisSignature, InputSignature, Signature
 from piop.problem import Problem
-from piop.problem.conditions import Conditions
+from piop.problem.constraints import Constraints
 from piop.problem.inputs import asked_coordinates, channels_of
 from piop.training.batches.input_grid import BULK, gridded_inputs, highest_wave
 from piop.training.loss.statistics import Statistics
 
 
 def signature_of(
-    problem: Problem, conditions: Conditions, statistics: Statistics | None = None
+    problem: Problem, conditions: Constraints, statistics: Statistics | None = None
 ) -> Signature:
     """Tell a backbone the shapes and scales of a problem.
 
@@ -52,7 +52,7 @@ def signature_of(
     )
 
 
-def homogeneous_axes(problem: Problem, conditions: Conditions) -> tuple[str, ...]:
+def homogeneous_axes(problem: Problem, conditions: Constraints) -> tuple[str, ...]:
     """Find the periodic axes along which shifted inputs give the shifted solution.
 
     They are those whose coordinate no equation and no initial datum names by itself.

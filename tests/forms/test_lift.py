@@ -3,7 +3,7 @@ import sympy as sp
 
 from piop.forms.lift import lift_expression, restrict
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 
 SINES = {
     "of": ["x"],
@@ -44,7 +44,7 @@ def values(left, right):
 
 
 def lifted(problem, order=1):
-    conditions = decide_conditions(problem)
+    conditions = decide_constraints(problem)
     return lift_expression(problem.pde, "u", order, conditions.walls[0]), conditions
 
 
@@ -137,7 +137,7 @@ def test_corners_of_four_sides_that_agree_are_blended():
 def test_a_lid_that_jumps_at_its_corners_is_left_to_the_loss():
     sides = {**values("0", "0"), "y.min": {"dirichlet": {"u": 0}},
              "y.max": {"dirichlet": {"u": 1}}}  # fmt: skip
-    conditions = decide_conditions(plate(sides))
+    conditions = decide_constraints(plate(sides))
     assert conditions.walls == (("x.min", "x.max", "y.min"),)
     assert [face for face, _ in conditions.boundary] == ["y.max"]
     assert conditions.decisions[-1].why == "it is not that of x.min where they touch"
@@ -155,12 +155,12 @@ def test_waves_need_walls_that_agree_with_their_slope_as_well():
             boundary=values("0", right),
         )
 
-    assert decide_conditions(string("t")).walls == (("x.min", "x.max"),)
-    assert decide_conditions(string("t**2")).walls == (("x.min",),)
+    assert decide_constraints(string("t")).walls == (("x.min", "x.max"),)
+    assert decide_constraints(string("t**2")).walls == (("x.min",),)
 
 
 def test_slopes_at_walls_are_left_to_the_loss():
-    conditions = decide_conditions(rod({"x": {"neumann": {"u": 0}}}))
+    conditions = decide_constraints(rod({"x": {"neumann": {"u": 0}}}))
     assert conditions.walls == ((),)
     assert [c.keyword for _, c in conditions.boundary] == ["neumann", "neumann"]
     assert [d.what for d in conditions.decisions[1:]] == [
@@ -171,17 +171,17 @@ def test_slopes_at_walls_are_left_to_the_loss():
 
 def test_hard_refuses_a_wall_that_cannot_be_built_in():
     with pytest.raises(ValueError, match=r"hard is not possible for du/dn at x = 0"):
-        decide_conditions(rod({"x": {"neumann": {"u": 0}}}), "hard")
+        decide_constraints(rod({"x": {"neumann": {"u": 0}}}), "hard")
 
 
 def test_soft_leaves_all_walls_to_the_loss():
-    conditions = decide_conditions(rod(values("0", "0")), "soft")
+    conditions = decide_constraints(rod(values("0", "0")), "soft")
     assert conditions.walls == ((),)
     assert len(conditions.boundary) == 2
 
 
 def test_data_alone_ask_no_walls():
-    conditions = decide_conditions(rod(values("0", "0")), walls=False)
+    conditions = decide_constraints(rod(values("0", "0")), walls=False)
     assert conditions.walls == ((),)
     assert conditions.boundary == ()
     assert len(conditions.decisions) == 1

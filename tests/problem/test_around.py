@@ -5,7 +5,7 @@ import sympy as sp
 
 from piop.forms.lift import lift_expression
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 
 DISK = {"disk": [0, 0, 1]}
 HOLE = {"box": [[-1, 1], [-1, 1]], "holes": {"pin": {"disk": [0, 0, 0.5]}}}
@@ -32,20 +32,20 @@ def rod(initial, boundary=None, **words):
 
 @pytest.mark.parametrize("domain", [DISK, HOLE])
 def test_one_value_all_around_is_built_in(domain):
-    found = decide_conditions(plate({"rest": {"dirichlet": {"u": "x*y"}}}, domain))
+    found = decide_constraints(plate({"rest": {"dirichlet": {"u": "x*y"}}}, domain))
     assert not found.boundary
     assert {d.why for d in found.decisions} == {"through the distance to the boundary"}
     assert all(d.built_in for d in found.decisions)
     problem = plate({"rest": {"dirichlet": {"u": "x*y"}}}, domain)
     x, y = (c.symbol for c in problem.space)
     assert lift_expression(problem.pde, "u", 0, found.walls[0]) == x * y
-    assert decide_conditions(problem, walls=False).walls == ((),)
+    assert decide_constraints(problem, walls=False).walls == ((),)
 
 
 def test_visible_inputs_may_be_prescribed_and_rough_or_hidden_ones_not():
     def built_in(**changes):
         problem = plate({"rest": {"dirichlet": {"u": "2*g"}}}, inputs={"g": {**FIELD, **changes}})
-        return decide_conditions(problem).decisions[0]
+        return decide_constraints(problem).decisions[0]
 
     assert built_in().built_in
     assert "which the network does not see" in built_in(hidden=True).why
@@ -85,29 +85,29 @@ def test_visible_inputs_may_be_prescribed_and_rough_or_hidden_ones_not():
 )
 def test_what_is_penalised_is_told_with_the_reason(boundary, domain, reason):
     problem = plate(boundary, domain)
-    found = decide_conditions(problem)
+    found = decide_constraints(problem)
     assert reason in {d.why.split(" says")[0] for d in found.decisions}
     assert found.walls == ((),)
     assert {face for face, _ in found.boundary} == set(problem.domain.faces)
     with pytest.raises(ValueError, match="constraints: hard is not possible"):
-        decide_conditions(problem, "hard")
+        decide_constraints(problem, "hard")
 
 
 def test_shapes_that_differ_have_nothing_built_in():
-    found = decide_conditions(Problem.from_file("electrostatics"))
+    found = decide_constraints(Problem.from_file("electrostatics"))
     assert {d.why for d in found.decisions} == {"the shape differs from sample to sample"}
     assert not any(d.built_in for d in found.decisions)
 
 
 def test_soft_penalises_all():
-    found = decide_conditions(plate(), "soft")
+    found = decide_constraints(plate(), "soft")
     assert [d.why for d in found.decisions] == ["as asked"]
     assert found.walls == ((),)
 
 
 def test_a_start_that_agrees_on_the_boundary_is_met_beside_it():
     problem = rod({"u": "(1 - x**2 - y**2)*x + 1"}, {"rest": {"dirichlet": {"u": "t**2"}}})
-    found = decide_conditions(problem)
+    found = decide_constraints(problem)
     assert found.lift == (1,) and found.walls == (("outline",),)
     lift = lift_expression(problem.pde, "u", 1, found.walls[0])
     t, x, y = (c.symbol for c in problem.coordinates)
@@ -119,7 +119,7 @@ def test_a_slope_in_time_that_agrees_too():
     words = {"equation": "dtt(u) = lap(u)", "time": {"t": [0, 1]}}
     start = {"u": "1 - x**2 - y**2", "dt(u)": "3 + x*(1 - x**2 - y**2)"}
     problem = rod(start, {"rest": {"dirichlet": {"u": "3*t"}}}, **words)
-    found = decide_conditions(problem)
+    found = decide_constraints(problem)
     assert found.lift == (2,) and found.walls == (("outline",),)
     lift = lift_expression(problem.pde, "u", 2, found.walls[0])
     t, x, y = (c.symbol for c in problem.coordinates)
@@ -131,6 +131,6 @@ def test_a_slope_in_time_that_agrees_too():
 @pytest.mark.parametrize("start", ["1 - x**2", "u0"])
 def test_a_start_that_need_not_agree_leaves_the_boundary_penalised(start):
     given = {"inputs": {"u0": FIELD}} if start == "u0" else {}
-    found = decide_conditions(rod({"u": start}, **given))
+    found = decide_constraints(rod({"u": start}, **given))
     assert found.lift == (1,) and found.walls == ((),)
     assert "nothing says that it is that of the initial data" in found.decisions[-1].why

@@ -12,7 +12,7 @@ from piop.errors import DataError, NotSupportedError
 from piop.fields import FunctionSamples
 from piop.generation import generate
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 from piop.run import fit
 from piop.sampling import Draws, sample_inputs
 from piop.training.signature import signature_of
@@ -63,7 +63,7 @@ def test_clouds_and_radii_come_back(problem, path):
 
 
 def test_a_network_is_told_of_numbers(problem):
-    (told,) = signature_of(problem, decide_conditions(problem)).inputs
+    (told,) = signature_of(problem, decide_constraints(problem)).inputs
     assert (told.of, told.channels, told.gridded) == ((), 8, False)
 
 

@@ -9,7 +9,7 @@ import pytest
 from piop.models import BACKBONES, Backbone, build_backbone, find_preset
 from piop.models.core.base import BURGERS, GRID_FIELD, Preset
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 from piop.training import catalogue as module
 from piop.training.catalogue import catalogue, parameters
 from piop.training.requirements import obstacle
@@ -76,7 +76,7 @@ def test_it_agrees_with_what_a_run_asks_before_it_starts(only):
     only({"position_attention": BACKBONES["position_attention"]})
     entries, _ = catalogue(["heat"])
     problem = Problem.from_file("heat")
-    shapes = signature_of(problem, decide_conditions(problem))
+    shapes = signature_of(problem, decide_constraints(problem))
     for entry in entries:
         preset = find_preset(entry.backbone, entry.preset)
         assert entry.physics["heat"] == obstacle(preset, shapes, physics=True)

@@ -24,7 +24,7 @@ from piop.training.config import (
     TrainingConfig,
 )
 from piop.training.loss.statistics import data_statistics, law_statistics
-from piop.training.setup import build_model, build_objective, build_source, conditions_of
+from piop.training.setup import build_model, build_objective, build_source, constraints_of
 
 from .conftest import HEAT
 from .grids import NETWORKS
@@ -226,7 +226,7 @@ def test_a_slope_cannot_be_hard(heat):
         BudgetConfig(steps=1), loss=LossConfig(constraints="hard"), backbone="some_grid"
     )
     with pytest.raises(UsageError, match="slope of u at the start"):
-        conditions_of(Problem.from_yaml(WAVE), config)
+        constraints_of(Problem.from_yaml(WAVE), config)
 
 
 def test_periods_are_built_in_by_the_grid_however_they_are_asked_for(heat):

@@ -9,7 +9,7 @@ import pytest
 from piop.errors import UsageError
 from piop.models.core.base import GRID_FIELD, Backbone, Preset, Signature
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.requirements import able_backbones, obstacle, require_backbone
 from piop.training.setup import signature_of
@@ -40,7 +40,7 @@ class Picky(Backbone):
 
 def shapes(constraints="auto") -> Signature:
     problem = Problem.from_file("heat")
-    return signature_of(problem, decide_conditions(problem, constraints))
+    return signature_of(problem, decide_constraints(problem, constraints))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_an_obstacle_is_the_refusal_or_what_the_equations_ask_beyond_it(
 @pytest.mark.parametrize("spec", ["heat", "heat2d"])
 def test_a_signature_without_statistics_tells_the_shapes(spec):
     problem = Problem.from_file(spec)
-    (entry,) = signature_of(problem, decide_conditions(problem)).inputs
+    (entry,) = signature_of(problem, decide_constraints(problem)).inputs
     assert (entry.mean, entry.std, entry.gridded) == (0.0, 1.0, True)
     assert entry.waves >= 3
 
@@ -74,7 +74,7 @@ def test_inputs_with_jumps_are_gridded_where_their_sensors_are(place):
         "law: fourier_series, terms: 2, amplitude: [-1, 1], wavenumber: [1, 1]", law
     )
     problem = Problem.from_yaml(text)
-    (entry,) = signature_of(problem, decide_conditions(problem)).inputs
+    (entry,) = signature_of(problem, decide_constraints(problem)).inputs
     assert entry.gridded == (place == "grid")
 
 

@@ -3,7 +3,7 @@ import torch
 
 from piop.errors import UsageError
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 from piop.residual import compile_residual
 from piop.residual.attention.online import online_totals
 from piop.training.batches.input_grid import highest_wave
@@ -44,12 +44,12 @@ def problem(**changes):
 )
 def test_an_axis_is_homogeneous_unless_its_coordinate_is_named(changes, axes):
     found = problem(**changes)
-    assert homogeneous_axes(found, decide_conditions(found)) == axes
+    assert homogeneous_axes(found, decide_constraints(found)) == axes
 
 
 def test_an_axis_whose_period_is_penalised_is_not_homogeneous():
     found = problem()
-    assert homogeneous_axes(found, decide_conditions(found, "soft")) == ()
+    assert homogeneous_axes(found, decide_constraints(found, "soft")) == ()
 
 
 def test_the_highest_wave_of_a_series_is_its_largest_wavenumber():
@@ -80,7 +80,7 @@ def test_the_highest_wave_of_a_field_holds_nearly_all_its_variance(unseen):
 def test_shipped_fields_have_a_spectrum_whether_or_not_modes_are_stated(name, waves, bulk):
     found = Problem.from_file(name)
     statistics = law_statistics(found, compile_residual(found), seed=0)
-    (entry,) = signature_of(found, decide_conditions(found), statistics).inputs
+    (entry,) = signature_of(found, decide_constraints(found), statistics).inputs
     assert (entry.waves, entry.bulk) == (waves, bulk)
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 from piop.residual import compile_residual
 from piop.sampling import Draws, sample_inputs
-from piop.training.loss.constraints import built_in_data, penalised_conditions
+from piop.training.loss.constraints import hard_constraint_lift, soft_constraints
 from piop.training.loss.statistics import balanced_sizes, law_statistics
 from piop.training.operator import Operator
 
@@ -82,7 +82,7 @@ def test_start_and_wall_hold_for_any_weights(rod, builder):
 
 
 def test_the_distance_is_one_at_its_largest_and_zero_at_the_walls(plate):
-    faces = decide_conditions(plate).walls[0]
+    faces = decide_constraints(plate).walls[0]
     assert faces == ("x.min", "x.max", "y.min")
     across_x, across_y = plate.domain.fixed.distance_factors(faces)
     at = torch.tensor([[[0.0, 0.0], [1.0, 0.5], [2.0, 1.0]]])
@@ -115,8 +115,8 @@ def test_streams_through_the_distance_equal_nested_reverse_mode(plate, builder):
 
 
 def test_what_is_penalised_vanishes_for_what_meets_it_and_is_counted_in_its_units(plate):
-    conditions = decide_conditions(plate)
-    found = penalised_conditions(plate, conditions, {"u": 10.0})
+    conditions = decide_constraints(plate)
+    found = soft_constraints(plate, conditions, {"u": 10.0})
     (wall,) = found.values()
     assert list(found) == ["wall/y.max"]
     queries = wall.place(draws(), 8)
@@ -135,7 +135,7 @@ def test_what_is_penalised_vanishes_for_what_meets_it_and_is_counted_in_its_unit
 def test_an_outward_slope_points_out_on_both_sides(rod):
     text = ROD.replace("x.min: {dirichlet: {u: sin(t)}}", "x.min: {neumann: {u: 0}}")
     problem = Problem.from_yaml(text)
-    found = penalised_conditions(problem, decide_conditions(problem), {"u": 1.0})
+    found = soft_constraints(problem, decide_constraints(problem), {"u": 1.0})
     slopes = []
     for face in ("x.min", "x.max"):
         condition = found[f"wall/{face}"]
@@ -145,7 +145,7 @@ def test_an_outward_slope_points_out_on_both_sides(rod):
 
 
 def test_nothing_is_known_where_walls_are_soft(plate):
-    assert built_in_data(plate, decide_conditions(plate, "soft"), [0.0]) is None
+    assert hard_constraint_lift(plate, decide_constraints(plate, "soft"), [0.0]) is None
 
 
 def test_a_steady_unknown_is_as_large_as_what_drives_it_lets_it_be():

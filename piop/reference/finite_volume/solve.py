@@ -18,7 +18,7 @@ from torch import Tensor
 
 from piop.fields import InputFunction
 from piop.forms.conservation import ConservationLaw, read_conservation_law
-from piop.problem.conditions import expression_smoothness
+from piop.problem.constraints import expression_smoothness
 from piop.reference.finite_volume.mesh import CellMesh
 from piop.reference.finite_volume.scheme import Scheme
 from piop.reference.finite_volume.time_stepping import FiniteVolumeStepper

@@ -18,7 +18,7 @@ from piop.forms.streams import plan_expressions
 from piop.forms.terms import split_terms
 from piop.lowering import compile_expressions
 from piop.problem import Coordinate, Problem
-from piop.problem.conditions import Conditions, space_order
+from piop.problem.constraints import Constraints, space_order
 from piop.residual import GridLift, PointwiseResidual, Residual
 from piop.residual.inputs import InputDerivatives
 from piop.sampling import Draws, boundary_points, initial_points
@@ -70,8 +70,8 @@ class KnownField:
         return lift(functions, axes[0])[0]
 
 
-def built_in_data(
-    problem: Problem, conditions: Conditions, mean: Sequence[float]
+def hard_constraint_lift(
+    problem: Problem, conditions: Constraints, mean: Sequence[float]
 ) -> KnownField | None:
     """Give what is added to the network so that initial data and wall values hold exactly.
 
@@ -95,7 +95,7 @@ def built_in_data(
     return KnownField(problem, [e for e in expressions if e is not None])
 
 
-class PenalisedCondition(ABC):
+class SoftConstraint(ABC):
     """A condition that the loss penalises.
 
     Attributes:
@@ -126,7 +126,7 @@ class PenalisedCondition(ABC):
 
 
 @final
-class InitialCondition(PenalisedCondition):
+class SoftInitialData(SoftConstraint):
     """∂ᵏu/∂tᵏ = its initial value at t0, for all initial data that are not built in.
 
     Args:
@@ -160,7 +160,7 @@ class InitialCondition(PenalisedCondition):
 
 
 @final
-class PeriodicCondition(PenalisedCondition):
+class SoftPeriodicity(SoftConstraint):
     """∂ᵏu/∂xᵏ the same at both ends of an axis, for every k below the order of the equation.
 
     Args:
@@ -197,7 +197,7 @@ class PeriodicCondition(PenalisedCondition):
 
 
 @final
-class WallCondition(PenalisedCondition):
+class SoftFaceConditions(SoftConstraint):
     """What the conditions on one face ask, for all of them that are not built in.
 
     Args:
@@ -241,7 +241,7 @@ class WallCondition(PenalisedCondition):
 
 
 @final
-class GaugeCondition(PenalisedCondition):
+class SoftGauge(SoftConstraint):
     """The mean over space of unknowns that the equations leave a constant to, at every time.
 
     Args:
@@ -281,23 +281,23 @@ class GaugeCondition(PenalisedCondition):
         return values.mean(1, keepdim=True) / values.new_tensor(self.units)
 
 
-def penalised_conditions(
-    problem: Problem, conditions: Conditions, scales: Mapping[str, float]
-) -> dict[str, PenalisedCondition]:
+def soft_constraints(
+    problem: Problem, conditions: Constraints, scales: Mapping[str, float]
+) -> dict[str, SoftConstraint]:
     """Build the penalty of all that is not built in, by a name such as ``initial``."""
-    found: dict[str, PenalisedCondition] = {}
+    found: dict[str, SoftConstraint] = {}
     if conditions.initial:
-        found["initial"] = InitialCondition(problem, conditions.initial, scales)
+        found["initial"] = SoftInitialData(problem, conditions.initial, scales)
     for axis in problem.space:
         if axis.name in conditions.penalised_periodic:
-            found[f"periodic/{axis.name}"] = PeriodicCondition(problem, axis, scales)
+            found[f"periodic/{axis.name}"] = SoftPeriodicity(problem, axis, scales)
     faces = dict.fromkeys(face for face, _ in conditions.boundary)
     for face in faces:
         asked = [c for f, c in conditions.boundary if f == face]
-        found[f"wall/{face}"] = WallCondition(problem, face, asked, scales)
+        found[f"wall/{face}"] = SoftFaceConditions(problem, face, asked, scales)
     means = dict(problem.gauge) | {a.name: a.mean for a in problem.auxiliaries if a.gauged}
     if means:
-        found["gauge"] = GaugeCondition(problem, means, scales)
+        found["gauge"] = SoftGauge(problem, means, scales)
     return found
 
 

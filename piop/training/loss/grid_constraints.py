@@ -15,18 +15,18 @@ import sympy as sp
 from torch import Tensor
 
 from piop.problem import Problem
-from piop.problem.conditions import Conditions, Decision
+from piop.problem.constraints import Constraint, Constraints
 from piop.residual import GridResidual, TensorGrid
 from piop.sampling import Draws
-from piop.training.loss.constraints import PenalisedCondition
+from piop.training.loss.constraints import SoftConstraint
 
 
-def conditions_on_grid(problem: Problem, conditions: Conditions) -> Conditions:
+def conditions_on_grid(problem: Problem, conditions: Constraints) -> Constraints:
     """Change what is decided for points to what a grid can have.
 
     Args:
         problem: The problem.
-        conditions: As :func:`piop.problem.conditions.decide_conditions` gives them.
+        conditions: As :func:`piop.problem.constraints.decide_constraints` gives them.
     """
     slopes = [
         (channel, 1)
@@ -35,7 +35,7 @@ def conditions_on_grid(problem: Problem, conditions: Conditions) -> Conditions:
     ]
     axes = tuple(c.name for c in problem.space if c.periodic)
     decisions = [
-        Decision(d.what, True, "through differentiation by spectra")
+        Constraint(d.what, True, "through differentiation by spectra")
         if d.what.startswith("periodic in ")
         else d
         for d in conditions.decisions
@@ -46,7 +46,7 @@ def conditions_on_grid(problem: Problem, conditions: Conditions) -> Conditions:
         else d
         for d in decisions
     ]
-    return Conditions(
+    return Constraints(
         lift=tuple(min(order, 1) for order in conditions.lift),
         initial=(*conditions.initial, *slopes),
         periodic=axes,
@@ -56,13 +56,13 @@ def conditions_on_grid(problem: Problem, conditions: Conditions) -> Conditions:
     )
 
 
-def _is_slope(problem: Problem, decision: Decision, names: set[str]) -> bool:
+def _is_slope(problem: Problem, decision: Constraint, names: set[str]) -> bool:
     assert problem.time is not None  # noqa: S101 - asked for evolution problems alone
     return any(decision.what.startswith(f"d{problem.time.name}({name}) at ") for name in names)
 
 
 @final
-class InitialOnGrid(PenalisedCondition):
+class InitialOnGrid(SoftConstraint):
     """∂ᵏu/∂tᵏ = its initial value on the first slice, for all data that are not built in.
 
     Args:
@@ -78,7 +78,7 @@ class InitialOnGrid(PenalisedCondition):
     def __init__(
         self,
         problem: Problem,
-        conditions: Conditions,
+        conditions: Constraints,
         scales: Mapping[str, float],
         grid: TensorGrid,
         like: Tensor,
@@ -103,7 +103,7 @@ class InitialOnGrid(PenalisedCondition):
 
 
 @final
-class GaugeOnGrid(PenalisedCondition):
+class GaugeOnGrid(SoftConstraint):
     """The mean over space of unknowns that the equations leave a constant to, at every time.
 
     Args:
@@ -144,13 +144,13 @@ class GaugeOnGrid(PenalisedCondition):
 
 def penalised_on_grid(
     problem: Problem,
-    conditions: Conditions,
+    conditions: Constraints,
     scales: Mapping[str, float],
     grid: TensorGrid,
     like: Tensor,
-) -> dict[str, PenalisedCondition]:
+) -> dict[str, SoftConstraint]:
     """Build the penalty of all that is not built in, by a name such as ``initial``."""
-    found: dict[str, PenalisedCondition] = {}
+    found: dict[str, SoftConstraint] = {}
     if conditions.initial:
         found["initial"] = InitialOnGrid(problem, conditions, scales, grid, like)
     means = dict(problem.gauge) | {a.name: a.mean for a in problem.auxiliaries if a.gauged}

@@ -16,7 +16,7 @@ from piop.fields import FunctionSamples, InputFunction
 from piop.forms.lift import lift_expression
 from piop.forms.streams import derivative_index
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 from piop.problem.inputs import history_of
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
@@ -107,7 +107,7 @@ def balanced_sizes(
 
 def known_expressions(problem: Problem) -> tuple[sp.Expr, ...]:
     """Give u0 of each channel with what its walls add to it, zero where it has neither."""
-    walls = decide_conditions(problem).walls
+    walls = decide_constraints(problem).walls
     found = []
     for channel, faces in zip(problem.channels, walls, strict=True):
         started = int(channel in problem.initial)

@@ -3,9 +3,9 @@ import sympy as sp
 import torch
 
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions
+from piop.problem.constraints import decide_constraints
 from piop.sampling import Draws, sample_inputs
-from piop.training.loss.constraints import KnownField, built_in_data, penalised_conditions
+from piop.training.loss.constraints import KnownField, hard_constraint_lift, soft_constraints
 
 
 def draws(count=2):
@@ -28,23 +28,23 @@ def test_known_fields_equal_their_functions_and_derivatives(heat):
 
 
 def test_nothing_is_built_in_when_all_is_soft(heat):
-    assert built_in_data(heat, decide_conditions(heat, "soft"), [0.0]) is None
+    assert hard_constraint_lift(heat, decide_constraints(heat, "soft"), [0.0]) is None
 
 
 def test_initial_points_lie_at_the_start(heat):
-    found = penalised_conditions(heat, decide_conditions(heat, "soft"), {"u": 2.0})
+    found = soft_constraints(heat, decide_constraints(heat, "soft"), {"u": 2.0})
     points = found["initial"].place(draws(), 7)
     assert points.shape == (2, 7, 2)
     assert (points[..., 0] == 1).all()
 
 
 def test_initial_misfits_are_measured_in_units_of_the_channel(heat):
-    found = penalised_conditions(heat, decide_conditions(heat, "soft"), {"u": 2.0})
+    found = soft_constraints(heat, decide_constraints(heat, "soft"), {"u": 2.0})
     assert found["initial"].misfits(torch.tensor([[[4.0]]])).tolist() == [[[2.0]]]
 
 
 def test_periodic_points_are_the_same_at_both_ends(heat):
-    found = penalised_conditions(heat, decide_conditions(heat, "soft"), {"u": 2.0})
+    found = soft_constraints(heat, decide_constraints(heat, "soft"), {"u": 2.0})
     points = found["periodic/x"].place(draws(), 5)
     left, right = points.chunk(2, dim=1)
     assert torch.equal(left[..., 0], right[..., 0])
@@ -53,22 +53,20 @@ def test_periodic_points_are_the_same_at_both_ends(heat):
 
 
 def test_periodic_misfits_compare_values_and_slopes_of_the_ends(heat):
-    condition = penalised_conditions(heat, decide_conditions(heat, "soft"), {"u": 2.0})[
-        "periodic/x"
-    ]
+    condition = soft_constraints(heat, decide_constraints(heat, "soft"), {"u": 2.0})["periodic/x"]
     values = torch.tensor([[[3.0, 1.0], [1.0, 1.0 - 2 * torch.pi]]])
     # value: (3 - 1)/2 = 1; slope: 2π over the unit scale·2π/L = 2π
     assert condition.misfits(values).square().sum().item() == pytest.approx(2.0)
 
 
 def test_hard_conditions_have_no_penalty(heat):
-    assert penalised_conditions(heat, decide_conditions(heat, "auto"), {"u": 1.0}) == {}
+    assert soft_constraints(heat, decide_constraints(heat, "auto"), {"u": 1.0}) == {}
 
 
 def test_a_gauge_compares_means_over_space_at_one_time():
     flow = Problem.from_file("navier_stokes")
     scales = {"w": 1.0, "psi": 2.0}
-    gauge = penalised_conditions(flow, decide_conditions(flow), scales)["gauge"]
+    gauge = soft_constraints(flow, decide_constraints(flow), scales)["gauge"]
     points = gauge.place(draws(), 16)
     assert points.shape == (2, 16, 3)
     assert (points[..., 0] == points[:, :1, 0]).all()

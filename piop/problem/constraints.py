@@ -1,7 +1,7 @@
-"""Which conditions are built into the network and which are penalised, and why.
+"""Hard and soft constraints: conditions that a network meets exactly, and those left to the loss.
 
-Building a condition in ("hard") makes it exact for every weight of the network and takes its term
-out of the loss; it needs an ansatz that is smooth enough for the residual. Penalising ("soft") is
+A hard constraint holds for every weight of the network and takes its term out of the loss; it needs
+an ansatz that is smooth enough for the residual. A soft constraint, a penalty in the loss, is
 always possible. The decision is symbolic, so ``piop check`` prints it without torch.
 
 Source: hard initial data u = u0 + (t − t0)·net as in Lagaris, Likas & Fotiadis 1998, eq. 3
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from piop.forms.parts import Input
     from piop.problem.problem import Problem
 
+
 Mode = Literal["auto", "hard", "soft"]
 
 
 @dataclass(frozen=True)
-class Decision:
+class Constraint:
     """One condition, how it is met, and why.
 
     Attributes:
@@ -50,7 +51,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Conditions:
+class Constraints:
     """How every condition of a problem is met.
 
     Attributes:
@@ -68,7 +69,7 @@ class Conditions:
     initial: tuple[tuple[str, int], ...]
     periodic: tuple[str, ...]
     penalised_periodic: tuple[str, ...]
-    decisions: tuple[Decision, ...]
+    decisions: tuple[Constraint, ...]
     walls: tuple[tuple[str, ...], ...] = ()
     boundary: tuple[tuple[str, BoundaryCondition], ...] = ()
 
@@ -78,9 +79,9 @@ class Conditions:
         return any(self.lift) or any(self.walls)
 
 
-def decide_conditions(
+def decide_constraints(
     problem: Problem, constraints: Mode = "auto", *, walls: bool = True
-) -> Conditions:
+) -> Constraints:
     """Decide which conditions are built in.
 
     Args:
@@ -95,7 +96,7 @@ def decide_conditions(
     """
     if constraints not in ("auto", "hard", "soft"):
         raise ValueError(f"constraints: {constraints!r} is not one of auto, hard, soft")
-    decisions: list[Decision] = []
+    decisions: list[Constraint] = []
     lift, initial = {}, []
     for unknown, data in problem.initial.items():
         obstacle = _obstacle(problem, unknown, data)
@@ -108,13 +109,15 @@ def decide_conditions(
         lift[unknown] = len(data) if hard else 0
         why = "the initial data are smooth enough" if hard else obstacle or "as asked"
         for order in range(len(data)):
-            decisions.append(Decision(_initial_text(problem, unknown, order), hard, why))
+            decisions.append(Constraint(_initial_text(problem, unknown, order), hard, why))
             if not hard:
                 initial.append((unknown, order))
     axes = tuple(c.name for c in problem.space if c.periodic)
     soft = constraints == "soft"
     decisions += [
-        Decision(f"periodic in {a}", not soft, "as asked" if soft else f"through harmonics of {a}")
+        Constraint(
+            f"periodic in {a}", not soft, "as asked" if soft else f"through harmonics of {a}"
+        )
         for a in axes
     ]
     orders = tuple(lift.get(channel, 0) for channel in problem.channels)
@@ -135,8 +138,8 @@ def decide_conditions(
         else:
             boundary.append((face, condition))
         why = f"through the distance to the {around}" if hard else found or "as asked"
-        decisions.append(Decision(what, hard, why))
-    return Conditions(
+        decisions.append(Constraint(what, hard, why))
+    return Constraints(
         lift=orders,
         initial=tuple(initial),
         periodic=() if soft else axes,

@@ -1,7 +1,7 @@
 import pytest
 
 from piop.problem import Problem
-from piop.problem.conditions import decide_conditions, expression_smoothness, space_order
+from piop.problem.constraints import decide_constraints, expression_smoothness, space_order
 
 SERIES = {
     "of": ["x"],
@@ -30,7 +30,7 @@ def field(alpha):
 
 
 def test_smooth_data_and_periodic_axes_are_built_in():
-    found = decide_conditions(problem())
+    found = decide_constraints(problem())
     assert found.lift == (1,)
     assert found.initial == ()
     assert found.periodic == ("x",)
@@ -40,13 +40,13 @@ def test_smooth_data_and_periodic_axes_are_built_in():
 @pytest.mark.parametrize(("alpha", "built_in"), [(2.5, False), (2.6, True)])
 def test_a_field_needs_more_derivatives_than_the_equation(alpha, built_in):
     """In one dimension alpha - 1/2 must exceed the order two."""
-    found = decide_conditions(problem(field(alpha)))
+    found = decide_constraints(problem(field(alpha)))
     assert found.lift == (int(built_in),)
     assert found.initial == (() if built_in else (("u", 0),))
 
 
 def test_the_reason_for_a_penalty_is_told():
-    (first, _) = decide_conditions(problem(field(1.5))).decisions
+    (first, _) = decide_constraints(problem(field(1.5))).decisions
     assert str(first).startswith("u at t = 0 is u0(x): penalised")
     assert "needs 2 of its derivatives" in first.why
     assert "u0 has fewer than 1 derivatives" in first.why
@@ -54,22 +54,22 @@ def test_the_reason_for_a_penalty_is_told():
 
 def test_a_derivative_of_the_data_costs_one():
     rough = problem(field(2.6), initial={"u": "dx(u0)"})
-    assert decide_conditions(rough).lift == (0,)
+    assert decide_constraints(rough).lift == (0,)
 
 
 def test_jumps_are_never_built_in():
     jumps = {"of": ["x"], "law": "piecewise_constant", "cells": 4, "low": 0, "high": 1}
-    assert decide_conditions(problem(jumps, equation="dt(u) = -dx(u)")).lift == (0,)
+    assert decide_constraints(problem(jumps, equation="dt(u) = -dx(u)")).lift == (0,)
 
 
 def test_kinks_in_the_expression_are_not_built_in():
-    assert decide_conditions(problem(initial={"u": "abs(u0)"})).lift == (0,)
+    assert decide_constraints(problem(initial={"u": "abs(u0)"})).lift == (0,)
 
 
 def test_hidden_data_are_not_built_in():
     hidden = {**SERIES, "hidden": True}
     seen = {"of": ["x"], "expression": "2*g", "smooth": True}
-    found = decide_conditions(problem(seen, initial={"u": "g + u0"}, g=hidden))
+    found = decide_constraints(problem(seen, initial={"u": "g + u0"}, g=hidden))
     assert found.lift == (0,)
     assert "does not see" in found.decisions[0].why
 
@@ -81,7 +81,7 @@ def test_an_expression_is_as_smooth_as_what_it_is_made_of():
 
 
 def test_soft_penalises_everything():
-    found = decide_conditions(problem(), "soft")
+    found = decide_constraints(problem(), "soft")
     assert found.lift == (0,)
     assert found.initial == (("u", 0),)
     assert found.penalised_periodic == ("x",)
@@ -91,12 +91,12 @@ def test_soft_penalises_everything():
 
 def test_hard_refuses_what_cannot_be_built_in():
     with pytest.raises(ValueError, match="hard is not possible"):
-        decide_conditions(problem(field(1.5)), "hard")
+        decide_constraints(problem(field(1.5)), "hard")
 
 
 def test_another_word_is_refused():
     with pytest.raises(ValueError, match="one of auto, hard, soft"):
-        decide_conditions(problem(), "firm")  # type: ignore[arg-type]
+        decide_constraints(problem(), "firm")  # type: ignore[arg-type]
 
 
 def test_second_order_in_time_builds_in_both_data():
@@ -110,7 +110,7 @@ def test_second_order_in_time_builds_in_both_data():
         initial={"u": "u0", "dt(u)": "v0"},
         boundary={"x": "periodic"},
     )
-    found = decide_conditions(wave)
+    found = decide_constraints(wave)
     assert found.lift == (2,)
     assert [d.what for d in found.decisions[:2]] == [
         "u at t = 0 is u0(x)",
@@ -119,7 +119,7 @@ def test_second_order_in_time_builds_in_both_data():
 
 
 def test_auxiliary_unknowns_have_nothing_built_in():
-    found = decide_conditions(Problem.from_file("navier_stokes"))
+    found = decide_constraints(Problem.from_file("navier_stokes"))
     assert found.lift[1] == 0
 
 
