@@ -228,7 +228,7 @@ def fixed(
     discretisation = Discretisation(problem, functions, torch.device("cpu"))
     level = SpectralLevel(sizes, case.times[1], steps, padded=False)
     with torch.no_grad():
-        marcher = discretisation.marcher(level, discretisation.sources)
+        marcher = discretisation.stepper(level, discretisation.sources)
         start = discretisation.initial(marcher.grid, discretisation.sources)
 
     def run() -> Any:

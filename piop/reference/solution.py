@@ -1,4 +1,4 @@
-"""A reference solution, what was requested of its solver, and what is known about its error."""
+"""A reference solution with its error estimate, and what is requested of a solver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from piop.fields import grid_axis
-from piop.reference.fourier.levels import Limits
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate
@@ -35,9 +34,9 @@ class Solution:
         accepted: Whether the estimate met the tolerance ``[B]``.
         modes: Points of the finest grid used, per trajectory ``[B, d]``.
         step: Longest step used, per trajectory ``[B]`` (units of time).
-        tolerance: What was asked for.
-        notes: What the ladder's end had reached, for trajectories not accepted.
-        points: Where values on a shape are ``[B, P, d]``; None for values on a grid.
+        tolerance: The error estimate requested.
+        notes: What the finest level reached, for trajectories not accepted.
+        points: Positions of the values on a shape ``[B, P, d]``; None for values on a grid.
     """
 
     times: Tensor
@@ -70,19 +69,19 @@ class Solution:
         )
 
 
-def together(parts: Sequence[Solution]) -> Solution:
-    """Put solutions of one batch each together, on one grid or at as many points."""
+def concatenate(parts: Sequence[Solution]) -> Solution:
+    """Concatenate solutions along the batch, all on one grid or at the same number of points."""
     first = parts[0]
 
-    def joined(what: Callable[[Solution], Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    def along_batch(what: Callable[[Solution], Mapping[str, Tensor]]) -> dict[str, Tensor]:
         return {n: torch.cat([what(p)[n] for p in parts]) for n in what(first)}
 
     points = [p.points for p in parts if p.points is not None]
     return Solution(
         first.times,
         first.axes,
-        joined(lambda p: p.values),
-        joined(lambda p: p.time_derivatives),
+        along_batch(lambda p: p.values),
+        along_batch(lambda p: p.time_derivatives),
         torch.cat([p.error_estimate for p in parts]),
         torch.cat([p.accepted for p in parts]),
         torch.cat([p.modes for p in parts]),
@@ -94,8 +93,23 @@ def together(parts: Sequence[Solution]) -> Solution:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """Where adaptive refinement ends.
+
+    Attributes:
+        modes: Most points along an axis, for one, two and three space dimensions.
+        steps: Most steps of a run from the first to the last save time.
+        levels: Most levels that a sample is solved on.
+    """
+
+    modes: tuple[int, int, int] = (8192, 1024, 192)
+    steps: int = 400_000
+    levels: int = 16
+
+
+@dataclass(frozen=True)
 class Request:
-    """Where, how well and on what to solve.
+    """Where, how accurately and on which device to solve.
 
     Attributes:
         times: Save times, ascending, inside the problem's interval; empty for a steady problem.

@@ -26,9 +26,8 @@ from piop.reference.chebyshev import solve_with_walls
 from piop.reference.elliptic import solve_elliptic
 from piop.reference.fem import solve_on_shape
 from piop.reference.finite_volume import solve_law
-from piop.reference.fourier.levels import Limits
 from piop.reference.fourier.solve import solve_periodic
-from piop.reference.solution import Request, Solution
+from piop.reference.solution import Limits, Request, Solution
 
 Solver = Callable[[Any, Mapping[str, InputFunction], Request], Solution]
 

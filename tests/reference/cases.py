@@ -120,22 +120,22 @@ def relative(found, exact):
     return float((found - exact).norm(dim=1).max() / norm)
 
 
-def march(problem, functions, sizes, steps, padded=False, saves=1):
+def evolve(problem, functions, sizes, steps, padded=False, saves=1):
     """Final spectra at a fixed resolution and step: ``([B, T, states, *modes], grid)``."""
     discretisation = Discretisation(problem, functions, torch.device("cpu"))
     low, high = problem.time.low, problem.time.high
     level = SpectralLevel(tuple(sizes), (high - low) / saves, steps // saves, padded)
     with torch.no_grad():
-        marcher = discretisation.marcher(level, discretisation.sources)
-        w = discretisation.initial(marcher.grid, discretisation.sources)
+        stepper = discretisation.stepper(level, discretisation.sources)
+        w = discretisation.initial(stepper.grid, discretisation.sources)
         times = [low + (high - low) * (i + 1) / saves for i in range(saves)]
-        return marcher.run(w, low, times, level).spectra, marcher.grid
+        return stepper.run(w, low, times, level).spectra, stepper.grid
 
 
 def orders(problem, functions, sizes, steps, finest):
     """Observed orders between runs of ``steps`` steps, against one of ``finest`` steps."""
-    exact, _ = march(problem, functions, sizes, finest)
-    errors = [float((march(problem, functions, sizes, n)[0] - exact).abs().max()) for n in steps]
+    exact, _ = evolve(problem, functions, sizes, finest)
+    errors = [float((evolve(problem, functions, sizes, n)[0] - exact).abs().max()) for n in steps]
     return [
         math.log(a / b) / math.log(m / n)
         for a, b, n, m in zip(errors, errors[1:], steps, steps[1:], strict=False)

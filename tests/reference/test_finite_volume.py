@@ -49,10 +49,10 @@ def cells(problem, sizes, functions=None, end=None):
     mesh = CellMesh(lows, lengths, sizes, CPU)
     scheme = Scheme(problem, read_conservation_law(problem.pde), sources, mesh)
     start = initial_means(problem, sources, mesh)
-    marcher = FiniteVolumeStepper(
+    stepper = FiniteVolumeStepper(
         scheme, list(range(len(start))), 10**6, torch.zeros(len(start)).double()
     )
-    (last,) = marcher.run(start, problem.time.low, (end or problem.time.high,))
+    (last,) = stepper.run(start, problem.time.low, (end or problem.time.high,))
     return last, start, mesh
 
 
@@ -134,7 +134,7 @@ def test_estimates_hold_for_random_tubes_and_say_what_was_not_reached():
     missed = [b for b in range(12) if not solution.accepted[b]]
     assert 0 < len(missed) < 12
     assert [n.split(":")[0] for n in solution.notes] == [f"sample {b}" for b in missed]
-    assert "tolerance 2.0e-02 not met; the ladder ended at (256,) cells" in solution.notes[0]
+    assert "tolerance 2.0e-02 not met; refinement ended at (256,) cells" in solution.notes[0]
 
 
 def test_smooth_waves_are_carried_at_second_order():

@@ -1,23 +1,37 @@
-"""Solve on finer and finer meshes until two of them agree."""
+"""Solve on boxes with walls by collocation, on finer and finer meshes until two of them agree.
+
+The data of a sample may show that its problem has no solution, or not the one found: that is
+refused.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from piop.errors import SolverError
 from piop.fields import InputFunction
-from piop.reference.chebyshev.checks import check_start, check_steady
+from piop.problem import Problem
 from piop.reference.chebyshev.equations import build_equations
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.newton import radau, solve_steady
 from piop.reference.chebyshev.system import CollocationSystem, CompiledEquations
-from piop.reference.chebyshev.time_stepping import Pace, TimeStepping
+from piop.reference.chebyshev.time_stepping import CollocationTrajectory, StepControl, TimeStepping
+from piop.reference.refinement import (
+    SAFETY,
+    Fields,
+    GridLevel,
+    LevelResult,
+    LevelSolver,
+    Refinement,
+    SolvedSamples,
+    relative_scale,
+)
 from piop.reference.solution import Request, Solution
 from piop.reference.sources import Sources
 
@@ -27,47 +41,50 @@ POINTS = (
     (9, 13, 19, 27, 37, 49),
     (7, 9, 13),
 )
-"""Points per axis on each rung, by the number of space axes: odd, for periodic ones."""
-_SAFETY = 2.0  # of two rungs that agree, the finer mesh may have the longer steps
+"""Points per axis on each level, by the number of space axes: odd, for periodic ones."""
 _NEWTON = 1e-3  # of the tolerance, left by iterations in every estimate
 _ROUNDING = 1e-11
-_MEMORY = 4e8  # bytes of matrices at a time
-_FLOOR = 1e-9  # an unknown smaller than this times the largest one is measured against that
+_BYTES = 86  # per entry of a system's matrix
+_JUMP = 1e-6
+_MEAN = 1e-5
 
 
 def solve_with_walls(
-    problem: Any, functions: Mapping[str, InputFunction], request: Request
+    problem: Problem, functions: Mapping[str, InputFunction], request: Request
 ) -> Solution:
     """Solve an evolution or a steady problem on a box with walls.
 
     Collocation in Chebyshev points along walled axes and even points along periodic ones; Radau IIA
     in time, Newton iterations where there is none.
     """
-    return Ladder(problem, functions, request).run()
+    solver = CollocationSolver(problem, functions, request)
+    span = 0.0 if problem.time is None else float(problem.time.length)
+    refinement = Refinement(solver, request, range(solver.sources.batch), span)
+    return refinement.run(request.axes(problem.space))
 
 
-@dataclass
-class _Rung:
-    """A run of one instance: values ``[T, C, *sizes]`` and time derivatives on its mesh."""
+@final
+@dataclass(frozen=True, kw_only=True)
+class CollocationResult(LevelResult[GridLevel]):
+    """A sample solved on a mesh: values ``[T, C, *sizes]`` and time derivatives."""
 
     mesh: CollocationMesh
     values: Tensor
     slopes: Tensor
-    longest: float
 
 
 @final
-class Ladder:
-    """Solve a batch, dropping each instance as soon as two rungs agree.
+class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
+    """Solves samples on collocation meshes, until two of them agree.
 
     Args:
-        problem: The problem.
+        problem: The ``Problem``.
         functions: Its inputs.
-        request: What is asked.
+        request: What is requested.
     """
 
     def __init__(
-        self, problem: Any, functions: Mapping[str, InputFunction], request: Request
+        self, problem: Problem, functions: Mapping[str, InputFunction], request: Request
     ) -> None:
         self.problem, self.request = problem, request
         self.sources = Sources(problem, functions, request.device)
@@ -76,104 +93,74 @@ class Ladder:
         self.scheme = radau(STAGES)
         self.start = 0.0 if problem.time is None else float(problem.time.low)
         self.axes = request.axes(problem.space)
-        self.gauges = {
-            i: problem.gauge.get(c.name, means.get(c.name, 0.0))
-            for means in [{a.name: a.mean for a in problem.auxiliaries if a.gauged}]
-            for i, c in enumerate(self.equations.channels)
-            if c.name in problem.gauge or c.name in means
-        }
         channels = self.equations.channels
+        means = {a.name: a.mean for a in problem.auxiliaries if a.gauged} | dict(problem.gauge)
+        self.gauges = {i: means[c.name] for i, c in enumerate(channels) if c.name in means}
         self.measured = [i for i, c in enumerate(channels) if not c.time_order]
+        rank = len(request.shape)
+        most = max(request.limits.modes[rank - 1], POINTS[rank - 1][0])
+        self.levels = [n for n in POINTS[rank - 1] if n <= most]
 
-    def run(self) -> Solution:
-        """Climb the ladder with all instances."""
-        batch, request = self.sources.batch, self.request
-        rank, saves = len(request.shape), max(1, len(request.times))
-        size = (batch, saves, len(self.equations.channels), *request.shape)
-        f64 = {"dtype": torch.float64, "device": request.device}
-        values, slopes = torch.zeros(size, **f64), torch.zeros(size, **f64)
-        error = torch.full((batch,), math.inf, **f64)
-        points = torch.zeros((batch, rank), dtype=torch.int64)
-        longest = torch.zeros(batch, **f64)
-        waiting, before, failed = list(range(batch)), dict[int, _Rung](), dict[int, list[float]]()
-        for rung, n in enumerate(self._rungs()):
-            for group in self._chunks(waiting, n):
-                self._solve(group, n, rung, before, failed, error)
-            for sample in list(waiting):
-                if error[sample] <= request.tolerance:
-                    self._store(sample, before.pop(sample), values, slopes, points, longest)
-                    waiting.remove(sample)
-            if not waiting:
-                break
-        for sample in waiting:
-            if sample not in before:
-                raise SolverError(self._why(sample, failed[sample][-1]))
-            self._store(sample, before.pop(sample), values, slopes, points, longest)
-        notes = [
-            f"sample {s}: tolerance {request.tolerance:.1e} not met; the ladder ended at "
-            f"{tuple(points[s].tolist())} points with an estimated error of {float(error[s]):.1e}"
-            for s in waiting
-        ]
-        return self._solution(values, slopes, error, points, longest, tuple(notes))
+    def first(self, samples: Sequence[int]) -> dict[int, GridLevel]:
+        """See the base class."""
+        return dict.fromkeys(samples, self._level(1))
 
-    def _rungs(self) -> tuple[int, ...]:
-        rank = len(self.request.shape)
-        cap = self.request.limits.modes[rank - 1]
-        rungs = [n for n in POINTS[rank - 1] if n <= cap]
-        return tuple(rungs[: self.request.limits.levels])
+    def bytes_per_sample(self, level: GridLevel) -> float:
+        """See the base class."""
+        return _BYTES * (len(self.equations.channels) * math.prod(level.sizes)) ** 2
 
-    def _chunks(self, samples: list[int], n: int) -> list[list[int]]:
-        size = len(self.equations.channels) * n ** len(self.request.shape)
-        count = max(1, int(_MEMORY / (64 * size**2)))
-        return [samples[i : i + count] for i in range(0, len(samples), count)]
-
-    def _solve(
+    def solve(
         self,
-        group: list[int],
-        n: int,
-        rung: int,
-        before: dict[int, _Rung],
-        failed: dict[int, list[float]],
-        error: Tensor,
-    ) -> None:
-        mesh = CollocationMesh(
-            self.problem.space, (n,) * len(self.request.shape), self.request.device
-        )
-        sources = self.sources.take(torch.tensor(group))
+        level: GridLevel,
+        samples: Sequence[int],
+        earlier: Sequence[Sequence[CollocationResult]],
+    ) -> SolvedSamples[CollocationResult]:
+        """See the base class."""
+        mesh = CollocationMesh(self.problem.space, level.sizes, self.request.device)
+        sources = self.sources.take(torch.tensor(samples))
         system = CollocationSystem(self.program, sources, mesh, self.gauges)
         if self.problem.time is None:
-            values, until = self._steady(system, group, before)
-            slopes, longest = torch.zeros_like(values), 0.0
+            run = self._steady(system, samples, earlier)
         else:
-            pace = self._pace(rung)
             w = self.initial(system)
-            check_start(system, w, self.start, group)
-            run = TimeStepping(system, self.scheme, pace).run(w, self.start, self.request.times)
-            values, slopes, until, longest = run.values, run.slopes, run.until, run.longest
-        for b, sample in enumerate(group):
-            last = before.pop(sample, None)
-            if until[b] < math.inf:
-                failed.setdefault(sample, []).append(float(until[b]))
-                self._check_failures(sample, failed[sample])
-                continue
-            found = _Rung(mesh, values[b], slopes[b], longest)
-            before[sample] = found
-            if last is not None:
-                error[sample] = self._difference(last, found)
+            check_start(system, w, self.start, samples)
+            stepping = TimeStepping(system, self.scheme, self._step_control(level.number))
+            run = stepping.run(w, self.start, self.request.times)
+        until = run.until.tolist()
+        results = [
+            self._result(level, mesh, run, row, own) if until[row] == math.inf else None
+            for row, own in enumerate(earlier)
+        ]
+        return SolvedSamples(results, lambda rows: self._evaluate(mesh, run, rows), until)
 
-    def _pace(self, rung: int) -> Pace:
-        """Steps of a rung: every second rung has them halved, so that two rungs always differ.
+    def _level(self, number: int) -> GridLevel:
+        return GridLevel(number, (self.levels[number - 1],) * len(self.request.shape))
+
+    def after_failure(self, level: GridLevel) -> GridLevel | None:
+        """See the base class."""
+        last = min(len(self.levels), self.request.limits.levels)
+        return self._level(level.number + 1) if level.number < last else None
+
+    def failure_message(self, level: GridLevel, time: float) -> str:
+        """See the base class."""
+        if self.problem.time is None:
+            return "Newton's iteration found no solution on any mesh"
+        return f"not finite from t = {time:.6g} on, on any mesh; does the solution blow up there?"
+
+    def _step_control(self, number: int) -> StepControl:
+        """Return how steps are chosen: on every second level halved, so that two levels differ.
 
         The leading coefficient is of order s where steps err by s + 2 or more.
         """
-        stages, halved = self.scheme.stages, rung % 2
-        wanted = (30 * self.request.tolerance / 8**rung) ** (stages / (stages + 2))
+        stages, halved = self.scheme.stages, (number - 1) % 2
+        wanted = (30 * self.request.tolerance / 8 ** (number - 1)) ** (stages / (stages + 2))
         tolerance = max(wanted / 2 ** (halved * (stages + 1)), 1e-13)
         newton = 0.1 * max(_NEWTON * self.request.tolerance, _ROUNDING)
-        return Pace(tolerance, halved, self.request.limits.steps, newton)
+        return StepControl(tolerance, halved, self.request.limits.steps, newton)
 
     def initial(self, system: CollocationSystem) -> Tensor:
-        """The state at the start ``[B, C, *sizes]``; nothing for what has no initial data."""
+        """The state at the start ``[B, C, *sizes]``; zero for what has no initial data."""
+        zero = torch.zeros((system.batch, *system.mesh.sizes)).to(system.mesh.weights)
         fields = []
         for channel in self.equations.channels:
             given = self.problem.initial.get(channel.name, ())
@@ -181,95 +168,161 @@ class Ladder:
                 expression = given[channel.time_order]
                 fields.append(system.sources.field(expression, system.mesh, self.start))
             else:
-                fields.append(
-                    torch.zeros((system.batch, *system.mesh.sizes)).to(system.mesh.weights)
-                )
+                fields.append(zero)
         return torch.stack(fields, 1)
 
     def _steady(
-        self, system: CollocationSystem, group: list[int], before: dict[int, _Rung]
-    ) -> tuple[Tensor, Tensor]:
-        guess = torch.zeros((len(group), *system.shape)).to(system.mesh.weights)
-        for b, sample in enumerate(group):
-            if sample in before:
-                last = before[sample]
-                guess[b] = last.mesh.evaluate(last.values[0], system.mesh.axes())
+        self,
+        system: CollocationSystem,
+        samples: Sequence[int],
+        earlier: Sequence[Sequence[CollocationResult]],
+    ) -> CollocationTrajectory:
+        guess = torch.zeros((len(samples), *system.shape)).to(system.mesh.weights)
+        for b, own in enumerate(earlier):
+            if own:
+                guess[b] = own[0].mesh.evaluate(own[0].values[0], system.mesh.axes())
         w, good = solve_steady(system, guess)
-        check_steady(system, w, group)
-        until = torch.where(good, math.inf, 0.0)
-        return w.unsqueeze(1), until
+        check_steady(system, w, samples)
+        values = w.unsqueeze(1)
+        return CollocationTrajectory(
+            values, torch.zeros_like(values), torch.where(good, math.inf, 0.0)
+        )
 
-    def _difference(self, coarse: _Rung, fine: _Rung) -> float:
-        """Bound of the error by the difference of two rungs.
+    def _result(
+        self,
+        level: GridLevel,
+        mesh: CollocationMesh,
+        run: CollocationTrajectory,
+        row: int,
+        earlier: Sequence[CollocationResult],
+    ) -> CollocationResult:
+        values = run.values[row]
+        return CollocationResult(
+            self._difference(earlier[0], mesh, values) if earlier else math.inf,
+            self._level(level.number + 1) if level.number < len(self.levels) else None,
+            mesh.sizes,
+            f"{mesh.sizes} points",
+            step=run.longest,
+            mesh=mesh,
+            values=values,
+            slopes=run.slopes[row],
+        )
 
-        The largest over unknowns and times, relative to the root mean square over time.
+    def _difference(
+        self, coarse: CollocationResult, mesh: CollocationMesh, values: Tensor
+    ) -> float:
+        """Bound of the error by the difference of two levels.
+
+        The largest over unknowns and times, relative to the root mean square over time. The safety
+        factor is there because the finer mesh may have the longer steps.
         """
-        values = fine.values[:, self.measured]
-        gap = values - coarse.mesh.evaluate(coarse.values[:, self.measured], fine.mesh.axes())
-        scale = fine.mesh.norm(values).square().mean(0).sqrt()
-        scale = torch.maximum(scale, _FLOOR * scale.amax()).clamp_min(1e-300)
+        values = values[:, self.measured]
+        gap = values - coarse.mesh.evaluate(coarse.values[:, self.measured], mesh.axes())
+        scale = relative_scale(mesh.norm(values).square().mean(0).sqrt())
         floor = max(_NEWTON * self.request.tolerance, _ROUNDING)
-        return _SAFETY * float((fine.mesh.norm(gap) / scale).amax()) + floor
+        return SAFETY * float((mesh.norm(gap) / scale).amax()) + floor
 
-    def _store(
-        self,
-        sample: int,
-        rung: _Rung,
-        values: Tensor,
-        slopes: Tensor,
-        points: Tensor,
-        longest: Tensor,
-    ) -> None:
-        values[sample] = rung.mesh.evaluate(rung.values, self.axes)
-        slopes[sample] = rung.mesh.evaluate(rung.slopes, self.axes)
-        points[sample] = torch.tensor(rung.mesh.sizes)
-        longest[sample] = rung.longest
-
-    def _check_failures(self, sample: int, moments: list[float]) -> None:
-        """Stop where every finer run ends at the same time."""
-        if self.problem.time is None or len(moments) < 3:
-            return
-        if max(moments[-3:]) - min(moments[-3:]) <= 0.01 * self.problem.time.length:
-            raise SolverError(self._why(sample, moments[-1]))
-
-    def _why(self, sample: int, moment: float) -> str:
-        if self.problem.time is None:
-            return f"sample {sample}: Newton's iteration found no solution on any mesh"
+    def _evaluate(
+        self, mesh: CollocationMesh, run: CollocationTrajectory, rows: Sequence[int]
+    ) -> Fields:
+        values, slopes = (
+            torch.stack([mesh.evaluate(whole[row], self.axes) for row in rows])
+            for whole in (run.values, run.slopes)
+        )
+        problem = self.problem
+        channels = list(enumerate(self.equations.channels))
+        if problem.time is None:
+            return {c.name: values[:, 0, i] for i, c in channels}, {}
+        time = problem.time.name
         return (
-            f"sample {sample}: not finite from t = {moment:.6g} on, on any mesh; does the "
-            "solution blow up there?"
+            {c.name: values[:, :, i] for i, c in channels if not c.time_order},
+            {
+                c.label(time): slopes[:, :, i]
+                for i, c in channels
+                if problem.time_order.get(c.name, 0)
+            },
         )
 
-    def _solution(
-        self,
-        values: Tensor,
-        slopes: Tensor,
-        error: Tensor,
-        points: Tensor,
-        longest: Tensor,
-        notes: tuple[str, ...],
-    ) -> Solution:
-        problem, request = self.problem, self.request
-        pick = (lambda v: v[:, 0]) if problem.time is None else (lambda v: v)
-        named = {
-            c.name: pick(values[:, :, i]).contiguous()
-            for i, c in enumerate(self.equations.channels)
-            if not c.time_order
-        }
-        rates = {
-            c.label(problem.time.name): slopes[:, :, i].contiguous()
-            for i, c in enumerate(self.equations.channels)
-            if problem.time is not None and problem.time_order.get(c.name, 0)
-        }
-        return Solution(
-            torch.tensor(request.times, dtype=torch.float64, device=request.device),
-            self.axes,
-            named,
-            rates,
-            error,
-            error <= request.tolerance,
-            points,
-            longest,
-            request.tolerance,
-            notes,
+
+def check_start(system: CollocationSystem, w: Tensor, t: float, samples: Sequence[int]) -> None:
+    """Refuse initial data that are not finite, or that jump at a wall of a wave.
+
+    Diffusion forgets a jump at once; a wave carries it for ever, which no polynomial resolves.
+    Also refuse a wall with a condition where a first-order equation flows out, and one without
+    where it flows in.
+
+    Raises:
+        SolverError: Naming the sample.
+    """
+    finite = torch.isfinite(w).flatten(1).all(1)
+    if not bool(finite.all()):
+        sample = samples[int((~finite).nonzero()[0])]
+        raise SolverError(f"sample {sample}: the initial state is not finite")
+    space = system.program.problem.space
+    for row, gap in system.gaps(w, t):
+        size = system.mesh.norm(w[:, row.channel]).clamp_min(1e-300)
+        gap = gap.abs().amax(1)
+        bad = (
+            (gap > _JUMP * torch.maximum(size, torch.ones_like(size))).nonzero().flatten().tolist()
         )
+        if bad and row.face is not None:
+            face = f"{space[row.face[0]].name}.{'max' if row.face[1] else 'min'}"
+            raise SolverError(
+                f"sample {samples[bad[0]]}: the initial data miss the condition at {face} by "
+                f"{float(gap[bad[0]]):.2e}; a wave carries that jump into the domain, where its "
+                "slopes do not exist. Let the data fit the condition"
+            )
+    _check_flow(system, t, samples)
+
+
+def _check_flow(system: CollocationSystem, t: float, samples: Sequence[int]) -> None:
+    """At every wall of an axis of first order, flow in where there is a condition, else out."""
+    space = system.program.problem.space
+    for row in system.equations.rows:
+        if not row.mass or len(row.mass) > 1:
+            continue
+        for axis, coordinate in enumerate(space):
+            own = {p: s for p, s in row.slopes.items() if p[0] == row.channel}
+            if coordinate.periodic or max((p[1][axis] for p in own), default=0) != 1:
+                continue
+            place = next(p for p in own if p[1][axis] == 1)
+            speed = system.coefficient(row, place, t)
+            for end, sign in ((0, 1), (-1, -1)):
+                inward = (sign * speed.select(axis + 1, end)).reshape(len(speed), -1)
+                closed = any(
+                    c.channel == row.channel and c.face == (axis, end)
+                    for c in system.equations.conditions
+                )
+                wrong = (inward <= 0 if closed else inward > 0).any(1).nonzero().flatten().tolist()
+                if wrong:
+                    face = f"{coordinate.name}.{'min' if end == 0 else 'max'}"
+                    does, has = ("out", "a condition") if closed else ("in", "no condition")
+                    raise SolverError(
+                        f"sample {samples[wrong[0]]}: at {face} characteristics run {does}, and "
+                        f"there is {has}; an equation of first order needs one where they run in"
+                    )
+
+
+def check_steady(system: CollocationSystem, w: Tensor, samples: Sequence[int]) -> None:
+    """Refuse data whose mean the conditions cannot balance, where a gauge fixes a constant.
+
+    The gauge stands in its row as mean(u) − m; what is left of it is what has no balance.
+
+    Raises:
+        SolverError: Naming the sample and what is left.
+    """
+    size = (
+        system.mesh.norm(system.value(torch.zeros_like(w).unsqueeze(1), (0.0,))[:, 0])
+        .amax(1)
+        .clamp_min(1e-300)
+    )
+    for channel, mean in system.gauges.items():
+        left = (w[:, channel] * system.mesh.weights).flatten(1).sum(1) - mean
+        bad = (left.abs() > _MEAN * size).nonzero().flatten().tolist()
+        if bad and system.mesh.points > 12 ** len(system.mesh.sizes):
+            name = system.equations.channels[channel].name
+            raise SolverError(
+                f"sample {samples[bad[0]]}: sources and wall fluxes of the equation of '{name}' "
+                f"leave {float(left[bad[0]]):.2e} over, which no solution can balance; "
+                "their integrals must cancel"
+            )

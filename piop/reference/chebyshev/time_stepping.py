@@ -25,7 +25,7 @@ _FLOOR = 1e-9  # a channel smaller than this times the largest one is measured a
 
 
 @dataclass(frozen=True)
-class Pace:
+class StepControl:
     """How steps are chosen.
 
     Attributes:
@@ -87,11 +87,11 @@ class TimeStepping:
     Args:
         system: The rows on a mesh.
         scheme: The method.
-        pace: How steps are chosen.
+        control: How steps are chosen.
     """
 
-    def __init__(self, system: CollocationSystem, scheme: Radau, pace: Pace) -> None:
-        self.system, self.scheme, self.pace = system, scheme, pace
+    def __init__(self, system: CollocationSystem, scheme: Radau, control: StepControl) -> None:
+        self.system, self.scheme, self.control = system, scheme, control
         self.moving = system.differential()
         self.nodes = torch.tensor([0.0, *scheme.nodes], dtype=torch.float64)
         channels = system.equations.channels
@@ -130,12 +130,12 @@ class TimeStepping:
         if self.last is not None:
             k = math.ceil(math.log2(length / self.last.length) - 1e-9)
         while done < whole:
-            k = max(k, self.pace.halvings) if not self.pace.fixed else self.pace.halvings
+            k = max(k, self.control.halvings) if not self.control.fixed else self.control.halvings
             moment = t + length * (done / whole)
             step = self._try(w, moment, length / 2**k)
             worst = float(step.errors.amax())
-            if worst > self.pace.tolerance or worst == math.inf:
-                if self.pace.fixed or k >= _SHORTEST or self.result.steps > self.pace.most:
+            if worst > self.control.tolerance or worst == math.inf:
+                if self.control.fixed or k >= _SHORTEST or self.result.steps > self.control.most:
                     w = self._give_up(step, w, moment)
                     if bool((self.result.until < math.inf).all()):
                         return
@@ -154,7 +154,7 @@ class TimeStepping:
         norm = self.system.mesh.norm
         sizes = torch.maximum(self.sizes, norm(w))
         guess = self._extrapolate(h)
-        stages, good = self.stepper.stages(w, t, h, guess, _scale(sizes), self.pace.newton)
+        stages, good = self.stepper.stages(w, t, h, guess, _scale(sizes), self.control.newton)
         points = torch.cat([w.unsqueeze(1), stages], 1)
         sizes = torch.maximum(sizes, norm(stages).amax(1).nan_to_num())
         top = _over_points(self.scheme.top, points)[:, 0] * self.moving
@@ -181,14 +181,14 @@ class TimeStepping:
         if error == math.inf:
             return 2
         return max(
-            1, min(4, math.ceil(math.log2(error / self.pace.tolerance) / self.scheme.stages))
+            1, min(4, math.ceil(math.log2(error / self.control.tolerance) / self.scheme.stages))
         )
 
     def _grow(self, error: float, k: int, done: int, whole: int) -> int:
         """Double the step, twice at most, where that meets its multiples and is promising."""
-        if self.pace.fixed:
+        if self.control.fixed:
             return k
-        room = math.log2(self.pace.tolerance / max(error, 1e-300)) / self.scheme.stages - 0.3
+        room = math.log2(self.control.tolerance / max(error, 1e-300)) / self.scheme.stages - 0.3
         for _ in range(min(2, int(max(room, 0)))):
             if k > 0 and done % (whole >> (k - 1)) == 0:
                 k -= 1
@@ -196,7 +196,7 @@ class TimeStepping:
 
     def _give_up(self, step: _Step, w: Tensor, t: float) -> Tensor:
         """Carry on without the instances whose steps are not solved."""
-        broken = (step.errors > self.pace.tolerance) | (step.errors == math.inf)
+        broken = (step.errors > self.control.tolerance) | (step.errors == math.inf)
         self.result.until[broken] = t
         keep = ~broken.reshape(-1, *(1,) * (w.ndim - 1))
         self.last = None

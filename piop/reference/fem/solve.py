@@ -1,12 +1,12 @@
-"""Refine the mesh until the error that three of them show meets the tolerance."""
+"""Solve a steady problem on a region by finite elements, on finer and finer meshes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from piop.domain.delaunay import triangulate
 from piop.errors import SolverError
 from piop.fields import InputFunction
 from piop.forms.weak import WeakForm, weak_form
+from piop.problem import Problem
 from piop.reference.fem.meshes import (
     MeshHierarchy,
     MeshLevel,
@@ -27,19 +28,27 @@ from piop.reference.fem.meshes import (
 )
 from piop.reference.fem.space import Array, Space
 from piop.reference.fem.system import FiniteElementSystem, Recovery
-from piop.reference.solution import Request, Solution, together
+from piop.reference.refinement import (
+    Fields,
+    GridLevel,
+    LevelResult,
+    LevelSolver,
+    Refinement,
+    SolvedSamples,
+    observed_order,
+    richardson_error,
+)
+from piop.reference.solution import Request, Solution, concatenate
 from piop.reference.sources import Sources
 
-SAFETY = 2.0
 DEGREE = 2
 _MOST = 250_000  # coefficients of all unknowns on the finest mesh
-_ENOUGH = 60_000  # beyond which nobody goes who cannot reach the tolerance
-_MEMORY = 2**28  # bytes of one chunk of the batch
-_NUMBERS = 100  # float64 numbers per coefficient that a chunk holds at once, about
+_WORTHWHILE = 60_000  # beyond which nothing is refined that cannot reach the tolerance
+_NUMBERS = 200  # float64 numbers per coefficient that a sample takes, about
 
 
 def solve_on_shape(
-    problem: Any, functions: Mapping[str, InputFunction], request: Request, degree: int = DEGREE
+    problem: Problem, functions: Mapping[str, InputFunction], request: Request, degree: int = DEGREE
 ) -> Solution:
     """Solve a steady problem on a shape by finite elements.
 
@@ -64,10 +73,10 @@ def solve_on_shape(
         groups = of_one_shape(problem, sources)
         parts = [_alike(problem, form, sources, group, request, degree) for group in groups]
         order = torch.tensor([sample for group in groups for sample in group]).argsort()
-        return together(parts).take(order)
+        return concatenate(parts).take(order)
     every = range(sources.batch)
     try:
-        return MeshRefinement(
+        return MeshSolver(
             problem, form, problem.domain.outline, sources, request, degree, every
         ).run()
     except GeometryError as error:
@@ -75,7 +84,7 @@ def solve_on_shape(
 
 
 def _alike(
-    problem: Any,
+    problem: Problem,
     form: WeakForm,
     sources: Sources,
     samples: Sequence[int],
@@ -86,13 +95,13 @@ def _alike(
     own = sources.take(torch.tensor(samples))
     try:
         outline = own_outline(problem, own)
-        return MeshRefinement(problem, form, outline, own, request, degree, samples).run()
+        return MeshSolver(problem, form, outline, own, request, degree, samples).run()
     except GeometryError as error:
         texts = [f"sample {sample}: the shape: {error}" for sample in samples]
-        return together([_without(problem, text, request) for text in texts])
+        return concatenate([_without(problem, text, request) for text in texts])
 
 
-def _without(problem: Any, note: str, request: Request) -> Solution:
+def _without(problem: Problem, note: str, request: Request) -> Solution:
     """What is said of a sample that has no shape."""
     device = request.device
     nothing = torch.full((1, problem.points), math.nan, dtype=torch.float64, device=device)
@@ -113,41 +122,39 @@ def _without(problem: Any, note: str, request: Request) -> Solution:
 
 
 @final
-@dataclass
-class MeshTrack:
-    """What is known of one sample.
+@dataclass(frozen=True, kw_only=True)
+class MeshResult(LevelResult[GridLevel]):
+    """A sample solved on a mesh.
 
     Attributes:
-        values: At the points of the output, of the last mesh and the ones before ``[C, P]``.
-        error: Estimated, relative.
-        order: With which it shrinks from mesh to mesh.
+        values: At the points of the output ``[C, P]``.
     """
 
-    values: list[Array] = field(default_factory=list)
-    error: float = math.inf
-    order: float = 1.0
+    values: Array
 
 
 @final
-class MeshRefinement:
-    """Solve a batch, each sample on meshes as fine as it needs.
+class MeshSolver(LevelSolver[GridLevel, MeshResult]):
+    """Solves samples on meshes of one region.
 
     Args:
         problem: The ``Problem``.
         form: Its weak form.
-        outline: Boundary of the shape, which all samples have.
+        outline: Boundary of the region, which all samples have.
         sources: Its inputs.
-        request: What is asked.
+        request: What is requested.
         degree: Of the elements.
         named: Numbers of the samples, for messages.
 
     Raises:
-        GeometryError: If the shape cannot be meshed.
+        GeometryError: If the region cannot be meshed.
     """
+
+    history = 2
 
     def __init__(
         self,
-        problem: Any,
+        problem: Problem,
         form: WeakForm,
         outline: Outline,
         sources: Sources,
@@ -159,36 +166,47 @@ class MeshRefinement:
         self.form, self.outline, self.named = form, outline, named
         mesh, self.side = self._first_mesh()
         prescribed = {face: bool(given) for face, given in self.form.values.items()}
-        self.meshes = MeshHierarchy(outline, mesh, prescribed, degree)
+        self.meshes = iter(MeshHierarchy(outline, mesh, prescribed, degree))
         self.points, self.numbers = mesh.points, np.arange(len(mesh.points))
-        self.tracks = [MeshTrack() for _ in range(sources.batch)]
-        self.sides = torch.zeros((sources.batch, 2), dtype=torch.int64)
-        self.notes: list[str] = []
+        self.level = 0
 
     def run(self) -> Solution:
         """Solve every sample."""
-        left = list(range(self.sources.batch))
-        for number, level in enumerate(self.meshes):
-            space = self._space(level)
-            nodes = self._output(number, space)
-            system = FiniteElementSystem(self.problem, self.form, space)
-            recovery = Recovery(self.problem, self.form, space)
-            for group in self._chunks(left, space.count):
-                sources = self.sources.take(torch.tensor(group))
-                named = [self.named[sample] for sample in group]
-                solved = recovery.complete(sources, system.solve(sources, named), named)
-                for sample, values in zip(group, solved, strict=True):
-                    self._judge(self.tracks[sample], values[:, nodes])
-            for sample in list(left):
-                if not self._goes_on(self.tracks[sample], number + 1, space.count):
-                    left.remove(sample)
-                    self._finish(sample, number, space)
-            if not left:
-                return self._solution()
-        raise AssertionError("meshes have no end")
+        solution = Refinement(self, self.request, self.named).run(())
+        points = torch.from_numpy(self.points).to(self.request.device)
+        return replace(solution, points=points.expand(self.sources.batch, -1, -1))
+
+    def first(self, samples: Sequence[int]) -> dict[int, GridLevel]:
+        """See the base class."""
+        return dict.fromkeys(samples, GridLevel(1, ()))
+
+    def bytes_per_sample(self, level: GridLevel) -> float:
+        """See the base class."""
+        self._go_to(level)
+        return 8 * _NUMBERS * self.space.count * len(self.form.atoms)
+
+    def solve(
+        self, level: GridLevel, samples: Sequence[int], earlier: Sequence[Sequence[MeshResult]]
+    ) -> SolvedSamples[MeshResult]:
+        """See the base class."""
+        self._go_to(level)
+        sources = self.sources.take(torch.tensor(samples))
+        named = [self.named[sample] for sample in samples]
+        solved = self.recovery.complete(sources, self.system.solve(sources, named), named)
+        results = [
+            self._result(level, values[:, self.nodes], own)
+            for values, own in zip(solved, earlier, strict=True)
+        ]
+
+        def evaluate(rows: Sequence[int]) -> Fields:
+            values = torch.from_numpy(np.stack([results[row].values for row in rows]))
+            values = values.to(self.request.device)
+            return {n: values[:, c] for c, n in enumerate(self.problem.channels)}, {}
+
+        return SolvedSamples(results, evaluate)
 
     def _first_mesh(self) -> tuple[TriangleMesh, float]:
-        """The coarsest mesh, and about how long its sides are."""
+        """Return the coarsest mesh, and the length of its sides, about."""
         if self.problem.points is not None:
             mesh = mesh_for(self.outline, self.problem.points, self.degree)
             mean = self.outline.area / len(mesh.triangles)
@@ -198,17 +216,26 @@ class MeshRefinement:
         side = math.sqrt(math.prod(steps))
         return triangulate(self.outline, side), side
 
-    def _output(self, level: int, space: Space) -> Array:
-        """Basis functions at the points of the output.
+    def _go_to(self, level: GridLevel) -> None:
+        """Discretise on the mesh of a level; meshes come one after the other."""
+        while self.level < level.number:
+            mesh, self.level = next(self.meshes), self.level + 1
+            self.space = self._space(mesh)
+            self.nodes = self._output_nodes(self.space)
+            self.system = FiniteElementSystem(self.problem, self.form, self.space)
+            self.recovery = Recovery(self.problem, self.form, self.space)
+
+    def _output_nodes(self, space: Space) -> Array:
+        """Return the basis functions at the points of the output.
 
         Those are corners of the first mesh; or some of its nodes, which are corners from the second
         mesh on.
         """
-        if self.problem.points is not None and level == 0:
+        if self.problem.points is not None and self.level == 1:
             chosen = spread(self.outline, space.places, self.problem.points)
             self.points = space.places[chosen]
             return chosen
-        if self.problem.points is not None and level == 1:
+        if self.problem.points is not None and self.level == 2:
             self.numbers = found_again(space.places[space.corners], self.points)
         return space.corners[self.numbers]
 
@@ -217,69 +244,37 @@ class MeshRefinement:
         crossed = [f for f, integrand in self.form.faces.items() if integrand.terms]
         return Space(mesh, self.degree, level.faces(self.outline), crossed)
 
-    def _chunks(self, samples: Sequence[int], count: int) -> list[list[int]]:
-        size = max(1, _MEMORY // (8 * _NUMBERS * count * len(self.form.atoms)))
-        return [list(samples[i : i + size]) for i in range(0, len(samples), size)]
+    def _result(self, level: GridLevel, values: Array, earlier: Sequence[MeshResult]) -> MeshResult:
+        every = [values, *(e.values for e in earlier)]
+        error, order = self._estimate(every)
+        size = self.space.count * len(self.form.atoms)
+        left = math.floor(math.log(min(_MOST, self.request.limits.modes[1] ** 2) / size, 4))
+        # Two meshes show no order yet: a third is worth its cost where the best order would do.
+        unknown = len(every) < 3 and not self.form.jumps
+        best = self.degree + 1.0 if unknown else order
+        expected = error * (2**order - 1) / (2**best - 1) * 2 ** (-left * best)
+        side = self.side / 2 ** (level.number - 1)
+        return MeshResult(
+            error,
+            level.halved() if left >= 1 else None,
+            [round(c.length / side) + 1 for c in self.problem.space],
+            f"a mesh of {self.space.count} nodes",
+            expected=0.0 if 4 * size <= _WORTHWHILE else expected,
+            remark=f"the error falls with order {order:.1f}",
+            values=values,
+        )
 
-    def _judge(self, track: MeshTrack, values: Array) -> None:
-        """Compare the values of this mesh with those of the ones before."""
-        track.values.insert(0, values)
-        del track.values[3:]
-        if len(track.values) < 2:
-            return
-        scale = np.maximum(np.linalg.norm(values, axis=1), 1e-300)
-        gaps = [
-            float((np.linalg.norm(a - b, axis=1) / scale).max()) for a, b in pairwise(track.values)
+    def _estimate(self, values: Sequence[Array]) -> tuple[float, float]:
+        """Estimate the error of the last mesh's values, newest first, and its order."""
+        if len(values) < 2:
+            return math.inf, 1.0
+        scale = np.maximum(np.linalg.norm(values[0], axis=1), 1e-300)
+        differences = [
+            float((np.linalg.norm(a - b, axis=1) / scale).max()) for a, b in pairwise(values)
         ]
         if self.form.jumps:  # single differences depend on where triangles are cut
-            track.order = 1.0 if self.form.kinked else 1.5
-            gaps[0] = max([gaps[0], *(g / 2**track.order for g in gaps[1:])])
-        else:
-            observed = math.log2(gaps[1] / gaps[0]) if len(gaps) > 1 and min(gaps) > 0 else 1.0
-            track.order = min(max(observed, 0.5), self.degree + 1.0)
-        track.error = SAFETY * gaps[0] / (2**track.order - 1)
-
-    def _goes_on(self, track: MeshTrack, level: int, count: int) -> bool:
-        if track.error <= self.request.tolerance:
-            return False
-        size = count * len(self.form.atoms)
-        left = math.floor(math.log(min(_MOST, self.request.limits.modes[1] ** 2) / size, 4))
-        if left < 1 or level >= self.request.limits.levels:
-            return False
-        # Two meshes show no order yet: a third is worth its cost where the best order would do.
-        unknown = len(track.values) < 3 and not self.form.jumps
-        order = self.degree + 1.0 if unknown else track.order
-        error = track.error * (2**track.order - 1) / (2**order - 1)
-        reached = error * 2 ** (-left * order)
-        return math.isinf(track.error) or 4 * size <= _ENOUGH or reached <= self.request.tolerance
-
-    def _finish(self, sample: int, level: int, space: Space) -> None:
-        side = self.side / 2**level
-        counts = [round(c.length / side) + 1 for c in self.problem.space]
-        self.sides[sample] = torch.tensor(counts)
-        track, tolerance = self.tracks[sample], self.request.tolerance
-        if track.error > tolerance:
-            self.notes.append(
-                f"sample {self.named[sample]}: tolerance {tolerance:.1e} not met; on a mesh of "
-                f"{space.count} nodes the estimated error is {track.error:.1e} and falls with "
-                f"order {track.order:.1f}"
-            )
-
-    def _solution(self) -> Solution:
-        device = self.request.device
-        batch = len(self.tracks)
-        values = torch.from_numpy(np.stack([t.values[0] for t in self.tracks])).to(device)
-        error = torch.tensor([t.error for t in self.tracks], dtype=torch.float64, device=device)
-        return Solution(
-            torch.empty(0, dtype=torch.float64, device=device),
-            (),
-            {n: values[:, c].contiguous() for c, n in enumerate(self.problem.channels)},
-            {},
-            error,
-            error <= self.request.tolerance,
-            self.sides,
-            torch.zeros(batch, dtype=torch.float64, device=device),
-            self.request.tolerance,
-            tuple(self.notes),
-            points=torch.from_numpy(self.points).to(device).expand(batch, -1, -1),
-        )
+            order = 1.0 if self.form.kinked else 1.5
+            largest = max([differences[0], *(d / 2**order for d in differences[1:])])
+            return richardson_error(largest, order), order
+        order = min(max(observed_order(differences), 0.5), self.degree + 1.0)
+        return richardson_error(differences[0], order), order

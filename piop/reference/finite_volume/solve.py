@@ -1,164 +1,156 @@
-"""Solve a conservation law on finer and finer meshes until the error estimate meets the tolerance.
+"""Solve a conservation law by finite volumes, on finer and finer meshes.
 
 Between two meshes, one of half the cells of the other, windowed means differ by d; before, by D.
-Differences that shrink by r = D/d a level add up to d/(r − 1) from the finer mesh on: that is d at
-first order, which is what shocks allow, and more where convergence is slower. No more than first
-order is credited, r ≤ 2, and since one difference may be small by chance, D/3 is the least. The
-estimate is that, times a safety factor.
+Differences that shrink by r = D/d from level to level add up to d/(r − 1) from the finer mesh on:
+that is d at first order, which is what shocks allow, and more where convergence is slower. No more
+than first order is credited, r ≤ 2, and since one difference may be small by chance, D/3 is the
+least. The estimate is that, times a safety factor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import final
 
 import torch
 from torch import Tensor
 
 from piop.fields import InputFunction
-from piop.forms.conservation import ConservationLaw, read_conservation_law
+from piop.forms.conservation import read_conservation_law
+from piop.problem import Problem
 from piop.problem.constraints import expression_smoothness
 from piop.reference.finite_volume.mesh import CellMesh
 from piop.reference.finite_volume.scheme import Scheme
 from piop.reference.finite_volume.time_stepping import FiniteVolumeStepper
-from piop.reference.finite_volume.windows import Window, means, output_windows
+from piop.reference.finite_volume.windows import means, output_windows
+from piop.reference.refinement import (
+    Fields,
+    GridLevel,
+    LevelResult,
+    LevelSolver,
+    Refinement,
+    SolvedSamples,
+    relative_scale,
+)
 from piop.reference.solution import Request, Solution
 from piop.reference.sources import Sources
 
-SAFETY = 1.5
+_SAFETY = 1.5  # of differences that are credited with the first order at most
 _SLOWEST = 1.2  # ratio of differences below which none is believed
 _START = (64, 32)
-_FLOOR = 1e-9  # unknowns below this share of the largest are measured against it
 _POINTS = {1: 16, 2: 4}  # of a cell and axis, where the initial state has jumps
 _GAUSS = 3**-0.5
 
 
-@dataclass
-class _Run:
-    """One mesh: windowed values and slopes ``[B, n, T, *shape]``, and the longest steps ``[B]``."""
-
-    values: Tensor
-    slopes: Tensor
-    longest: Tensor
-
-
-def solve_law(problem: Any, functions: Mapping[str, InputFunction], request: Request) -> Solution:
-    """Solve a conservation law; called by ``piop.reference.solve_reference``.
+def solve_law(
+    problem: Problem, functions: Mapping[str, InputFunction], request: Request
+) -> Solution:
+    """Solve a conservation law.
 
     Values are means over windows as wide as a cell of the spec's ``save`` grid (of a finer
     output's own), not point values: ``piop.reference.finite_volume.windows`` says why.
     """
-    return _Ladder(problem, functions, request).climb()
+    solver = ShockSolver(problem, Sources(problem, functions, request.device), request)
+    refinement = Refinement(solver, request, range(solver.sources.batch))
+    return refinement.run(tuple(w.points for w in solver.windows))
 
 
-class _Ladder:
-    def __init__(
-        self, problem: Any, functions: Mapping[str, InputFunction], request: Request
-    ) -> None:
-        self.problem, self.request = problem, request
-        self.law: ConservationLaw = read_conservation_law(problem.pde)
-        self.sources = Sources(problem, functions, request.device)
-        self.windows: tuple[Window, ...] = output_windows(problem, request.shape, request.device)
-        count, rank = self.sources.batch, len(problem.space)
-        self.error = torch.full((count,), torch.inf, dtype=torch.float64)
-        self.modes = torch.zeros(count, rank, dtype=torch.int64)
-        self.step = torch.zeros(count, dtype=torch.float64)
-        shape = (count, len(problem.unknowns), len(request.times), *request.shape)
-        self.values = torch.zeros(shape, dtype=torch.float64, device=request.device)
-        self.slopes = torch.zeros_like(self.values)
-        self.notes: list[str] = []
+@final
+@dataclass(frozen=True, kw_only=True)
+class ShockResult(LevelResult[GridLevel]):
+    """A sample solved on a mesh.
 
-    def climb(self) -> Solution:
-        sizes, cap = self._first(), self.request.limits.modes[len(self.problem.space) - 1]
-        samples = torch.arange(self.sources.batch)
-        before: Tensor | None = None
-        gap: Tensor | None = None
-        for level in range(1, self.request.limits.levels + 1):
-            run = self._run(samples, sizes)
-            error = torch.full((len(samples),), torch.inf, dtype=torch.float64)
-            found = None if before is None else _difference(run.values, before)
-            if found is not None and gap is not None:
-                error = _estimate(found, gap)
-            finer = tuple(2 * n for n in sizes)
-            last = max(finer) > cap or level == self.request.limits.levels
-            if last and found is not None and gap is None:
-                error = _estimate(found, found / _SLOWEST)
-            done = error <= self.request.tolerance
-            self._store(samples, run, sizes, error, done if not last else torch.ones_like(done))
-            left = ~done
-            if last or not bool(left.any()):
-                break
-            samples = samples[left]
-            before = run.values[left.to(run.values.device)]
-            gap = None if found is None else found[left]
-            sizes = finer
-        return self._solution()
+    Attributes:
+        values: Windowed means ``[n, T, *shape]``.
+    """
 
-    def _first(self) -> tuple[int, ...]:
-        """Half a cell per window, but four levels below the limit."""
-        rank = len(self.problem.space)
-        cap = self.request.limits.modes[rank - 1]
-        sizes = []
+    values: Tensor
+
+
+@final
+class ShockSolver(LevelSolver[GridLevel, ShockResult]):
+    """Solves samples on meshes of equal cells.
+
+    Args:
+        problem: The ``Problem``.
+        sources: Its inputs.
+        request: What is requested.
+    """
+
+    history = 2
+
+    def __init__(self, problem: Problem, sources: Sources, request: Request) -> None:
+        self.problem, self.sources, self.request = problem, sources, request
+        self.law = read_conservation_law(problem.pde)
+        self.windows = output_windows(problem, request.shape, request.device)
+        self.most = request.limits.modes[len(problem.space) - 1]
+
+    def first(self, samples: Sequence[int]) -> dict[int, GridLevel]:
+        """Return meshes of half a cell per window, but four levels below the limit."""
+        start, sizes = _START[len(self.problem.space) - 1], []
         for axis, window in zip(self.problem.space, self.windows, strict=True):
             cells = axis.length / float((window.high - window.low).max())
             power = 2 ** max(0, round(cells).bit_length() - 1)
-            sizes.append(max(4, min(max(_START[rank - 1], power // 2), cap // 8)))
-        return tuple(sizes)
+            sizes.append(max(4, min(max(start, power // 2), self.most // 8)))
+        return dict.fromkeys(samples, GridLevel(1, tuple(sizes)))
 
-    def _run(self, samples: Tensor, sizes: tuple[int, ...]) -> _Run:
+    def solve(
+        self, level: GridLevel, samples: Sequence[int], earlier: Sequence[Sequence[ShockResult]]
+    ) -> SolvedSamples[ShockResult]:
+        """See the base class."""
         problem, request = self.problem, self.request
-        sources = self.sources.take(samples.to(request.device))
+        sources = self.sources.take(torch.tensor(samples, device=request.device))
         lows = tuple(float(c.low) for c in problem.space)
         lengths = tuple(float(c.length) for c in problem.space)
-        mesh = CellMesh(lows, lengths, sizes, request.device)
+        mesh = CellMesh(lows, lengths, level.sizes, request.device)
         scheme = Scheme(problem, self.law, sources, mesh)
         longest = torch.zeros(len(samples), dtype=torch.float64, device=request.device)
-        marcher = FiniteVolumeStepper(scheme, samples.tolist(), request.limits.steps, longest)
-        start = float(problem.time.low)
-        values, slopes = [], []
-        for t, u in zip(
-            request.times,
-            marcher.run(initial_means(problem, sources, mesh), start, request.times),
-            strict=True,
-        ):
+        stepper = FiniteVolumeStepper(scheme, samples, request.limits.steps, longest)
+        start, values, rates = float(problem.time.low), [], []
+        steps = stepper.run(initial_means(problem, sources, mesh), start, request.times)
+        for t, u in zip(request.times, steps, strict=True):
             rate = scheme.rate_of_change(u, torch.full_like(longest, t))
             values.append(means(u, mesh, self.windows))
-            slopes.append(means(rate, mesh, self.windows, linear=False))
-        return _Run(torch.stack(values, 2), torch.stack(slopes, 2), marcher.longest)
-
-    def _store(
-        self, samples: Tensor, run: _Run, sizes: tuple[int, ...], error: Tensor, rows: Tensor
-    ) -> None:
-        kept, rows_there = samples[rows], rows.to(run.values.device)
-        place = kept.to(run.values.device)
-        self.values[place], self.slopes[place] = run.values[rows_there], run.slopes[rows_there]
-        self.error[kept], self.modes[kept] = error[rows], torch.tensor(sizes)
-        self.step[kept] = run.longest.cpu()[rows]
-        self.notes += [
-            f"sample {sample}: tolerance {self.request.tolerance:.1e} not met; the ladder ended at "
-            f"{sizes} cells with an estimated error of {e:.1e}; shocks converge at first order"
-            for sample, e in zip(kept.tolist(), error[rows].tolist(), strict=True)
-            if not e <= self.request.tolerance
+            rates.append(means(rate, mesh, self.windows, linear=False))
+        found, slopes = torch.stack(values, 2), torch.stack(rates, 2)
+        results = [
+            self._result(level, found[row], own, float(stepper.longest[row]))
+            for row, own in enumerate(earlier)
         ]
 
-    def _solution(self) -> Solution:
-        device, names = self.request.device, self.problem.unknowns
-        return Solution(
-            torch.tensor(self.request.times, dtype=torch.float64, device=device),
-            tuple(w.points for w in self.windows),
-            {name: self.values[:, i].contiguous() for i, name in enumerate(names)},
-            {name: self.slopes[:, i].contiguous() for i, name in enumerate(names)},
-            self.error.to(device),
-            (self.error <= self.request.tolerance).to(device),
-            self.modes.to(device),
-            self.step.to(device),
-            self.request.tolerance,
-            tuple(self.notes),
+        def evaluate(rows: Sequence[int]) -> Fields:
+            picked = found[rows], slopes[rows]
+            names = problem.unknowns
+            values, rates = ({n: f[:, i] for i, n in enumerate(names)} for f in picked)
+            return values, rates
+
+        return SolvedSamples(results, evaluate)
+
+    def _result(
+        self, level: GridLevel, values: Tensor, earlier: Sequence[ShockResult], longest: float
+    ) -> ShockResult:
+        finer: GridLevel | None = level.halved()
+        if max(level.halved().sizes) > self.most or level.number == self.request.limits.levels:
+            finer = None
+        every = [values, *(e.values for e in earlier)]
+        differences = [_difference(fine, coarse) for fine, coarse in pairwise(every)]
+        if len(differences) == 1 and finer is None:
+            differences.append(differences[0] / _SLOWEST)
+        return ShockResult(
+            _estimate(differences),
+            finer,
+            level.sizes,
+            f"{level.sizes} cells",
+            step=longest,
+            remark="shocks converge at first order",
+            values=values,
         )
 
 
-def initial_means(problem: Any, sources: Sources, mesh: CellMesh) -> Tensor:
+def initial_means(problem: Problem, sources: Sources, mesh: CellMesh) -> Tensor:
     """Cell means of the initial state ``[B, n, *sizes]``.
 
     By two Gauss points per axis where it is smooth; by many equal parts of a cell where it jumps.
@@ -179,16 +171,17 @@ def initial_means(problem: Any, sources: Sources, mesh: CellMesh) -> Tensor:
     return torch.stack(fields, 1)
 
 
-def _estimate(gap: Tensor, before: Tensor) -> Tensor:
-    """Bound of the error of the finest of three meshes, from their two differences ``[B]``."""
-    ratio = (before / gap.clamp_min(1e-300)).clamp(_SLOWEST, 2.0)
-    return SAFETY * torch.maximum(gap / (ratio - 1), before / 3)
+def _estimate(differences: Sequence[float]) -> float:
+    """Bound of the error of the finest of three meshes, from their two differences."""
+    if len(differences) < 2:
+        return math.inf
+    last, before = differences
+    ratio = min(max(before / max(last, 1e-300), _SLOWEST), 2.0)
+    return _SAFETY * max(last / (ratio - 1), before / 3)
 
 
-def _difference(fine: Tensor, coarse: Tensor) -> Tensor:
-    """Largest over unknowns and times of ‖difference‖₂ over space, relative, ``[B]``."""
-    gap = (fine - coarse).flatten(3).square().mean(-1).sqrt()  # [B, n, T]
-    scale = fine.flatten(3).square().mean((-1, -2)).sqrt()  # [B, n]
-    floor = _FLOOR * scale.amax(1, keepdim=True)
-    scale = torch.maximum(scale, floor).clamp_min(1e-300)
-    return (gap / scale[..., None]).flatten(1).amax(1).cpu()
+def _difference(fine: Tensor, coarse: Tensor) -> float:
+    """Return the largest over unknowns and times of ‖difference‖₂ over space, relative."""
+    gap = (fine - coarse).flatten(2).square().mean(-1).sqrt()  # [n, T]
+    scale = relative_scale(fine.flatten(2).square().mean((-1, -2)).sqrt())  # [n]
+    return float((gap / scale[:, None]).amax())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,7 +36,7 @@ class FiniteVolumeStepper:
     """
 
     scheme: Scheme
-    names: list[int]
+    names: Sequence[int]
     steps: int
     longest: Tensor
     count: int = 0

@@ -1,4 +1,4 @@
-"""From a problem to something to march: split and compiled once, discretised per level."""
+"""A periodic evolution: split and compiled once, discretised for time stepping on each level."""
 
 from __future__ import annotations
 
@@ -46,9 +46,14 @@ class Discretisation:
         self.auxiliary = compile_products(problem, self.split, self.split.auxiliary)
         self.means = tuple(float(a.mean or 0.0) for a in problem.auxiliaries)
         self.sources = Sources(problem, functions, device)
+        self.start = float(problem.time.low)
         lows = tuple(float(c.low) for c in problem.space)
         lengths = tuple(float(c.high - c.low) for c in problem.space)
         self.box = PeriodicGrid(lows, lengths, (2,) * len(lows), device)
+
+    def label(self, channel: int) -> str:
+        """Return the name of the time derivative of a state."""
+        return self.split.channels[channel].label(self.problem.time.name)
 
     @property
     def order_in_time(self) -> float:
@@ -70,14 +75,13 @@ class Discretisation:
 
     def initial(self, grid: PeriodicGrid, sources: Sources) -> Tensor:
         """Spectra of the initial state ``[B, states, *modes]``, zero at Nyquist."""
-        start = float(self.problem.time.low)
         fields = [
-            sources.field(self.problem.initial[c.name][c.time_order], grid, start)
+            sources.field(self.problem.initial[c.name][c.time_order], grid, self.start)
             for c in self.split.channels[: self.split.states]
         ]
         return grid.forward(torch.stack(fields, 1)) * grid.interior()
 
-    def marcher(self, level: SpectralLevel, sources: Sources) -> SpectralStepper:
+    def stepper(self, level: SpectralLevel, sources: Sources) -> SpectralStepper:
         """Discretise at a level for the instances in ``sources``."""
         grid = self.box.with_sizes(level.sizes)
         fine = grid.with_sizes(self._padded(level.sizes)) if level.padded else grid
@@ -91,17 +95,15 @@ class Discretisation:
         )
         nonlinear = Nonlinear(self.split, symbols, main, extra)
         if main is not None:
-            stabilise(nonlinear, main, self.initial(grid, sources), float(self.problem.time.low))
-        return SpectralStepper(
-            grid, nonlinear, lambda h: self._stepper(symbols, nonlinear, grid, h)
-        )
+            stabilise(nonlinear, main, self.initial(grid, sources), self.start)
+        return SpectralStepper(grid, nonlinear, lambda h: self._scheme(symbols, nonlinear, grid, h))
 
     def _padded(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         degrees = [_DEFAULT_DEGREE if d is None else d for d in self.main.degrees]
         factor = (max([1, *degrees]) + 1) / 2
         return tuple(2 * -(-round(n * factor) // 2) for n in sizes)
 
-    def _stepper(
+    def _scheme(
         self, symbols: Symbols, nonlinear: Nonlinear, grid: PeriodicGrid, h: float
     ) -> ETDRK4:
         n, products = self.split.states, nonlinear.products

@@ -1,24 +1,28 @@
-"""Carry a batch up the ladder: each trajectory by itself, those on one rung together."""
+"""Solve periodic evolutions by the Fourier pseudo-spectral method and ETDRK4.
+
+Each trajectory is refined by itself; those on one level run together.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from dataclasses import dataclass, replace
+from typing import Self, final
 
 import torch
 from torch import Tensor
 
 from piop.errors import SolverError
 from piop.fields import InputFunction
+from piop.problem import Problem
 from piop.reference.fourier.discretisation import Discretisation
 from piop.reference.fourier.grid import PeriodicGrid, embed, evaluate_on, power, tail
 from piop.reference.fourier.levels import (
-    SAFETY,
-    Judgement,
-    Look,
+    Assessment,
+    Measurements,
     after_failure,
-    judge,
+    assess,
     next_level,
     resolved,
     round_up,
@@ -26,17 +30,26 @@ from piop.reference.fourier.levels import (
 from piop.reference.fourier.nonlinear import longest_step
 from piop.reference.fourier.symbols import nonlinear_auxiliaries
 from piop.reference.fourier.time_stepping import SpectralLevel, SpectralStepper, SpectralTrajectory
+from piop.reference.refinement import (
+    MEMORY,
+    SAFETY,
+    Fields,
+    LevelResult,
+    LevelSolver,
+    Refinement,
+    SolvedSamples,
+    relative_scale,
+)
 from piop.reference.solution import Request, Solution
 
-_MEMORY = 2**29  # bytes of saved spectra per chunk of the batch
-_START = (64, 32, 16)  # points along an axis on the first rung, by space dimension
+_START = (64, 32, 16)  # points along an axis on the first level, by space dimension
+_USUAL = (2048, 256, 64)  # points along an axis that memory is shared for
 _MANY = 10.0  # a mode is stiff if its rate times the step is above this
 _REDUCED = 1.5  # order in time to credit where initial data hold stiff modes
-_FLOOR = 1e-9  # an unknown smaller than this times the largest one is measured against that
 
 
 def solve_periodic(
-    problem: Any, functions: Mapping[str, InputFunction], request: Request
+    problem: Problem, functions: Mapping[str, InputFunction], request: Request
 ) -> Solution:
     """Solve an evolution with every axis periodic.
 
@@ -44,27 +57,63 @@ def solve_periodic(
     doi:10.1006/jcph.2002.6995; Kassam and Trefethen 2005, doi:10.1137/S1064827502410633).
     """
     discretisation = Discretisation(problem, functions, request.device)
-    return Climb(discretisation, request).run()
+    solver = SpectralSolver(discretisation, request)
+    rank, batch = len(request.shape), discretisation.sources.batch
+    spectra = 16 * _USUAL[rank - 1] ** rank * len(request.times) * solver.states  # bytes
+    refinement = Refinement(solver, request, range(batch), solver.span)
+    axes = discretisation.box.with_sizes(request.shape).axes()
+    return refinement.run(axes, at_a_time=max(1, MEMORY // spectra))
 
 
 @final
-class Climb:
-    """Solve a batch, refining each trajectory by itself; those on one rung run together.
+@dataclass(frozen=True, kw_only=True)
+class SpectralResult(LevelResult[SpectralLevel]):
+    """A trajectory on one level.
+
+    Attributes:
+        assessment: Its errors in space and time.
+        grid: Grid of its spectra.
+        spectra: At the save times ``[T, states, *modes]``.
+        tolerance: Error wanted.
+    """
+
+    assessment: Assessment
+    grid: PeriodicGrid
+    spectra: Tensor
+    tolerance: float
+
+    @property
+    def reported_error(self) -> float:
+        """The bound; where none is known, twice the difference from the level before."""
+        difference = self.assessment.measured.difference
+        if not math.isfinite(self.error) and difference is not None:
+            return max(2 * SAFETY * difference, self.tolerance * 1.01)
+        return self.error
+
+    def retained(self) -> Self:
+        """Return a copy of the trajectory that does not keep those it was solved with."""
+        return replace(self, spectra=self.spectra.clone())
+
+
+@final
+class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
+    """Solves trajectories on periodic grids with steps of given lengths.
 
     Args:
         discretisation: The problem, split and compiled, with its inputs.
-        request: What is asked.
+        request: What is requested.
     """
 
+    target = 0.5
+    failures = 4
+
     def __init__(self, discretisation: Discretisation, request: Request) -> None:
-        times, shape = request.times, request.shape
-        self.d, self.times, self.shape = discretisation, times, shape
-        self.tolerance, self.limits = request.tolerance, request.limits
-        self.start = float(discretisation.problem.time.low)
-        self.span = times[-1] - self.start
-        batch, rank = discretisation.sources.batch, len(shape)
-        size = (batch, len(times), *shape)
-        split, device = discretisation.split, discretisation.box.device
+        self.discretisation, self.request = discretisation, request
+        self.times, self.tolerance = request.times, request.tolerance
+        self.start = discretisation.start
+        self.span = self.times[-1] - self.start
+        self.most = request.limits.modes[len(request.shape) - 1]
+        split = discretisation.split
         self.states = split.states
         self.measured = [
             i for i, c in enumerate(split.channels[: split.states]) if not c.time_order
@@ -73,226 +122,171 @@ class Climb:
             split, discretisation.means
         )
         self.order = 0.0 if self.exact else discretisation.order_in_time
-        f64 = {"dtype": torch.float64, "device": device}
-        names = [c.name for c in split.channels if not c.time_order]
-        self.values = {n: torch.empty(size, **f64) for n in names}
-        self.derivatives = {self._name(i): torch.empty(size, **f64) for i in range(self.states)}
-        self.error = torch.full((batch,), math.inf, **f64)
-        self.modes = torch.zeros((batch, rank), dtype=torch.int64)
-        self.step = torch.zeros(batch, **f64)
-        self.notes: list[str] = []
 
-    def _name(self, i: int) -> str:
-        return self.d.split.channels[i].label(self.d.problem.time.name)
-
-    def run(self) -> Solution:
-        """Solve every trajectory, in chunks that bound the memory of saved spectra."""
-        batch = len(self.error)
-        start = (2048, 256, 64)[len(self.shape) - 1] ** len(self.shape)
-        per_sample = 16 * start * len(self.times) * self.states
-        chunk = max(1, _MEMORY // per_sample)
-        for low in range(0, batch, chunk):
-            self._climb(torch.arange(low, min(batch, low + chunk)))
-        grid = self.d.box.with_sizes(self.shape)
-        return Solution(
-            torch.tensor(self.times, dtype=torch.float64, device=grid.device),
-            grid.axes(),
-            self.values,
-            self.derivatives,
-            self.error,
-            self.error <= self.tolerance,
-            self.modes,
-            self.step,
-            self.tolerance,
-            tuple(self.notes),
-        )
-
-    def _climb(self, samples: Tensor) -> None:
-        todo: dict[SpectralLevel, list[int]] = {}
-        for sample, level in self._first(samples).items():
-            todo.setdefault(level, []).append(sample)
-        before: dict[int, tuple[Judgement, PeriodicGrid, Tensor]] = {}
-        failures: dict[int, list[float]] = {}
-        count: dict[int, int] = {}
-        while todo:
-            level = min(todo, key=lambda v: math.prod(v.sizes) * v.multiple / v.base)
-            group = todo.pop(level)
-            index = torch.tensor(group)
-            sources = self.d.sources.take(index)
-            marcher = self.d.marcher(level, sources)
-            w = self.d.initial(marcher.grid, sources)
-            marcher.nonlinear.check_means(w, self.start, group)
-            run = marcher.run(w, self.start, self.times, level)
-            scale = self._scale(run)
-            stiff = self._stiff(marcher, w, level, scale)
-            done: list[int] = []
-            for b, sample in enumerate(group):
-                count[sample] = count.get(sample, 0) + 1
-                if run.until[b] < math.inf:
-                    following = self._failed(sample, level, float(run.until[b]), failures)
-                    before.pop(sample, None)
-                    todo.setdefault(following, []).append(sample)
-                    continue
-                known, *last = before.pop(sample, (None,))
-                look = self._look(run, b, level, scale, last)
-                order = min(self.order, _REDUCED) if stiff[b] > self.tolerance else self.order
-                known = judge(look, known, order, self.tolerance)
-                following = next_level(known, self.tolerance)
-                over = count[sample] >= self.limits.levels
-                if (
-                    known.error <= self.tolerance / 2
-                    or over
-                    or not self.limits.allow(following, self.span)
-                ):
-                    self._finish(sample, known)
-                    done.append(b)
-                    continue
-                before[sample] = (known, run.grid, run.spectra[b].clone())
-                todo.setdefault(following, []).append(sample)
-            if done:
-                self._store(group, torch.tensor(done), run, marcher, level)
-
-    def _first(self, samples: Tensor) -> dict[int, SpectralLevel]:
+    def first(self, samples: Sequence[int]) -> dict[int, SpectralLevel]:
         """Per sample: a grid that holds the initial state, a step the initial state allows."""
-        rank = len(self.shape)
-        cap = self.limits.modes[rank - 1]
+        rank = len(self.request.shape)
         sizes = (_START[rank - 1],) * rank
-        waiting, levels = samples.tolist(), {}
-        longest = max(b - a for a, b in zip([self.start, *self.times], self.times, strict=False))
-        longest = longest or 1.0
+        waiting, levels = list(samples), {}
+        times = [self.start, *self.times]
+        longest = max(b - a for a, b in zip(times, self.times, strict=False)) or 1.0
         while waiting:
             index = torch.tensor(waiting)
-            sources = self.d.sources.take(index)
-            grid = self.d.box.with_sizes(sizes)
-            w = self.d.initial(grid, sources)
+            sources = self.discretisation.sources.take(index)
+            grid = self.discretisation.box.with_sizes(sizes)
+            w = self.discretisation.initial(grid, sources)
             self._check_start(w, waiting)
             total = power(w, grid)[..., None].clamp_min(1e-300)
             tails = (tail(w, grid) / total).sqrt().amax(1)
             good = (tails <= self.tolerance / 40).all(-1)
             bigger = tuple(round_up(1.3 * n) for n in sizes)
-            if max(bigger) > cap // 2:
+            if max(bigger) > self.most // 2:
                 good = torch.ones_like(good)
             if bool(good.any()):
                 kept = index[good.cpu()]
-                for sample, base in zip(
-                    kept.tolist(), self._bases(sizes, kept, longest), strict=True
-                ):
-                    levels[sample] = SpectralLevel(sizes, base, 1, padded=not self.exact)
+                steps = self._longest_steps(sizes, kept, longest)
+                for sample, step in zip(kept.tolist(), steps, strict=True):
+                    levels[sample] = SpectralLevel(sizes, step, 1, padded=not self.exact)
             waiting = index[~good.cpu()].tolist()
             sizes = bigger
         return levels
 
-    def _bases(self, sizes: tuple[int, ...], index: Tensor, longest: float) -> list[float]:
+    def _longest_steps(
+        self, sizes: tuple[int, ...], index: Tensor, longest: float
+    ) -> Sequence[float]:
         if self.exact:
             return [longest] * len(index)
-        sources = self.d.sources.take(index)
-        marcher = self.d.marcher(SpectralLevel(sizes, longest, 1, False), sources)
-        if marcher.nonlinear.main is None:
+        sources = self.discretisation.sources.take(index)
+        level = SpectralLevel(sizes, longest, 1, False)
+        stepper = self.discretisation.stepper(level, sources)
+        if stepper.nonlinear.main is None:
             return [longest] * len(index)
-        w = self.d.initial(marcher.grid, sources)
-        allowed = longest_step(marcher.nonlinear, marcher.nonlinear.main, w, self.start)
+        w = self.discretisation.initial(stepper.grid, sources)
+        allowed = longest_step(stepper.nonlinear, stepper.nonlinear.main, w, self.start)
         bound = min(longest, self.span / 16)
         # Powers of two so that trajectories share their runs.
         return [bound / 2 ** max(0, math.ceil(math.log2(bound / h))) for h in allowed.tolist()]
 
-    def _check_start(self, w: Tensor, samples: list[int]) -> None:
+    def _check_start(self, w: Tensor, samples: Sequence[int]) -> None:
         finite = torch.isfinite(w.real).flatten(1).all(1)
         if not bool(finite.all()):
             sample = samples[int((~finite).nonzero()[0])]
             raise SolverError(f"sample {sample}: the initial state is not finite")
 
-    def _failed(
-        self, sample: int, level: SpectralLevel, time: float, failures: dict[int, list[float]]
-    ) -> SpectralLevel:
-        history = failures.setdefault(sample, [])
-        history.append(time)
-        following = after_failure(level)
-        steady = len(history) > 3 and max(history[-3:]) - min(history[-3:]) <= 0.01 * self.span
-        if steady or not self.limits.allow(following, self.span):
-            raise SolverError(
-                f"sample {sample}: not finite from t = {time:.6g} on, with {level.sizes} points "
-                f"and steps of {level.step:.3g}; does the solution blow up there?"
-            )
-        return following
+    def solve(
+        self,
+        level: SpectralLevel,
+        samples: Sequence[int],
+        earlier: Sequence[Sequence[SpectralResult]],
+    ) -> SolvedSamples[SpectralResult]:
+        """See the base class."""
+        sources = self.discretisation.sources.take(torch.tensor(samples))
+        stepper = self.discretisation.stepper(level, sources)
+        w = self.discretisation.initial(stepper.grid, sources)
+        stepper.nonlinear.check_means(w, self.start, samples)
+        run = stepper.run(w, self.start, self.times, level)
+        scale = self._scale(run)
+        stiff = self._stiff(stepper, w, level, scale) > self.tolerance
+        until = run.until.tolist()
+        results = [
+            self._result(run, row, level, scale, bool(stiff[row]), own)
+            if until[row] == math.inf
+            else None
+            for row, own in enumerate(earlier)
+        ]
+        return SolvedSamples(
+            results, lambda rows: self._evaluate(samples, rows, run, stepper), until
+        )
+
+    def after_failure(self, level: SpectralLevel) -> SpectralLevel | None:
+        """See the base class."""
+        return self._if_allowed(after_failure(level))
+
+    def failure_message(self, level: SpectralLevel, time: float) -> str:
+        """See the base class."""
+        return (
+            f"not finite from t = {time:.6g} on, with {level.sizes} points and steps of "
+            f"{level.step:.3g}; does the solution blow up there?"
+        )
+
+    def _if_allowed(self, level: SpectralLevel) -> SpectralLevel | None:
+        fits = max(level.sizes) <= self.most
+        return level if fits and level.steps(self.span) <= self.request.limits.steps else None
 
     def _scale(self, run: SpectralTrajectory) -> Tensor:
         """Root mean square over time and space of each measured unknown ``[B, n]``."""
-        energy = torch.stack(
-            [power(run.spectra[:, :, i], run.grid) for i in self.measured],
-            -1,
-        )
-        scale = energy.mean(1).sqrt()
-        return torch.maximum(scale, _FLOOR * scale.amax(1, keepdim=True)).clamp_min(1e-300)
+        energy = torch.stack([power(run.spectra[:, :, i], run.grid) for i in self.measured], -1)
+        return relative_scale(energy.mean(1).sqrt())
 
     def _stiff(
-        self, marcher: SpectralStepper, w: Tensor, level: SpectralLevel, scale: Tensor
+        self, stepper: SpectralStepper, w: Tensor, level: SpectralLevel, scale: Tensor
     ) -> Tensor:
-        """Share of the initial state that decays or turns many times in a step ``[B]``."""
-        rates = torch.zeros(1, self.states, *marcher.grid.modes, device=w.device)
-        for (row, _), symbol in marcher.nonlinear.symbols.linear.items():
+        """Part of the initial state that decays or turns many times in a step ``[B]``."""
+        rates = torch.zeros(1, self.states, *stepper.grid.modes, device=w.device)
+        for (row, _), symbol in stepper.nonlinear.symbols.linear.items():
             rates = rates.expand(max(len(rates), len(symbol)), *rates.shape[1:]).clone()
             rates[:, row] += symbol.abs()
-        fast = power(w * (rates * level.step > _MANY), marcher.grid).sqrt()
+        fast = power(w * (rates * level.step > _MANY), stepper.grid).sqrt()
         return (fast[:, self.measured] / scale).amax(1)
 
-    def _look(
+    def _result(
         self,
         run: SpectralTrajectory,
-        b: int,
+        row: int,
         level: SpectralLevel,
         scale: Tensor,
-        before: Sequence[Any],
-    ) -> Look:
-        relative = [
-            (t[b, self.measured] / scale[b, :, None]).amax(0) for t in (run.tail, run.middle)
-        ]
-        difference = None
-        if before:
-            grid, spectra = before
-            gap = run.spectra[b] - embed(spectra, grid, run.grid)
+        stiff: bool,
+        earlier: Sequence[SpectralResult],
+    ) -> SpectralResult:
+        tails, middles = (
+            tuple((t[row, self.measured] / scale[row, :, None]).amax(0).tolist())
+            for t in (run.tail, run.middle)
+        )
+        difference, before = None, None
+        for last in earlier:
+            before = last.assessment
+            gap = run.spectra[row] - embed(last.spectra, last.grid, run.grid)
             energy = power(gap, run.grid)[:, self.measured]
-            difference = float((energy.sqrt() / scale[b]).max())
-        tails, middles = (tuple(r.tolist()) for r in relative)
-        return Look(level, tails, middles, tuple(run.rough[b].tolist()), difference)
+            difference = float((energy.sqrt() / scale[row]).max())
+        measured = Measurements(level, tails, middles, tuple(run.rough[row].tolist()), difference)
+        order = min(self.order, _REDUCED) if stiff else self.order
+        assessment = assess(measured, before, order, self.tolerance)
+        fits = resolved(measured, self.tolerance)
+        return SpectralResult(
+            assessment.error,
+            self._if_allowed(next_level(assessment, self.tolerance)),
+            run.grid.sizes,
+            f"{level.sizes} points and steps of {level.step:.3g}",
+            step=level.step,
+            remark="its step is too long" if fits else "its spectrum is not resolved",
+            assessment=assessment,
+            grid=run.grid,
+            spectra=run.spectra[row],
+            tolerance=self.tolerance,
+        )
 
-    def _finish(self, sample: int, known: Judgement) -> None:
-        error, look = known.error, known.look
-        if not math.isfinite(error) and look.difference is not None:
-            error = max(2 * SAFETY * look.difference, self.tolerance * 1.01)
-        self.error[sample] = error
-        if error > self.tolerance:
-            fits = resolved(look, self.tolerance)
-            why = "its step is too long" if fits else "its spectrum is not resolved"
-            self.notes.append(
-                f"sample {sample}: tolerance {self.tolerance:.1e} not met; the ladder ended at "
-                f"{look.level.sizes} points and steps of {look.level.step:.3g} with an estimated "
-                f"error of {error:.1e}; {why}"
-            )
-
-    def _store(
+    def _evaluate(
         self,
-        group: list[int],
-        rows: Tensor,
+        samples: Sequence[int],
+        rows: Sequence[int],
         run: SpectralTrajectory,
-        marcher: SpectralStepper,
-        level: SpectralLevel,
-    ) -> None:
-        samples = torch.tensor(group)[rows]
-        self.modes[samples] = torch.tensor(run.grid.sizes)
-        self.step[samples] = level.step
-        split, nonlinear = self.d.split, marcher.nonlinear
+        stepper: SpectralStepper,
+    ) -> Fields:
+        split, nonlinear, shape = self.discretisation.split, stepper.nonlinear, self.request.shape
+        index = torch.tensor(rows)
+        values: dict[str, list[Tensor]] = {}
+        rates: dict[str, list[Tensor]] = {}
         for i, t in enumerate(self.times):
             whole = run.spectra[:, i].contiguous()
-            nonlinear.check_means(whole, t, group)
+            nonlinear.check_means(whole, t, samples)
             channels = nonlinear.channels(whole, t)
-            speed = marcher.right_side(whole, t)
+            speed = stepper.right_side(whole, t)
             for c, channel in enumerate(split.channels):
                 if not channel.time_order:
-                    self._put(self.values[channel.name], samples, i, channels[c][rows], run.grid)
+                    value = evaluate_on(channels[c][index], run.grid, shape)
+                    values.setdefault(channel.name, []).append(value)
                 if c < self.states:
-                    self._put(self.derivatives[self._name(c)], samples, i, speed[rows, c], run.grid)
-
-    def _put(
-        self, out: Tensor, samples: Tensor, i: int, spectrum: Tensor, grid: PeriodicGrid
-    ) -> None:
-        out[samples.to(out.device), i] = evaluate_on(spectrum, grid, self.shape)
+                    rate = evaluate_on(speed[index, c], run.grid, shape)
+                    rates.setdefault(self.discretisation.label(c), []).append(rate)
+        found, slopes = ({n: torch.stack(v, 1) for n, v in f.items()} for f in (values, rates))
+        return found, slopes

@@ -1,4 +1,4 @@
-"""March a discretised system through its save times, watching for NaN and the spectrum's tail."""
+"""Step a discretised system through its save times, and record NaN and the spectrum's tail."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from piop.reference.fourier.etdrk import ETDRK4, Multiplier
 from piop.reference.fourier.grid import PeriodicGrid, power, tail
 from piop.reference.fourier.nonlinear import Nonlinear
 
-_WATCH = 24  # steps between looks at the tail inside an interval
+_INTERVAL = 24  # steps between measurements of the tail
 
 
 @dataclass(frozen=True)
 class SpectralLevel:
-    """How finely to solve.
+    """A grid and the lengths of steps.
 
     Attributes:
         sizes: Points along each space axis.
@@ -38,6 +38,11 @@ class SpectralLevel:
         """Longest step (units of time)."""
         return self.base / self.multiple
 
+    @property
+    def cost(self) -> float:
+        """Points times steps per unit of time."""
+        return math.prod(self.sizes) * self.multiple / self.base
+
     def steps(self, interval: float) -> int:
         """Steps in an interval between save times."""
         return max(1, math.ceil(interval / self.base * (1 - 1e-9))) * self.multiple
@@ -50,7 +55,7 @@ class SpectralTrajectory:
     Attributes:
         grid: Its grid.
         spectra: States at the save times ``[B, T, states, *modes]``.
-        tail: Largest tail met, root mean square per state and axis ``[B, states, d]``.
+        tail: Largest tail, root mean square per state and axis ``[B, states, d]``.
         middle: The same for the middle of the spectrum: tells how fast it decays.
         rough: Largest tail of a product relative to the product, per axis ``[B, d]``.
         until: First time at which a sample was not finite, else inf ``[B]``.
@@ -66,7 +71,7 @@ class SpectralTrajectory:
 
 @final
 class SpectralStepper:
-    """Steps a system on one grid; keeps the coefficients of each step length it has met.
+    """Steps a system on one grid; keeps the coefficients of each step length.
 
     Args:
         grid: Grid of the coefficients.
@@ -78,16 +83,16 @@ class SpectralStepper:
         self, grid: PeriodicGrid, nonlinear: Nonlinear, make: Callable[[float], ETDRK4]
     ) -> None:
         self.grid, self.nonlinear, self.make = grid, nonlinear, make
-        self._steppers: dict[float, ETDRK4] = {}
+        self._schemes: dict[float, ETDRK4] = {}
 
-    def stepper(self, step: float) -> ETDRK4:
-        """The stepper of length ``step``; lengths equal to 9 digits share one."""
+    def scheme(self, step: float) -> ETDRK4:
+        """Return the scheme of a step length; lengths equal to 9 digits share one."""
         key = float(f"{step:.9e}")
-        if key not in self._steppers:
-            if len(self._steppers) > 8:
-                self._steppers.clear()
-            self._steppers[key] = self.make(step)
-        return self._steppers[key]
+        if key not in self._schemes:
+            if len(self._schemes) > 8:
+                self._schemes.clear()
+            self._schemes[key] = self.make(step)
+        return self._schemes[key]
 
     def right_side(self, w: Tensor, t: float) -> Tensor:
         """w_t = L w + M F(w, t) ``[B, states, *modes]``."""
@@ -101,7 +106,7 @@ class SpectralStepper:
     def run(
         self, w: Tensor, start: float, times: Sequence[float], level: SpectralLevel
     ) -> SpectralTrajectory:
-        """March from ``start`` and keep the state at each of ``times`` (ascending, ≥ start)."""
+        """Step from ``start`` and keep the state at each of ``times`` (ascending, ≥ start)."""
         _keep_freed_blocks()
         batch, states = w.shape[:2]
         rank = len(self.grid.sizes)
@@ -117,23 +122,23 @@ class SpectralStepper:
         now, t = None, start
         for i, time in enumerate(times):
             count = level.steps(time - t) if time > t else 0
-            step = self.stepper((time - t) / count) if count else None
+            step = self.scheme((time - t) / count) if count else None
             for j in range(count):
                 moment = t + j * (time - t) / count
                 if self.nonlinear.products:
                     now = self.nonlinear.evaluate(w, moment)
-                if j % _WATCH == 0:
-                    self._watch(w, now, moment, result)
+                if j % _INTERVAL == 0:
+                    self._measure(w, now, moment, result)
                 w = step(w, now, moment, self.nonlinear.evaluate)  # type: ignore[misc]
             t = time
             out[:, i] = w
             if bool((result.until < math.inf).all()):
                 out[:, i + 1 :] = math.nan
                 break
-        self._watch(w, None, t, result)
+        self._measure(w, None, t, result)
         return result
 
-    def _watch(self, w: Tensor, now: Tensor | None, t: float, result: SpectralTrajectory) -> None:
+    def _measure(self, w: Tensor, now: Tensor | None, t: float, result: SpectralTrajectory) -> None:
         mean = w[(..., *(0,) * len(self.grid.sizes))].sum(1)
         broken = ~torch.isfinite(mean.real) & (result.until == math.inf)
         result.until[broken] = t

@@ -9,11 +9,10 @@ from piop.problem import Problem
 from piop.reference.chebyshev.equations import build_equations
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.newton import radau
-from piop.reference.chebyshev.solve import Ladder
+from piop.reference.chebyshev.solve import CollocationSolver
 from piop.reference.chebyshev.system import CollocationSystem, CompiledEquations
-from piop.reference.chebyshev.time_stepping import Pace, TimeStepping
-from piop.reference.fourier.levels import Limits
-from piop.reference.solution import Request
+from piop.reference.chebyshev.time_stepping import StepControl, TimeStepping
+from piop.reference.solution import Limits, Request
 from piop.reference.sources import Sources
 
 T, X, Y = sp.symbols("t x y", real=True)
@@ -84,18 +83,18 @@ def exact_values(u, problem, axes, times):
     return torch.stack(rows) if problem.time else rows[0]
 
 
-def march(problem, functions, n, steps, stages):
+def evolve(problem, functions, n, steps, stages):
     """The state ``[B, C, *sizes]`` at the end of the time, on n points per axis, and the mesh."""
     device = torch.device("cpu")
     low, high = problem.time.low, problem.time.high
     request = Request((high,), (n,) * len(problem.space), 1e-6, device, Limits())
-    ladder = Ladder(problem, functions, request)
+    solver = CollocationSolver(problem, functions, request)
     mesh = CollocationMesh(problem.space, request.shape, device)
     program = CompiledEquations(problem, build_equations(problem))
-    system = CollocationSystem(program, Sources(problem, functions, device), mesh, ladder.gauges)
-    pace = Pace(math.inf, halvings=round(math.log2(steps)))
+    system = CollocationSystem(program, Sources(problem, functions, device), mesh, solver.gauges)
+    control = StepControl(math.inf, halvings=round(math.log2(steps)))
     with torch.no_grad():
-        run = TimeStepping(system, radau(stages), pace).run(ladder.initial(system), low, (high,))
+        run = TimeStepping(system, radau(stages), control).run(solver.initial(system), low, (high,))
     return run.values[:, -1], mesh
 
 

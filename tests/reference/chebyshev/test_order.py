@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import sympy as sp
 
-from .cases import KINDS, T, X, exact_values, manufactured, march, relative
+from .cases import KINDS, T, X, evolve, exact_values, manufactured, relative
 
 EVEN = sp.exp(-T) * sp.sin(4 * X + 1) + sp.cos(3 * T) * X
 # Meromorphic with poles 0.35 from the interval: its interpolants converge at a rate that is known.
@@ -22,7 +22,7 @@ TEXT = "dt(u) - dxx(u)/10 + (1 + x)*dx(u)/5 + u**2/5"
 
 
 def error(problem, u, n, steps, stages):
-    found, mesh = march(problem, {}, n, steps, stages)
+    found, mesh = evolve(problem, {}, n, steps, stages)
     return relative(found[0, 0], exact_values(u, problem, mesh.axes(), [problem.time.high])[0])
 
 

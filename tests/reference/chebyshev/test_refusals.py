@@ -88,11 +88,11 @@ def test_blow_up_names_sample_and_time():
         solve_reference(growth, {"c": Scalars([0.2, 2.0])}, tolerance=1e-4)
 
 
-def test_what_the_ladder_did_not_reach_is_marked():
-    """A layer of 1e-5 between walls that differ: no polynomial of the ladder holds it."""
+def test_samples_beyond_the_finest_level_are_not_accepted():
+    """A layer of 1e-5 between walls that differ: no polynomial of the finest level resolves it."""
     layer = problem("dt(u) + dx(u) = 1e-5*dxx(u)", {"x": ZERO}, initial={"u": "16*x**2*(1-x)**2"})
     solution = solve_reference(layer, {}, times=[1.0], tolerance=1e-4, limits=Limits(levels=3))
     assert solution.accepted.tolist() == [False]
-    assert "sample 0: tolerance 1.0e-04 not met; the ladder ended at" in solution.notes[0]
+    assert "sample 0: tolerance 1.0e-04 not met; refinement ended at" in solution.notes[0]
     assert float(solution.error_estimate[0]) > 1e-4
     assert torch.isfinite(solution.values["u"]).all()

@@ -100,8 +100,8 @@ def test_errors_fall_with_the_degree_as_for_one_equation():
     mean = sp.integrate(sp.integrate(PRESSURE, (X, 0, 1)), (Y, 0, 1))
     exact = {**FLOW, "p": PRESSURE - mean}
     errors = []
-    for rungs in (2, 3):
-        solution = solve_reference(problem, {}, tolerance=1e-14, limits=Limits(levels=rungs))
+    for levels in (2, 3):
+        solution = solve_reference(problem, {}, tolerance=1e-14, limits=Limits(levels=levels))
         errors.append(
             [
                 relative(solution.values[n][0], exact_values(f, problem, solution.axes, [0.0]))

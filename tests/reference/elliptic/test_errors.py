@@ -8,8 +8,7 @@ import torch
 
 from piop.errors import SolverError
 from piop.reference.elliptic import solve_elliptic
-from piop.reference.fourier.levels import Limits
-from piop.reference.solution import Request
+from piop.reference.solution import Limits, Request
 
 from .cases import X, Y, exact, relative, steady
 

@@ -7,8 +7,7 @@ import torch
 
 from piop.problem import Problem
 from piop.reference.elliptic import solve_elliptic
-from piop.reference.fourier.levels import Limits
-from piop.reference.solution import Request
+from piop.reference.solution import Limits, Request
 from piop.residual import compile_residual
 from piop.sampling import Draws, sample_inputs
 

@@ -11,7 +11,7 @@ from piop.errors import SolverError
 from piop.forms.weak import weak_form
 from piop.problem import Problem
 from piop.reference import solve_reference
-from piop.reference.fourier.levels import Limits
+from piop.reference.solution import Limits
 from piop.sampling import Draws, sample_inputs
 
 from .cases import CAVITY, SLANTED, X, Y, l2_error, manufactured, on_mesh, on_shape
@@ -183,7 +183,7 @@ def test_a_tolerance_out_of_reach_is_reported():
     limits = Limits(modes=(60, 60, 60))
     solution = solve_reference(problem, {}, tolerance=1e-9, limits=limits)
     assert not bool(solution.accepted.any())
-    assert "tolerance 1.0e-09 not met; on a mesh of" in solution.notes[0]
+    assert "tolerance 1.0e-09 not met; refinement ended at a mesh of" in solution.notes[0]
     found, points = values(solution)
     truth = np.sin(9 * points[0, :, 0]) * np.exp(points[0, :, 1])
     error = np.linalg.norm(found[0] - truth) / np.linalg.norm(truth)

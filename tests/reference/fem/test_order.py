@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from piop.expression import write
 from piop.fields import InputFunction
 from piop.reference.fem import solve_on_shape
-from piop.reference.fourier.levels import Limits
-from piop.reference.solution import Request
+from piop.reference.solution import Limits, Request
 from piop.sampling import Draws, sample_inputs
 
 from .cases import SLANTED, X, Y, manufactured, on_shape, order

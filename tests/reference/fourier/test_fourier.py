@@ -8,7 +8,7 @@ import torch
 from piop.reference.fourier.etdrk import Multiplier
 from piop.reference.fourier.grid import PeriodicGrid, embed, evaluate_on, power, tail
 
-from ..cases import Waves, march, periodic
+from ..cases import Waves, evolve, periodic
 
 CPU = torch.device("cpu")
 GRIDS = {
@@ -107,8 +107,8 @@ def test_multiplier_sums_over_columns():
 def test_padding_removes_aliasing_of_a_polynomial(equation, degree):
     """One step of a product whose alias would land on a mode that is kept."""
     problem = periodic(f"dt(u) = {equation}", time=1e-3, initial={"u": f"cos(2*pi*{6}*x)"})
-    padded, _ = march(problem, {}, (16,), 1, padded=True)
-    plain, _ = march(problem, {}, (16,), 1, padded=False)
+    padded, _ = evolve(problem, {}, (16,), 1, padded=True)
+    plain, _ = evolve(problem, {}, (16,), 1, padded=False)
     alias = 16 - degree * 6
     assert float(padded[0, 0, 0, abs(alias)].abs()) < 1e-15
     assert float(plain[0, 0, 0, abs(alias)].abs()) > 1e-5

@@ -1,4 +1,4 @@
-"""The ladder's promises: estimates that hold, trajectories apart, limits told, shapes free."""
+"""Refinement of trajectories: estimates are bounds, samples independent, limits reported."""
 
 import math
 
@@ -7,16 +7,16 @@ import torch
 
 from piop.reference import Limits, solve_reference
 from piop.reference.fourier.levels import (
-    Judgement,
-    Look,
+    Assessment,
+    Measurements,
     after_failure,
-    judge,
+    assess,
     next_level,
     round_up,
 )
 from piop.reference.fourier.time_stepping import SpectralLevel
 
-from ..cases import Waves, march, periodic, random_waves
+from ..cases import Waves, evolve, periodic, random_waves
 
 TAU = {"x": [0, "2*pi"]}
 BURGERS = periodic("dt(u) + u*dx(u) = 0.01*dxx(u)", space=TAU, time=2.475)
@@ -25,7 +25,7 @@ BURGERS = periodic("dt(u) + u*dx(u) = 0.01*dxx(u)", space=TAU, time=2.475)
 def true_errors(solution, waves, points, steps):
     """Errors against a run with fixed, much finer settings."""
     times = len(solution.times) - 1
-    spectra, grid = march(BURGERS, {"u0": waves}, (points,), steps, saves=times)
+    spectra, grid = evolve(BURGERS, {"u0": waves}, (points,), steps, saves=times)
     stride = points // solution.values["u"].shape[-1]
     fine = grid.backward(spectra[:, :, 0])[..., ::stride]
     gap = (solution.values["u"][:, 1:] - fine).norm(dim=-1).amax(1)
@@ -67,7 +67,7 @@ def test_chunks_of_the_batch_do_not_matter(monkeypatch):
     waves = random_waves(5, [(0, 2 * math.pi)], seed=2)
     options = {"times": [0.5], "tolerance": 1e-4}
     together = solve_reference(BURGERS, {"u0": waves}, **options)
-    monkeypatch.setattr("piop.reference.fourier.solve._MEMORY", 1)
+    monkeypatch.setattr("piop.reference.fourier.solve.MEMORY", 1)
     apart = solve_reference(BURGERS, {"u0": waves}, **options)
     assert torch.allclose(apart.values["u"], together.values["u"], rtol=0, atol=1e-12)
 
@@ -103,7 +103,7 @@ def test_time_derivative_is_the_right_side():
     assert float((solution.time_derivatives["u"][0, 2] - centred).abs().max()) < 1e-6 * scale
 
 
-def test_end_of_the_ladder_is_told():
+def test_finest_level_is_reported():
     sharp = Waves([[1.0], [0.01]], [[[3]], [[1]]], [[0.0], [0.0]], [0.0], [2 * math.pi])
     limits = Limits(modes=(128, 64, 16))
     solution = solve_reference(BURGERS, {"u0": sharp}, limits=limits)
@@ -125,40 +125,40 @@ def test_discontinuous_coefficient_is_not_called_accurate():
 LEVEL = SpectralLevel((64,), 0.1, 4, False)
 
 
-def look(level, difference, tail=1e-12, rough=1e-12):
-    return Look(level, (tail,), (1e-3,), (rough,), difference)
+def measured(level, difference, tail=1e-12, rough=1e-12):
+    return Measurements(level, (tail,), (1e-3,), (rough,), difference)
 
 
 def test_time_error_is_credited_at_order_three_and_a_half():
-    first = judge(look(LEVEL, None), None, 3.5, 1e-6)
+    first = assess(measured(LEVEL, None), None, 3.5, 1e-6)
     assert first.error == math.inf
     finer = SpectralLevel((64,), 0.1, 8, False)
-    second = judge(look(finer, 1e-6), first, 3.5, 1e-6)
+    second = assess(measured(finer, 1e-6), first, 3.5, 1e-6)
     assert second.error == pytest.approx(2 * 1e-6 * 2**-3.5, rel=1e-3)
     assert second.time_error_at(16) == pytest.approx(second.time_error_at(8) * 2**-3.5)
 
 
 def test_unresolved_spectrum_earns_no_credit():
-    first = judge(look(LEVEL, None, tail=1e-2), None, 3.5, 1e-6)
-    same = judge(look(SpectralLevel((64,), 0.1, 8, False), 1e-9, tail=1e-2), first, 3.5, 1e-6)
+    first = assess(measured(LEVEL, None, tail=1e-2), None, 3.5, 1e-6)
+    same = assess(measured(SpectralLevel((64,), 0.1, 8, False), 1e-9, tail=1e-2), first, 3.5, 1e-6)
     assert same.error == math.inf
-    grown = judge(look(SpectralLevel((96,), 0.1, 8, False), 1e-4, tail=1e-4), same, 3.5, 1e-6)
+    grown = assess(measured(SpectralLevel((96,), 0.1, 8, False), 1e-4, tail=1e-4), same, 3.5, 1e-6)
     assert grown.space_error == pytest.approx(4e-4)
 
 
 def test_surprise_on_a_finer_grid_discards_the_time_error():
-    first = judge(look(LEVEL, None), None, 3.5, 1e-6)
-    pair = judge(look(SpectralLevel((64,), 0.1, 8, False), 1e-8), first, 3.5, 1e-6)
-    surprise = judge(look(SpectralLevel((96,), 0.1, 8, False), 1e-3), pair, 3.5, 1e-6)
+    first = assess(measured(LEVEL, None), None, 3.5, 1e-6)
+    pair = assess(measured(SpectralLevel((64,), 0.1, 8, False), 1e-8), first, 3.5, 1e-6)
+    surprise = assess(measured(SpectralLevel((96,), 0.1, 8, False), 1e-3), pair, 3.5, 1e-6)
     assert surprise.timed is None
     assert surprise.error == math.inf
 
 
 def test_next_level_grows_what_is_short():
-    unresolved = Judgement(look(LEVEL, 1e-3, tail=1e-4), 3.5, 4, 1e-9, math.inf)
+    unresolved = Assessment(measured(LEVEL, 1e-3, tail=1e-4), 3.5, 4, 1e-9, math.inf)
     assert next_level(unresolved, 1e-6).sizes > (64,)
     assert next_level(unresolved, 1e-6).multiple == 4
-    slow = Judgement(look(LEVEL, 1e-3), 3.5, 4, 1e-4, 1e-9)
+    slow = Assessment(measured(LEVEL, 1e-3), 3.5, 4, 1e-4, 1e-9)
     assert next_level(slow, 1e-6).sizes == (64,)
     assert next_level(slow, 1e-6).multiple == 16
     assert after_failure(LEVEL).multiple == 16

@@ -1,0 +1,366 @@
+"""Adaptive refinement: solve each sample on finer and finer levels until its error is small enough.
+
+A level is a resolution: a grid or a mesh, and steps where there is time. Samples on one level are
+solved together, cheap levels first. From the results of successive levels a method estimates the
+error of the last one; :func:`refine` then accepts it, goes on to the level that the method asks
+for, or gives up for one of the reasons in :class:`Stop`.
+
+The estimates share their constants and formulas, which stand here. An error of order p shrinks by
+2^p where cells are halved, so the finer of two levels that differ by d errs by d/(2^p − 1). The
+order is that observed, log₂ of the ratio of two differences (L. F. Richardson and J. A. Gaunt,
+Phil. Trans. R. Soc. A 226 (1927), doi:10.1098/rsta.1927.0008), within bounds that each method sets.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, Protocol, Self, TypeVar, final
+
+import torch
+from torch import Tensor
+
+from piop.errors import SolverError
+from piop.reference.solution import Request, Solution
+
+SAFETY = 2.0
+"""Factor on the error that the credited order implies."""
+MEMORY = 2**29
+"""Bytes that the samples solved together may take."""
+_FLOOR = 1e-9  # an unknown smaller than this times the largest one is measured against that
+_SAME_TIME = 0.01  # of the interval of time: failures this close are at the same time
+
+Fields = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
+"""Values and time derivatives by name, each ``[R, T, *shape]``, without T for a steady problem."""
+
+
+def relative_scale(norms: Tensor) -> Tensor:
+    """Sizes that errors of unknowns are relative to ``[…, n]``, from the norms of all unknowns."""
+    return torch.maximum(norms, _FLOOR * norms.amax(-1, keepdim=True)).clamp_min(1e-300)
+
+
+def observed_order(differences: Sequence[float]) -> float:
+    """Order of convergence from the last differences, newest first; 1 where it is not known yet."""
+    if len(differences) < 2 or not min(differences) > 0:
+        return 1.0
+    return math.log2(differences[1] / differences[0])
+
+
+def richardson_error(difference: float, order: float) -> float:
+    """Bound of the error of the finer of two levels, one of half the cells of the other."""
+    return SAFETY * difference / (2**order - 1)
+
+
+class Level(Protocol):
+    """A resolution. Equal levels are solved together."""
+
+    @property
+    def cost(self) -> float:
+        """Cheap levels are solved first."""
+        ...
+
+    def __hash__(self) -> int:
+        """Levels are keys."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class GridLevel:
+    """A level of a sequence that all samples go through.
+
+    Attributes:
+        number: From 1 on.
+        sizes: Points or cells along each axis, or steps; nothing on triangles.
+    """
+
+    number: int
+    sizes: tuple[int, ...]
+
+    @property
+    def cost(self) -> float:
+        """One level after the other."""
+        return self.number
+
+    def halved(self) -> GridLevel:
+        """The next level of a sequence in which cells, or steps, are halved."""
+        return GridLevel(self.number + 1, tuple(2 * n for n in self.sizes))
+
+
+L = TypeVar("L", bound=Level)
+
+
+@dataclass(frozen=True)
+class LevelResult(Generic[L]):
+    """A sample solved on a level.
+
+    Attributes:
+        error: Bound of its relative error (see ``Solution.error_estimate``); infinite where the
+            levels so far do not tell.
+        finer: The level to go on to; None where the limits of the method allow none.
+        expected: Error to expect on the finest level within the limits: refinement ends where that
+            is above the tolerance.
+        resolution: Points or cells along each axis.
+        step: Longest step (units of time).
+        description: The level, in the note on a sample whose tolerance is not met.
+        remark: What else that note says.
+    """
+
+    error: float
+    finer: L | None
+    resolution: Sequence[int]
+    description: str
+    expected: float = field(default=0.0, kw_only=True)
+    step: float = field(default=0.0, kw_only=True)
+    remark: str = field(default="", kw_only=True)
+
+    @property
+    def reported_error(self) -> float:
+        """The bound to report where refinement ends here."""
+        return self.error
+
+    def retained(self) -> Self:
+        """Return what later levels need of this result."""
+        return self
+
+
+R = TypeVar("R", bound=LevelResult[Any])
+
+
+@final
+@dataclass(frozen=True)
+class SolvedSamples(Generic[R]):
+    """Samples solved together on one level.
+
+    Attributes:
+        results: One for each sample; None where the solution is not finite.
+        evaluate: Positions among them of those that are finished → their fields on the output.
+        until: First time at which each is not finite, 0 for a steady problem; for all others it is
+            not looked at.
+    """
+
+    results: Sequence[R | None]
+    evaluate: Callable[[Sequence[int]], Fields]
+    until: Sequence[float] = ()
+
+
+class LevelSolver(ABC, Generic[L, R]):
+    """A numerical method, as refinement uses it.
+
+    Attributes:
+        target: Part of the tolerance that an estimate must meet to be accepted at once.
+        history: Results of earlier levels that an estimate takes into account.
+        joint: Whether all samples go on until each meets the tolerance.
+        failures: Failures at the same time after which a solution is taken to blow up there.
+    """
+
+    target = 1.0
+    history = 1
+    joint = False
+    failures = 3
+
+    @abstractmethod
+    def first(self, samples: Sequence[int]) -> Mapping[int, L]:
+        """Return the level that each sample begins with."""
+
+    @abstractmethod
+    def solve(
+        self, level: L, samples: Sequence[int], earlier: Sequence[Sequence[R]]
+    ) -> SolvedSamples[R]:
+        """Solve samples on a level and estimate their errors.
+
+        Args:
+            level: Resolution.
+            samples: Positions in the batch.
+            earlier: Results of each sample on the levels before, newest first, at most ``history``;
+                none after a failure.
+        """
+
+    def bytes_per_sample(self, level: L) -> float:
+        """Return the memory that a sample takes on a level; samples share :data:`MEMORY`."""
+        del level
+        return 1.0
+
+    def after_failure(self, level: L) -> L | None:
+        """Return the level to go on to where a solution is not finite; None where there is none."""
+        del level
+        return None
+
+    def failure_message(self, level: L, time: float) -> str:
+        """Return what is wrong with a sample whose solution is not finite on any level."""
+        del level, time
+        return "the solution is not finite"
+
+
+class Stop(Enum):
+    """Why the refinement of a sample ends; the value says so in a note."""
+
+    ACCURATE = "the tolerance is met"
+    FINEST = "the finest level is reached"
+    LEVELS = "no more levels are allowed"
+    CONVERGENCE = "it converges too slowly for finer levels to meet it"
+
+
+def reason_to_stop(result: LevelResult[Any], used: int, most: int, wanted: float) -> Stop | None:
+    """Decide whether a sample is refined further.
+
+    Args:
+        result: Of its last level.
+        used: Levels it was solved on.
+        most: Levels allowed.
+        wanted: Error that must be met.
+
+    Returns:
+        None where it goes on to ``result.finer``.
+    """
+    if result.error <= wanted:
+        return Stop.ACCURATE
+    if result.finer is None:
+        return Stop.FINEST
+    if used >= most:
+        return Stop.LEVELS
+    if math.isfinite(result.error) and result.expected > wanted:
+        return Stop.CONVERGENCE
+    return None
+
+
+@final
+class Refinement(Generic[L, R]):
+    """Solves a batch of samples, each on levels as fine as it needs.
+
+    Args:
+        solver: The method.
+        request: Where and how accurately to solve.
+        samples: Number of each sample of the batch, for messages.
+        span: Interval of time, by which the times of failures are compared.
+    """
+
+    def __init__(
+        self,
+        solver: LevelSolver[L, R],
+        request: Request,
+        samples: Sequence[int],
+        span: float = 0.0,
+    ) -> None:
+        self.solver, self.request, self.samples, self.span = solver, request, samples, span
+        count, f64 = len(samples), {"dtype": torch.float64, "device": request.device}
+        self.values: dict[str, Tensor] = {}
+        self.rates: dict[str, Tensor] = {}
+        self.error, self.step = torch.full((count,), math.inf, **f64), torch.zeros(count, **f64)
+        self.modes = torch.zeros((count, len(request.shape)), dtype=torch.int64)
+        self.notes: list[str] = []
+        self.used = [0] * count
+        self.earlier: list[list[R]] = [[] for _ in samples]
+        self.failures: list[list[float]] = [[] for _ in samples]
+
+    def run(self, axes: tuple[Tensor, ...], at_a_time: int | None = None) -> Solution:
+        """Solve all samples.
+
+        Args:
+            axes: Coordinates of the output along each axis.
+            at_a_time: Samples that are refined at a time; all by default.
+
+        Returns:
+            The solution; samples whose tolerance is not met are described in its notes.
+
+        Raises:
+            SolverError: If a sample has no finite solution on any level.
+        """
+        count, request = len(self.samples), self.request
+        size = at_a_time or count
+        for low in range(0, count, size):
+            self._refine(range(low, min(count, low + size)))
+        return Solution(
+            torch.tensor(request.times, dtype=torch.float64, device=request.device),
+            axes,
+            self.values,
+            self.rates,
+            self.error,
+            self.error <= request.tolerance,
+            self.modes,
+            self.step,
+            request.tolerance,
+            tuple(self.notes),
+        )
+
+    def _refine(self, indices: Sequence[int]) -> None:
+        waiting: dict[L, list[int]] = {}
+        for index, level in self.solver.first(indices).items():
+            waiting.setdefault(level, []).append(index)
+        while waiting:
+            level = min(waiting, key=lambda v: v.cost)
+            group = waiting.pop(level)
+            size = max(1, int(MEMORY // self.solver.bytes_per_sample(level)))
+            for low in range(0, len(group), size):
+                for index, following in self._solve(level, group[low : low + size]):
+                    waiting.setdefault(following, []).append(index)
+
+    def _solve(self, level: L, indices: list[int]) -> list[tuple[int, L]]:
+        """Solve samples on a level; return those that go on, with the level that is next."""
+        solver, unfinished, finished = self.solver, [], []
+        solved = solver.solve(level, indices, [self.earlier[i] for i in indices])
+        stops = [self._reason(i, r) for i, r in zip(indices, solved.results, strict=True)]
+        if solver.joint and None in stops:
+            stops = [None for _ in stops]
+        for row, (index, result, stop) in enumerate(
+            zip(indices, solved.results, stops, strict=True)
+        ):
+            if result is None:
+                following = self._after_failure(level, index, solved.until[row])
+                self.earlier[index] = []
+                unfinished.append((index, following))
+            elif stop is None and result.finer is not None:
+                kept = self.earlier[index][: solver.history - 1]
+                self.earlier[index] = [result.retained(), *kept]
+                unfinished.append((index, result.finer))
+            else:
+                self._finish(index, result, stop or Stop.FINEST)
+                finished.append((row, index))
+        if finished:
+            self._store(finished, solved)
+        return unfinished
+
+    def _reason(self, index: int, result: R | None) -> Stop | None:
+        self.used[index] += 1
+        if result is None:
+            return None
+        wanted = self.solver.target * self.request.tolerance
+        return reason_to_stop(result, self.used[index], self.request.limits.levels, wanted)
+
+    def _after_failure(self, level: L, index: int, time: float) -> L:
+        """Return the level to go on to, unless finer and finer ones fail at the same time."""
+        times, solver = self.failures[index], self.solver
+        times.append(time)
+        late = times[-3:]
+        blows_up = (
+            self.span > 0
+            and len(times) >= solver.failures
+            and max(late) - min(late) <= _SAME_TIME * self.span
+        )
+        following = solver.after_failure(level)
+        if blows_up or following is None:
+            message = solver.failure_message(level, time)
+            raise SolverError(f"sample {self.samples[index]}: {message}")
+        return following
+
+    def _finish(self, index: int, result: R, stop: Stop) -> None:
+        error, tolerance = result.reported_error, self.request.tolerance
+        self.error[index], self.step[index] = error, result.step
+        self.modes[index] = torch.tensor(result.resolution)
+        if error > tolerance:
+            self.notes.append(
+                f"sample {self.samples[index]}: tolerance {tolerance:.1e} not met; refinement "
+                f"ended at {result.description} with an estimated error of {error:.1e}, because "
+                f"{stop.value}{result.remark and '; '}{result.remark}"
+            )
+
+    def _store(self, finished: Sequence[tuple[int, int]], solved: SolvedSamples[R]) -> None:
+        rows, indices = [row for row, _ in finished], [index for _, index in finished]
+        for fields, found in zip((self.values, self.rates), solved.evaluate(rows), strict=True):
+            for name, value in found.items():
+                if name not in fields:
+                    fields[name] = value.new_empty((len(self.samples), *value.shape[1:]))
+                fields[name][indices] = value

@@ -1,0 +1,149 @@
+"""Adaptive refinement, with a method whose errors are known exactly."""
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from piop.errors import SolverError
+from piop.reference.refinement import (
+    GridLevel,
+    LevelResult,
+    LevelSolver,
+    Refinement,
+    SolvedSamples,
+    Stop,
+    observed_order,
+    reason_to_stop,
+    relative_scale,
+    richardson_error,
+)
+from piop.reference.solution import Limits, Request
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value(LevelResult[GridLevel]):
+    value: float
+
+
+class Halving(LevelSolver[GridLevel, Value]):
+    """The value on n cells is 1 + constant/n; ``broken`` samples are not finite on early levels."""
+
+    def __init__(self, constants, last=20, broken=None, joint=False, slow=()):
+        self.constants, self.last, self.broken, self.joint = constants, last, broken or {}, joint
+        self.slow, self.solved = slow, []
+
+    def first(self, samples):
+        return dict.fromkeys(samples, GridLevel(1, (4,)))
+
+    def solve(self, level, samples, earlier):
+        self.solved.append((level.number, tuple(samples), tuple(len(e) for e in earlier)))
+        (n,) = level.sizes
+        values = [1 + self.constants[s] / n for s in samples]
+        results = [
+            Value(
+                richardson_error(abs(value - own[0].value), 1) if own else math.inf,
+                level.halved() if level.number < self.last else None,
+                level.sizes,
+                f"{n} cells",
+                expected=1.0 if sample in self.slow else 0.0,
+                value=value,
+            )
+            if level.number > self.broken.get(sample, 0)
+            else None
+            for sample, value, own in zip(samples, values, earlier, strict=True)
+        ]
+        until = [self.broken.get(s, math.inf) for s in samples]
+        return SolvedSamples(
+            results, lambda rows: ({"u": torch.tensor([[values[r]] for r in rows])}, {}), until
+        )
+
+    def after_failure(self, level):
+        return level.halved() if level.number < self.last else None
+
+
+def run(solver, tolerance=0.01, limits=None, span=0.0):
+    request = Request((), (1,), tolerance, torch.device("cpu"), limits or Limits())
+    return Refinement(solver, request, range(len(solver.constants)), span).run(())
+
+
+def test_each_sample_ends_on_the_level_whose_estimate_meets_the_tolerance():
+    solution = run(Halving([0.0, 1.0, 8.0]))
+    assert solution.modes.flatten().tolist() == [8, 256, 2048]
+    assert bool(solution.accepted.all())
+    assert torch.allclose(solution.values["u"][:, 0], 1 + torch.tensor([0, 1 / 256, 8 / 2048]))
+    errors = (solution.values["u"][:, 0] - 1).abs()
+    assert bool((errors <= solution.error_estimate).all())
+
+
+def test_finest_level_is_a_reason_to_stop():
+    solution = run(Halving([1.0, 8.0], last=7))
+    assert solution.accepted.tolist() == [True, False]
+    (note,) = solution.notes
+    assert note.startswith("sample 1: tolerance 1.0e-02 not met; refinement ended at 256 cells")
+    assert Stop.FINEST.value in note
+
+
+def test_number_of_levels_is_limited():
+    solution = run(Halving([8.0]), limits=Limits(levels=3))
+    assert solution.modes.tolist() == [[16]]
+    assert Stop.LEVELS.value in solution.notes[0]
+
+
+def test_slow_convergence_is_a_reason_to_stop():
+    solution = run(Halving([8.0], slow=[0]))
+    assert solution.modes.tolist() == [[8]]
+    assert Stop.CONVERGENCE.value in solution.notes[0]
+
+
+def test_first_level_is_no_reason_to_stop():
+    result = Value(math.inf, GridLevel(2, (8,)), (4,), "4 cells", expected=1.0, value=0.0)
+    assert reason_to_stop(result, 1, 16, 1e-3) is None
+
+
+def test_joint_samples_end_on_one_level():
+    solution = run(Halving([0.0, 8.0], joint=True))
+    assert solution.modes.flatten().tolist() == [2048, 2048]
+
+
+def test_a_failure_forgets_earlier_levels():
+    solver = Halving([1.0], broken={0: 2})
+    solution = run(solver)
+    assert [earlier for _, _, (earlier,) in solver.solved[:4]] == [0, 0, 0, 1]
+    assert bool(solution.accepted[0])
+
+
+def test_failures_at_the_same_time_end_refinement():
+    solver = Halving([1.0], broken={0: 10})
+    with pytest.raises(SolverError, match="sample 0: the solution is not finite"):
+        run(solver, span=1.0)
+    assert len(solver.solved) == 3
+
+
+def test_failure_on_the_finest_level_is_an_error():
+    with pytest.raises(SolverError, match="sample 1"):
+        run(Halving([1.0, 1.0], last=4, broken={1: 9}))
+
+
+def test_memory_bounds_samples_solved_together(monkeypatch):
+    monkeypatch.setattr("piop.reference.refinement.MEMORY", 2)
+    solver = Halving([1.0] * 5)
+    run(solver)
+    assert [samples for number, samples, _ in solver.solved if number == 1] == [
+        (0, 1),
+        (2, 3),
+        (4,),
+    ]
+
+
+def test_observed_order_is_that_of_the_differences():
+    assert observed_order([1 / 4, 1.0]) == 2.0
+    assert observed_order([1.0]) == 1.0
+    assert observed_order([0.0, 1.0]) == 1.0
+    assert richardson_error(3.0, 2) == 2.0
+
+
+def test_small_unknowns_are_measured_against_the_largest():
+    scale = relative_scale(torch.tensor([[2.0, 1e-20], [0.0, 0.0]], dtype=torch.float64))
+    assert scale.tolist() == [[2.0, 2e-9], [1e-300, 1e-300]]
