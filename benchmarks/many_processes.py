@@ -32,7 +32,7 @@ from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.distributed import Alone, Processes, joined
 from piop.training.launch import launched_together
 from piop.training.loop.gradients import ControlFlags, SharedGradients, make_gradients
-from piop.training.loop.phases import Stochastic
+from piop.training.loop.phases import Stochastic, TrainingTask
 from piop.training.loss.statistics import law_statistics
 from piop.training.setup import build_model, build_objective, build_source
 
@@ -135,7 +135,8 @@ def step_of(problem: Problem, config: TrainingConfig, processes: Processes) -> C
     gradients = make_gradients(loss, config.machine.compile)
     if processes.count > 1:
         gradients = SharedGradients(gradients, loss, processes, ControlFlags)
-    phase = Stochastic(model.operator, gradients, draw, config.optimiser, loss.weightings)
+    task = TrainingTask(model.operator, gradients, draw, config.optimiser, loss.weightings)
+    phase = Stochastic(task)
     return lambda index: phase.step(index, 0.5)
 
 

@@ -19,7 +19,7 @@ from piop.residual import compile_residual
 from piop.residual.trace import compile_step
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.batches.batch import Batch, CollocationPoints, flatten
-from piop.training.loop.gradients import COMPILED_ROWS, EAGER_ROWS, piece_count, split
+from piop.training.loop.gradients import COMPILED_ROWS, EAGER_ROWS, microbatch_count, split_batch
 from piop.training.loss.constraints import hard_constraint_lift
 from piop.training.loss.statistics import law_statistics
 from piop.training.operator import Clock, Operator, OperatorField
@@ -48,8 +48,8 @@ class Case:
     def step(self, loss: str, compiled: bool, in_pieces: bool) -> Run:
         """Prepare a step: loss and gradients, of the whole batch or in pieces as in training."""
         rows = COMPILED_ROWS if compiled else EAGER_ROWS
-        count = piece_count(self.batch, self.streams, rows) if in_pieces else 1
-        pieces = [flatten(piece) for piece in split(self.batch, count)]
+        count = microbatch_count(self.batch, self.streams, rows) if in_pieces else 1
+        pieces = [flatten(piece) for piece in split_batch(self.batch, count)]
         rebuild = pieces[0][1]
 
         def flat(values: list[Tensor], tensors: list[Tensor]) -> Tensor:

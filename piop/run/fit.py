@@ -34,10 +34,10 @@ from piop.run.run import Run
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings, require_applicable
 from piop.training.distributed import Processes, joined
 from piop.training.loop.checkpoint import Row, load_weights, read_metrics
-from piop.training.loop.gradients import make_gradients, split_gradients
-from piop.training.loop.memory import as_settings, explained, smaller_batch
+from piop.training.loop.gradients import make_gradients, profile_eager
+from piop.training.loop.memory import as_settings, explain_out_of_memory, smaller_batch
 from piop.training.loop.phases import Draw
-from piop.training.loop.profile import DRAW, Profile
+from piop.training.loop.profile import Profile
 from piop.training.loop.trainer import Trainer
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics, find_statistics
@@ -258,13 +258,13 @@ def _train(
         clock = Profile(config.machine.device, on=profile)
         machine = config.machine
         gradients = make_gradients(loss, machine.compile, clock, machine.cuda_graphs)
-        draw = clock.timed(DRAW, draw)
+        draw = clock.timed_draw(draw)
         trainer = Trainer(
             loss, draw, gradients, config, folder.path, progress, clock, job.processes
         )
         trainer.resume(torch.device(config.machine.device))
         remedy = partial(_memory_advice, trainer, config, trained is not None)
-        with explained(remedy, config.machine.device), precision_of(config.machine):
+        with explain_out_of_memory(remedy, config.machine.device), precision_of(config.machine):
             trainer.run()
             if profile and job.processes.leads:
                 write_profile(folder, trainer, loss, draw)
@@ -301,7 +301,7 @@ def write_profile(folder: RunFolder, trainer: Trainer, loss: ResidualLoss, draw:
     }
     if machine.compile:
         last = trainer.step
-        record["eager"] = split_gradients(loss, lambda i: draw(last + i, 1.0), machine.device)
+        record["eager"] = profile_eager(loss, lambda i: draw(last + i, 1.0), machine.device)
     write_json(folder.profile, record)
 
 

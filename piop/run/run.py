@@ -23,7 +23,7 @@ from piop.run.inference import infer, trained_estimates
 from piop.run.prediction import as_dataset, predict_values
 from piop.training.config import TrainingConfig
 from piop.training.loop.checkpoint import Row, load_weights, read_metrics
-from piop.training.loop.memory import explained
+from piop.training.loop.memory import explain_out_of_memory
 from piop.training.loss.statistics import Statistics
 from piop.training.setup import Model, build_model
 
@@ -124,7 +124,7 @@ class Run:
         queries = read_at(self.problem, at, evaluation.ends_only(self.model))
         seen = read_inputs(self.problem, inputs or {})
         remedy = "Predict fewer samples or points at a time, half as many to begin with"
-        with explained(lambda _: remedy, self.config.machine.device):
+        with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
             values = predict_values(self.problem, self.model, seen, queries)
         attributes = {"run": str(self.path), "piop": versions()["piop"], "hash": self.problem.hash}
         return as_dataset(self.problem, queries, values, attributes)
@@ -227,7 +227,7 @@ class Run:
         values = {name: entry["value"] for name, entry in parameters.get("inferred", {}).items()}
         problem = self.problem.at(values)
         try:
-            with explained(lambda _: remedy, self.config.machine.device):
+            with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
                 held_out = self._held_out(problem, samples, seed, queries, sensors, data)
                 found = evaluation.compare_with_truth(problem, self.model, held_out)
                 if scales := self.statistics.noise:
@@ -288,7 +288,7 @@ class Run:
         by_data = data is not None or self._judged_by_data
         source = self._data_held_out(samples, data) if by_data else samples
         remedy = "Judge by fewer samples, half as many to begin with, or on coarser grids"
-        with explained(lambda _: remedy, self.config.machine.device):
+        with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
             found = study_discretisation(self.solved, self.model, source, seed, sensors, grids)
         found |= {"seed": seed, "judged_by": "data" if by_data else "law"}
         if write:

@@ -1,4 +1,4 @@
-"""Tells when training has come apart, at which step, and by which term of the loss."""
+"""Divergence of training: when it occurs, at which step, and in which term of the loss."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ NO_GRADIENTS = "the gradients are not finite, though the loss is"
 
 @dataclass
 class DivergenceMonitor:
-    """Judges the terms of the loss as they are noted.
+    """Judges from the logged terms of the loss whether training diverges.
 
     A term is suspicious when it is not finite, or when it is both a million times its own lowest
     and a thousand times the whole loss of the first step; training has exploded when that holds for
-    five noted steps in a row. Losses may well grow: adaptive weights, a time curriculum and a
+    five logged steps in a row. Losses may well grow: adaptive weights, a time curriculum and a
     change of phase raise them, but from far below what the untrained network had. Terms are
     judged without their weights, so that weights that adapt are no alarm.
 
     Attributes:
         equations: The text of each equation, to name the one that failed.
-        first: Sum of the terms at the first noted step; None before it.
+        first: Sum of the terms at the first logged step; None before it.
         lowest: Each term's lowest value.
-        count: Noted steps in a row with a suspicious term.
+        count: Logged steps in a row with a suspicious term.
     """
 
     equations: Sequence[str] = ()
@@ -40,10 +40,10 @@ class DivergenceMonitor:
     count: int = 0
 
     def note(self, row: Mapping[str, float]) -> str | None:
-        """Take a noted step in; its terms are floats by now.
+        """Take a logged step into account, its terms as floats.
 
         Returns:
-            What went wrong, as the message says it, or None.
+            The failure in words; None for none.
         """
         if (bad := not_finite(row)) is not None:
             return bad
@@ -57,7 +57,7 @@ class DivergenceMonitor:
         return wrong if self.count >= IN_A_ROW else None
 
     def verdict(self, row: Mapping[str, Any]) -> str | None:
-        """Say what is suspicious about a step; None for nothing, so that its weights may be saved.
+        """Return what is suspicious about a step; None where its weights may be saved.
 
         Args:
             row: Terms as floats or scalar tensors.
@@ -73,17 +73,17 @@ class DivergenceMonitor:
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """Give what a resume needs."""
+        """Return what a resume needs."""
         return {"first": self.first, "lowest": dict(self.lowest), "count": self.count}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what :meth:`state_dict` gave; nothing, from runs of before."""
+        """Restore what :meth:`state_dict` returned; older checkpoints have nothing."""
         self.first = state.get("first")
         self.lowest = dict(state.get("lowest", {}))
         self.count = int(state.get("count", 0))
 
     def culprit(self, statistics: Mapping[str, Tensor]) -> str:
-        """Name the equation whose residual is not finite, else the one with the largest.
+        """Return the text of the equation whose residual is not finite, else of the largest one.
 
         Args:
             statistics: Of the step that failed; without ``equations`` in them nothing is named.
@@ -97,7 +97,7 @@ class DivergenceMonitor:
 
 
 def not_finite(row: Mapping[str, float]) -> str | None:
-    """Say which terms of a step are not finite numbers; None where all are."""
+    """Return in words which terms of a step are not finite; None where all are."""
     bad = [name for name in TERMS if not math.isfinite(row.get(name, 0.0))]
     loss = row.get("loss", 0.0)
     if not math.isfinite(loss):
@@ -110,7 +110,7 @@ def not_finite(row: Mapping[str, float]) -> str | None:
 
 
 def calmer_rate(config: OptimiserConfig) -> float:
-    """Choose the step size to try next, given the one that failed.
+    """Return the step size to try after one that failed.
 
     A step size above twice the usual one is the likely cause, and the usual one the remedy; else a
     fifth of it.
@@ -124,6 +124,6 @@ def calmer_rate(config: OptimiserConfig) -> float:
 
 
 def calmer_settings(config: TrainingConfig) -> str:
-    """Say what to try when there is nothing to go on from."""
+    """Return the settings to try where there is no checkpoint to resume from."""
     remedy = f"Try --set learning_rate={calmer_rate(config.optimiser):g}"
     return remedy + (", or --precision float64" * (config.machine.precision != "float64"))

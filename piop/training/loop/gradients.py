@@ -18,18 +18,18 @@ from piop.residual.trace import TracedStep, compile_step
 from piop.training.batches.batch import Batch, CollocationPoints, flatten
 from piop.training.distributed import Processes
 from piop.training.loop.phases import Gradients
-from piop.training.loop.profile import BACKWARD, COLLECTIVE, COMPILED, DRAW, LOSS, NETWORK, Profile
+from piop.training.loop.profile import BACKWARD, COLLECTIVE, COMPILED, LOSS, NETWORK, Profile
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.weighting import Outcome
 from piop.training.loss.weighting.tangent_kernel import PROBE
 
 
 @contextmanager
-def set_aside(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
-    """Run a block with empty gradients, and add those from before to what it leaves.
+def separate_gradients(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Run a block with empty gradients, and add the earlier ones to its own at the end.
 
     Args:
-        parameters: Whose gradients they are.
+        parameters: The parameters that have the gradients.
     """
     before = [parameter.grad for parameter in parameters]
     for parameter in parameters:
@@ -43,19 +43,19 @@ def set_aside(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
 COMPILED_ROWS, EAGER_ROWS = 1536, 4096
 """Rows of features (streams × functions × queries) at a time; 128 features of 1536 fill 0.8 MB.
 
-Without compilation each operation has a price of its own, so pieces are larger.
+Without compilation each operation has a price of its own, so microbatches are larger.
 """
 
 
 @final
 class Microbatched:
-    """Gradients of a batch as the mean of those of its pieces.
+    """Gradients of a batch as the mean of those of its microbatches.
 
     Args:
-        gradients: Computes one piece and adds its gradients.
+        gradients: Computes one microbatch and adds its gradients.
         parameters: To which gradients are added.
         streams: S of the equations.
-        rows: How many rows of features to have at a time.
+        rows: Largest number of rows of features at a time.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class Microbatched:
         self.parameters = list(parameters)
 
     def __call__(self, batch: Batch) -> Outcome:
-        """Compute parts (means over the pieces) and statistics (sums), and add the gradients."""
-        count = piece_count(batch, self.streams, self.rows)
+        """Compute parts (means over microbatches) and statistics (sums), and add the gradients."""
+        count = microbatch_count(batch, self.streams, self.rows)
         if count == 1:
             return self.gradients(batch)
-        with set_aside(self.parameters):
-            outcomes = [self.gradients(piece) for piece in split(batch, count)]
+        with separate_gradients(self.parameters):
+            outcomes = [self.gradients(microbatch) for microbatch in split_batch(batch, count)]
             for parameter in self.parameters:
                 if parameter.grad is not None:
                     parameter.grad = parameter.grad / count
@@ -81,11 +81,11 @@ class Microbatched:
         )
 
 
-def piece_count(batch: Batch, streams: int, rows: int) -> int:
-    """Choose into how many equal pieces to cut a batch.
+def microbatch_count(batch: Batch, streams: int, rows: int) -> int:
+    """Return the number of equal microbatches to split a batch into.
 
-    A GPU wants large pieces; data are averaged over the points that were measured, not over
-    functions; and points that all functions share are computed once: there the answer is one.
+    A GPU wants large ones; data are averaged over the points that were measured, not over
+    functions; and points that all functions share are computed once: there the number is one.
 
     Args:
         batch: The batch.
@@ -102,8 +102,8 @@ def piece_count(batch: Batch, streams: int, rows: int) -> int:
     return next(n for n in range(wanted, functions + 1) if functions % n == 0)
 
 
-def split(batch: Batch, count: int) -> list[Batch]:
-    """Cut a batch along its functions; what all functions share stays whole.
+def split_batch(batch: Batch, count: int) -> list[Batch]:
+    """Split a batch along its functions; what all functions share stays whole.
 
     Args:
         batch: The batch, without data.
@@ -155,13 +155,13 @@ def make_gradients(
     profile = profile or Profile()
     if compiled:
         step = CompiledGradients(loss, graphs)
-        return profile.timed(COMPILED, _in_pieces(step, loss, COMPILED_ROWS))
-    return _in_pieces(eager_gradients(loss, profile), loss, EAGER_ROWS)
+        return profile.timed(COMPILED, _in_microbatches(step, loss, COMPILED_ROWS))
+    return _in_microbatches(eager_gradients(loss, profile), loss, EAGER_ROWS)
 
 
-def _in_pieces(gradients: Gradients, loss: ResidualLoss, rows: int) -> Gradients:
+def _in_microbatches(gradients: Gradients, loss: ResidualLoss, rows: int) -> Gradients:
     if loss.residual is None or loss.residual.grid is not None:
-        return gradients  # a grid is answered for all functions together
+        return gradients  # a grid is evaluated for all functions at once
     trained = [p for p in loss.parameters() if p.requires_grad]
     return Microbatched(gradients, trained, loss.residual.streams, rows)
 
@@ -185,10 +185,10 @@ def eager_gradients(loss: ResidualLoss, profile: Profile) -> Gradients:
     return gradients
 
 
-def split_gradients(
+def profile_eager(
     loss: ResidualLoss, draw: Callable[[int], Batch], device: str, steps: int = 3
 ) -> dict[str, Any]:
-    """Time a few eager steps apart, to split up what a compiled step does as a whole.
+    """Profile a few eager steps, whose parts a compiled step does not show.
 
     Args:
         loss: The objective; its gradients are lost.
@@ -201,7 +201,7 @@ def split_gradients(
     """
     profile = Profile(device, on=True)
     gradients = eager_gradients(loss, profile)
-    draw = profile.timed(DRAW, draw)
+    draw = profile.timed_draw(draw)
     for step in range(steps + 1):
         gradients(draw(step))
         loss.zero_grad(set_to_none=True)
@@ -265,11 +265,11 @@ class CompiledGradients:
 
 @dataclass(frozen=True)
 class ControlFlags:
-    """What processes tell each other beside the gradients, so that all decide alike.
+    """Flags that processes exchange with the gradients, so that all take the same decisions.
 
     Attributes:
         spent: Seconds of the budget that are spent, by the first process's clock.
-        stop: Whether one of them was asked to stop.
+        stop: Whether one of them has a request to stop.
         save: Whether the first wants a checkpoint.
     """
 
@@ -285,11 +285,11 @@ class SharedGradients:
         gradients: The step on this process's part of the batch.
         module: Whose gradients are summed.
         processes: Those that share the batch.
-        tell: Gives the news of this process.
+        flags: Returns the control flags of this process.
         profile: Takes the time of the message, in which slower processes are waited for.
 
     Attributes:
-        heard: The news of all, the same on each, as of the last step.
+        flags: The combined flags of all processes, as of the last step.
     """
 
     def __init__(
@@ -297,29 +297,30 @@ class SharedGradients:
         gradients: Gradients,
         module: nn.Module,
         processes: Processes,
-        tell: Callable[[], ControlFlags],
+        flags: Callable[[], ControlFlags],
         profile: Profile | None = None,
     ) -> None:
-        self.gradients, self.processes, self.tell = gradients, processes, tell
+        self.gradients, self.processes, self.own_flags = gradients, processes, flags
         self.profile = profile or Profile()
         self.parameters = [p for p in module.parameters() if p.requires_grad]
-        self.heard = ControlFlags()
+        self.flags = ControlFlags()
 
     def __call__(self, batch: Batch) -> Outcome:
         """Compute the own part, then sum over the processes."""
-        with set_aside(self.parameters):
+        with separate_gradients(self.parameters):
             parts, statistics = self.gradients(batch)
             own = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-            news, first = self.tell(), self.processes.leads
-            row = [news.spent if first else 0.0, float(news.stop), float(news.save and first)]
-            told = own[0].new_tensor(row)
+            own_flags, first = self.own_flags(), self.processes.leads
+            spent = own_flags.spent if first else 0.0
+            row = [spent, float(own_flags.stop), float(own_flags.save and first)]
+            flags = own[0].new_tensor(row)
             with self.profile.part(COLLECTIVE):
-                found = self.processes.add([*own, *parts.values(), *statistics.values(), told])
+                found = self.processes.add([*own, *parts.values(), *statistics.values(), flags])
             for parameter, gradient in zip(self.parameters, found, strict=False):
                 parameter.grad = gradient
         rest = found[len(own) :]
         parts = dict(zip(parts, rest, strict=False))
         statistics = dict(zip(statistics, rest[len(parts) :], strict=False))
         spent, stop, save = found[-1].tolist()
-        self.heard = ControlFlags(spent, stop > 0, save > 0)
+        self.flags = ControlFlags(spent, stop > 0, save > 0)
         return parts, statistics

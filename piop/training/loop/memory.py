@@ -1,4 +1,4 @@
-"""Running out of memory: recognise it, and say which setting to lower, and by how much."""
+"""Out-of-memory errors: recognised, and explained with the settings to lower."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ from piop.errors import OutOfMemory
 from piop.training.config import TrainingConfig
 
 MARGIN = 0.8
-"""Share of the memory at hand that is planned with."""
+"""Fraction of the available memory that a step is planned to use."""
 UNITS = {"bytes": 1.0, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell an allocation that failed, of Python, numpy, torch's CPU or its GPU.
+    """Return whether an error is a failed allocation, of Python, NumPy, torch on CPU or GPU.
 
     Example:
         >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes differ"))
         (True, False)
     """
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
     signs = ("can't allocate memory", "not enough memory", "bad_alloc", "CUDA out of memory")
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+    torch_error = isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+    return torch_error or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 @contextmanager
-def explained(remedy: Callable[[Exception], str], device: str) -> Iterator[None]:
+def explain_out_of_memory(remedy: Callable[[Exception], str], device: str) -> Iterator[None]:
     """Run a block and turn a failed allocation in it into a message with a remedy.
 
     Args:
         remedy: Failed allocation → what to do.
-        device: Where it runs.
+        device: The device of the block.
 
     Raises:
         OutOfMemory: If memory ran out.
@@ -52,28 +51,28 @@ def explained(remedy: Callable[[Exception], str], device: str) -> Iterator[None]
 def smaller_batch(
     error: BaseException, config: TrainingConfig, data: bool, gridded: bool = False
 ) -> dict[str, int]:
-    """Find settings with which a step should fit.
+    """Return settings with which a step should fit into memory.
 
     The memory of a step grows linearly with functions times points. At the failure u bytes were in
-    use and a more were asked for, so a step needs at least u + a where u + free are at hand; but
+    use and a more were requested, so a step needs at least u + a where u + free are available; but
     the rest of the step was still to come, so it is halved at least.
 
     Args:
         error: The failed allocation.
-        config: What was tried.
-        data: Whether a step looks at data.
-        gridded: Whether the network answers on a grid, which a resume leaves as it is.
+        config: The config that failed.
+        data: Whether a step has data.
+        gridded: Whether the network is evaluated on a grid, which a resume cannot change.
 
     Returns:
         Setting → lower value; nothing where a step cannot be made smaller.
     """
-    asked, (used, free) = _asked(error), _usage(config.machine.device)
-    share = min(0.5, MARGIN * (used + free) / max(used + asked, 1.0))
+    requested, (used, free) = _requested(error), _usage(config.machine.device)
+    fraction = min(0.5, MARGIN * (used + free) / max(used + requested, 1.0))
     found: dict[str, int] = {}
     pairs = [("functions", "queries")] if config.physics else []
     pairs += [("data_functions", "data_queries")] if data else []
     for pair in [pair[:1] for pair in pairs] if gridded else pairs:
-        left = share
+        left = fraction
         for name in pair:  # functions first, and points for what those cannot give
             now = getattr(config.points, name)
             lower = max(1, int(now * left))
@@ -84,21 +83,21 @@ def smaller_batch(
 
 
 def as_settings(found: dict[str, int]) -> str:
-    """Write settings as they go on the command line."""
+    """Return settings as they are given on the command line."""
     return " ".join(f"--set {name}={value}" for name, value in found.items())
 
 
 def _sizes(error: BaseException, device: str) -> str:
-    """Say how much was asked for and how much was there, as far as it is known."""
-    asked = _asked(error)
+    """Return in words how much was requested and available, as far as it is known."""
+    requested = _requested(error)
     used, free = _usage(device)
-    if not asked:
+    if not requested:
         return f" ({_text(used)} in use)"
-    return f" (asked for {_text(asked)} with {_text(used)} in use and {_text(free)} free)"
+    return f" (asked for {_text(requested)} with {_text(used)} in use and {_text(free)} free)"
 
 
-def _asked(error: BaseException) -> float:
-    """Bytes that the failed allocation asked for; 0 where the message does not tell."""
+def _requested(error: BaseException) -> float:
+    """Return the bytes that a failed allocation requested; 0 where the message has none."""
     number = r"([\d.]+) ?(bytes|KiB|MiB|GiB)"
     pattern = rf"(?:tried to allocate|Unable to allocate|you tried to allocate) {number}"
     match = re.search(pattern, str(error), re.IGNORECASE)

@@ -1,10 +1,11 @@
-"""The two phases of training: stochastic steps, then L-BFGS on batches that stay the same."""
+"""The two phases of training: stochastic steps, then L-BFGS on frozen batches."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, final
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
 
 from torch import Tensor, nn
 
@@ -17,7 +18,7 @@ from piop.training.optimisers.build import (
     build_lbfgs,
     build_optimiser,
     clip_gradients,
-    learning_rate_share,
+    learning_rate_factor,
 )
 
 Gradients = Callable[[Batch], Outcome]
@@ -26,103 +27,116 @@ FROZEN_BATCHES = 8
 """Batches that the L-BFGS finish sums over, where the budget has as many gradients left."""
 
 
-class Phase(ABC):
-    """A way of bringing the loss down.
+@dataclass(frozen=True)
+class TrainingTask:
+    """What both phases of training work on.
 
-    Args:
-        module: Whose parameters are trained in place.
+    Attributes:
+        module: The module whose parameters are trained in place.
         gradients: Batch → parts of the loss and statistics, leaving gradients in the parameters.
-        draw: Step and share of the budget that is spent → batch.
+        draw: Step and fraction of the budget that is spent → batch.
         config: The optimiser's choices.
         weightings: Adaptive weights.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        gradients: Gradients,
-        draw: Draw,
-        config: OptimiserConfig,
-        weightings: Weightings,
-    ) -> None:
-        self.module = module
-        self.parameters = [p for p in module.parameters() if p.requires_grad]
-        self.gradients = gradients
-        self.draw = draw
-        self.config = config
-        self.weightings = weightings
-        self.seen: Outcome = ({}, {})
-        """What the last gradients came with, also where the step after them failed."""
+    module: nn.Module
+    gradients: Gradients
+    draw: Draw
+    config: OptimiserConfig
+    weightings: Weightings
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """The parameters that are trained."""
+        return [p for p in self.module.parameters() if p.requires_grad]
+
+
+class Phase(ABC):
+    """A phase of training: an optimiser and the batches that it takes.
+
+    Args:
+        task: What is trained.
+
+    Attributes:
+        finish: Whether this is the last phase.
+        outcome: Parts and statistics of the last gradients, also where the step after them failed.
+    """
+
+    finish: ClassVar[bool]
+
+    def __init__(self, task: TrainingTask) -> None:
+        self.task = task
+        self.parameters = task.parameters
+        self.outcome: Outcome = ({}, {})
 
     @abstractmethod
-    def step(self, index: int, share: float, left: int | None = None) -> tuple[dict[str, Any], int]:
+    def step(
+        self, index: int, fraction: float, left: int | None = None
+    ) -> tuple[dict[str, Any], int]:
         """Take one step.
 
         Args:
             index: Gradients computed so far in the run, which keys the batch.
-            share: Share of the budget that is spent, in [0, 1).
+            fraction: Fraction of the budget that is spent, in [0, 1).
             left: Gradients left in the budget; None for a budget in time.
 
         Returns:
-            What to note down, and how many gradients it took.
+            The row of metrics, and how many gradients it took.
         """
 
     @abstractmethod
     def weights(self) -> dict[str, Tensor]:
-        """Give the weights that predict."""
+        """Return the weights that predict."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Give what a resume needs besides the module's weights."""
+        """Return what a resume needs besides the module's weights."""
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
 
 
 @final
 class Stochastic(Phase):
     """AdamW, Muon or SOAP on a fresh batch each step, with a running mean of the weights."""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        gradients: Gradients,
-        draw: Draw,
-        config: OptimiserConfig,
-        weightings: Weightings,
-    ) -> None:
-        super().__init__(module, gradients, draw, config, weightings)
-        self.optimiser = build_optimiser(self.parameters, config)
-        self.average = WeightAverage(module, config.average)
+    finish: ClassVar[bool] = False
 
-    def step(self, index: int, share: float, left: int | None = None) -> tuple[dict[str, Any], int]:
+    def __init__(self, task: TrainingTask) -> None:
+        super().__init__(task)
+        self.optimiser = build_optimiser(self.parameters, task.config)
+        self.average = WeightAverage(task.module, task.config.average)
+
+    def step(
+        self, index: int, fraction: float, left: int | None = None
+    ) -> tuple[dict[str, Any], int]:
         """Take one step at the scheduled step size."""
-        rate = self.config.learning_rate * learning_rate_share(share, self.config)
+        rate = self.task.config.learning_rate * learning_rate_factor(fraction, self.task.config)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        batch = self.weightings.prepare(
-            self.draw(index, share), index, self.gradients, self.parameters
+        batch = self.task.weightings.prepare(
+            self.task.draw(index, fraction), index, self.task.gradients, self.parameters
         )
         self.optimiser.zero_grad(set_to_none=True)
-        self.seen = self.gradients(batch)
-        parts, statistics = self.seen
-        self.weightings.update(statistics)
-        norm = clip_gradients(self.parameters, self.config.clip)
+        self.outcome = self.task.gradients(batch)
+        parts, statistics = self.outcome
+        self.task.weightings.update(statistics)
+        norm = clip_gradients(self.parameters, self.task.config.clip)
         self.optimiser.step()
         self.average.update()
         return {**parts, "gradient": norm, "learning_rate": rate}, 1
 
     def weights(self) -> dict[str, Tensor]:
-        """Give the running mean, or the present weights where none is kept."""
+        """Return the running mean, or the present weights where none is kept."""
         return self.average.weights()
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the optimiser's state and the mean."""
+        """Return the optimiser's state and the mean."""
         return {"optimiser": self.optimiser.state_dict(), "average": self.average.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up the optimiser's state and the mean."""
+        """Restore the optimiser's state and the mean."""
         self.optimiser.load_state_dict(state["optimiser"])
         self.average.load_state_dict(state["average"])
 
@@ -133,29 +147,25 @@ class QuasiNewton(Phase):
 
     Args:
         start: Step whose batch, with those after it, is frozen.
-        share: Share of the budget that was spent then.
+        fraction: Fraction of the budget that was spent then.
         count: Batches to sum over.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        gradients: Gradients,
-        draw: Draw,
-        config: OptimiserConfig,
-        weightings: Weightings,
-        start: int,
-        share: float,
-        count: int = FROZEN_BATCHES,
-    ) -> None:
-        super().__init__(module, gradients, draw, config, weightings)
-        self.optimiser = build_lbfgs(self.parameters)
-        self.start, self.share = start, share
-        # A batch may depend on the weights at its time: a resume draws the same ones from these.
-        self.origin = {name: value.clone() for name, value in module.state_dict().items()}
-        self.frozen = [weightings.attach(draw(start + i, share)) for i in range(count)]
+    finish: ClassVar[bool] = True
 
-    def step(self, index: int, share: float, left: int | None = None) -> tuple[dict[str, Any], int]:
+    def __init__(
+        self, task: TrainingTask, start: int, fraction: float, count: int = FROZEN_BATCHES
+    ) -> None:
+        super().__init__(task)
+        self.optimiser = build_lbfgs(self.parameters)
+        self.start, self.fraction = start, fraction
+        # A batch may depend on the weights at its time: a resume draws the same ones from these.
+        self.origin = {name: value.clone() for name, value in task.module.state_dict().items()}
+        self.frozen = [task.weightings.attach(task.draw(start + i, fraction)) for i in range(count)]
+
+    def step(
+        self, index: int, fraction: float, left: int | None = None
+    ) -> tuple[dict[str, Any], int]:
         """Take ten iterations with their line searches, fewer where the budget ends before."""
         if left is not None:
             rounds = max(1, left // len(self.frozen))
@@ -166,13 +176,13 @@ class QuasiNewton(Phase):
         first: dict[str, Tensor] = {}
         count = 0
 
-        def closure() -> Tensor:
+        def closure() -> float:
             nonlocal count
             self.optimiser.zero_grad(set_to_none=True)
             parts.clear()
             for batch in self.frozen:
-                self.seen = self.gradients(batch)
-                for name, value in self.seen[0].items():
+                self.outcome = self.task.gradients(batch)
+                for name, value in self.outcome[0].items():
                     parts[name] = parts.get(name, 0.0) + value / len(self.frozen)
             for parameter in self.parameters:
                 if parameter.grad is not None:
@@ -180,25 +190,25 @@ class QuasiNewton(Phase):
             count += len(self.frozen)
             if not first:
                 first.update(parts)
-            return parts["loss"]
+            return float(parts["loss"])
 
-        self.optimiser.step(closure)  # type: ignore[arg-type]
+        self.optimiser.step(closure)
         return dict(first), count
 
     def weights(self) -> dict[str, Tensor]:
-        """Give the present weights."""
-        return self.module.state_dict()
+        """Return the present weights."""
+        return self.task.module.state_dict()
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the curvature pairs and which batches are frozen."""
+        """Return the curvature pairs and which batches are frozen."""
         return {
             "optimiser": self.optimiser.state_dict(),
             "start": self.start,
-            "share": self.share,
+            "share": self.fraction,
             "count": len(self.frozen),
             "origin": self.origin,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up the curvature pairs."""
+        """Restore the curvature pairs."""
         self.optimiser.load_state_dict(state["optimiser"])

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, part by part, measured as it runs."""
+"""A profile of the training step: seconds of each part, measured as it runs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ METRICS, CHECKPOINT, REST = "metrics", "checkpoint", "rest"
 
 @dataclass
 class Profile:
-    """A clock for the parts of a step, which may lie within each other.
+    """Timer of the parts of a step, which may be nested.
 
-    A part is given the time spent in it but not in parts within it, so that the parts add up to
-    the whole. On a GPU the device is waited for at both ends of a part: what was queued counts
-    where it was asked for, and a profiled run is somewhat slower than a plain one. The first step,
+    A part counts the time spent in it but not in parts within it, so that the parts add up to
+    the whole. On a GPU the device is synchronised at both ends of a part: queued work counts
+    where it was queued, and a profiled run is somewhat slower than a plain one. The first step,
     which holds compilation and warm-up, is left out.
 
     Attributes:
-        device: Where the step runs.
+        device: The device of the step.
         on: Whether to measure; off, nothing is done.
         seconds: Part → seconds so far.
         points: Points the loss was evaluated at so far.
@@ -44,7 +44,7 @@ class Profile:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Give the time of a block to a part."""
+        """Count the time of a block as a part."""
         if not self.on:
             yield
             return
@@ -60,26 +60,34 @@ class Profile:
                 self._inner[-1] += whole
 
     def timed(self, name: str, function: Callable[P, R]) -> Callable[P, R]:
-        """Give the time of all calls of a function to a part."""
+        """Count the time of all calls of a function as a part."""
         if not self.on:
             return function
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             with self.part(name):
-                found = function(*args, **kwargs)
-            if isinstance(found, Batch):
-                self.points += count_points(found)
-            return found
+                return function(*args, **kwargs)
 
         return call
 
+    def timed_draw(self, draw: Callable[P, Batch]) -> Callable[P, Batch]:
+        """Count the time of all draws of a batch, and the points of the batches."""
+        timed = self.timed(DRAW, draw)
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> Batch:
+            batch = timed(*args, **kwargs)
+            self.points += count_points(batch)
+            return batch
+
+        return call if self.on else draw
+
     def forget(self) -> None:
-        """Begin anew, as after the first step."""
+        """Reset all times, as after the first step."""
         self.seconds.clear()
         self.points = 0
 
     def report(self, steps: int) -> dict[str, Any]:
-        """Give times per step.
+        """Return times per step.
 
         Args:
             steps: Gradients computed since the beginning.

@@ -1,4 +1,4 @@
-"""The training loop: take a step, log it, save; and end cleanly whatever happens."""
+"""The training loop: steps, metrics, checkpoints, and a clean end after any failure."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from piop.training.loop.phases import (
     Phase,
     QuasiNewton,
     Stochastic,
+    TrainingTask,
 )
 from piop.training.loop.profile import CHECKPOINT, METRICS, OPTIMISER, Profile
 from piop.training.loss.objective import ResidualLoss
@@ -40,11 +41,11 @@ from piop.training.loss.objective import ResidualLoss
 
 @contextmanager
 def on_interrupt(action: Callable[[], None], twice: bool) -> Iterator[None]:
-    """Call something when Ctrl-C is pressed within a block, in place of raising.
+    """Call a function when Ctrl-C is pressed within a block, in place of raising.
 
     Args:
-        action: What to call.
-        twice: Whether a second Ctrl-C is heard the same way; else it raises at once.
+        action: The function.
+        twice: Whether a second Ctrl-C calls it as well; else that raises at once.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -63,7 +64,7 @@ def on_interrupt(action: Callable[[], None], twice: bool) -> Iterator[None]:
 
 
 Taken = tuple[int, dict[str, Any], Mapping[str, Tensor]]
-"""A step that was taken: its number, what it would note down, its statistics."""
+"""A finished step: its number, its row of metrics, its statistics."""
 
 
 class Trainer:
@@ -71,7 +72,7 @@ class Trainer:
 
     Args:
         loss: The objective around the operator, whose weights are trained in place.
-        draw: Step and share of the budget → batch; the same ones give the same batch for the same
+        draw: Step and fraction of the budget → batch; the same ones give the same batch for equal
             weights of the operator, whatever came before.
         gradients: Batch → parts of the loss and statistics, leaving gradients in the parameters.
         config: The run's choices.
@@ -79,14 +80,14 @@ class Trainer:
         progress: Called with every row of the metrics.
         profile: Takes the time of each part of a step; that of ``draw`` and ``gradients`` is theirs
             to take.
-        processes: Those that train together; the first writes and reports.
+        processes: The processes of the run; the first writes and reports.
 
     Attributes:
         step: Gradients computed so far.
         elapsed: Seconds spent training, the first step of each process left out.
         first_step: Seconds of the first step, which holds any compilation.
         interrupted: True once Ctrl-C was pressed.
-        watch: Judges whether training has come apart.
+        monitor: Judges whether training diverges.
         saved_at: Step of the last checkpoint; None before one.
     """
 
@@ -105,18 +106,18 @@ class Trainer:
         self.processes, self.profile = processes or Alone(), profile or Profile()
         self.shared: SharedGradients | None = None
         if self.processes.count > 1:
-            self.shared = SharedGradients(gradients, loss, self.processes, self._news, self.profile)
+            self.shared = SharedGradients(
+                gradients, loss, self.processes, self._own_flags, self.profile
+            )
             gradients = self.shared
-        self.draw, self.gradients, self.config = draw, gradients, config
-        self.folder, self.progress = folder, progress
-        self.phase: Phase = Stochastic(
-            self.operator, gradients, draw, config.optimiser, self.weightings
-        )
+        self.config, self.folder, self.progress = config, folder, progress
+        self.task = TrainingTask(self.operator, gradients, draw, config.optimiser, self.weightings)
+        self.phase: Phase = Stochastic(self.task)
         self.step = 0
         self.elapsed = 0.0
         self.first_step = 0.0
         self.interrupted = False
-        self.watch = DivergenceMonitor(loss.equations)
+        self.monitor = DivergenceMonitor(loss.equations)
         self._first_at = 0
         self._latest: Taken | None = None
         self._since_note: list[Taken] = []
@@ -132,16 +133,12 @@ class Trainer:
 
     @property
     def state_path(self) -> Path:
-        """Where the state for a resume is."""
+        """Path of the state for a resume."""
         return self.folder / "state" / "checkpoint.pt"
 
-    def share(self) -> float:
-        """Share of the budget that is spent, in [0, 1]."""
-        budget = self.config.budget
-        if budget.steps is not None:
-            return min(self.step / budget.steps, 1.0)
-        assert budget.time is not None  # noqa: S101 - BudgetConfig holds one of the two
-        return min(self._spent / budget.time, 1.0)
+    def fraction(self) -> float:
+        """Return the fraction of the budget that is spent, in [0, 1]."""
+        return self.config.budget.fraction(self.step, self._spent)
 
     def run(self) -> None:
         """Train until the budget is spent or Ctrl-C is pressed, then save.
@@ -155,7 +152,7 @@ class Trainer:
         try:
             # torchrun passes Ctrl-C on a second time
             with on_interrupt(self._interrupt, twice=self.shared is not None):
-                while self.share() < 1 and not self._stops():
+                while self.fraction() < 1 and not self._stops():
                     with self.profile.part(OPTIMISER):
                         row = self._advance()
                     now = time.perf_counter()
@@ -166,12 +163,12 @@ class Trainer:
                         self.profile.forget()
                         self._first_at = self.step
                     clock = now
-                    self._spent = self._heard().spent
+                    self._spent = self._flags().spent
                     if self._is_noted():
                         with self.profile.part(METRICS):
                             self._note(metrics, row)
-                    due = self._heard().save and self.share() < 1
-                    if due and self.watch.verdict(row) is None:
+                    due = self._flags().save and self.fraction() < 1
+                    if due and self.monitor.verdict(row) is None:
                         with self.profile.part(CHECKPOINT):
                             self._save(metrics)
                         self._saved_clock = time.perf_counter()
@@ -186,19 +183,19 @@ class Trainer:
             if metrics is not None:
                 metrics.close()
 
-    def _news(self) -> ControlFlags:
-        """What this process knows: the time spent, and what it is asked for."""
+    def _own_flags(self) -> ControlFlags:
+        """Return the control flags of this process: time spent, and requests to stop or save."""
         waited = time.perf_counter() - self._saved_clock
         return ControlFlags(self.elapsed, self.interrupted, waited > self.config.machine.checkpoint)
 
-    def _heard(self) -> ControlFlags:
-        """What all go by: their own knowledge, or what travelled with the last gradients."""
-        return self._news() if self.shared is None else self.shared.heard
+    def _flags(self) -> ControlFlags:
+        """Return the flags that all processes share: those sent with the last gradients."""
+        return self._own_flags() if self.shared is None else self.shared.flags
 
     def _stops(self) -> bool:
-        if self._heard().stop:
+        if self._flags().stop:
             self.interrupted = True
-        return self._heard().stop
+        return self._flags().stop
 
     def _open_metrics(self) -> MetricsFile | None:
         """Open the file on the process that writes."""
@@ -207,46 +204,35 @@ class Trainer:
         return MetricsFile(self.folder / "metrics.jsonl", self._metrics_size)
 
     def _advance(self) -> dict[str, Any]:
-        share, finish, budget = self.share(), self.config.optimiser.lbfgs, self.config.budget.steps
+        fraction, budget = self.fraction(), self.config.budget.steps
         left = None if budget is None else budget - self.step
-        if share >= 1 - finish and isinstance(self.phase, Stochastic):
+        if fraction >= 1 - self.config.optimiser.lbfgs and not self.phase.finish:
             self.operator.load_state_dict(self.phase.weights())
-            self._start_finish(self.step, share, min(FROZEN_BATCHES, max(1, (left or 16) // 2)))
+            count = min(FROZEN_BATCHES, max(1, (left or 16) // 2))
+            self.phase = QuasiNewton(self.task, self.step, fraction, count)
         try:
-            row, gradients = self.phase.step(self.step, share, left)
+            row, gradients = self.phase.step(self.step, fraction, left)
         except torch.linalg.LinAlgError as error:  # pyright: ignore[reportPrivateImportUsage]
             # SOAP looked for the eigenbases of gradients that are NaN
-            parts, statistics = self.phase.seen
+            parts, statistics = self.phase.outcome
             what = not_finite({k: float(v) for k, v in parts.items()}) or NO_GRADIENTS
             raise self._failure(what, self.step + 1, statistics) from error
         self.step += gradients
         if self.operator.inferred is not None:
             present = zip(self.operator.inferred.names, self.operator.inferred(), strict=True)
             row |= {INFERRED + name: value.detach() for name, value in present}
-        self._latest = (self.step, row, self.phase.seen[1])
+        self._latest = (self.step, row, self.phase.outcome[1])
         self._since_note.append(self._latest)
         return row
 
-    def _start_finish(self, start: int, share: float, count: int) -> None:
-        self.phase = QuasiNewton(
-            self.operator,
-            self.gradients,
-            self.draw,
-            self.config.optimiser,
-            self.weightings,
-            start,
-            share,
-            count,
-        )
-
     def _is_noted(self) -> bool:
-        """Note the first ten steps, every tenth, all of the finish, and the last."""
-        finish = isinstance(self.phase, QuasiNewton)
-        return self.step <= 10 or self.step % 10 == 0 or finish or self.share() >= 1
+        """Return whether to log a step: the first ten, every tenth, all of the finish, the last."""
+        often = self.step <= 10 or self.step % 10 == 0
+        return often or self.phase.finish or self.fraction() >= 1
 
     def _note(self, metrics: MetricsFile | None, values: dict[str, Any]) -> None:
         numbers = {name: float(value) for name, value in values.items()}
-        if (wrong := self.watch.note(numbers)) is not None:
+        if (wrong := self.monitor.note(numbers)) is not None:
             raise self._failure(*self._first_failure(wrong))
         self._since_note.clear()
         row: Row = {"step": self.step, **numbers, "seconds": round(self.elapsed, 3)}
@@ -262,15 +248,15 @@ class Trainer:
             self.interrupted = True
 
     def _require_sound(self) -> None:
-        """Refuse to save the weights of a last step that came apart."""
+        """Refuse to save the weights of a last step that diverged."""
         if self._latest is None:
             return
         step, row, statistics = self._latest
-        if (wrong := self.watch.verdict(row)) is not None:
+        if (wrong := self.monitor.verdict(row)) is not None:
             raise self._failure(wrong, step, statistics)
 
     def _first_failure(self, wrong: str) -> tuple[str, int, Mapping[str, Tensor]]:
-        """Look among the steps since the last note for the first that failed."""
+        """Return the first failed step since the last row of metrics."""
         for step, row, statistics in self._since_note:
             found = not_finite({name: float(value) for name, value in row.items()})
             if found is not None:
@@ -279,24 +265,24 @@ class Trainer:
         return wrong, step, statistics
 
     def _failure(self, what: str, step: int, statistics: Mapping[str, Tensor]) -> TrainingError:
-        """Say what went wrong when, what is kept, and what to try."""
+        """Return an error with the step, its cause, what is kept, and what to try."""
         remedy = calmer_settings(self.config)
         if self.saved_at is not None:
             rate = calmer_rate(self.config.optimiser)
             remedy = f"Go on from it: piop resume {self.folder} --set learning_rate={rate:g}"
-        where = self.watch.culprit(statistics) if "residual" in what else ""
+        where = self.monitor.culprit(statistics) if "residual" in what else ""
         return TrainingError(f"{what}{where} at step {step}; {self.kept()}. {remedy}")
 
     def kept(self) -> str:
-        """Say which checkpoint there is to go on from."""
+        """Return in words which checkpoint there is to resume from."""
         if self.saved_at is None:
             return "no checkpoint was saved before it"
         return f"the checkpoint of step {self.saved_at} is kept in {self.folder}"
 
     def _save(self, metrics: MetricsFile | None) -> None:
-        """Write weights and state, of finite weights that are the same on every process."""
+        """Write weights and state, if the weights are finite and the same on every process."""
         if not all(bool(p.isfinite().all()) for p in self.operator.parameters()):
-            raise self._failure("the weights are not finite", self.step, self.phase.seen[1])
+            raise self._failure("the weights are not finite", self.step, self.phase.outcome[1])
         if not self.processes.agree(checksum(self.operator.parameters())):
             raise TrainingError(
                 f"the weights of the processes are no longer the same at step {self.step}; "
@@ -312,20 +298,20 @@ class Trainer:
         self.saved_at = self.step
 
     def state_dict(self) -> dict[str, Any]:
-        """Give all that a resume needs: the same numbers follow as if nothing had happened."""
+        """Return all that a resume needs to continue with the same numbers."""
         return {
             "step": self.step,
             "elapsed": self.elapsed,
             "metrics_size": self._metrics_size,
-            "finish": isinstance(self.phase, QuasiNewton),
+            "finish": self.phase.finish,
             "weights": self.operator.state_dict(),
             "phase": self.phase.state_dict(),
             "weighting": self.weightings.state_dict(),
-            "watch": self.watch.state_dict(),
+            "watch": self.monitor.state_dict(),
         }
 
     def resume(self, device: torch.device) -> None:
-        """Take up the checkpoint of the folder; without one, training starts anew.
+        """Load the checkpoint of the folder; without one, training starts anew.
 
         Raises:
             TrainingError: If the checkpoint cannot be read or does not fit the operator.
@@ -335,12 +321,13 @@ class Trainer:
         state = load_state(self.state_path, device)
         try:
             self.weightings.load_state_dict(state.get("weighting", {}))
-            self.watch.load_state_dict(state.get("watch", {}))
+            self.monitor.load_state_dict(state.get("watch", {}))
             if state["finish"]:
                 phase = state["phase"]
                 self.operator.load_state_dict(phase["origin"])
                 count = int(phase.get("count", FROZEN_BATCHES))
-                self._start_finish(int(phase["start"]), float(phase["share"]), count)
+                start, fraction = int(phase["start"]), float(phase["share"])
+                self.phase = QuasiNewton(self.task, start, fraction, count)
             self.operator.load_state_dict(state["weights"])
             self.phase.load_state_dict(state["phase"])
         except (KeyError, RuntimeError, ValueError) as error:
@@ -351,6 +338,6 @@ class Trainer:
         self.saved_at = self.step
 
     def _interrupt(self) -> None:
-        """Note that the run was asked to stop."""
+        """Note a request to stop."""
         self.interrupted = True
         self.processes.hurry()

@@ -27,7 +27,7 @@ class Muon:
     polar factor is just the direction, follow AdamW.
 
     Args:
-        parameters: What is trained.
+        parameters: The parameters to train.
         learning_rate: η, dimensionless; that of AdamW.
         weight_decay: Decoupled weight decay per unit of η.
 
@@ -59,7 +59,7 @@ class Muon:
         return [group for part in self.parts for group in part.param_groups]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget all gradients."""
+        """Reset all gradients."""
         for part in self.parts:
             part.zero_grad(set_to_none)
 
@@ -69,17 +69,17 @@ class Muon:
             part.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the momenta of both."""
+        """Return the momenta of both."""
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
         for part, own in zip(self.parts, state["parts"], strict=True):
             part.load_state_dict(own)
 
 
 def is_matrix(parameter: nn.Parameter) -> bool:
-    """Tell whether a parameter has a polar factor worth computing.
+    """Return whether a parameter has a polar factor worth computing.
 
     Example:
         >>> is_matrix(nn.Parameter(torch.ones(3, 2))), is_matrix(nn.Parameter(torch.ones(1, 2)))
@@ -88,11 +88,11 @@ def is_matrix(parameter: nn.Parameter) -> bool:
     return parameter.ndim == 2 and min(parameter.shape) > 1 and not parameter.is_complex()
 
 
-def learning_rate_share(progress: float, config: OptimiserConfig) -> float:
-    """Give the step size as a share of its peak: linear warm-up, then half a cosine.
+def learning_rate_factor(progress: float, config: OptimiserConfig) -> float:
+    """Return the step size as a fraction of its peak: linear warm-up, then half a cosine.
 
     Args:
-        progress: Share of the budget that is spent, in [0, 1].
+        progress: Fraction of the budget that is spent, in [0, 1].
         config: ``warmup`` and ``final``.
 
     Source: Loshchilov & Hutter 2017, eq. 5 (1608.03983), one period, with a warm-up.
@@ -109,7 +109,7 @@ def build_optimiser(
     """Build AdamW, Muon or SOAP.
 
     Raises:
-        UsageError: If SOAP is asked for weights that are complex numbers.
+        UsageError: If SOAP is requested for complex weights.
 
     Source: SOAP, Vyas et al. 2024 (2409.11321), from ``pytorch_optimizer``, whose weight decay of
     0.01 is turned off by default.
@@ -190,7 +190,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take the present weights into the mean."""
+        """Update the mean by the present weights."""
         if not self.decay:
             return
         self.count += 1
@@ -200,15 +200,15 @@ class WeightAverage:
             mean.lerp_(present[name], 1 - decay)
 
     def weights(self) -> dict[str, Tensor]:
-        """Give the weights that predict: the mean, or the present ones where none is kept."""
+        """Return the weights that predict: the mean, or the present ones where none is kept."""
         return {**self.module.state_dict(), **(self.mean if self.count else {})}
 
     def state_dict(self) -> dict[str, Any]:
-        """Give what a resume needs."""
+        """Return what a resume needs."""
         return {"count": self.count, "mean": self.mean}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what :meth:`state_dict` gave."""
+        """Restore what :meth:`state_dict` returned."""
         self.count = int(state["count"])
         for name, value in state["mean"].items():
             self.mean[name].copy_(value)

@@ -6,7 +6,12 @@ import torch
 from piop.errors import OutOfMemory
 from piop.training.config import BudgetConfig, PointsConfig, TrainingConfig
 from piop.training.loop import memory
-from piop.training.loop.memory import as_settings, explained, is_out_of_memory, smaller_batch
+from piop.training.loop.memory import (
+    as_settings,
+    explain_out_of_memory,
+    is_out_of_memory,
+    smaller_batch,
+)
 
 CPU = RuntimeError(
     "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: "
@@ -38,7 +43,10 @@ def test_allocations_that_fail_are_recognised(error):
 
 
 def test_other_errors_pass_as_they_are():
-    with pytest.raises(RuntimeError, match="shapes differ"), explained(lambda _: "", "cpu"):
+    with (
+        pytest.raises(RuntimeError, match="shapes differ"),
+        explain_out_of_memory(lambda _: "", "cpu"),
+    ):
         raise RuntimeError("shapes differ")
 
 
@@ -47,7 +55,7 @@ def test_other_errors_pass_as_they_are():
 )
 def test_the_message_says_how_much_was_asked_for_and_what_to_do(at_hand, error, asked):
     at_hand(1.5, 0.25)
-    with pytest.raises(OutOfMemory) as caught, explained(lambda _: "Do less", "cpu"):
+    with pytest.raises(OutOfMemory) as caught, explain_out_of_memory(lambda _: "Do less", "cpu"):
         raise error
     assert str(caught.value) == (
         f"out of memory (asked for {asked} with 1.5 GiB in use and 256 MiB free). Do less"

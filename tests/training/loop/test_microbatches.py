@@ -10,8 +10,8 @@ from piop.training.loop.gradients import (
     CompiledGradients,
     Microbatched,
     eager_gradients,
-    piece_count,
-    split,
+    microbatch_count,
+    split_batch,
 )
 from piop.training.loop.profile import Profile
 
@@ -39,7 +39,7 @@ def test_pieces_give_the_loss_statistics_and_gradients_of_the_whole(builder, hea
             p.grad = torch.ones_like(p)  # what is there already stays
         parts, statistics = gradients(batch)
         found.append([*parts.values(), *statistics.values(), *(p.grad for p in parameters)])
-    assert piece_count(batch, streams, rows) == 3
+    assert microbatch_count(batch, streams, rows) == 3
     for one, two in zip(*found, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-12)
     assert bool(statistics) == ("causal" in loss)
@@ -55,7 +55,7 @@ def test_compiled_pieces_give_what_the_eager_whole_gives(builder, heat) -> None:
     whole = eager_gradients(built.loss, Profile())
     for step in range(2):  # the second batch finds a compiled step
         batch = built.loss.weightings.attach(built.draw(step, 0.0))
-        assert piece_count(batch, streams, rows) == 3
+        assert microbatch_count(batch, streams, rows) == 3
         found = []
         for gradients in (whole, cut):
             for p in parameters:
@@ -70,8 +70,8 @@ def test_compiled_pieces_give_what_the_eager_whole_gives(builder, heat) -> None:
 @pytest.mark.parametrize(("rows", "count"), [(10**6, 1), (2 * 60, 3), (5 * 60, 2), (1, 6)])
 def test_pieces_are_equal_and_fit(builder, heat, rows, count) -> None:
     batch = builder(heat, points=POINTS).draw(0, 0.0)
-    assert piece_count(batch, 3, rows) == count
-    parts = split(batch, count)
+    assert microbatch_count(batch, 3, rows) == count
+    parts = split_batch(batch, count)
     assert len(parts) == count
     assert {len(p.equations.queries) for p in parts} == {6 // count}
     joined = torch.cat([p.equations.lift for p in parts], 1)
@@ -80,4 +80,4 @@ def test_pieces_are_equal_and_fit(builder, heat, rows, count) -> None:
 
 def test_shared_points_stay_whole(builder, heat) -> None:
     shared = PointsConfig(functions=6, queries=20, boundary=6, shared=True)
-    assert piece_count(builder(heat, points=shared).draw(0, 0.0), 3, 1) == 1
+    assert microbatch_count(builder(heat, points=shared).draw(0, 0.0), 3, 1) == 1

@@ -7,8 +7,8 @@ from piop.run import fit
 from piop.training.batches.batch import Batch, CollocationPoints, Observations
 from piop.training.distributed import Alone
 from piop.training.loop import profile as module
-from piop.training.loop.gradients import make_gradients, split_gradients
-from piop.training.loop.profile import Profile, count_points
+from piop.training.loop.gradients import make_gradients, profile_eager
+from piop.training.loop.profile import DRAW, Profile, count_points
 from piop.training.loop.trainer import Trainer
 
 
@@ -41,7 +41,7 @@ def test_a_part_has_its_own_time_without_that_of_parts_within_it(tick):
 
 def test_the_report_gives_times_per_step_and_shares(tick):
     profile = Profile(on=True)
-    draw = profile.timed("draw", lambda: Batch(equations=CollocationPoints(torch.zeros(2, 5, 1))))
+    draw = profile.timed_draw(lambda: Batch(equations=CollocationPoints(torch.zeros(2, 5, 1))))
     for seconds in (1.0, 3.0):
         draw()
         with profile.part("step"):
@@ -50,7 +50,7 @@ def test_the_report_gives_times_per_step_and_shares(tick):
     assert found["parts"]["step"] == {"seconds": 2.0, "share": 1.0}
     assert found["seconds_per_step"] == 2.0
     assert (found["points_per_step"], found["points_per_second"]) == (10, 5.0)
-    assert list(found["parts"]) == ["step", "draw"]
+    assert list(found["parts"]) == ["step", DRAW]
 
 
 def test_a_part_that_fails_is_counted_and_leaves_the_others_right(tick):
@@ -126,7 +126,7 @@ def test_what_processes_tell_each_other_is_not_counted_under_the_optimiser(
 def test_a_compiled_step_is_split_by_eager_ones_without_a_trace(builder, heat):
     built = builder(heat)
     before = [p.clone() for p in built.loss.parameters()]
-    found = split_gradients(built.loss, lambda i: built.draw(i, 0.0), "cpu", steps=2)
+    found = profile_eager(built.loss, lambda i: built.draw(i, 0.0), "cpu", steps=2)
     assert set(found["parts"]) == {"functions and points", "network", "loss", "backward"}
     assert found["steps"] == 2
     assert found["points_per_step"] == 60

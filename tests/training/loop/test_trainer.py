@@ -296,7 +296,7 @@ def test_an_explosion_stops_at_the_last_sound_checkpoint(builder, heat, tmp_path
         return {k: v * 1e12 for k, v in parts.items()}, {"equations": torch.tensor([1.0, 2e12])}
 
     failing_from(trainer, 21, explode)
-    trainer.watch.equations = ["dt(u) = v", "dt(v) = u"]
+    trainer.monitor.equations = ["dt(u) = v", "dt(v) = u"]
     with pytest.raises(
         TrainingError,
         match=r"exploded: its residual .* in equation 2, dt\(v\) = u at step 70; the checkpoint of "

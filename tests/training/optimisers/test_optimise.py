@@ -11,20 +11,20 @@ from piop.training.optimisers.build import (
     build_lbfgs,
     build_optimiser,
     clip_gradients,
-    learning_rate_share,
+    learning_rate_factor,
 )
 
 
 def test_the_schedule_rises_then_falls_by_half_a_cosine():
     config = OptimiserConfig(warmup=0.1, final=0.2)
-    assert learning_rate_share(0.05, config) == pytest.approx(0.5)
-    assert learning_rate_share(0.1, config) == pytest.approx(1.0)
-    assert learning_rate_share(0.55, config) == pytest.approx(0.6)
-    assert learning_rate_share(1.0, config) == pytest.approx(0.2)
+    assert learning_rate_factor(0.05, config) == pytest.approx(0.5)
+    assert learning_rate_factor(0.1, config) == pytest.approx(1.0)
+    assert learning_rate_factor(0.55, config) == pytest.approx(0.6)
+    assert learning_rate_factor(1.0, config) == pytest.approx(0.2)
 
 
 def test_without_warmup_the_schedule_starts_at_the_peak():
-    assert learning_rate_share(0.0, OptimiserConfig(warmup=0.0)) == pytest.approx(1.0)
+    assert learning_rate_factor(0.0, OptimiserConfig(warmup=0.0)) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("name", "rate"), [("soap", 0.05), ("muon", 0.1), ("adamw", 0.05)])
