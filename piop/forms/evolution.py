@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import sympy
-from sympy import Derivative, Expr
+from sympy import Derivative, Expr, Symbol
 
 from piop.errors import NotSupportedError
 from piop.forms.atoms import applied, argument_order, derivative_counts, outermost_atoms
@@ -95,15 +95,15 @@ def split_linear(pde: PDE) -> Split:
     """
     if pde.time is None:
         raise NotSupportedError(f"{pde.name}: a steady problem has no evolution to split")
-    return _Splitter(pde).run()
+    return _Splitter(pde, pde.time.symbol).run()
 
 
 class _Splitter:
     """Holds the tables that classify atoms; one use per PDE."""
 
-    def __init__(self, pde: PDE) -> None:
+    def __init__(self, pde: PDE, time: Symbol) -> None:
         self.pde = pde
-        self.time = pde.time.symbol
+        self.time = time
         self.space = tuple(c.symbol for c in pde.space)
         self.coordinates = {self.time, *self.space}
         states = [Channel(u, p) for u in pde.unknowns for p in range(pde.time_order[u])]
@@ -177,11 +177,11 @@ class _Splitter:
         return EvolutionSystem(linear, products)
 
     def _terms(
-        self, expression: Expr, order: Order
+        self, expression: Any, order: Order
     ) -> Iterator[tuple[int, int | None, Order, Expr]]:
         """Yield (1 for a time derivative, channel or None, order, coefficient or expression)."""
         for term in read_terms(expression, self.coordinates, _expanded):
-            coefficient, rest = term.coefficient, term.held
+            coefficient, rest = term.coefficient, cast("Any", term.held)
             if not term.holders:
                 if not any(order) and coefficient != 0:
                     yield 0, None, order, coefficient

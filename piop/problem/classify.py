@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from piop.forms.terms import orders, space_order, split_terms
-from piop.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
 
 _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
@@ -64,6 +67,7 @@ class Classification:
 def classify(problem: Problem) -> Classification:
     """Classify a problem by its highest derivatives, linearity and boundary.
 
+    >>> from piop.problem import Problem
     >>> classify(Problem.from_file("burgers")).label
     'nonlinear parabolic evolution, second order, periodic, 1-D'
     """

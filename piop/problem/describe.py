@@ -1,18 +1,26 @@
-"""What ``piop check`` prints: a problem in words, as text and as JSON."""
+"""A problem described in words: as text, as JSON, and with typeset equations for notebooks."""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any, final
+
+from sympy import Derivative, Expr, Symbol
+from sympy.core.function import AppliedUndef
+from sympy.printing.latex import LatexPrinter
 
 from piop.errors import NotSupportedError
 from piop.expression import write
+from piop.forms.atoms import name_of
 from piop.forms.parts import Input
 from piop.forms.streams import plan_streams
 from piop.problem.classify import classify
 from piop.problem.constraints import decide_constraints
-from piop.problem.problem import Problem
 from piop.spec.distributions import NAMES
+
+if TYPE_CHECKING:
+    from piop.problem.problem import Problem
 
 
 def equation_texts(problem: Problem) -> list[str]:
@@ -232,3 +240,57 @@ def _given(problem: Problem, name: str, data: list[str]) -> str:
 def _decided(condition: dict[str, Any]) -> str:
     how = "built in" if condition["built_in"] else "penalised"
     return f"{condition['condition']}: {how}, {condition['why']}"
+
+
+def to_html(problem: Problem) -> str:
+    """The equations and conditions typeset, for a notebook."""
+    title = problem.spec.title
+    lines = [f"<b>{escape(problem.name + (f': {title}' if title else ''))}</b>"]
+    lines.append(f"<p>{escape(classify(problem).label)}</p>")
+    lines += [f"$${typeset(residual)} = 0$$" for residual in problem.residuals_raw]
+    domain = [_interval(c, problem.units) for c in to_json(problem)["coordinates"]]
+    given = [f"${typeset(problem.function(i.name))}$" for i in problem.inputs]
+    start = [
+        f"${typeset(_slope(problem, name, order))} = {typeset(e)}$ at "
+        f"${problem.time.name} = {problem.time.low:g}$"
+        for name, data in problem.initial.items()
+        for order, e in enumerate(data)
+        if problem.time is not None
+    ]
+    walls = [escape(f"{face}: {text}") for face, text in _boundary(problem).items()]
+    rows = [("domain", map(escape, domain)), ("inputs", given), ("initial", start)]
+    rows.append(("boundary", walls))
+    items = [f"<li>{title}: {', '.join(texts)}</li>" for title, texts in rows]
+    return "\n".join([*lines, "<ul>", *items, "</ul>"])
+
+
+def _slope(problem: Problem, name: str, order: int) -> Expr:
+    """The derivative of an unknown in time."""
+    function = problem.function(name)
+    return Derivative(function, problem.coordinates[0].symbol, order) if order else function
+
+
+def typeset(expression: Expr) -> str:
+    r"""Write an expression in LaTeX, derivatives as subscripts and functions without arguments.
+
+    >>> from sympy import Function, sin
+    >>> t, x = Symbol("t"), Symbol("x")
+    >>> u = Function("u")(t, x)
+    >>> typeset(Derivative(u, x, x) + sin(u))
+    '\\sin{\\left(u \\right)} + u_{xx}'
+    """
+    return _Typesetter().doprint(expression)
+
+
+@final
+class _Typesetter(LatexPrinter):
+    """Prints functions as the papers do, u(t, x) as u and its derivatives as u_x."""
+
+    def _print_AppliedUndef(self, expr: AppliedUndef, exp: str | None = None) -> str:
+        name = self._print(Symbol(name_of(expr)))
+        return name if exp is None else f"{name}^{{{exp}}}"
+
+    def _print_Derivative(self, expr: Derivative) -> str:
+        if not expr.expr.is_Function:
+            return super()._print_Derivative(expr)
+        return f"{self._print(expr.expr)}_{{{' '.join(map(self._print, expr.variables))}}}"

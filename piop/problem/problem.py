@@ -17,8 +17,10 @@ from piop.expression import Quantity
 from piop.expression.parse import did_you_mean
 from piop.forms.parts import Auxiliary, Input
 from piop.forms.pde import PDE
+from piop.problem import lazy
 from piop.problem.build import build
 from piop.problem.capabilities import Capabilities, find_capabilities
+from piop.problem.describe import to_html, to_text
 from piop.problem.inverse import inverse_spec
 from piop.problem.library import builtin_names, find_builtin
 from piop.problem.wellposed import check
@@ -28,7 +30,9 @@ from piop.spec.model import LearnSpec, Setting
 from piop.spec.tree import ScalarNode
 
 if TYPE_CHECKING:
+    from piop.fields import InputFunction
     from piop.reference import Solution
+    from piop.residual import Residual
     from piop.run import Run
 
 
@@ -284,6 +288,84 @@ class Problem:
         """
         return self.pde.function(name)
 
+    def describe(self) -> str:
+        """Describe it as ``piop check`` does: equations, class, inputs, conditions and solver.
+
+        >>> print(Problem.from_file("burgers").describe().splitlines()[0])
+        burgers: Viscous Burgers' equation on a periodic interval
+        """
+        return to_text(self)
+
+    def sample(self, n: int, seed: int = 0) -> dict[str, InputFunction]:
+        """Draw input functions from their distributions.
+
+        Args:
+            n: How many samples.
+            seed: The same seed draws the same functions.
+
+        Returns:
+            A batch of n functions for each input by name, hidden ones included. Each can be
+            evaluated at points ``[n or 1, N, d]``, and is an input of :meth:`solve_reference` and
+            of :meth:`piop.run.Run.predict`.
+
+        Raises:
+            NotSupportedError: For inputs that are known from data alone.
+            UsageError: For less than one sample.
+
+        Example:
+            ``u0 = problem.sample(4)["u0"]``
+        """
+        return lazy.sample(self, n, seed)
+
+    def residual(self) -> Residual:
+        """Compile its residual, to train a network of your own in a loop of your own.
+
+        Returns:
+            A function of a field (any callable from points ``[B, N, D]``, time first, to values
+            ``[B, N, C]``), points, and the values of the input functions there. Its ``.values`` are
+            the residuals ``[B, N, E]``, through which gradients flow to the field's parameters.
+
+        Raises:
+            NotSupportedError: Without equations, or for a derivative of order five or more.
+
+        Example:
+            >>> import torch
+            >>> problem = Problem.from_file("burgers")
+            >>> residual = problem.residual()
+            >>> network = torch.nn.Sequential(
+            ...     torch.nn.Linear(2, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)
+            ... )
+            >>> points = torch.rand(1, 100, 2)  # t and x
+            >>> inputs = residual.evaluate_inputs(problem.sample(1), points)
+            >>> loss = residual(network, points, inputs).values.square().mean()
+            >>> loss.backward()
+        """
+        return lazy.residual(self)
+
+    def solve_reference(self, inputs: Any = None, **settings: Any) -> Solution:
+        """Solve for given input functions by the classical method.
+
+        Args:
+            inputs: For each visible input its samples, as :meth:`piop.run.Run.predict` takes them:
+                a pair (points, values), values on an even grid over the domain, a number for a
+                scalar, or a data set. Values on a grid are interpolated between its points, others
+                under the distribution of the input. Or functions, as :meth:`sample` gives them;
+                nothing for a problem without inputs.
+            **settings: Those of `piop.reference.solve_reference`, such as ``times``, ``shape``,
+                ``tolerance`` (relative L2), ``device``.
+
+        Returns:
+            Values and time derivatives on the grid, with an error estimate for each function.
+
+        Raises:
+            NotSupportedError: If no solver covers the problem yet, with the reason.
+            DataError: If inputs do not fit.
+
+        Example:
+            ``problem.solve_reference({"u0": (x, values)}, times=[0.5, 1.0])``
+        """
+        return lazy.solve_reference(self, inputs, **settings)
+
     def fit(self, **settings: Any) -> Run:
         """Train an operator on this problem; the same as ``piop solve``.
 
@@ -297,28 +379,7 @@ class Problem:
         Raises:
             NotSupportedError: If this version cannot run the problem yet, with the reason.
         """
-        from piop import run
-
-        return run.fit(self, **settings)
-
-    def solve_reference(self, *arguments: Any, **settings: Any) -> Solution:
-        """Solve for given input functions by the classical method.
-
-        See `piop.reference.solve_reference`.
-
-        Args:
-            *arguments: The input functions, by name.
-            **settings: Such as ``times``, ``shape``, ``tolerance`` (relative L2), ``device``.
-
-        Returns:
-            Values and time derivatives on the grid, with an error estimate for each function.
-
-        Raises:
-            NotSupportedError: If no solver covers the problem yet, with the reason.
-        """
-        from piop import reference  # as above
-
-        return reference.solve_reference(self, *arguments, **settings)
+        return lazy.fit(self, **settings)
 
     def to_yaml(self) -> str:
         """YAML text of the same problem, with the same hash."""
@@ -332,3 +393,7 @@ class Problem:
 
     def __repr__(self) -> str:
         return f"Problem({self.name}: {', '.join(text.text for text in self.spec.equations)})"
+
+    def _repr_html_(self) -> str:
+        """Typeset equations and conditions, as notebooks show them."""
+        return to_html(self)

@@ -45,6 +45,12 @@ class Sources:
         self.device = device
         self.arguments = {i.name: tuple(i.of) for i in problem.inputs}
         self.scalars = {i.symbol: i.name for i in problem.inputs if not i.of}
+        for name, function in functions.items():
+            if not isinstance(function, InputFunction):
+                raise DataError(
+                    f"input {name!r} is no function; values at points are taken by "
+                    "Problem.solve_reference"
+                )
         self.functions = {n: functions[n].to(device, torch.float64) for n in functions}
         sizes = {f.batch for f in self.functions.values()} - {1}
         if len(sizes) > 1:

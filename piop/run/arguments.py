@@ -14,9 +14,10 @@ from torch import Tensor
 from piop.datasets import Dataset, Queries
 from piop.datasets.axes import outside
 from piop.errors import DataError, UsageError
-from piop.fields import FunctionSamples, grid_axis
+from piop.fields import FunctionSamples, InputFunction, grid_axis
 from piop.problem import Input, Problem
 from piop.problem.inputs import asked_coordinates, channels_of, history_of
+from piop.sampling import Draws, observe
 
 InputData = Mapping[str, Any] | xr.Dataset | Dataset
 
@@ -27,11 +28,13 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
     Args:
         problem: Whose inputs they are.
         given: For each visible input its samples: :class:`FunctionSamples`; a pair (points
-            ``[M, d]`` or ``[B, M, d]``, values ``[M]`` or ``[B, M]``); values alone on an even grid
-            over the domain, the right end of periodic axes left out, ``[n1, …, nd]`` or
-            ``[B, n1, …, nd]``; a number or ``[B]`` for a scalar. Or a data set of xarray with these
-            names over the dimensions ``sample`` and the coordinates. A history has its values at
-            each time last, ``[…, c]``.
+            ``[M, d]`` or ``[B, M, d]``, values ``[M]`` or ``[B, M]``), points of one coordinate
+            also ``[M]`` or ``[B, M]``; values alone on an even grid over the domain, the right end
+            of periodic axes left out, ``[n1, …, nd]`` or ``[B, n1, …, nd]``; a number or ``[B]``
+            for a scalar. Or a data set of xarray with these names over the dimensions ``sample``
+            and the coordinates. A history has its values at each time last, ``[…, c]``. Or
+            functions by name, as ``Problem.sample`` gives them, which are seen at the sensors of
+            the spec.
 
     Raises:
         DataError: For names missing or unknown, shapes that do not fit, NaN, or sensors outside
@@ -39,6 +42,9 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
     """
     if isinstance(given, Dataset):
         given = given.inputs
+    if functions := given_functions(given):
+        batch = max(function.batch for function in functions.values())
+        return observe(functions, problem, Draws(0, 0, torch.arange(batch)))
     items = {item.name: item for item in problem.visible_inputs}
     names = [str(name) for name in (given.data_vars if isinstance(given, xr.Dataset) else given)]
     missing = [name for name in items if name not in names]
@@ -51,6 +57,18 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
             raise DataError(f"{name!r} is not an input of {problem.name}: {hint}")
     found = {name: _read(problem, item, given[name]) for name, item in items.items()}
     return _one_batch(found)
+
+
+def given_functions(given: InputData) -> dict[str, InputFunction]:
+    """The functions that were given in place of values; none where values were."""
+    if isinstance(given, xr.Dataset | Dataset):
+        return {}
+    found = {n: value for n, value in given.items() if isinstance(value, InputFunction)}
+    if found and len(found) < len(given):
+        raise DataError(
+            f"inputs {', '.join(found)} are functions, others are values; give all in one way"
+        )
+    return found
 
 
 def _read(problem: Problem, item: Input, value: Any) -> FunctionSamples:
@@ -76,7 +94,8 @@ def _pair(item: Input, value: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
             f"input {item.name!r}: give a pair (points, values), got {len(value)} parts"
         )
     points, values = (to_numbers(f"input {item.name!r}", part) for part in value)
-    if len(item.of) == 1 and points.ndim == values.ndim:
+    alike = points.ndim == values.ndim and points.shape[-1] == values.shape[-1]
+    if len(item.of) == 1 and (points.ndim == 1 or alike):
         points = points[..., None]
     return points, values
 

@@ -14,6 +14,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -90,6 +91,11 @@ class Draws:
         device = torch.device(self.index.device if self.device is None else self.device)
         object.__setattr__(self, "device", device)
         object.__setattr__(self, "index", self.index.to(device))
+
+    @classmethod
+    def first(cls, count: int, seed: int) -> Self:
+        """Return those of samples 0 to ``count`` − 1 of a fixed set."""
+        return cls(seed, 0, torch.arange(count))
 
     @property
     def batch(self) -> int:

@@ -1,0 +1,50 @@
+"""What a `Problem` hands on to the layers above it, which are imported when they are called.
+
+The only place of the symbolic half that reaches upwards, and so the only one that loads torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from piop.errors import NotSupportedError, UsageError
+
+if TYPE_CHECKING:
+    from piop.fields import InputFunction
+    from piop.problem.problem import Problem
+    from piop.reference import Solution
+    from piop.residual import Residual
+    from piop.run import Run
+
+
+def fit(problem: Problem, **settings: Any) -> Run:
+    """Train an operator; see `Problem.fit`."""
+    from piop import run
+
+    return run.fit(problem, **settings)
+
+
+def sample(problem: Problem, n: int, seed: int) -> dict[str, InputFunction]:
+    """Draw input functions; see `Problem.sample`."""
+    from piop.sampling import Draws, sample_inputs
+
+    if n < 1:
+        raise UsageError(f"n = {n}: at least one sample is needed")
+    return sample_inputs(problem, Draws.first(n, seed))
+
+
+def solve_reference(problem: Problem, inputs: Any, **settings: Any) -> Solution:
+    """Solve by the classical method; see `Problem.solve_reference`."""
+    from piop import reference
+    from piop.run.interpolation import read_functions
+
+    return reference.solve_reference(problem, read_functions(problem, inputs or {}), **settings)
+
+
+def residual(problem: Problem) -> Residual:
+    """Compile the residual; see `Problem.residual`."""
+    from piop.residual import compile_residual
+
+    if not problem.residuals:
+        raise NotSupportedError(f"{problem.name}: it has no equations, being known from data alone")
+    return compile_residual(problem)
