@@ -20,7 +20,7 @@ from piop.residual.trace import compile_step
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.batches.batch import Batch, CollocationPoints, flatten
 from piop.training.loop.gradients import COMPILED_ROWS, EAGER_ROWS, microbatch_count, split_batch
-from piop.training.loss.constraints import hard_constraint_lift
+from piop.training.loss.known_field import hard_constraint_lift
 from piop.training.loss.statistics import law_statistics
 from piop.training.operator import Clock, Operator, OperatorField
 from piop.training.setup import signature_of
@@ -105,7 +105,7 @@ def build_case(
     clock = None if problem.time is None else Clock(problem.time.low, problem.time.length)
     mean, scale = statistics.channel_mean, statistics.channel_scale
     backbone = build_backbone("pit", signature, width=width)
-    operator = Operator(backbone, conditions.lift, clock, mean, scale)
+    operator = Operator(backbone, conditions.lift_orders, clock, mean, scale)
     operator.to(device=device, dtype=dtype)
     known = hard_constraint_lift(problem, conditions, mean)
     lift = None if known is None else residual.compile_lift(known.expressions)

@@ -51,11 +51,13 @@ class Domain(ABC):
         axes: Coordinates of space, one to three.
         is_box: Whether it is all of the box of its axes.
         varies: Whether samples have regions of their own.
+        distance_text: How prescribed values are met exactly, a clause.
     """
 
     axes: tuple[Coordinate, ...]
     is_box: ClassVar[bool] = False
     varies: ClassVar[bool] = False
+    distance_text: ClassVar[str] = "through the distance to the boundary"
 
     @property
     @abstractmethod
@@ -168,6 +170,7 @@ class Box(FixedDomain):
     """All of the box of its axes; faces are ``x.min``, ``x.max`` and so on."""
 
     is_box = True
+    distance_text = "through the distance to the wall"
 
     @property
     def faces(self) -> tuple[str, ...]:

@@ -13,9 +13,10 @@ Srivastava 2022, sec. 3 (doi:10.1016/j.cma.2021.114333).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Self, final
 
 import sympy as sp
 
@@ -30,124 +31,222 @@ if TYPE_CHECKING:
 
 
 Mode = Literal["auto", "hard", "soft"]
+AS_ASKED = "as asked"
 
 
 @dataclass(frozen=True)
-class Constraint:
-    """One condition, how it is met, and why.
+class Constraint(ABC):
+    """One condition of a problem, how it is met, and why.
 
     Attributes:
-        what: The condition as a reader would write it, such as ``u(t = 0) = u0``.
-        built_in: True where the ansatz meets it exactly, False where the loss penalises it.
+        what: The condition in words, such as ``u at t = 0 is u0``.
+        hard: True where the ansatz meets it exactly, False where the loss penalises it.
         why: The reason, a clause.
     """
 
     what: str
-    built_in: bool
+    hard: bool
     why: str
 
     def __str__(self) -> str:
-        return f"{self.what}: {'built in' if self.built_in else 'penalised'}, {self.why}"
+        return f"{self.what}: {'hard' if self.hard else 'soft'} constraint, {self.why}"
+
+    @abstractmethod
+    def on_grid(self) -> Self:
+        """Return how a network that is evaluated on a grid meets it."""
 
 
+@final
+@dataclass(frozen=True)
+class InitialConstraint(Constraint):
+    """An initial datum.
+
+    Attributes:
+        unknown: Of which unknown.
+        order: Of its derivative in time.
+    """
+
+    unknown: str
+    order: int
+
+    def on_grid(self) -> Self:
+        """Return a soft constraint for a slope, which differences in time do not see.
+
+        Beside u0 + (t − t0)·v0 they find as small a residual for any other slope.
+        """
+        if not self.hard or self.order == 0:
+            return self
+        why = "differences in time do not feel a slope that is a hard constraint"
+        return replace(self, hard=False, why=why)
+
+
+@final
+@dataclass(frozen=True)
+class PeriodicConstraint(Constraint):
+    """The periodicity along an axis.
+
+    Attributes:
+        axis: Name of the axis.
+    """
+
+    axis: str
+
+    def on_grid(self) -> Self:
+        """Return a hard constraint: spectra know nothing else."""
+        return replace(self, hard=True, why="through differentiation by spectra")
+
+
+@final
+@dataclass(frozen=True)
+class FaceConstraint(Constraint):
+    """A boundary condition on a face.
+
+    Attributes:
+        face: Name of the face.
+        condition: The boundary condition.
+    """
+
+    face: str
+    condition: BoundaryCondition
+
+    def on_grid(self) -> Self:
+        """Return itself."""
+        return self
+
+
+@final
 @dataclass(frozen=True)
 class Constraints:
     """How every condition of a problem is met.
 
     Attributes:
-        lift: How many initial data of each channel are built in, in the order of the channels:
-            0 none, 1 u0 + (t − t0)·net, 2 u0 + (t − t0)·v0 + (t − t0)²·net.
-        initial: Initial data left to the loss, as (unknown, order in time).
-        periodic: Axes made periodic by harmonics of the coordinate.
-        penalised_periodic: Axes whose periodicity is left to the loss.
-        decisions: All of it in words.
-        walls: Faces on which the value of each channel is built in, in the order of the channels.
-        boundary: Conditions on faces that are left to the loss.
+        channels: Names of the channels, in their order.
+        initial: Initial data.
+        periodic: Periodic axes.
+        faces: Boundary conditions, in the order of the faces.
     """
 
-    lift: tuple[int, ...]
-    initial: tuple[tuple[str, int], ...]
-    periodic: tuple[str, ...]
-    penalised_periodic: tuple[str, ...]
-    decisions: tuple[Constraint, ...]
-    walls: tuple[tuple[str, ...], ...] = ()
-    boundary: tuple[tuple[str, BoundaryCondition], ...] = ()
+    channels: tuple[str, ...]
+    initial: tuple[InitialConstraint, ...]
+    periodic: tuple[PeriodicConstraint, ...]
+    faces: tuple[FaceConstraint, ...]
+
+    def __iter__(self) -> Iterator[Constraint]:
+        yield from (*self.initial, *self.periodic, *self.faces)
 
     @property
-    def lifts(self) -> bool:
+    def lift_orders(self) -> tuple[int, ...]:
+        """Number of initial data of each channel that are hard constraints.
+
+        0 for none, 1 for u0 + (t − t0)·net, 2 for u0 + (t − t0)·v0 + (t − t0)²·net.
+        """
+        hard = [c.unknown for c in self.initial if c.hard]
+        return tuple(hard.count(channel) for channel in self.channels)
+
+    @property
+    def hard_faces(self) -> tuple[tuple[str, ...], ...]:
+        """Faces of each channel whose prescribed value is a hard constraint."""
+        hard = [(c.condition.unknown, c.face) for c in self.faces if c.hard]
+        return tuple(tuple(f for name, f in hard if name == channel) for channel in self.channels)
+
+    @property
+    def lifted(self) -> bool:
         """Whether anything is added to the network."""
-        return any(self.lift) or any(self.walls)
+        return any(self.lift_orders) or any(self.hard_faces)
+
+    @property
+    def hard_periodic(self) -> tuple[str, ...]:
+        """Axes that are periodic for every weight of the network."""
+        return tuple(c.axis for c in self.periodic if c.hard)
+
+    @property
+    def soft_initial(self) -> tuple[InitialConstraint, ...]:
+        """Initial data left to the loss."""
+        return tuple(c for c in self.initial if not c.hard)
+
+    @property
+    def soft_periodic(self) -> tuple[PeriodicConstraint, ...]:
+        """Axes whose periodicity is left to the loss."""
+        return tuple(c for c in self.periodic if not c.hard)
+
+    @property
+    def soft_faces(self) -> dict[str, list[BoundaryCondition]]:
+        """Conditions left to the loss, by their face."""
+        found: dict[str, list[BoundaryCondition]] = {}
+        for constraint in self.faces:
+            if not constraint.hard:
+                found.setdefault(constraint.face, []).append(constraint.condition)
+        return found
+
+    def on_grid(self) -> Constraints:
+        """Return how a network that is evaluated on a grid meets the conditions."""
+        return Constraints(
+            self.channels,
+            tuple(c.on_grid() for c in self.initial),
+            tuple(c.on_grid() for c in self.periodic),
+            tuple(c.on_grid() for c in self.faces),
+        )
 
 
 def decide_constraints(
     problem: Problem, constraints: Mode = "auto", *, walls: bool = True
 ) -> Constraints:
-    """Decide which conditions are built in.
+    """Decide which conditions are hard constraints.
 
     Args:
         problem: The problem.
-        constraints: ``auto`` builds in what can be, ``hard`` too but refuses where something
-            cannot, ``soft`` penalises everything (as the papers do).
-        walls: Whether conditions on faces are met at all; they are not where data alone speak.
+        constraints: ``auto`` makes hard constraints of all conditions that can be, ``hard`` too but
+            refuses where one cannot, ``soft`` leaves all of them to the loss (as the papers do).
+        walls: Whether conditions on faces are met at all; they are not where only data are trained
+            on.
 
     Raises:
         ValueError: If ``constraints`` is none of these, or is ``hard`` where a condition cannot be
-            built in.
+            a hard constraint.
     """
     if constraints not in ("auto", "hard", "soft"):
         raise ValueError(f"constraints: {constraints!r} is not one of auto, hard, soft")
-    decisions: list[Constraint] = []
-    lift, initial = {}, []
+    initial: list[InitialConstraint] = []
     for unknown, data in problem.initial.items():
-        obstacle = _obstacle(problem, unknown, data)
-        hard = constraints != "soft" and obstacle is None
-        if constraints == "hard" and obstacle is not None:
-            raise ValueError(
-                f"constraints: hard is not possible for {_initial_text(problem, unknown, 0)}: "
-                f"{obstacle}; use constraints: auto or soft"
-            )
-        lift[unknown] = len(data) if hard else 0
-        why = "the initial data are smooth enough" if hard else obstacle or "as asked"
-        for order in range(len(data)):
-            decisions.append(Constraint(_initial_text(problem, unknown, order), hard, why))
-            if not hard:
-                initial.append((unknown, order))
-    axes = tuple(c.name for c in problem.space if c.periodic)
-    soft = constraints == "soft"
-    decisions += [
-        Constraint(
-            f"periodic in {a}", not soft, "as asked" if soft else f"through harmonics of {a}"
-        )
-        for a in axes
+        texts = [_initial_text(problem, unknown, order) for order in range(len(data))]
+        reason = "the initial data are smooth enough"
+        hard, why = _decide(constraints, texts[0], _obstacle(problem, unknown, data), reason)
+        initial += [InitialConstraint(t, hard, why, unknown, k) for k, t in enumerate(texts)]
+    periodic = [
+        PeriodicConstraint(what, *_decide(constraints, what, None, reason), axis)
+        for axis in (c.name for c in problem.space if c.periodic)
+        for what, reason in [(f"periodic in {axis}", f"through harmonics of {axis}")]
     ]
-    orders = tuple(lift.get(channel, 0) for channel in problem.channels)
-    built: dict[str, list[str]] = {channel: [] for channel in problem.channels}
-    boundary = []
-    around = "wall" if problem.domain.is_box else "boundary"
+    decided = Constraints(problem.channels, tuple(initial), tuple(periodic), ())
     for face, condition in problem.pde.face_conditions if walls else ():
         what = condition.sentence(problem.domain.where(face))
-        found = _wall_obstacle(problem, face, condition, orders, built)
-        hard = not soft and found is None
-        if constraints == "hard" and found is not None:
-            raise ValueError(
-                f"constraints: hard is not possible for {what}: {found}; "
-                f"use constraints: auto or soft"
-            )
-        if hard:
-            built[condition.unknown].append(face)
-        else:
-            boundary.append((face, condition))
-        why = f"through the distance to the {around}" if hard else found or "as asked"
-        decisions.append(Constraint(what, hard, why))
-    return Constraints(
-        lift=orders,
-        initial=tuple(initial),
-        periodic=() if soft else axes,
-        penalised_periodic=axes if soft else (),
-        decisions=tuple(decisions),
-        walls=tuple(tuple(faces) for faces in built.values()),
-        boundary=tuple(boundary),
-    )
+        obstacle = _face_obstacle(problem, face, condition, decided)
+        hard, why = _decide(constraints, what, obstacle, problem.domain.distance_text)
+        found = FaceConstraint(what, hard, why, face, condition)
+        decided = replace(decided, faces=(*decided.faces, found))
+    return decided
+
+
+def _decide(mode: Mode, what: str, obstacle: str | None, reason: str) -> tuple[bool, str]:
+    """Decide whether a condition is a hard constraint, and give the reason.
+
+    Args:
+        mode: As asked.
+        what: The condition.
+        obstacle: Why it cannot be one; None where it can.
+        reason: How it is met where it is one.
+
+    Raises:
+        ValueError: If it has to be one and cannot.
+    """
+    if mode == "hard" and obstacle is not None:
+        raise ValueError(
+            f"constraints: hard is not possible for {what}: {obstacle}; "
+            f"use constraints: auto or soft"
+        )
+    if mode != "soft" and obstacle is None:
+        return True, reason
+    return False, obstacle or AS_ASKED
 
 
 def space_order(problem: Problem, unknown: str) -> int:
@@ -199,12 +298,12 @@ def _input_smoothness(problem: Problem, item: Input) -> tuple[float, str]:
 
 
 def _obstacle(problem: Problem, unknown: str, data: tuple[sp.Expr, ...]) -> str | None:
-    """Say why initial data cannot be built in, or None where they can."""
+    """Say why initial data cannot be hard constraints; None where they can."""
     return next(filter(None, (_roughness(problem, unknown, e) for e in data)), None)
 
 
 def _roughness(problem: Problem, unknown: str, expression: sp.Expr) -> str | None:
-    """Say why an expression cannot be part of an unknown, or None where it can."""
+    """Say why an expression cannot be part of an unknown; None where it can."""
     order = space_order(problem, unknown)
     hidden = [i.name for i in problem.inputs if i.hidden and expression.has(i.symbol)]
     if hidden:
@@ -218,24 +317,28 @@ def _roughness(problem: Problem, unknown: str, expression: sp.Expr) -> str | Non
     return None
 
 
-def _wall_obstacle(
-    problem: Problem,
-    face: str,
-    condition: BoundaryCondition,
-    orders: tuple[int, ...],
-    built: Mapping[str, Sequence[str]],
+def _face_obstacle(
+    problem: Problem, face: str, condition: BoundaryCondition, decided: Constraints
 ) -> str | None:
-    """Say why a condition on a face cannot be built in, or None where it can."""
-    if condition.soft_because:
+    """Say why a condition on a face cannot be a hard constraint; None where it can.
+
+    Args:
+        problem: The problem.
+        face: Where it holds.
+        condition: The condition.
+        decided: The initial data and the faces before it.
+    """
+    if condition.prescribed is None:
         return condition.soft_because
     name = condition.unknown
-    rough = _roughness(problem, name, condition.values[0])
-    order = orders[problem.channels.index(name)]
-    return rough or lift_obstacle(problem.pde, name, order, built[name], face)
+    channel = problem.channels.index(name)
+    rough = _roughness(problem, name, condition.prescribed)
+    order, faces = decided.lift_orders[channel], decided.hard_faces[channel]
+    return rough or lift_obstacle(problem.pde, name, order, faces, face)
 
 
 def _initial_text(problem: Problem, unknown: str, order: int) -> str:
-    assert problem.time is not None  # noqa: S101 - only evolution problems have initial data
-    t = problem.time
-    quantity = unknown if order == 0 else f"d{t.name * order}({unknown})"
-    return f"{quantity} at {t.name} = {t.low:g} is {problem.initial[unknown][order]}"
+    low = "" if problem.time is None else f"{problem.time.name} = {problem.time.low:g}"
+    time = "" if problem.time is None else problem.time.name
+    quantity = unknown if order == 0 else f"d{time * order}({unknown})"
+    return f"{quantity} at {low} is {problem.initial[unknown][order]}"

@@ -65,8 +65,8 @@ def to_json(problem: Problem) -> dict[str, Any]:
         "initial": {name: [write(e) for e in data] for name, data in problem.initial.items()},
         "boundary": _boundary(problem),
         "conditions": [
-            {"condition": d.what, "built_in": d.built_in, "why": d.why}
-            for d in decide_constraints(problem).decisions
+            {"condition": c.what, "built_in": c.hard, "why": c.why}
+            for c in decide_constraints(problem)
         ],
         "solver": _solver(problem),
         "streams": _streams(problem),
@@ -238,7 +238,7 @@ def _given(problem: Problem, name: str, data: list[str]) -> str:
 
 
 def _decided(condition: dict[str, Any]) -> str:
-    how = "built in" if condition["built_in"] else "penalised"
+    how = "hard constraint" if condition["built_in"] else "soft constraint"
     return f"{condition['condition']}: {how}, {condition['why']}"
 
 

@@ -190,10 +190,10 @@ def parts_of(problem: Problem, config: TrainingConfig, data: bool) -> set[str]:
     """
     found = {"data"} if data else set()
     if config.physics:
-        conditions = constraints_of(problem, config)
+        constraints = constraints_of(problem, config)
         gauged = problem.gauge or any(item.gauged for item in problem.auxiliaries)
         found |= {"residual"}
-        found |= {"initial"} if conditions.initial else set()
-        walls = conditions.penalised_periodic or conditions.boundary
+        found |= {"initial"} if constraints.soft_initial else set()
+        walls = constraints.soft_periodic or constraints.soft_faces
         found |= {"boundary"} if walls or gauged else set()
     return found

@@ -26,13 +26,8 @@ from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes
 from piop.training.independence import require_independent_queries
 from piop.training.loop.phases import Draw
-from piop.training.loss.constraints import (
-    KnownField,
-    SoftConstraint,
-    hard_constraint_lift,
-    soft_constraints,
-)
-from piop.training.loss.grid_constraints import conditions_on_grid, penalised_on_grid
+from piop.training.loss.constraints import SoftConstraint, soft_constraints
+from piop.training.loss.known_field import KnownField, hard_constraint_lift
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting import Weightings
@@ -57,7 +52,7 @@ class Model:
 
     Attributes:
         operator: Backbone with what is built in.
-        conditions: What is built in and what is penalised.
+        constraints: Which conditions are hard and which are soft constraints.
         known: What is built in; None for nothing.
         grids: Input → the even grid on which the operator sees it; without physics none, since the
             inputs of data need not follow the law.
@@ -66,7 +61,7 @@ class Model:
     """
 
     operator: Operator
-    conditions: Constraints
+    constraints: Constraints
     known: KnownField | None
     grids: Mapping[str, Axes]
     home: Axes | None = None
@@ -81,19 +76,19 @@ def constraints_of(problem: Problem, config: TrainingConfig) -> Constraints:
     points = field_kind(config).pointwise
     walls = config.physics and points
     try:
-        conditions = decide_constraints(problem, config.loss.constraints, walls=walls)
+        constraints = decide_constraints(problem, config.loss.constraints, walls=walls)
     except ValueError as error:
         raise UsageError(str(error)) from error
     if points:
-        return conditions
-    slopes = [n for n, k in zip(problem.channels, conditions.lift, strict=True) if k == 2]
+        return constraints
+    slopes = [c.unknown for c in constraints.initial if c.hard and c.order]
     if slopes and config.loss.constraints == "hard":
         raise UsageError(
             f"constraints: hard is not possible for the slope of {slopes[0]} at the start: "
             f"backbone {config.backbone!r} answers on a grid, whose differences in time do not "
-            f"feel a slope that is built in; use constraints: auto or soft"
+            f"feel a slope that is a hard constraint; use constraints: auto or soft"
         )
-    return conditions_on_grid(problem, conditions)
+    return constraints.on_grid()
 
 
 def preset_of(config: TrainingConfig, settings: Mapping[str, Any] | None = None) -> Preset:
@@ -118,7 +113,7 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     Raises:
         UsageError: If the conditions cannot be met as asked.
     """
-    conditions = constraints_of(problem, config)
+    constraints = constraints_of(problem, config)
     clock = None
     if problem.time is not None:
         clock = Clock(problem.time.low, problem.time.length)
@@ -127,23 +122,26 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.machine.seed)
         backbone = build_backbone(
-            config.backbone, signature_of(problem, conditions, statistics), preset, **settings
+            config.backbone, signature_of(problem, constraints, statistics), preset, **settings
         )
     mean, scale = statistics.channel_mean, statistics.channel_scale
     walls = [
-        problem.domain.fixed.distance_factors(faces) if faces else () for faces in conditions.walls
+        problem.domain.fixed.distance_factors(faces) if faces else ()
+        for faces in constraints.hard_faces
     ]
-    operator = Operator(backbone, conditions.lift, clock, mean, scale, walls, problem.vectors)
+    operator = Operator(
+        backbone, constraints.lift_orders, clock, mean, scale, walls, problem.vectors
+    )
     if problem.infer:
         operator.inferred = Inferred(problem.infer)
     operator.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
-    known = hard_constraint_lift(problem, conditions, mean)
+    known = hard_constraint_lift(problem, constraints, mean)
     grids = lattices(problem) if config.physics else {}
     home = None
     if not backbone.field.pointwise and (config.physics or statistics.grid):
         counts = () if config.physics else statistics.grid
         home = training_grid_ticks(problem, backbone, config.points, counts)
-    return Model(operator, conditions, known, grids, home)
+    return Model(operator, constraints, known, grids, home)
 
 
 def residual_of_model(
@@ -193,28 +191,28 @@ def build_objective(
         UsageError: If the adaptive weights that are asked for have nothing to do.
     """
     residual: Residual | None = None
-    penalised: dict[str, SoftConstraint] = {}
+    soft: dict[str, SoftConstraint] = {}
     if config.physics:
         kernel = choose_kernel(config.machine.kernel, config.machine.device)
         residual = residual_of_model(problem, model, config, kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
         if residual.grid is None:
-            penalised = soft_constraints(problem, model.conditions, sizes)
+            soft = soft_constraints(problem, model.constraints, sizes)
             if config.backbone not in BACKBONES:
-                signature = signature_of(problem, model.conditions, statistics)
+                signature = signature_of(problem, model.constraints, statistics)
                 network, like = model.operator.backbone, example_of(config)
                 require_independent_queries(config.backbone, network, signature, model.grids, like)
         else:
             like = model.operator.scale
-            penalised = penalised_on_grid(problem, model.conditions, sizes, residual.grid, like)
-    terms = terms_of(problem, penalised, config, data)
-    axes = inhomogeneous_axes(problem, model.conditions)
+            soft = soft_constraints(problem, model.constraints, sizes, residual.grid, like)
+    terms = terms_of(problem, soft, config, data)
+    axes = inhomogeneous_axes(problem, model.constraints)
     run = WeightedRun(problem, terms, axes, config, part, example_of(config))
     loss = ResidualLoss(
         problem,
         model.operator,
         residual,
-        penalised,
+        soft,
         model.known,
         statistics.equation_scale,
         config.loss,
@@ -226,7 +224,7 @@ def build_objective(
 
 def terms_of(
     problem: Problem,
-    penalised: Mapping[str, SoftConstraint],
+    soft: Mapping[str, SoftConstraint],
     config: TrainingConfig,
     data: bool,
 ) -> list[ProbedTerm]:
@@ -235,15 +233,15 @@ def terms_of(
     if config.physics:
         functions = config.points.functions
         found.append(ProbedTerm(EQUATIONS, "residual", len(problem.residuals), functions))
-        found += [ProbedTerm(n, c.part, len(c.units), functions) for n, c in penalised.items()]
+        found += [ProbedTerm(n, c.part, len(c.units), functions) for n, c in soft.items()]
     if data:
         found.append(ProbedTerm(DATA, "data", len(problem.channels), config.points.data_functions))
     return found
 
 
-def inhomogeneous_axes(problem: Problem, conditions: Constraints) -> tuple[str, ...]:
+def inhomogeneous_axes(problem: Problem, constraints: Constraints) -> tuple[str, ...]:
     """Return the axes in space on which equations or conditions depend explicitly."""
-    alike = homogeneous_axes(problem, conditions)
+    alike = homogeneous_axes(problem, constraints)
     return tuple(c.name for c in problem.space if c.name not in alike)
 
 

@@ -14,13 +14,13 @@ from piop.training.loss.statistics import Statistics
 
 
 def signature_of(
-    problem: Problem, conditions: Constraints, statistics: Statistics | None = None
+    problem: Problem, constraints: Constraints, statistics: Statistics | None = None
 ) -> Signature:
     """Tell a backbone the shapes and scales of a problem.
 
     Args:
         problem: The problem.
-        conditions: Which axes are built in as periodic.
+        constraints: Which axes are periodic as hard constraints.
         statistics: Sizes of its inputs; without them the shapes alone are told, which is all that
             a refusal asks for, and takes milliseconds.
     """
@@ -29,7 +29,7 @@ def signature_of(
         gridded = gridded_inputs(problem)
     return Signature(
         coordinates=tuple(
-            AxisSignature(c.name, c.low, c.high, c.name in conditions.periodic)
+            AxisSignature(c.name, c.low, c.high, c.name in constraints.hard_periodic)
             for c in asked_coordinates(problem)
         ),
         inputs=tuple(
@@ -48,11 +48,11 @@ def signature_of(
         ),
         channels=len(problem.channels),
         time=None if problem.time is None else 0,
-        homogeneous=homogeneous_axes(problem, conditions),
+        homogeneous=homogeneous_axes(problem, constraints),
     )
 
 
-def homogeneous_axes(problem: Problem, conditions: Constraints) -> tuple[str, ...]:
+def homogeneous_axes(problem: Problem, constraints: Constraints) -> tuple[str, ...]:
     """Find the periodic axes along which shifted inputs give the shifted solution.
 
     They are those whose coordinate no equation and no initial datum names by itself.
@@ -64,5 +64,7 @@ def homogeneous_axes(problem: Problem, conditions: Constraints) -> tuple[str, ..
         atoms = expression.atoms(sp.Derivative) | expression.atoms(AppliedUndef)
         named |= expression.xreplace({atom: sp.Dummy() for atom in atoms}).free_symbols
     return tuple(
-        c.name for c in problem.space if c.name in conditions.periodic and c.symbol not in named
+        c.name
+        for c in problem.space
+        if c.name in constraints.hard_periodic and c.symbol not in named
     )

@@ -45,7 +45,7 @@ def values(left, right):
 
 def lifted(problem, order=1):
     conditions = decide_constraints(problem)
-    return lift_expression(problem.pde, "u", order, conditions.walls[0]), conditions
+    return lift_expression(problem.pde, "u", order, conditions.hard_faces[0]), conditions
 
 
 def at(expression, **places):
@@ -60,7 +60,7 @@ def test_start_and_walls_that_agree_are_all_met():
     problem = rod(values("sin(3*t)", "t**2"), initial="x*(1 - x)")
     found, conditions = lifted(problem)
     t, x = (c.symbol for c in problem.coordinates)
-    assert conditions.walls == (("x.min", "x.max"),)
+    assert conditions.hard_faces == (("x.min", "x.max"),)
     assert at(found, t=0) - x * (1 - x) == 0
     assert at(found, x=0) - sp.sin(3 * t) == 0
     assert at(found, x=1) - t**2 == 0
@@ -69,7 +69,7 @@ def test_start_and_walls_that_agree_are_all_met():
 def test_a_wall_at_a_multiple_of_pi_is_met_exactly():
     problem = rod(values("0", "0"), initial="sin(x)", length="2*pi")
     found, conditions = lifted(problem)
-    assert conditions.walls == (("x.min", "x.max"),)
+    assert conditions.hard_faces == (("x.min", "x.max"),)
     assert found - sp.sin(problem.coordinate("x").symbol) == 0
 
 
@@ -85,36 +85,36 @@ def test_one_wall_reaches_as_it_is():
     )
     found, conditions = lifted(problem)
     t, x = (c.symbol for c in problem.coordinates)
-    assert conditions.walls == (("x.min",),)
+    assert conditions.hard_faces == (("x.min",),)
     assert sp.simplify(found - sp.sin(sp.pi * x) - sp.sin(sp.pi * t / 2)) == 0
 
 
 def test_a_start_that_misses_a_wall_leaves_it_to_the_loss():
     _, conditions = lifted(rod(values("0", "1"), initial="1 - x**2"))
-    assert conditions.lift == (1,)
-    assert conditions.walls == ((),)
-    whys = [d.why for d in conditions.decisions if "at x" in d.what]
+    assert conditions.lift_orders == (1,)
+    assert conditions.hard_faces == ((),)
+    whys = [d.why for d in conditions if "at x" in d.what]
     assert whys == ["it is not that of the initial data where they touch"] * 2
 
 
-def test_data_that_vanish_at_the_walls_by_their_law_are_built_in_with_them():
+def test_data_that_vanish_at_the_walls_by_their_law_are_hard_constraints_with_them():
     _, conditions = lifted(rod(values("0", "0"), initial="u0", u0=SINES))
-    assert conditions.walls == (("x.min", "x.max"),)
+    assert conditions.hard_faces == (("x.min", "x.max"),)
 
 
 def test_data_that_are_not_known_there_leave_walls_to_the_loss():
     _, conditions = lifted(rod(values("0", "0"), initial="u0", u0=COSINES))
-    assert conditions.walls == ((),)
-    assert "before it is drawn" in conditions.decisions[-1].why
+    assert conditions.hard_faces == ((),)
+    assert "before it is drawn" in [*conditions][-1].why
 
 
-def test_values_of_an_input_along_a_wall_are_built_in():
+def test_values_of_an_input_along_a_wall_are_hard_constraints():
     source = {"of": ["y"], "law": "gaussian_random_field", "tau": 3, "alpha": 6,
               "boundary": {"y": "dirichlet"}}  # fmt: skip
     problem = plate({**values("g", "0"), "y": {"dirichlet": {"u": 0}}}, g=source)
     found, conditions = lifted(problem, order=0)
     g = problem.function("g")
-    assert conditions.walls == (("x.min", "x.max", "y.min", "y.max"),)
+    assert conditions.hard_faces == (("x.min", "x.max", "y.min", "y.max"),)
     x = problem.coordinate("x").symbol
     assert restrict(problem.pde, found, problem.coordinate("x"), 0.0) == g
     assert restrict(problem.pde, found, problem.coordinate("y"), 1.0) == 0
@@ -127,7 +127,7 @@ def test_corners_of_four_sides_that_agree_are_blended():
     problem = plate(sides)
     found, conditions = lifted(problem, order=0)
     x, y = (c.symbol for c in problem.coordinates)
-    assert len(conditions.walls[0]) == 4
+    assert len(conditions.hard_faces[0]) == 4
     assert at(found, x=0) - y == 0
     assert at(found, x=2) - 2 - y == 0
     assert at(found, y=0) - x**2 / 2 == 0
@@ -138,9 +138,9 @@ def test_a_lid_that_jumps_at_its_corners_is_left_to_the_loss():
     sides = {**values("0", "0"), "y.min": {"dirichlet": {"u": 0}},
              "y.max": {"dirichlet": {"u": 1}}}  # fmt: skip
     conditions = decide_constraints(plate(sides))
-    assert conditions.walls == (("x.min", "x.max", "y.min"),)
-    assert [face for face, _ in conditions.boundary] == ["y.max"]
-    assert conditions.decisions[-1].why == "it is not that of x.min where they touch"
+    assert conditions.hard_faces == (("x.min", "x.max", "y.min"),)
+    assert list(conditions.soft_faces) == ["y.max"]
+    assert [*conditions][-1].why == "it is not that of x.min where they touch"
 
 
 def test_waves_need_walls_that_agree_with_their_slope_as_well():
@@ -155,33 +155,33 @@ def test_waves_need_walls_that_agree_with_their_slope_as_well():
             boundary=values("0", right),
         )
 
-    assert decide_constraints(string("t")).walls == (("x.min", "x.max"),)
-    assert decide_constraints(string("t**2")).walls == (("x.min",),)
+    assert decide_constraints(string("t")).hard_faces == (("x.min", "x.max"),)
+    assert decide_constraints(string("t**2")).hard_faces == (("x.min",),)
 
 
 def test_slopes_at_walls_are_left_to_the_loss():
     conditions = decide_constraints(rod({"x": {"neumann": {"u": 0}}}))
-    assert conditions.walls == ((),)
-    assert [c.keyword for _, c in conditions.boundary] == ["neumann", "neumann"]
-    assert [d.what for d in conditions.decisions[1:]] == [
+    assert conditions.hard_faces == ((),)
+    assert [c.keyword for own in conditions.soft_faces.values() for c in own] == ["neumann"] * 2
+    assert [d.what for d in [*conditions][1:]] == [
         "du/dn at x = 0 is 0",
         "du/dn at x = 1 is 0",
     ]
 
 
-def test_hard_refuses_a_wall_that_cannot_be_built_in():
+def test_hard_refuses_a_wall_that_cannot_be_a_hard_constraint():
     with pytest.raises(ValueError, match=r"hard is not possible for du/dn at x = 0"):
         decide_constraints(rod({"x": {"neumann": {"u": 0}}}), "hard")
 
 
 def test_soft_leaves_all_walls_to_the_loss():
     conditions = decide_constraints(rod(values("0", "0")), "soft")
-    assert conditions.walls == ((),)
-    assert len(conditions.boundary) == 2
+    assert conditions.hard_faces == ((),)
+    assert len(conditions.soft_faces) == 2
 
 
 def test_data_alone_ask_no_walls():
     conditions = decide_constraints(rod(values("0", "0")), walls=False)
-    assert conditions.walls == ((),)
-    assert conditions.boundary == ()
-    assert len(conditions.decisions) == 1
+    assert conditions.hard_faces == ((),)
+    assert conditions.soft_faces == {}
+    assert len([*conditions]) == 1

@@ -1,4 +1,4 @@
-"""Values prescribed all around a shape: what is built in, with which function, and why not."""
+"""Values prescribed all around a shape: hard constraints, with which function, and why not."""
 
 import pytest
 import sympy as sp
@@ -31,25 +31,25 @@ def rod(initial, boundary=None, **words):
 
 
 @pytest.mark.parametrize("domain", [DISK, HOLE])
-def test_one_value_all_around_is_built_in(domain):
+def test_one_value_all_around_is_a_hard_constraint(domain):
     found = decide_constraints(plate({"rest": {"dirichlet": {"u": "x*y"}}}, domain))
-    assert not found.boundary
-    assert {d.why for d in found.decisions} == {"through the distance to the boundary"}
-    assert all(d.built_in for d in found.decisions)
+    assert not found.soft_faces
+    assert {d.why for d in found} == {"through the distance to the boundary"}
+    assert all(d.hard for d in found)
     problem = plate({"rest": {"dirichlet": {"u": "x*y"}}}, domain)
     x, y = (c.symbol for c in problem.space)
-    assert lift_expression(problem.pde, "u", 0, found.walls[0]) == x * y
-    assert decide_constraints(problem, walls=False).walls == ((),)
+    assert lift_expression(problem.pde, "u", 0, found.hard_faces[0]) == x * y
+    assert decide_constraints(problem, walls=False).hard_faces == ((),)
 
 
 def test_visible_inputs_may_be_prescribed_and_rough_or_hidden_ones_not():
-    def built_in(**changes):
+    def decided(**changes):
         problem = plate({"rest": {"dirichlet": {"u": "2*g"}}}, inputs={"g": {**FIELD, **changes}})
-        return decide_constraints(problem).decisions[0]
+        return next(iter(decide_constraints(problem)))
 
-    assert built_in().built_in
-    assert "which the network does not see" in built_in(hidden=True).why
-    assert "of its derivatives" in built_in(alpha=2.5).why
+    assert decided().hard
+    assert "which the network does not see" in decided(hidden=True).why
+    assert "of its derivatives" in decided(alpha=2.5).why
 
 
 @pytest.mark.parametrize(
@@ -83,33 +83,33 @@ def test_visible_inputs_may_be_prescribed_and_rough_or_hidden_ones_not():
         ),
     ],
 )
-def test_what_is_penalised_is_told_with_the_reason(boundary, domain, reason):
+def test_soft_constraints_are_told_with_the_reason(boundary, domain, reason):
     problem = plate(boundary, domain)
     found = decide_constraints(problem)
-    assert reason in {d.why.split(" says")[0] for d in found.decisions}
-    assert found.walls == ((),)
-    assert {face for face, _ in found.boundary} == set(problem.domain.faces)
+    assert reason in {d.why.split(" says")[0] for d in found}
+    assert found.hard_faces == ((),)
+    assert set(found.soft_faces) == set(problem.domain.faces)
     with pytest.raises(ValueError, match="constraints: hard is not possible"):
         decide_constraints(problem, "hard")
 
 
-def test_shapes_that_differ_have_nothing_built_in():
+def test_shapes_that_differ_have_no_hard_constraints():
     found = decide_constraints(Problem.from_file("electrostatics"))
-    assert {d.why for d in found.decisions} == {"the shape differs from sample to sample"}
-    assert not any(d.built_in for d in found.decisions)
+    assert {d.why for d in found} == {"the shape differs from sample to sample"}
+    assert not any(d.hard for d in found)
 
 
 def test_soft_penalises_all():
     found = decide_constraints(plate(), "soft")
-    assert [d.why for d in found.decisions] == ["as asked"]
-    assert found.walls == ((),)
+    assert [d.why for d in found] == ["as asked"]
+    assert found.hard_faces == ((),)
 
 
 def test_a_start_that_agrees_on_the_boundary_is_met_beside_it():
     problem = rod({"u": "(1 - x**2 - y**2)*x + 1"}, {"rest": {"dirichlet": {"u": "t**2"}}})
     found = decide_constraints(problem)
-    assert found.lift == (1,) and found.walls == (("outline",),)
-    lift = lift_expression(problem.pde, "u", 1, found.walls[0])
+    assert found.lift_orders == (1,) and found.hard_faces == (("outline",),)
+    lift = lift_expression(problem.pde, "u", 1, found.hard_faces[0])
     t, x, y = (c.symbol for c in problem.coordinates)
     assert sp.expand(lift.subs(t, 1) - problem.initial["u"][0]) == 0
     assert sp.simplify((lift - t**2).subs(y, sp.sqrt(1 - x**2))) == 0
@@ -120,8 +120,8 @@ def test_a_slope_in_time_that_agrees_too():
     start = {"u": "1 - x**2 - y**2", "dt(u)": "3 + x*(1 - x**2 - y**2)"}
     problem = rod(start, {"rest": {"dirichlet": {"u": "3*t"}}}, **words)
     found = decide_constraints(problem)
-    assert found.lift == (2,) and found.walls == (("outline",),)
-    lift = lift_expression(problem.pde, "u", 2, found.walls[0])
+    assert found.lift_orders == (2,) and found.hard_faces == (("outline",),)
+    lift = lift_expression(problem.pde, "u", 2, found.hard_faces[0])
     t, x, y = (c.symbol for c in problem.coordinates)
     data = [sp.diff(lift, t, k).subs(t, 0) for k in (0, 1)]
     assert all(sp.expand(a - b) == 0 for a, b in zip(data, problem.initial["u"], strict=True))
@@ -129,8 +129,8 @@ def test_a_slope_in_time_that_agrees_too():
 
 
 @pytest.mark.parametrize("start", ["1 - x**2", "u0"])
-def test_a_start_that_need_not_agree_leaves_the_boundary_penalised(start):
+def test_a_start_that_need_not_agree_leaves_the_boundary_a_soft_constraint(start):
     given = {"inputs": {"u0": FIELD}} if start == "u0" else {}
     found = decide_constraints(rod({"u": start}, **given))
-    assert found.lift == (1,) and found.walls == ((),)
-    assert "nothing says that it is that of the initial data" in found.decisions[-1].why
+    assert found.lift_orders == (1,) and found.hard_faces == ((),)
+    assert "nothing says that it is that of the initial data" in [*found][-1].why

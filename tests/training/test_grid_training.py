@@ -187,12 +187,12 @@ boundary: {x: periodic}
 """
 
 
-def test_a_slope_at_the_start_is_penalised_since_differences_do_not_feel_it():
+def test_a_slope_at_the_start_is_a_soft_constraint_since_differences_do_not_feel_it():
     problem = Problem.from_yaml(WAVE)
     built = build(problem, points=replace(POINTS, times=17))
-    assert built.model.conditions.lift == (1,)
-    assert built.model.conditions.initial == (("u", 1),)
-    told = {d.what: d.built_in for d in built.model.conditions.decisions}
+    assert built.model.constraints.lift_orders == (1,)
+    assert [(c.unknown, c.order) for c in built.model.constraints.soft_initial] == [("u", 1)]
+    told = {d.what: d.hard for d in built.model.constraints}
     slope = "dt(u) at t = 0 is v0(x)"
     assert told == {"u at t = 0 is u0(x)": True, slope: False, "periodic in x": True}
     batch = built.draw(0, 0.0)
@@ -229,13 +229,13 @@ def test_a_slope_cannot_be_hard(heat):
         constraints_of(Problem.from_yaml(WAVE), config)
 
 
-def test_periods_are_built_in_by_the_grid_however_they_are_asked_for(heat):
+def test_periods_are_hard_constraints_of_the_grid_however_they_are_asked_for(heat):
     built = build(heat, constraints="soft")
-    assert built.model.conditions.periodic == ("x",)
+    assert built.model.constraints.hard_periodic == ("x",)
     assert set(built.loss.conditions) == {"initial"}
 
 
-def test_means_are_penalised_slice_by_slice():
+def test_means_are_soft_constraints_slice_by_slice():
     problem = Problem.from_file("navier_stokes")
     built = build(problem, points=replace(POINTS, functions=1))
     gauge = built.loss.conditions["gauge"]

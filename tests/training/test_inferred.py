@@ -90,8 +90,8 @@ def test_parameters_of_initial_data_are_told_by_a_penalty(builder):
     problem = Problem.from_yaml(text.replace("initial: {u: u0}", "initial: {u: k*u0}"))
     points = PointsConfig(functions=3, queries=20, boundary=6, data_functions=4, data_queries=12)
     found = builder(problem, heat_data(), points=points)
-    assert found.model.conditions.lift == (0,)
-    assert "it depends on k, which is to be inferred" in str(found.model.conditions.decisions[0])
+    assert found.model.constraints.lift_orders == (0,)
+    assert "it depends on k, which is to be inferred" in str(next(iter(found.model.constraints)))
     batch, theta = found.draw(1, 0.0), found.model.operator.inferred.theta
     part = found.loss(batch)[0]["initial"]
     (slope,) = torch.autograd.grad(part, theta)

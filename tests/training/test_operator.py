@@ -20,7 +20,7 @@ QUERIES = torch.tensor([[[1.0, 0.3], [2.0, 0.3], [3.0, 0.3]]], dtype=torch.float
 CLOCK = Clock(low=1.0, length=2.0)
 
 
-def test_a_built_in_start_holds_exactly_and_the_network_grows_from_it():
+def test_hard_initial_data_hold_exactly_and_the_network_grows_from_it():
     operator = Operator(Constant(1), [1], CLOCK, mean=[0.0], scale=[4.0])
     lift = torch.full((1, 3, 1), 7.0, dtype=torch.float64)
     assert operator({}, QUERIES, lift)[0, :, 0].tolist() == [7.0, 9.0, 11.0]
@@ -39,7 +39,7 @@ def test_each_channel_has_its_own_order():
     assert operator({}, QUERIES, lift)[0, 0].tolist() == [1.0, 0.0, 0.0]
 
 
-def test_without_anything_built_in_the_mean_is_added():
+def test_without_hard_constraints_the_mean_is_added():
     operator = Operator(Constant(1), [0], CLOCK, mean=[5.0], scale=[2.0])
     assert operator({}, QUERIES)[0, :, 0].tolist() == [7.0, 7.0, 7.0]
 

@@ -47,7 +47,7 @@ def test_an_axis_is_homogeneous_unless_its_coordinate_is_named(changes, axes):
     assert homogeneous_axes(found, decide_constraints(found)) == axes
 
 
-def test_an_axis_whose_period_is_penalised_is_not_homogeneous():
+def test_an_axis_whose_period_is_a_soft_constraint_is_not_homogeneous():
     found = problem()
     assert homogeneous_axes(found, decide_constraints(found, "soft")) == ()
 
@@ -85,7 +85,7 @@ def test_shipped_fields_have_a_spectrum_whether_or_not_modes_are_stated(name, wa
 
 
 def test_a_signature_tells_shapes_and_sizes(built):
-    signature = signature_of(built.problem, built.model.conditions, built.statistics)
+    signature = signature_of(built.problem, built.model.constraints, built.statistics)
     assert [axis.name for axis in signature.coordinates] == ["t", "x"]
     assert [axis.periodic for axis in signature.coordinates] == [False, True]
     assert signature.time == 0

@@ -1,4 +1,4 @@
-"""Training between walls and of steady problems: what is built in, penalised, and how large."""
+"""Training between walls and of steady problems: hard and soft constraints, and their sizes."""
 
 import pytest
 import torch
@@ -7,7 +7,8 @@ from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.residual import compile_residual
 from piop.sampling import Draws, sample_inputs
-from piop.training.loss.constraints import hard_constraint_lift, soft_constraints
+from piop.training.loss.constraints import soft_constraints
+from piop.training.loss.known_field import hard_constraint_lift
 from piop.training.loss.statistics import balanced_sizes, law_statistics
 from piop.training.operator import Operator
 
@@ -82,7 +83,7 @@ def test_start_and_wall_hold_for_any_weights(rod, builder):
 
 
 def test_the_distance_is_one_at_its_largest_and_zero_at_the_walls(plate):
-    faces = decide_constraints(plate).walls[0]
+    faces = decide_constraints(plate).hard_faces[0]
     assert faces == ("x.min", "x.max", "y.min")
     across_x, across_y = plate.domain.fixed.distance_factors(faces)
     at = torch.tensor([[[0.0, 0.0], [1.0, 0.5], [2.0, 1.0]]])
@@ -114,7 +115,7 @@ def test_streams_through_the_distance_equal_nested_reverse_mode(plate, builder):
     assert torch.allclose(fast, slow, atol=1e-11)
 
 
-def test_what_is_penalised_vanishes_for_what_meets_it_and_is_counted_in_its_units(plate):
+def test_what_is_a_soft_constraint_vanishes_for_what_meets_it_and_is_counted_in_its_units(plate):
     conditions = decide_constraints(plate)
     found = soft_constraints(plate, conditions, {"u": 10.0})
     (wall,) = found.values()

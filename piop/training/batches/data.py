@@ -27,7 +27,7 @@ from piop.training.batches.training_grid import GridLayout, data_indices, lay
 from piop.training.batches.trajectories import PreparedTrajectories, mean_square, trajectories
 from piop.training.config import PointsConfig, TrainingConfig
 from piop.training.distributed import Alone, Processes
-from piop.training.loss.constraints import KnownField
+from piop.training.loss.known_field import KnownField
 
 
 @final

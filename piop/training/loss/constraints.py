@@ -1,162 +1,107 @@
-"""Conditions as training meets them: the lift that builds data in, and the terms that penalise."""
+"""Soft constraints: terms of the loss that penalise initial data, boundary conditions and gauges.
+
+Each is evaluated as the equations are: at points that are drawn, or on their grid.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, final
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self, final
 
 import sympy as sp
 import torch
 from torch import Tensor
 
 from piop.boundary import BoundaryCondition
+from piop.domain import FixedDomain
 from piop.fields import InputFunction
-from piop.forms.lift import lift_expression
 from piop.forms.streams import plan_expressions
 from piop.forms.terms import split_terms
-from piop.lowering import compile_expressions
 from piop.problem import Coordinate, Problem
-from piop.problem.constraints import Constraints, space_order
-from piop.residual import GridLift, PointwiseResidual, Residual
-from piop.residual.inputs import InputDerivatives
+from piop.problem.constraints import Constraints, InitialConstraint, space_order
+from piop.residual import GridResidual, PointwiseResidual, Residual, TensorGrid
 from piop.sampling import Draws, boundary_points, initial_points
 from piop.sampling.regions import inside
-from piop.training.batches.normals import KnownInput, normals_on
 
 SLANTED = (sp.Rational(3, 5), sp.Rational(4, 5))
-"""A unit vector, for the size of a condition whose normal turns."""
-
-
-class KnownField:
-    """Expressions of the coordinates and inputs, evaluated at points without gradient.
-
-    Args:
-        problem: Whose coordinates and inputs they use.
-        expressions: K of them, free of unknowns.
-
-    Attributes:
-        expressions: The expressions.
-        names: The inputs that occur in them.
-    """
-
-    def __init__(self, problem: Problem, expressions: Sequence[sp.Expr]) -> None:
-        self.expressions = tuple(sp.sympify(e) for e in expressions)
-        self._inputs = problem.inputs
-        self._symbols = tuple(c.symbol for c in problem.coordinates)
-        self._derivatives = InputDerivatives(self.expressions, self._inputs, self._symbols)
-        atoms = [*self._symbols, *self._derivatives.atoms]
-        self._values = compile_expressions(self.expressions, atoms)
-        used = {name for name, _ in self._derivatives.entries}
-        self.names = tuple(item.name for item in problem.inputs if item.name in used)
-
-    @torch.no_grad()
-    def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
-        """Evaluate at ``queries [B or 1, N, D]``: ``[B, N, K]``."""
-        inputs = self._derivatives.at(functions, queries)
-        found = self._values([*queries.unbind(-1), *inputs])
-        shape = torch.broadcast_shapes(queries.shape[:-1], *(v.shape for v in found))
-        return torch.stack([v.to(queries).expand(shape) for v in found], -1)
-
-    @torch.no_grad()
-    def on_grid(self, functions: Mapping[str, InputFunction], axes: Sequence[Tensor]) -> Tensor:
-        """Evaluate on the tensor grid of ``axes``.
-
-        Returns:
-            ``[B, n_1, …, n_D, K]``, with 1 in place of n along the axes on which nothing depends.
-        """
-        lift = GridLift(self.expressions, self._inputs, self._symbols, axes)
-        return lift(functions, axes[0])[0]
-
-
-def hard_constraint_lift(
-    problem: Problem, conditions: Constraints, mean: Sequence[float]
-) -> KnownField | None:
-    """Give what is added to the network so that initial data and wall values hold exactly.
-
-    Args:
-        problem: The problem.
-        conditions: Which data are built in.
-        mean: Constant of each channel without built-in data, its units.
-
-    Returns:
-        For each channel what :func:`piop.forms.lift.lift_expression` writes; None where nothing
-        is built in.
-    """
-    if not conditions.lifts:
-        return None
-    expressions = [
-        lift_expression(problem.pde, channel, order, faces, 0.0 if order else constant)
-        for channel, order, faces, constant in zip(
-            problem.channels, conditions.lift, conditions.walls, mean, strict=True
-        )
-    ]
-    return KnownField(problem, [e for e in expressions if e is not None])
+"""A unit vector, for the size of a condition on a face that is not straight."""
 
 
 class SoftConstraint(ABC):
     """A condition that the loss penalises.
 
     Attributes:
-        part: Which part of the loss it belongs to.
+        part: Part of the loss that it belongs to.
+        problem: The problem.
         residual: Its expressions, compiled like equations.
         units: Size of each of them, its own units.
     """
 
     part: ClassVar[str]
+    problem: Problem
     residual: Residual
     units: list[float]
 
-    @abstractmethod
     def place(self, draws: Draws, count: int) -> Tensor:
-        """Place about ``count`` points per function ``[B, N, D]``."""
+        """Return the points of its grid, or draw about ``count`` per function ``[B, N, D]``."""
+        return self.residual.place(lambda: self.draw(draws, count))
+
+    @abstractmethod
+    def draw(self, draws: Draws, count: int) -> Tensor:
+        """Draw about ``count`` points per function ``[B, N, D]``."""
 
     def known(self, functions: Mapping[str, InputFunction]) -> Mapping[str, InputFunction]:
-        """Give the functions that its expressions hold, beside those that are drawn."""
+        """Return the functions in its expressions, beside those that are drawn."""
         return functions
 
-    @abstractmethod
     def misfits(self, values: Tensor) -> Tensor:
         """Turn values of the expressions ``[B, N, E]`` into dimensionless misfits, perhaps fewer.
 
         Returns:
             ``[B, N', E]``, whose squares the loss sums over E and averages over the rest.
         """
+        return values / values.new_tensor(self.units)
 
 
 @final
 class SoftInitialData(SoftConstraint):
-    """∂ᵏu/∂tᵏ = its initial value at t0, for all initial data that are not built in.
+    """∂ᵏu/∂tᵏ = its initial value at t0, for all initial data that are soft constraints.
 
     Args:
         problem: The problem.
-        data: (unknown, k) of each.
+        data: The initial data.
         scales: Typical size of each channel, by name.
+        grid: That of the equations, of which the first slice is taken; None to draw points.
+        like: A tensor of the device and precision of a step.
     """
 
     part = "initial"
 
     def __init__(
-        self, problem: Problem, data: Sequence[tuple[str, int]], scales: Mapping[str, float]
+        self,
+        problem: Problem,
+        data: Sequence[InitialConstraint],
+        scales: Mapping[str, float],
+        grid: TensorGrid | None = None,
+        like: Tensor | None = None,
     ) -> None:
-        assert problem.time is not None  # noqa: S101 - initial data exist
-        time = problem.time
+        time = problem.coordinates[0]
         expressions = [
-            sp.diff(problem.function(name), time.symbol, k) - problem.initial[name][k]
-            for name, k in data
+            sp.diff(problem.function(c.unknown), time.symbol, c.order)
+            - problem.initial[c.unknown][c.order]
+            for c in data
         ]
         self.problem = problem
-        self.residual = residual_of(problem, expressions)
-        self.units = [scales[name] / time.length**k for name, k in data]
+        first = None if grid is None else grid.start()
+        self.residual = residual_of(problem, expressions, grid=first, like=like)
+        self.units = [scales[c.unknown] / time.length**c.order for c in data]
 
-    def place(self, draws: Draws, count: int) -> Tensor:
-        """Place points at the initial time."""
+    def draw(self, draws: Draws, count: int) -> Tensor:
+        """Draw points at the initial time."""
         return initial_points(self.problem, draws, count)
-
-    def misfits(self, values: Tensor) -> Tensor:
-        """Divide by the units of the data ``[B, N, E]``."""
-        return values / values.new_tensor(self.units)
 
 
 @final
@@ -182,8 +127,8 @@ class SoftPeriodicity(SoftConstraint):
         self.residual = residual_of(problem, expressions)
         self.units = [scales[n] * (2 * torch.pi / axis.length) ** k for n, k in terms]
 
-    def place(self, draws: Draws, count: int) -> Tensor:
-        """Place half of the points at the left end, and the same at the right end after them."""
+    def draw(self, draws: Draws, count: int) -> Tensor:
+        """Draw half of the points at the left end, and repeat them at the right end."""
         left = boundary_points(self.problem, draws, count, f"{self.axis.name}.min")
         right = left.clone()
         column = [c.name for c in self.problem.coordinates].index(self.axis.name)
@@ -198,11 +143,11 @@ class SoftPeriodicity(SoftConstraint):
 
 @final
 class SoftFaceConditions(SoftConstraint):
-    """What the conditions on one face ask, for all of them that are not built in.
+    """The conditions on one face that are soft constraints.
 
     Args:
         problem: The problem.
-        face: Such as ``x.min``, or part of the boundary of a shape.
+        face: Such as ``x.min``, or part of the boundary of a region.
         conditions: Those of the face.
         scales: Typical size of each channel, by name.
     """
@@ -227,17 +172,13 @@ class SoftFaceConditions(SoftConstraint):
         sized = [problem.pde.condition_residual(face, c, slanted) for c in conditions]
         self.units = [_size(problem, e, scales) for e in sized]
 
-    def place(self, draws: Draws, count: int) -> Tensor:
-        """Place points on the face, at random times."""
+    def draw(self, draws: Draws, count: int) -> Tensor:
+        """Draw points on the face, at random times."""
         return boundary_points(self.problem, draws, count, self.face)
 
     def known(self, functions: Mapping[str, InputFunction]) -> Mapping[str, InputFunction]:
-        """Add the normal where it turns."""
+        """Add the normal of a face that is not straight."""
         return {**functions, **self._normal}
-
-    def misfits(self, values: Tensor) -> Tensor:
-        """Divide by the units of the conditions ``[B, N, E]``."""
-        return values / values.new_tensor(self.units)
 
 
 @final
@@ -248,20 +189,29 @@ class SoftGauge(SoftConstraint):
         problem: The problem.
         means: Unknown → its mean, its units.
         scales: Typical size of each channel, by name.
+        grid: That of the equations; None to place points.
+        like: A tensor of the device and precision of a step.
     """
 
     part = "boundary"
 
     def __init__(
-        self, problem: Problem, means: Mapping[str, float], scales: Mapping[str, float]
+        self,
+        problem: Problem,
+        means: Mapping[str, float],
+        scales: Mapping[str, float],
+        grid: TensorGrid | None = None,
+        like: Tensor | None = None,
     ) -> None:
-        self.problem = problem
-        self.residual = residual_of(
-            problem, [problem.function(name) - mean for name, mean in means.items()]
-        )
+        expressions = [problem.function(name) - mean for name, mean in means.items()]
+        self.problem, self.times = problem, 1
+        if grid is not None:
+            grid = replace(grid, steps=False)
+            self.times = 1 if grid.time is None else len(grid.ticks[grid.time])
+        self.residual = residual_of(problem, expressions, grid=grid, like=like)
         self.units = [scales[name] for name in means]
 
-    def place(self, draws: Draws, count: int) -> Tensor:
+    def draw(self, draws: Draws, count: int) -> Tensor:
         """Place an even grid over space, at one random time for each function."""
         space, domain = self.problem.space, self.problem.domain.fixed
         fraction = domain.volume / math.prod(axis.length for axis in space)
@@ -277,27 +227,38 @@ class SoftGauge(SoftConstraint):
         return torch.cat([at.expand(-1, grid.shape[1], -1), grid], -1)
 
     def misfits(self, values: Tensor) -> Tensor:
-        """Take the means over the grid ``[B, 1, E]``."""
-        return values.mean(1, keepdim=True) / values.new_tensor(self.units)
+        """Take the means over space at each time ``[B, T, E]``; the time is slowest on a grid."""
+        slices = values.unflatten(1, (self.times, -1))
+        return slices.mean(2) / values.new_tensor(self.units)
 
 
 def soft_constraints(
-    problem: Problem, conditions: Constraints, scales: Mapping[str, float]
+    problem: Problem,
+    constraints: Constraints,
+    scales: Mapping[str, float],
+    grid: TensorGrid | None = None,
+    like: Tensor | None = None,
 ) -> dict[str, SoftConstraint]:
-    """Build the penalty of all that is not built in, by a name such as ``initial``."""
+    """Build all soft constraints, by a name such as ``initial``.
+
+    Args:
+        problem: The problem.
+        constraints: As decided; on a grid those of :meth:`Constraints.on_grid`.
+        scales: Typical size of each channel, by name.
+        grid: That of the equations; None to draw points.
+        like: A tensor of the device and precision of a step.
+    """
     found: dict[str, SoftConstraint] = {}
-    if conditions.initial:
-        found["initial"] = SoftInitialData(problem, conditions.initial, scales)
-    for axis in problem.space:
-        if axis.name in conditions.penalised_periodic:
-            found[f"periodic/{axis.name}"] = SoftPeriodicity(problem, axis, scales)
-    faces = dict.fromkeys(face for face, _ in conditions.boundary)
-    for face in faces:
-        asked = [c for f, c in conditions.boundary if f == face]
-        found[f"wall/{face}"] = SoftFaceConditions(problem, face, asked, scales)
+    if data := constraints.soft_initial:
+        found["initial"] = SoftInitialData(problem, data, scales, grid, like)
+    for periodic in constraints.soft_periodic:
+        axis = problem.coordinate(periodic.axis)
+        found[f"periodic/{axis.name}"] = SoftPeriodicity(problem, axis, scales)
+    for face, conditions in constraints.soft_faces.items():
+        found[f"wall/{face}"] = SoftFaceConditions(problem, face, conditions, scales)
     means = dict(problem.gauge) | {a.name: a.mean for a in problem.auxiliaries if a.gauged}
     if means:
-        found["gauge"] = SoftGauge(problem, means, scales)
+        found["gauge"] = SoftGauge(problem, means, scales, grid, like)
     return found
 
 
@@ -318,17 +279,90 @@ def _size(problem: Problem, expression: sp.Expr, scales: Mapping[str, float]) ->
 
 
 def residual_of(
-    problem: Problem, expressions: Sequence[sp.Expr], more: Sequence[KnownInput] = ()
-) -> PointwiseResidual:
+    problem: Problem,
+    expressions: Sequence[sp.Expr],
+    more: Sequence[KnownInput] = (),
+    grid: TensorGrid | None = None,
+    like: Tensor | None = None,
+) -> Residual:
     """Compile expressions of the unknowns as if they were the equations of the problem.
 
     Args:
         problem: The problem.
         expressions: They may hold its inputs.
-        more: Other functions that they hold.
+        more: Other functions that they hold, at points.
+        grid: On which they are evaluated; None for points.
+        like: A tensor of the device and precision of a step.
     """
+    if grid is not None:
+        return GridResidual(problem, grid, expressions, like)
     symbols = tuple(c.symbol for c in problem.coordinates)
     trained = [sp.Symbol(name, real=True) for name in problem.infer]
     plan = plan_expressions(expressions, symbols, problem.channels, trained=trained)
     inputs = (*problem.inputs, *more)
     return PointwiseResidual(plan, expressions, inputs, trained=tuple(problem.infer))
+
+
+@dataclass(frozen=True)
+class KnownInput:
+    """What a residual reads of an input.
+
+    Attributes:
+        name: Under which it stands.
+        of: Its coordinates.
+    """
+
+    name: str
+    of: tuple[str, ...]
+
+
+@final
+class OutwardNormal(InputFunction):
+    """A component of the outward normal of a face, at points on it.
+
+    Args:
+        domain: The domain.
+        face: Part of it.
+        component: 0 or 1.
+    """
+
+    batch, dimension = 1, 2
+
+    def __init__(self, domain: FixedDomain, face: str, component: int) -> None:
+        self.domain, self.face, self.component = domain, face, component
+
+    def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
+        """Evaluate at ``[B, N, 2]``: ``[B, N]``, the point of the face that is nearest.
+
+        Raises:
+            NotImplementedError: For a derivative, which no condition asks.
+        """
+        if any(order):
+            raise NotImplementedError("a normal is known on the boundary alone")
+        places = points.double().cpu().reshape(-1, 2).numpy()
+        found = torch.from_numpy(self.domain.normals(places, self.face)[:, self.component])
+        return found.reshape(points.shape[:-1]).to(points)
+
+    def take(self, index: Tensor) -> Self:
+        """The same for all functions."""
+        del index
+        return self
+
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """The same anywhere."""
+        del device, dtype
+        return self
+
+
+def normals_on(
+    problem: Problem, face: str
+) -> tuple[tuple[KnownInput, ...], dict[str, InputFunction]]:
+    """Give the components of the normal of a face as inputs of a residual, and their functions."""
+    of = tuple(c.name for c in problem.space)
+    names = problem.domain.normal_names
+    functions: dict[str, InputFunction] = {
+        name: OutwardNormal(problem.domain.fixed, face, i) for i, name in enumerate(names)
+    }
+    return tuple(KnownInput(name, of) for name in names), functions

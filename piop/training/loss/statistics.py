@@ -21,7 +21,7 @@ from piop.problem.inputs import history_of
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.batches.noise import noise_scales
-from piop.training.loss.constraints import KnownField
+from piop.training.loss.known_field import KnownField
 
 TINY = 1e-12
 """Sizes below are rounding."""
@@ -107,7 +107,7 @@ def balanced_sizes(
 
 def known_expressions(problem: Problem) -> tuple[sp.Expr, ...]:
     """Give u0 of each channel with what its walls add to it, zero where it has neither."""
-    walls = decide_constraints(problem).walls
+    walls = decide_constraints(problem).hard_faces
     found = []
     for channel, faces in zip(problem.channels, walls, strict=True):
         started = int(channel in problem.initial)

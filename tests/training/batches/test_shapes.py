@@ -243,7 +243,7 @@ def laplacian(problem):
     return sum(sp.Derivative(u, c.symbol, 2) for c in problem.space)
 
 
-def test_channels_differ_in_what_is_built_in(builder):
+def test_channels_differ_in_their_hard_constraints(builder):
     problem = Problem(
         name="two",
         space={"x": [-1, 1], "y": [-1, 1]},

@@ -5,7 +5,8 @@ import torch
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.sampling import Draws, sample_inputs
-from piop.training.loss.constraints import KnownField, hard_constraint_lift, soft_constraints
+from piop.training.loss.constraints import soft_constraints
+from piop.training.loss.known_field import KnownField, hard_constraint_lift
 
 
 def draws(count=2):
@@ -27,7 +28,7 @@ def test_known_fields_equal_their_functions_and_derivatives(heat):
     assert known.names == ("u0",)
 
 
-def test_nothing_is_built_in_when_all_is_soft(heat):
+def test_no_lift_is_added_when_all_is_soft(heat):
     assert hard_constraint_lift(heat, decide_constraints(heat, "soft"), [0.0]) is None
 
 
