@@ -36,6 +36,11 @@ def grid_axis(low: float, high: float, count: int, periodic: bool) -> Tensor:
     return torch.linspace(low, high, count, dtype=torch.float64)
 
 
+def tensor_grid(axes: Sequence[Tensor]) -> Tensor:
+    """Points of the tensor grid of axes ``[n_1], …, [n_D]``, the last axis fastest: ``[N, D]``."""
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
+
+
 @dataclass(frozen=True)
 class FunctionSamples:
     """Input functions seen at sensors.

@@ -16,6 +16,7 @@ from piop.models.oformer.layers import (
     CoordinateFeatures,
     FeedForward,
     LinearAttention,
+    OFormerConfig,
     RandomFourierFeatures,
     SelfAttention,
     rotary_frequencies,
@@ -62,7 +63,7 @@ def test_one_head_as_wide_as_the_features_needs_no_map_of_its_answer():
     assert LinearAttention(6, 6, 1, 6, "fourier").out is None
     assert LinearAttention(6, 6, 2, 6, "fourier").out is not None
     with pytest.raises(UsageError, match="'softmax': one of galerkin, fourier, plain"):
-        LinearAttention(6, 6, 1, 6, "softmax")
+        OFormerConfig(attention="softmax")
 
 
 @pytest.mark.parametrize(("kind", "free"), [("galerkin", "query"), ("fourier", "value")])
@@ -100,7 +101,7 @@ def test_rotary_position_is_the_block_rotation_of_the_paper(dimension):
     part = size // dimension
     place, entries = drawn(dimension, seed=3), drawn(size, seed=4)
     at = harmonics(place[None, None], rotary_frequencies(size, dimension, rate).double())
-    found = rotate(entries[None, None, None], at, dimension)[0, 0, 0]
+    found = rotate(entries[None, None, None], at, parts=dimension)[0, 0, 0]
     expected = entries.clone()
     for axis in range(dimension):
         for pair in range(part // 2):
@@ -121,14 +122,14 @@ def test_scores_depend_on_the_difference_of_places_alone(dimension):
 
     def score(x, y):
         sides = (
-            rotate(query, harmonics(x, waves), dimension),
-            rotate(key, harmonics(y, waves), dimension),
+            rotate(query, harmonics(x, waves), parts=dimension),
+            rotate(key, harmonics(y, waves), parts=dimension),
         )
         return (sides[0] * sides[1]).sum()
 
     shift = drawn(1, 1, dimension, seed=4)
     assert (score(here + shift, there + shift) - score(here, there)).abs() < EXACT
-    relative = (query * rotate(key, harmonics(there - here, waves), dimension)).sum()
+    relative = (query * rotate(key, harmonics(there - here, waves), parts=dimension)).sum()
     assert (score(here, there) - relative).abs() < EXACT
     assert (score(here + shift, there) - score(here, there)).abs() > 1e-2
 
@@ -138,7 +139,7 @@ def test_entries_beyond_the_pairs_do_not_turn():
         10, 2, 7.0
     ).double()  # two parts of five: two pairs each, two entries over
     entries = drawn(1, 3, 2, 10)
-    found = rotate(entries, harmonics(drawn(1, 3, 2, seed=1), waves), 2)
+    found = rotate(entries, harmonics(drawn(1, 3, 2, seed=1), waves), parts=2)
     assert torch.equal(found[..., 8:], entries[..., 8:])
     assert (found[..., :8] - entries[..., :8]).abs().max() > 0.1
 
@@ -212,7 +213,7 @@ def test_the_nth_answer_of_a_march_is_the_propagator_applied_n_times(preset):
     assert (values[:, 3] - values[:, 2]).abs().max() > 1e-6
     short = model.on_grid(inputs, [times[:2], *space])
     assert (short - values[:, :2]).abs().max() < EXACT, "a shorter rollout is the start of a longer"
-    with pytest.raises(DataError, match="5 times are asked for; the march has 4"):
+    with pytest.raises(DataError, match="5 times are requested; the rollout has 4"):
         model.on_grid(inputs, [torch.arange(5.0), *space])
 
 
@@ -242,7 +243,7 @@ def test_nodes_of_a_mesh_know_the_kind_of_the_nearest_sensor_and_each_other():
     round_trip = (queries[:, :, None, 1] - points[:, None] + math.pi) % (2 * math.pi) - math.pi
     nearest = round_trip.abs().argmin(-1)
     expected = torch.take_along_dim(values, nearest[..., None], 1)
-    assert torch.equal(model.reader.marks_at(inputs, queries), expected)
+    assert torch.equal(model.reader.labels_at(inputs, queries), expected)
     other = queries.clone()
     other[:, 0, 0] += 0.5
     moved = (model(inputs, other) - model(inputs, queries)).abs()
@@ -252,8 +253,8 @@ def test_nodes_of_a_mesh_know_the_kind_of_the_nearest_sensor_and_each_other():
 @pytest.mark.parametrize(
     ("preset", "case", "reason"),
     [
-        ("march", "steady", "it marches in time, and the problem is steady"),
-        ("code_airfoil", "steady", "it marches in time, and the problem is steady"),
+        ("march", "steady", "it advances in time, and the problem is steady"),
+        ("code_airfoil", "steady", "it advances in time, and the problem is steady"),
         ("paper_darcy", "none", "it encodes a function, and no input is one"),
         ("paper_burgers", "scalar alone", "it encodes a function, and no input is one"),
     ],

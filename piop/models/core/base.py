@@ -1,17 +1,16 @@
-"""The interface of a backbone, and the shapes and scales of the problem it is built for."""
+"""The interface of a backbone, the shapes and scales of the problem it serves, and its presets."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-import torch
 from torch import Tensor, nn
 
-from piop.errors import DataError
-from piop.fields import FunctionSamples
+from piop.errors import DataError, UsageError
+from piop.fields import FunctionSamples, tensor_grid
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class AxisSignature:
         name: As in the spec.
         low: Lower end, units of the coordinate.
         high: Upper end, units of the coordinate.
-        periodic: Whether ``high`` is the same place as ``low``.
+        periodic: Whether ``high`` is the same point as ``low``.
     """
 
     name: str
@@ -33,19 +32,19 @@ class AxisSignature:
 
 @dataclass(frozen=True)
 class InputSignature:
-    """One input that the network sees.
+    """One input of the network.
 
     Attributes:
         name: As in the spec.
         of: Coordinates it depends on; empty for a scalar.
-        channels: c, how many values a sensor gives.
-        mean: Mean of the values under the law, their units.
-        std: Standard deviation of the values under the law, their units.
-        smooth: Whether a few harmonics hold it; a jump needs its own sensors.
+        channels: c, values per sensor.
+        mean: Mean of the values under their distribution, their units.
+        std: Standard deviation of the values under their distribution, their units.
+        smooth: Whether a few harmonics represent it; an input with jumps keeps its sensors.
         waves: Largest wave number per axis that matters; 0 where unknown.
-        bulk: Wave number below which nearly all of the input lies, at most ``waves``; 0 where it is
-            not known to be below.
-        gridded: Whether its sensors lie on an even grid, the same for every function.
+        bulk: Wave number below which nearly all of the variance lies, at most ``waves``; 0 where
+            unknown.
+        gridded: Whether its sensors lie on an even grid, the same for every sample.
     """
 
     name: str
@@ -61,12 +60,12 @@ class InputSignature:
 
 @dataclass(frozen=True)
 class Signature:
-    """All that a backbone knows of a problem: shapes and scales, no equation.
+    """Shapes and scales of a problem, all that a backbone knows of it.
 
     Attributes:
         coordinates: Columns of the queries, time first where there is one.
-        inputs: What is seen.
-        channels: C, columns of the answer.
+        inputs: Input functions and scalars.
+        channels: C, columns of the output.
         time: Index of the time among the coordinates; None for a steady problem.
         homogeneous: Names of axes along which shifting all inputs shifts the solution: no equation,
             condition or fixed datum names the coordinate.
@@ -82,6 +81,15 @@ class Signature:
         """Index of a coordinate among the columns of the queries."""
         return [axis.name for axis in self.coordinates].index(name)
 
+    def axes_of(self, entry: InputSignature) -> tuple[AxisSignature, ...]:
+        """Coordinates that an input depends on."""
+        return tuple(self.coordinates[self.axis(name)] for name in entry.of)
+
+    @property
+    def space_columns(self) -> tuple[int, ...]:
+        """Indices of all coordinates but the time."""
+        return tuple(i for i in range(len(self.coordinates)) if i != self.time)
+
     @property
     def functions(self) -> tuple[InputSignature, ...]:
         """Inputs that depend on coordinates."""
@@ -91,6 +99,11 @@ class Signature:
     def scalars(self) -> tuple[InputSignature, ...]:
         """Inputs that are numbers."""
         return tuple(entry for entry in self.inputs if not entry.of)
+
+    @property
+    def scalar_channels(self) -> int:
+        """Channels of all scalars together."""
+        return sum(entry.channels for entry in self.scalars)
 
 
 @final
@@ -128,7 +141,7 @@ ROLLOUT_FIELD = FieldKind("march", "in steps", rollout=True)
 
 
 class Backbone(nn.Module, ABC):
-    """A network from input functions and queries to dimensionless values.
+    """A network from input functions and queries to dimensionless outputs.
 
     A pointwise network is evaluated on tensors and on streams of them, so ``forward`` keeps to
     operations that have a stream rule, writes to no tensor in place and takes no decision on a
@@ -140,11 +153,11 @@ class Backbone(nn.Module, ABC):
     Attributes:
         field: How it is evaluated.
         end_only: Whether it knows the end of the time axis alone.
-        scattered: Whether ``forward`` takes queries that are no grid.
+        scattered: Whether ``forward`` accepts scattered queries.
         unordered: Whether the order of the sensors is immaterial.
-        periodic: Whether answers repeat exactly along periodic axes, queries and sensors being
-            shifted by a period; a network that reads coordinates raw sets it to False, where its
-            config decides in ``__init__``.
+        periodic: Whether outputs repeat exactly along periodic axes when queries or sensors are
+            shifted by a period; False for a network of raw coordinates, set in ``__init__`` where
+            its config decides.
     """
 
     field: FieldKind = POINT_FIELD
@@ -159,7 +172,7 @@ class Backbone(nn.Module, ABC):
 
     @classmethod
     def refusal(cls, signature: Signature, config: Any) -> str | None:
-        """Say why a network of this config cannot serve a problem; None where it can.
+        """Return the reason why a network of this config cannot serve a problem; None if it can.
 
         Args:
             signature: The problem's shapes and scales.
@@ -176,8 +189,8 @@ class Backbone(nn.Module, ABC):
 
         Args:
             inputs: Sensors of each input: points ``[B, M, d]`` and values ``[B, M, c]`` in physical
-                units; a scalar has M = 1 and d = 0. Any number of sensors at any places.
-            queries: ``[B, N, D]`` in physical coordinates, ``[1, N, D]`` if all functions share.
+                units; a scalar has M = 1 and d = 0. Any number of sensors at any positions.
+            queries: ``[B, N, D]`` in physical coordinates, ``[1, N, D]`` if all samples share them.
 
         Returns:
             ``[B, N, C]``, dimensionless, of order one.
@@ -197,8 +210,7 @@ class Backbone(nn.Module, ABC):
         Returns:
             ``[B, n_1, …, n_D, C]``, dimensionless.
         """
-        queries = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)[None]
-        values = self(inputs, queries)
+        values = self(inputs, tensor_grid(axes)[None])
         return values.reshape(len(values), *(len(axis) for axis in axes), -1)
 
     def fixed_times(self) -> tuple[float, ...] | None:
@@ -230,7 +242,11 @@ class Backbone(nn.Module, ABC):
         return {}
 
     def check(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> None:
-        """Refuse inputs that do not fit the signature; looks at shapes, never at values."""
+        """Refuse inputs whose shapes do not fit the signature.
+
+        Raises:
+            DataError: If an input is missing or a shape does not fit.
+        """
         if queries.shape[-1] != len(self.signature.coordinates):
             names = ", ".join(axis.name for axis in self.signature.coordinates)
             raise DataError(f"queries have {queries.shape[-1]} columns; give one each for {names}")
@@ -252,9 +268,30 @@ class Backbone(nn.Module, ABC):
 
 
 def standardised(entry: InputSignature, samples: FunctionSamples) -> Tensor:
-    """Values with the mean and standard deviation of the law taken out, zero where masked."""
+    """Standardise values by the mean and deviation of their distribution; zero where masked."""
     values = (samples.values - entry.mean) / (entry.std or 1.0)
     return values if samples.mask is None else values.masked_fill(~samples.mask[..., None], 0.0)
+
+
+def scalar_values(signature: Signature, inputs: Mapping[str, FunctionSamples]) -> list[Tensor]:
+    """Standardised values of each scalar input, ``[B, 1, c]``."""
+    return [standardised(entry, inputs[entry.name])[:, :1] for entry in signature.scalars]
+
+
+def require_choices(config: Any, choices: Mapping[str, Collection[str]]) -> None:
+    """Refuse fields of a config whose value is none of those allowed.
+
+    Args:
+        config: Sizes and choices of a network.
+        choices: Field → allowed values.
+
+    Raises:
+        UsageError: For the first value that is not allowed.
+    """
+    for key, allowed in choices.items():
+        value = vars(config)[key]
+        if value not in allowed:
+            raise UsageError(f"{key} = {value!r}: one of {', '.join(allowed)}")
 
 
 BURGERS = Signature(
@@ -278,7 +315,7 @@ class Preset:
         source: The column of a paper's table, or the published script, that it is; empty for
             presets of piop's own.
         small: Fields of the config, and values with which the same network is cheap to test: of a
-            published one narrower layers, fewer blocks and harmonics, shorter marches.
+            published one narrower layers, fewer blocks and harmonics, shorter rollouts.
     """
 
     build: type[Any]

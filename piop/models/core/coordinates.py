@@ -1,21 +1,47 @@
-"""Coordinates as features: angles, harmonics, sinusoids, and distances across periodic seams."""
+"""Coordinates as features, even grids, and distances across periodic boundaries."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from piop.fields import tensor_grid
 from piop.models.core.base import AxisSignature, Signature
 
 
-def angles(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
-    """Turn coordinates into angles: once round a periodic axis, half round any other.
+def take_columns(points: Any, columns: Sequence[int]) -> Any:
+    """Select columns of points ``[B, N, D]`` in the order given: ``[B, N, len(columns)]``."""
+    if not columns:
+        return points[..., :0]
+    return torch.cat([points[..., i : i + 1] for i in columns], -1)
 
-    Half a turn keeps the two ends of an axis with walls apart. The factors are Python numbers, so
-    that the period is exact in every precision.
+
+def scaled_to_unit(points: Any, axes: Sequence[AxisSignature]) -> Any:
+    """Scale coordinates so that every axis runs from zero to one.
+
+    Args:
+        points: ``[B, N, d]``, units of the axes.
+        axes: The d axes.
+    """
+    return torch.cat(
+        [
+            (points[..., i : i + 1] - axis.low) * (1 / (axis.high - axis.low))
+            for i, axis in enumerate(axes)
+        ],
+        -1,
+    )
+
+
+def angles(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
+    """Scale coordinates to angles: 2π over a periodic axis, π over any other.
+
+    With π the two ends of an axis that is not periodic stay distinct. The factors are Python
+    numbers, so that the period is exact in every precision.
 
     Args:
         points: ``[B, N, d]``, units of the axes.
@@ -32,42 +58,46 @@ def angles(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
 
 
 def angular_span(axis: AxisSignature) -> float:
-    """Angle that an axis spans, radians."""
+    """Angle over which an axis extends, radians."""
     return 2 * math.pi if axis.periodic else math.pi
 
 
-def wave_vectors(dimension: int, radius: int) -> list[tuple[int, ...]]:
-    """Integer wave vectors with 0 < |k| ≤ radius, one of each ±k, shortest first.
+def wave_vectors(dimension: int, radius: int) -> Tensor:
+    """Integer wave vectors with 0 < |k| ≤ radius, one of each ±k, shortest first: ``[K, d]``.
 
     Example:
         >>> wave_vectors(2, 1)
-        [(0, 1), (1, 0)]
+        tensor([[0., 1.],
+                [1., 0.]])
     """
     axis = torch.arange(-radius, radius + 1)
     grid = torch.cartesian_prod(*[axis] * dimension).reshape(-1, dimension).tolist()
     zero = (0,) * dimension
     half = [tuple(k) for k in grid if tuple(k) > zero and sum(i * i for i in k) <= radius**2]
-    return sorted(half, key=lambda k: (sum(i * i for i in k), k))
+    ordered = sorted(half, key=lambda k: (sum(i * i for i in k), k))
+    return torch.tensor(ordered, dtype=torch.get_default_dtype())
 
 
-def shortest_waves(dimension: int, count: int) -> list[tuple[int, ...]]:
-    """Return the ``count`` shortest wave vectors.
+def shortest_waves(dimension: int, count: int) -> Tensor:
+    """Return the ``count`` shortest wave vectors ``[count, d]``.
 
     Example:
         >>> shortest_waves(1, 3)
-        [(1,), (2,), (3,)]
+        tensor([[1.],
+                [2.],
+                [3.]])
     """
     radius = 1
     while len(found := wave_vectors(dimension, radius)) < count:
         radius += 1
-    return found[:count]
+    return found[:count].clone()
 
 
 def harmonics(angle: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and sine of k·θ.
 
     The phase is summed term by term and not as a matrix product, which lower precisions round: the
-    phase of a high wave would be lost.
+    phase of a high wave number would be lost.
 
     Args:
         angle: ``[B, N, d]``, radians.
@@ -83,35 +113,74 @@ def harmonics(angle: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cos(phase), torch.sin(phase)
 
 
-def sinusoids(points: Tensor, width: int) -> Tensor:
-    """Encode raw coordinates as the paper does.
+def absolute_axes(signature: Signature) -> tuple[int, ...]:
+    """Columns of the queries that enter as such; of all others differences to sensors suffice."""
+    shifted = {name for entry in signature.functions for name in entry.of}
+    free = shifted & set(signature.homogeneous)
+    return tuple(i for i, axis in enumerate(signature.coordinates) if axis.name not in free)
 
-    Dos Santos et al. 2023, eq. 5: α_j = 10000^(−2⌊j/2⌋/width), sine for even j and cosine for odd.
+
+@dataclass(frozen=True)
+class CoordinateEncoding:
+    """Sines and cosines of chosen coordinates, and what grows along each that is not periodic.
+
+    Attributes:
+        axes: All coordinates of the points.
+        columns: Indices of the coordinates that are encoded.
+        frequencies: Sines, and cosines, of each.
+    """
+
+    axes: Sequence[AxisSignature]
+    columns: Sequence[int]
+    frequencies: int
+
+    @property
+    def features(self) -> int:
+        """Features per point."""
+        return len(self.columns) * (1 + 2 * self.frequencies)
+
+    def linear(self, width: int) -> nn.Linear | None:
+        """Make a linear map of the features; None where no coordinate is encoded."""
+        return nn.Linear(self.features, width) if self.columns else None
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Encode ``points [B, N, D]``, units of the axes: ``[B, N, features]``."""
+        chosen = [self.axes[i] for i in self.columns]
+        angle = angles(take_columns(points, self.columns), chosen)
+        rates = torch.arange(1, self.frequencies + 1, dtype=points.dtype, device=points.device)
+        columns = []
+        for i, axis in enumerate(chosen):
+            one = angle[..., i : i + 1]
+            columns.append(torch.sin(one) if axis.periodic else one * (2 / math.pi) - 1)
+            columns += [torch.sin(one * rates), torch.cos(one * rates)]
+        return torch.cat(columns, -1)
+
+
+def cell_grid(
+    axes: Sequence[AxisSignature], counts: Sequence[int], like: Tensor, centred: bool = True
+) -> Tensor:
+    """One point of each cell of an even grid: ``[1, ∏ counts, d]``.
 
     Args:
-        points: ``[B, N, D]``, units of the coordinates.
-        width: Features per coordinate, even.
-
-    Returns:
-        ``[B, N, D · width]``: all sines of a coordinate, then all its cosines (the order within the
-        encoding is immaterial to the layer that follows).
+        axes: The d axes.
+        counts: Cells along each.
+        like: A tensor of the dtype and device wanted.
+        centred: Whether points are cell centres along periodic axes too, or lower ends there.
     """
-    rates = [10000.0 ** (-2 * j / width) for j in range(width // 2)]
-    columns = []
-    for i in range(points.shape[-1]):
-        phase = points[..., i : i + 1] * torch.tensor(
-            rates, dtype=points.dtype, device=points.device
-        )
-        columns += [torch.sin(phase), torch.cos(phase)]
-    return torch.cat(columns, -1)
+    ticks = []
+    for axis, count in zip(axes, counts, strict=True):
+        steps = torch.arange(count, dtype=like.dtype, device=like.device)
+        first = 0.5 if centred or not axis.periodic else 0.0
+        ticks.append(axis.low + (steps + first) * ((axis.high - axis.low) / count))
+    return tensor_grid(ticks)[None] if ticks else like.new_zeros(1, 1, 0)
 
 
 CIRCUMFERENCE_SQUARED = 4 * math.pi**2
-"""Square of the angle round an axis: chords per radian to chords per length of the axis."""
+"""Squared circumference of the unit circle: chords per radian to chords per length of the axis."""
 
 
 def squared_distances(to: Tensor, of: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
-    """Square the Euclidean distance to the nearest image.
+    """Square the Euclidean distance to the nearest periodic image.
 
     On a torus the nearest image is nearest along each axis by itself, so the minimum is taken axis
     by axis; images along the axes alone, as in the authors' TensorFlow code for two dimensions,
@@ -136,7 +205,7 @@ def squared_chords(to: Tensor, of: Tensor, axes: Sequence[AxisSignature]) -> Ten
     """Square the distance with the chord in place of the arc along periodic axes.
 
     An axis of length 1 is a circle of radius 1/2π, whose chord over Δ is sin(πΔ)/π: infinitely
-    smooth across the seam, and Δ to first order. Along other axes it is the distance itself.
+    smooth across the boundary, and Δ to first order. Along other axes it is the distance itself.
 
     Args:
         to: ``[B or 1, N, d]``, units of the axes.
@@ -160,31 +229,3 @@ def squared_chords(to: Tensor, of: Tensor, axes: Sequence[AxisSignature]) -> Ten
 def largest_squared_distance(axes: Sequence[AxisSignature]) -> float:
     """Largest squared distance in the box: 1/4 from each periodic axis, 1 from any other."""
     return sum(0.25 if axis.periodic else 1.0 for axis in axes) or 1.0
-
-
-def absolute_axes(signature: Signature) -> tuple[int, ...]:
-    """Columns of the queries that must be known as such; of all others differences suffice."""
-    shifted = {name for entry in signature.functions for name in entry.of}
-    free = shifted & set(signature.homogeneous)
-    return tuple(i for i, axis in enumerate(signature.coordinates) if axis.name not in free)
-
-
-def coordinate_features(points: Tensor, axes: list[AxisSignature], frequencies: int) -> Tensor:
-    """Sines and cosines of each coordinate, and what grows along it (nothing does round a period).
-
-    Args:
-        points: ``[B, N, d]``, units of the axes.
-        axes: The d axes.
-        frequencies: How many sines, and cosines, of each.
-
-    Returns:
-        ``[B, N, d (1 + 2 frequencies)]``.
-    """
-    angle = angles(points, axes)
-    columns = []
-    for i, axis in enumerate(axes):
-        one = angle[..., i : i + 1]
-        columns.append(torch.sin(one) if axis.periodic else one * (2 / math.pi) - 1)
-        rates = torch.arange(1, frequencies + 1, dtype=points.dtype, device=points.device)
-        columns += [torch.sin(one * rates), torch.cos(one * rates)]
-    return torch.cat(columns, -1)

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from piop.fields import FunctionSamples
 from piop.models.core.base import AxisSignature
+from piop.models.core.coordinates import squared_distances
 
 MOST_PAIRS = 2**22
-"""Distances between fixed and given sensors held at once: bounds memory."""
+"""Distances between points and sensors held in memory at once."""
 
 LINE_TOLERANCE = 1e-4
-"""Sensors that are closer than this share of an axis lie on one line of their grid."""
+"""Sensors that are closer than this fraction of an axis lie on one line of their grid."""
 
 
 def even_ticks(axis: AxisSignature, count: int, like: Tensor) -> Tensor:
@@ -34,7 +35,7 @@ def interpolate_grid(
         values: ``[B, n_1, …, n_D, C]``.
         ticks: Positions along each axis, ``[n_1], …, [n_D]``.
         axes: The D axes.
-        points: Where values are wanted ``[B or 1, N, D]``.
+        points: Points to interpolate to ``[B or 1, N, D]``.
 
     Returns:
         ``[B, N, C]``.
@@ -48,11 +49,11 @@ def interpolate_grid(
 
 
 def interpolation_weights(ticks: Tensor, at: Tensor, axis: AxisSignature) -> Tensor:
-    """Weigh the values at ticks for those at other places.
+    """Compute the weights of the values at ticks that interpolate to other positions.
 
     Args:
         ticks: ``[n]`` float64, increasing; even where the axis is periodic.
-        at: Places ``[…]``, units of the axis.
+        at: Positions ``[…]``, units of the axis.
         axis: The axis.
 
     Returns:
@@ -66,13 +67,13 @@ def interpolation_weights(ticks: Tensor, at: Tensor, axis: AxisSignature) -> Ten
 
 def _harmonic(at: Tensor, count: int, axis: AxisSignature) -> Tensor:
     """Trigonometric interpolation: (1 + 2 Σ cos k(x - x_j))/n, half the wave n/2 of an even n."""
-    turns = (at - axis.low) * (2 * torch.pi / (axis.high - axis.low))
+    angle = (at - axis.low) * (2 * torch.pi / (axis.high - axis.low))
     waves = torch.arange(1, (count + 1) // 2, dtype=torch.float64, device=at.device)
     steps = torch.arange(count, dtype=torch.float64, device=at.device)
-    here, there = turns[..., None] * waves, steps[:, None] * (waves * (2 * torch.pi / count))
+    here, there = angle[..., None] * waves, steps[:, None] * (waves * (2 * torch.pi / count))
     total = 1 + 2 * (here.cos() @ there.cos().mT + here.sin() @ there.sin().mT)
     if count % 2 == 0:
-        total = total + torch.cos(turns * (count / 2))[..., None] * (1 - 2 * (steps % 2))
+        total = total + torch.cos(angle * (count / 2))[..., None] * (1 - 2 * (steps % 2))
     return total / count
 
 
@@ -86,36 +87,32 @@ def _cubic(ticks: Tensor, at: Tensor) -> Tensor:
     weights = []
     for i in range(size):
         others = [j for j in range(size) if j != i]
-        shares = [(at - nodes[..., j]) / (nodes[..., i] - nodes[..., j]) for j in others]
-        weights.append(torch.stack(shares).prod(0) if shares else torch.ones_like(at))
+        factors = [(at - nodes[..., j]) / (nodes[..., i] - nodes[..., j]) for j in others]
+        weights.append(torch.stack(factors).prod(0) if factors else torch.ones_like(at))
     blank = torch.zeros(*at.shape, len(ticks), dtype=torch.float64, device=at.device)
     return blank.scatter(-1, index, torch.stack(weights, -1))
 
 
 def nearest_values(
-    values: Tensor, samples: FunctionSamples, at: Tensor, axes: tuple[AxisSignature, ...]
+    values: Tensor, samples: FunctionSamples, at: Tensor, axes: Sequence[AxisSignature]
 ) -> Tensor:
     """Take the value of the nearest real sensor, distances in lengths of the axes.
 
     Args:
         values: ``[B, M, c]``.
-        samples: Whose sensors they belong to.
-        at: ``[1, L, d]``.
-        axes: The d axes; round a periodic one the shorter way counts.
+        samples: The sensors that they belong to.
+        at: ``[1 or B, L, d]``.
+        axes: The d axes; distances across periodic boundaries count.
 
     Returns:
         ``[B, L, c]``.
     """
     found = []
-    for piece in at.split(max(1, MOST_PAIRS // values[..., 0].numel()), 1):
-        square = torch.zeros((), dtype=values.dtype, device=values.device)
-        for i, axis in enumerate(axes):
-            step = piece[:, :, None, i] - samples.points[:, None, :, i]
-            step = step / (axis.high - axis.low)
-            square = square + (step - step.round() if axis.periodic else step) ** 2
+    for chunk in at.split(max(1, MOST_PAIRS // values[..., 0].numel()), 1):
+        squares = squared_distances(chunk, samples.points, axes)
         if samples.mask is not None:
-            square = square.masked_fill(~samples.mask[:, None], math.inf)
-        index = square.argmin(-1, keepdim=True).expand(-1, -1, values.shape[-1])
+            squares = squares.masked_fill(~samples.mask[:, None], math.inf)
+        index = squares.argmin(-1, keepdim=True).expand(-1, -1, values.shape[-1])
         found.append(values.gather(1, index))
     return torch.cat(found, 1)
 
@@ -123,9 +120,9 @@ def nearest_values(
 def nearest_on_grid(
     points: Tensor, ticks: Sequence[Tensor], axes: Sequence[AxisSignature]
 ) -> Tensor:
-    """Find the nearest sensor of each point of a grid, where sensors are on an even grid as well.
+    """Find the nearest sensor of each point of a grid, for sensors on an even grid as well.
 
-    Counted, not searched: along each axis sensors lie on m even lines, so the line and with it the
+    Computed, not searched: along each axis sensors lie on m even lines, so the line and with it the
     sensor follow by division, whatever the order in which sensors are listed.
 
     Args:
@@ -137,16 +134,16 @@ def nearest_on_grid(
         Indices into the sensors ``[n_1 ⋯ n_d]``.
     """
     count = len(points)
-    place = torch.zeros(count, dtype=torch.long, device=points.device)
-    wanted = place.new_zeros(())
+    number = torch.zeros(count, dtype=torch.long, device=points.device)
+    wanted = number.new_zeros(())
     for i, (tick, axis) in enumerate(zip(ticks, axes, strict=True)):
         column = points[:, i]
         low, high = column.min(), column.max()
         lines = count // (column < low + LINE_TOLERANCE * (axis.high - axis.low)).sum()
         step = ((high - low) / (lines - 1).clamp(min=1)).clamp(min=1e-30)
-        place = place * lines + ((column - low) / step).round().long()
+        number = number * lines + ((column - low) / step).round().long()
         line = ((tick - low) / step).clamp(-2e9, 2e9).round().long()
         line = line.remainder(lines) if axis.periodic else line.clamp(min=0).minimum(lines - 1)
         wanted = wanted[..., None] * lines + line
-    listed = torch.zeros_like(place).scatter(0, place, torch.arange(count, device=points.device))
-    return listed[wanted.flatten()]
+    order = torch.zeros_like(number).scatter(0, number, torch.arange(count, device=points.device))
+    return order[wanted.flatten()]

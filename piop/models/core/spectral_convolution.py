@@ -15,14 +15,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from piop.models.core.base import AxisSignature
+
 
 @dataclass(frozen=True)
 class TransformAxis:
-    """Points along one axis of a grid, as a transform sees them.
+    """Points along one axis of a grid within a period, with quadrature weights.
 
     Attributes:
-        angle: Place of each point within the period ``[n]``, radians, float64.
-        weight: Share of the period that each point stands for ``[n]``, float64.
+        angle: Position of each point within the period ``[n]``, radians, float64.
+        weight: Quadrature weight of each point ``[n]``, one over a whole period, float64.
         even: Whether the points divide the period evenly, so that n/2 is their highest wave number.
     """
 
@@ -31,8 +33,8 @@ class TransformAxis:
     even: bool
 
     @classmethod
-    def round(cls, count: int, device: torch.device | None = None) -> TransformAxis:
-        """Divide a period evenly. Where it starts is no matter: convolutions commute with shifts.
+    def evenly(cls, count: int, device: torch.device | None = None) -> TransformAxis:
+        """Divide a period evenly, from anywhere: convolutions commute with shifts.
 
         Args:
             count: n.
@@ -43,16 +45,16 @@ class TransformAxis:
 
     @classmethod
     def padded(cls, positions: Tensor, low: float, high: float, padding: float) -> TransformAxis:
-        """Place an interval in a longer period, where functions are zero beyond its ends.
+        """Embed an interval in a longer period, with functions zero beyond its ends.
 
-        Every point stands for the interval between the middles to its neighbours: the trapezium
-        rule where the ends are among the points, the rule of the middle between cell centres.
+        The weight of a point is the interval between the midpoints to its neighbours: the trapezoid
+        rule where the ends are among the points, the midpoint rule for cell centres.
 
         Args:
             positions: Increasing positions ``[n]`` from ``low`` to ``high``, units of the axis.
             low: Lower end.
             high: Upper end.
-            padding: Length that is added to the period, as a share of the interval.
+            padding: Length that is added to the period, as a fraction of the interval.
         """
         at = positions.double()
         period = (1 + padding) * (high - low)
@@ -61,6 +63,19 @@ class TransformAxis:
         weight = (edges[1:] - edges[:-1]) / period
         return cls((at - low) * (2 * math.pi / period), weight, False)
 
+    @classmethod
+    def along(cls, axis: AxisSignature, positions: Tensor, padding: float) -> TransformAxis:
+        """Take a periodic axis for the period, and pad any other; with no padding, take both.
+
+        Args:
+            axis: The axis.
+            positions: Increasing positions ``[n]`` along it.
+            padding: Length that is added to an axis that is not periodic, as a fraction of its own.
+        """
+        if axis.periodic or not padding:
+            return cls.evenly(len(positions), positions.device)
+        return cls.padded(positions, axis.low, axis.high, padding)
+
 
 class FourierTransform:
     """Truncated discrete Fourier transform of real functions on a tensor grid, and its inverse.
@@ -68,7 +83,7 @@ class FourierTransform:
     Along the last axis the wave numbers are 0 … K − 1, since those of real functions come in
     conjugate pairs; along every other one −⌊K/2⌋ … ⌈K/2⌉ − 1. Coefficients are means,
     (1/n) Σ_j x_j exp(−i k θ_j), so they do not depend on the grid once it resolves the function. On
-    a grid too coarse for K, the wave numbers it has are kept. That of n/2 (Nyquist's) is seen by
+    a grid too coarse for K, the wave numbers it has are kept. That of n/2 (Nyquist's) enters by
     its cosine alone: its sine vanishes at all points.
 
     Args:
@@ -83,41 +98,41 @@ class FourierTransform:
         highest = sizes[-1] // 2 + 1 if axes[-1].even else modes[-1]
         self.kept.append(min(modes[-1], highest))
         lowest = [-(k // 2) for k in self.kept[:-1]] + [0]
-        self.forth: list[Tensor] = []
-        self.back: list[Tensor] = []
+        self.analysis: list[Tensor] = []
+        self.synthesis: list[Tensor] = []
         for axis, first, count in zip(axes, lowest, self.kept, strict=True):
             waves = torch.arange(first, first + count, device=axis.angle.device)
             phase = waves[:, None].to(axis.angle) * axis.angle
             pair = torch.stack([phase.cos(), phase.sin()])  # [2, K, n]
-            self.forth.append(pair * axis.weight)
-            self.back.append(pair.mT)
-        # Each wave number of the last axis stands for its conjugate too, but 0 and n/2 have none.
+            self.analysis.append(pair * axis.weight)
+            self.synthesis.append(pair.mT)
+        # Each wave number of the last axis represents its conjugate too; 0 and n/2 have none.
         alone = axes[-1].even and 2 * (self.kept[-1] - 1) == sizes[-1]
-        shares = [1.0] + [2.0] * (self.kept[-1] - 1)
-        shares[-1] = 1.0 if alone else shares[-1]
-        twice = axes[-1].angle.new_tensor(shares)
+        factors = [1.0] + [2.0] * (self.kept[-1] - 1)
+        factors[-1] = 1.0 if alone else factors[-1]
+        twice = axes[-1].angle.new_tensor(factors)
         sign = twice.new_tensor([1.0, -1.0])[:, None, None]
         # Rows, or columns, alternate between real and imaginary parts.
-        self.forth[-1] = (self.forth[-1] * sign).transpose(0, 1).flatten(0, 1)
-        self.back[-1] = (self.back[-1] * sign * twice).permute(1, 2, 0).flatten(1)
-        self.forth = [matrix.to(like) for matrix in self.forth]
-        self.back = [matrix.to(like) for matrix in self.back]
+        self.analysis[-1] = (self.analysis[-1] * sign).transpose(0, 1).flatten(0, 1)
+        self.synthesis[-1] = (self.synthesis[-1] * sign * twice).permute(1, 2, 0).flatten(1)
+        self.analysis = [matrix.to(like) for matrix in self.analysis]
+        self.synthesis = [matrix.to(like) for matrix in self.synthesis]
 
     def forward(self, values: Tensor) -> Tensor:
         """Transform ``[B, n_1, …, n_D, c]`` into ``[B, K_1, …, K_D, 2, c]``, real parts first."""
         *before, _, channels = values.shape
-        state = self.forth[-1] @ values
+        state = self.analysis[-1] @ values
         state = state.reshape(*before, self.kept[-1], 2, channels)
-        for axis in reversed(range(len(self.forth) - 1)):
-            state = multiply_phases(state, self.forth[axis], axis + 1, -1.0)
+        for axis in reversed(range(len(self.analysis) - 1)):
+            state = multiply_phases(state, self.analysis[axis], axis + 1, -1.0)
         return state
 
     def inverse(self, coefficients: Tensor) -> Tensor:
         """Evaluate ``[B, K_1, …, K_D, 2, c]`` on the grid: ``[B, n_1, …, n_D, c]``."""
         state = coefficients
-        for axis, matrix in enumerate(self.back[:-1]):
+        for axis, matrix in enumerate(self.synthesis[:-1]):
             state = multiply_phases(state, matrix, axis + 1, 1.0)
-        return self.back[-1] @ state.flatten(-3, -2)
+        return self.synthesis[-1] @ state.flatten(-3, -2)
 
 
 def multiply_phases(state: Tensor, matrix: Tensor, axis: int, sign: float) -> Tensor:
@@ -175,7 +190,7 @@ class SpectralConvolution(nn.Module):
             ``[B, n_1, …, n_D, outputs]``.
         """
         if transform is None:
-            axes = [TransformAxis.round(n, values.device) for n in values.shape[1:-1]]
+            axes = [TransformAxis.evenly(n, values.device) for n in values.shape[1:-1]]
             transform = FourierTransform(axes, self.modes, values)
         return transform.inverse(self.mix(transform.forward(values)))
 
@@ -188,8 +203,10 @@ class SpectralConvolution(nn.Module):
             weight = weight.narrow(axis, 0 if last else full // 2 - count // 2, count)
         real, imaginary = weight.flatten(1, -3).unbind(0)  # [K, inputs, outputs] each
         rows = coefficients.flatten(1, -3).permute(1, 2, 0, 3).flatten(1, 2)  # [K, 2 B, inputs]
-        along, across = rows @ real, rows @ imaginary
-        mixed = torch.stack(
-            [along[:, :batch] - across[:, batch:], along[:, batch:] + across[:, :batch]], 1
+        by_real, by_imaginary = rows @ real, rows @ imaginary
+        parts = (
+            by_real[:, :batch] - by_imaginary[:, batch:],
+            by_real[:, batch:] + by_imaginary[:, :batch],
         )
+        mixed = torch.stack(parts, 1)
         return mixed.permute(2, 0, 1, 3).reshape(batch, *kept, 2, -1)

@@ -10,82 +10,61 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature, standardised
+from piop.models.core.base import AxisSignature, Backbone, Signature, scalar_values
 from piop.models.core.coordinates import angles
-from piop.models.core.harmonic_fit import HarmonicFit
-from piop.models.core.interpolation import nearest_values
+from piop.models.core.grid import InputInterpolator
 
 
-class FixedSensors(nn.Module):
-    """Reads every input on a lattice laid when the network is built: a branch has no other sensors.
+class FixedSensors(InputInterpolator):
+    """Interpolates every input to fixed sensors, since a branch has one weight per sensor.
 
-    A DeepONet's first layer has one weight per sensor, so its sensors are fixed for good. Any given
-    sensors are interpolated to them: a smooth input by its harmonic fit (:class:`HarmonicFit`), an
-    input with jumps by the nearest sensor. Given sensors that resolve the input well, the values do
-    not depend on where those are.
+    The sensors are the points of an even grid. Given sensors that resolve the input well, the
+    values do not depend on where those are.
 
     Args:
         signature: The problem's shapes and scales.
 
     Attributes:
-        features: Numbers read of one function: lattice points times channels, and the scalars.
+        features: Numbers per sample: fixed sensors times channels, and the scalars.
     """
 
     def __init__(self, signature: Signature) -> None:
-        super().__init__()
-        self.signature = signature
-        self.fits = nn.ModuleDict(
-            {
-                entry.name: HarmonicFit(
-                    entry, [signature.coordinates[signature.axis(n)] for n in entry.of]
-                )
-                for entry in signature.functions
-            }
-        )
-        counts = [self._lattice(e).shape[1] * e.channels for e in signature.functions]
-        counts += [entry.channels for entry in signature.scalars]
-        self.features = sum(counts) or 1
+        super().__init__(signature)
+        counts = [self.fit(e).token_count * e.channels for e in signature.functions]
+        self.features = sum(counts) + signature.scalar_channels or 1
 
     def forward(self, inputs: Mapping[str, FunctionSamples], like: Tensor) -> Tensor:
-        """Read the inputs.
+        """Interpolate the inputs.
 
         Args:
-            inputs: Sensors of B functions.
+            inputs: Sensors of B samples.
             like: A tensor of the device and dtype wanted where there are no inputs.
 
         Returns:
             ``[B, features]``, standardised; a one ``[1, 1]`` for a problem without inputs.
         """
-        columns = [self._read(e, inputs[e.name]).flatten(1) for e in self.signature.functions]
-        columns += [standardised(e, inputs[e.name])[:, 0] for e in self.signature.scalars]
+        columns = []
+        for entry in self.signature.functions:
+            samples = inputs[entry.name]
+            points = self.fit(entry).token_grid(samples.points)
+            columns.append(self.interpolate(entry, samples, points).flatten(1))
+        columns += [values[:, 0] for values in scalar_values(self.signature, inputs)]
         if not columns:
             return torch.ones(1, 1, dtype=like.dtype, device=like.device)
         return torch.cat(columns, -1)
 
-    def _read(self, entry: InputSignature, samples: FunctionSamples) -> Tensor:
-        """Values on the lattice ``[B, L, c]``."""
-        fit: HarmonicFit = self.fits[entry.name]  # type: ignore[assignment]
-        lattice = fit.lattice(samples.points)
-        if entry.smooth:
-            return fit.basis(lattice) @ fit(samples)
-        return nearest_values(standardised(entry, samples), samples, lattice, fit.axes)
-
-    def _lattice(self, entry: InputSignature) -> Tensor:
-        fit: HarmonicFit = self.fits[entry.name]  # type: ignore[assignment]
-        return fit.lattice(torch.zeros(()))
-
 
 class TrunkCoordinates(nn.Module):
-    """Coordinates as a trunk reads them: harmonics round a period, from −1 to 1 along other axes.
+    """Features of a trunk: harmonics along periodic axes, coordinates from −1 to 1 along others.
 
-    With harmonics the answer is periodic for any weights (Lu et al. 2021, SIAM J. Sci. Comput. 43,
-    sec. on periodic conditions, doi:10.1137/21M1397908). Where periodicity is to be penalised
+    With harmonics the output is periodic for any weights (Lu et al. 2021, SIAM J. Sci. Comput. 43,
+    sec. on periodic conditions, doi:10.1137/21M1397908). Where periodicity is a soft constraint
     instead, as in Wang et al. 2021, the axis is not declared periodic and enters as it is.
 
     Args:
@@ -107,17 +86,23 @@ class TrunkCoordinates(nn.Module):
         for i, axis in enumerate(self.axes):
             column = queries[..., i : i + 1]
             if not axis.periodic:
-                columns.append((column - axis.low) * (2 / (axis.high - axis.low)) - 1)
+                columns.append(centred(column, axis))
                 continue
-            rates = range(1, self.frequencies + 1)
-            turns = torch.tensor(list(rates), dtype=queries.dtype, device=queries.device)
-            phase = angles(column, [axis]) * turns
+            rates = list(range(1, self.frequencies + 1))
+            phase = angles(column, [axis]) * torch.tensor(
+                rates, dtype=queries.dtype, device=queries.device
+            )
             columns += [torch.cos(phase), torch.sin(phase)]
         return torch.cat(columns, -1)
 
 
+def centred(column: Any, axis: AxisSignature) -> Any:
+    """Scale a coordinate so that its axis runs from −1 to 1."""
+    return (column - axis.low) * (2 / (axis.high - axis.low)) - 1
+
+
 def glorot_linear(inputs: int, outputs: int) -> nn.Linear:
-    """Make a layer as both papers' codes do: Glorot's normal weights, no bias at the start."""
+    """Make a layer with Glorot's normal weights and zero bias, as in both papers' code."""
     layer = nn.Linear(inputs, outputs)
     nn.init.xavier_normal_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -149,8 +134,8 @@ class DeepONetConfig:
     Attributes:
         width: Features of a hidden layer.
         layers: Linear layers of the branch, and of the trunk.
-        latent: p, products summed for each channel of the answer.
-        frequencies: Harmonics of each periodic coordinate that the trunk reads.
+        latent: p, products summed for each channel of the output.
+        frequencies: Harmonics of each periodic coordinate in the trunk.
     """
 
     width: int = 128
@@ -164,12 +149,12 @@ PAPER = DeepONetConfig(width=100, layers=7, latent=100, frequencies=1)
 differential equations with physics-informed DeepONets*, Science Advances 7 (2021),
 arXiv:2103.10974, for Burgers' equation: branch and trunk of seven layers of 100, tanh, Glorot
 (github.com/PredictiveIntelligenceLab/Physics-informed-DeepONets, revision 54a554b); the PIT paper
-does not state those of its comparison. Theirs reads 101 sensors; ours as many as resolve the law.
+does not state those of its comparison. Theirs has 101 sensors; ours as many as resolve the inputs.
 """
 
 
 class BranchAndTrunk(Backbone):
-    """What all DeepONets read: inputs at fixed sensors, and the coordinates of a query.
+    """Inputs at fixed sensors and coordinates of a query, which all DeepONets share.
 
     Args:
         signature: The problem's shapes and scales.
@@ -185,7 +170,7 @@ class BranchAndTrunk(Backbone):
         self.coordinates = TrunkCoordinates(signature.coordinates, config.frequencies)
 
     def context_length(self, sensors: Mapping[str, int]) -> int:
-        """Count one: the branch has read all sensors (see :meth:`Backbone.context_length`)."""
+        """Return one, as the branch encodes all sensors: :meth:`Backbone.context_length`."""
         return 1
 
 
@@ -193,9 +178,9 @@ class BranchAndTrunk(Backbone):
 class DeepONet(BranchAndTrunk):
     """G[a](y) = Σ_k b_k(a) t_k(y) + b_0: unstacked, tanh, also after the trunk's last layer.
 
-    Several inputs are read side by side by one branch, scalars as further sensors. Several channels
-    share both networks up to the last layer, whose outputs are split among them. Queries that all
-    functions share pass the trunk once.
+    Several inputs are concatenated in one branch, scalars as further sensors. Several channels
+    share both networks up to the last layer, whose outputs are split among them. Queries shared by
+    all samples pass the trunk once.
 
     Args:
         signature: The problem's shapes and scales.
@@ -211,18 +196,18 @@ class DeepONet(BranchAndTrunk):
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
-        branch = self.sensors(inputs, queries)
-        for layer in self.branch[:-1]:
-            branch = torch.tanh(layer(branch))
-        trunk = self.coordinates(queries)
-        for layer in self.trunk:
-            trunk = torch.tanh(layer(trunk))
-        return (
-            branch_trunk_product(trunk, self.branch[-1](branch), self.signature.channels)
-            + self.bias
-        )
+        branch = apply_layers(self.branch, self.sensors(inputs, queries))
+        trunk = torch.tanh(apply_layers(self.trunk, self.coordinates(queries)))
+        return branch_trunk_product(trunk, branch, self.signature.channels) + self.bias
 
 
 def glorot_layers(sizes: list[int]) -> nn.ModuleList:
     """Make linear layers between consecutive sizes."""
     return nn.ModuleList(glorot_linear(a, b) for a, b in pairwise(sizes))
+
+
+def apply_layers(layers: nn.ModuleList, state: Any) -> Any:
+    """Apply linear layers with tanh between them."""
+    for layer in layers[:-1]:
+        state = torch.tanh(layer(state))
+    return layers[-1](state)

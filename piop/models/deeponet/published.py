@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,9 @@ from piop.models.core.coordinates import angles
 from piop.models.deeponet.network import (
     BranchAndTrunk,
     DeepONetConfig,
+    apply_layers,
     branch_trunk_product,
+    centred,
     glorot_layers,
     glorot_linear,
 )
@@ -37,13 +39,13 @@ from piop.models.deeponet.network import (
 
 @final
 class ModifiedDeepONet(BranchAndTrunk):
-    """Branch and trunk that see each other through U = σ(W_u a), V = σ(W_y y) in every layer.
+    """Branch and trunk coupled in every layer by the gates U = σ(W_u a), V = σ(W_y y).
 
     After each hidden layer the branch goes on with (1 − B)⊙V + B⊙U and the trunk with
     (1 − T)⊙V + T⊙U, where B and T are what the layer gives; the last layers are linear, and their
     products are summed (the authors' code: github.com/PredictiveIntelligenceLab/ImprovedDeepONets,
     revision 12d7b61). From the second layer on the branch depends on the query too and carries
-    streams, and nothing but the first layer is shared by functions: this network is dear.
+    streams, and only the first layer is shared by functions: this network is expensive.
 
     Args:
         signature: The problem's shapes and scales.
@@ -127,8 +129,8 @@ class ShiftDeepONetConfig(DeepONetConfig):
     Attributes:
         width: Features of a hidden layer.
         layers: Linear layers of each of the four networks.
-        latent: p, products summed for each channel of the answer.
-        frequencies: Harmonics of each periodic coordinate that the trunk reads.
+        latent: p, products summed for each channel of the output.
+        frequencies: Harmonics of each periodic coordinate in the trunk.
         frames: Coordinate systems, each with a scale and a shift of its own, among which the
             products are split evenly. In the paper each product has its own: ``latent`` of them,
             and the trunk is evaluated in every one.
@@ -150,7 +152,7 @@ class ShiftDeepONet(BranchAndTrunk):
     A is the identity plus what a network of the input gives. Coordinates that are not periodic run
     from −1 to 1 and are mixed by A. A periodic one is an angle: it is shifted, also in proportion
     to the others, as a travelling wave is, but never stretched, which would break the period; its
-    scale goes to its harmonics, so that the trunk sees them steeper.
+    scale multiplies its harmonics instead.
 
     Args:
         signature: The problem's shapes and scales.
@@ -161,33 +163,35 @@ class ShiftDeepONet(BranchAndTrunk):
         super().__init__(signature, config)
         self.frames = config.frames
         axes = signature.coordinates
-        self.straight = [i for i, axis in enumerate(axes) if not axis.periodic]
-        self.round = [i for i, axis in enumerate(axes) if axis.periodic]
-        read, hidden = self.sensors.features, self.hidden
-        self.branch = glorot_layers([read, *hidden, self.outputs])
+        self.open = [i for i, axis in enumerate(axes) if not axis.periodic]
+        self.closed = [i for i, axis in enumerate(axes) if axis.periodic]
+        features, hidden = self.sensors.features, self.hidden
+        self.branch = glorot_layers([features, *hidden, self.outputs])
         self.trunk = glorot_layers([self.coordinates.features, *hidden, self.outputs])
         self.bias = nn.Parameter(torch.zeros(signature.channels))
-        mixed = len(axes) * len(self.straight)
-        self.scale = glorot_layers([read, *hidden, self.frames * (mixed + len(self.round))])
-        self.shift = glorot_layers([read, *hidden, self.frames * len(axes)])
+        mixed = len(axes) * len(self.open)
+        self.scale = glorot_layers([features, *hidden, self.frames * (mixed + len(self.closed))])
+        self.shift = glorot_layers([features, *hidden, self.frames * len(axes)])
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
-        read = self.sensors(inputs, queries)
-        trunk = self._moved(queries, apply_layers(self.scale, read), apply_layers(self.shift, read))
+        values = self.sensors(inputs, queries)
+        trunk = self._moved(
+            queries, apply_layers(self.scale, values), apply_layers(self.shift, values)
+        )
         for layer in self.trunk[:-1]:
             trunk = torch.tanh(layer(trunk))
-        # Each frame gives its own share of the products.
+        # Each frame gives its own part of the products.
         split = (self.signature.channels, self.frames, -1)
-        last: nn.Linear = self.trunk[-1]  # type: ignore[assignment]
+        last = cast(nn.Linear, self.trunk[-1])
         products = torch.einsum("bnfw,cfkw->bncfk", trunk, last.weight.unflatten(0, split))
         products = torch.tanh(products + last.bias.unflatten(0, split))
-        branch = apply_layers(self.branch, read).unflatten(-1, split)
+        branch = apply_layers(self.branch, values).unflatten(-1, split)
         return (products * branch[:, None]).sum(-1).sum(-1) + self.bias
 
     def _moved(self, queries: Any, scale: Tensor, shift: Tensor) -> Any:
-        """Coordinates as the trunk reads them, in each frame.
+        """Features of the trunk in each frame.
 
         Args:
             queries: ``[B, N, D]``.
@@ -198,34 +202,26 @@ class ShiftDeepONet(BranchAndTrunk):
         Returns:
             ``[B, N, F, features]``.
         """
-        axes, count, frames = self.signature.coordinates, len(self.straight), self.frames
-        mixing, steepness = scale.split([frames * len(axes) * count, frames * len(self.round)], -1)
+        axes, count, frames = self.signature.coordinates, len(self.open), self.frames
+        mixing, steepness = scale.split([frames * len(axes) * count, frames * len(self.closed)], -1)
         moved = shift.unflatten(-1, (len(axes), frames))[:, None]
         if count:
-            straight = torch.cat([self._straightened(queries, i) for i in self.straight], -1)
+            columns = torch.cat([self._centred(queries, i) for i in self.open], -1)
             matrix = mixing.unflatten(-1, (count, len(axes) * frames))
-            moved = (straight @ matrix).unflatten(-1, (len(axes), frames)) + moved
+            moved = (columns @ matrix).unflatten(-1, (len(axes), frames)) + moved
         columns = []
         for i, axis in enumerate(axes):
-            place = moved[..., i, :]  # [B, N, F]
+            position = moved[..., i, :]  # [B, N, F]
             if not axis.periodic:
-                columns.append((place + self._straightened(queries, i))[..., None])
+                columns.append((position + self._centred(queries, i))[..., None])
                 continue
-            phase = (place + angles(queries[..., i : i + 1], [axis]))[..., None]
+            phase = (position + angles(queries[..., i : i + 1], [axis]))[..., None]
             rates = torch.arange(1, self.config.frequencies + 1).to(shift)
-            steep = 1 + steepness.unflatten(-1, (frames, -1))[:, None, :, self.round.index(i), None]
+            steep = (
+                1 + steepness.unflatten(-1, (frames, -1))[:, None, :, self.closed.index(i), None]
+            )
             columns += [steep * torch.cos(phase * rates), steep * torch.sin(phase * rates)]
         return torch.cat(columns, -1)
 
-    def _straightened(self, queries: Any, column: int) -> Any:
-        """Let a coordinate run from −1 to 1 ``[B, N, 1]``."""
-        axis = self.signature.coordinates[column]
-        place = queries[..., column : column + 1] - axis.low
-        return place * (2 / (axis.high - axis.low)) - 1
-
-
-def apply_layers(layers: nn.ModuleList, state: Tensor) -> Tensor:
-    """Apply linear layers with tanh between them."""
-    for layer in layers[:-1]:
-        state = torch.tanh(layer(state))
-    return layers[-1](state)
+    def _centred(self, queries: Any, column: int) -> Any:
+        return centred(queries[..., column : column + 1], self.signature.coordinates[column])

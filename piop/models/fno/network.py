@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
-from piop.models.core.base import Signature
+from piop.models.core.base import Signature, require_choices
 from piop.models.core.coordinates import absolute_axes, angles
 from piop.models.core.grid import GridBackbone, GridInputs
 from piop.models.core.spectral_convolution import (
@@ -47,11 +47,11 @@ class FNOConfig:
             perceptron of half the width around each layer, beside a gated skip; lifting by a
             perceptron; and the wave number ``modes`` itself on the last axis: ``neuraloperator``.
         projection: Hidden features of the last perceptron.
-        padding: Length added to axes that are not periodic, as a share of theirs, where hidden
-            functions are zero. With 0 all points are taken for those of a period, as published:
-            quicker, but another operator on every grid.
-        raw: Coordinates from 0 to 1 along all axes, as published, in place of harmonics round a
-            period, and of none along axes where position does not matter.
+        padding: Length added to axes that are not periodic, as a fraction of theirs, where hidden
+            functions are zero. With 0 every axis is taken as periodic, as published: quicker, but
+            another operator on every grid.
+        raw: Coordinates from 0 to 1 along all axes, as published, in place of harmonics along
+            periodic axes, and of none along homogeneous ones.
         activation: ``gelu``, ``relu`` or ``tanh``.
         unused_norms: Keep the scale and shift of the batch norms that published code allocates and
             never applies, for its count of parameters.
@@ -69,11 +69,9 @@ class FNOConfig:
     unused_norms: bool = False
 
     def __post_init__(self) -> None:
-        for key, allowed in (("form", FORMS), ("activation", tuple(ACTIVATIONS))):
-            if getattr(self, key) not in allowed:
-                raise UsageError(f"{key} = {getattr(self, key)!r}: one of {', '.join(allowed)}")
+        require_choices(self, {"form": FORMS, "activation": ACTIVATIONS})
         if self.padding < 0:
-            raise UsageError(f"padding = {self.padding}: give a share of the axis, 0 or more")
+            raise UsageError(f"padding = {self.padding}: give a fraction of the axis, 0 or more")
 
 
 class FourierBlock(nn.Module):
@@ -145,10 +143,10 @@ class ChannelScale(nn.Module):
 
 
 def keep_variance(module: nn.Module) -> None:
-    """Draw a linear map by Glorot & Bengio 2010, so that layers neither damp nor amplify.
+    """Initialise linear maps by Glorot & Bengio 2010, so that layers neither damp nor amplify.
 
-    Published networks keep torch's usual draw. With that of He et al. 2015, made for one layer
-    after the other, what skips and gates add makes a network of four blocks grow.
+    Published networks keep torch's default. With that of He et al. 2015, made for plain stacks of
+    layers, skip connections and gates make the output of four blocks grow.
     """
     if isinstance(module, nn.Linear):
         nn.init.xavier_normal_(module.weight)
@@ -162,10 +160,9 @@ MODES = {0: 12, 1: 12, 2: 6, 3: 4}
 class FourierOperator(GridBackbone):
     """Lifting, Fourier layers, projection, on the tensor grid of some of the coordinates.
 
-    With padding the layers are integrals over the domain, so the same weights answer on any grid
-    that resolves the hidden functions; a coarser one is answered by interpolation from a grid that
-    does. On that grid scattered queries are answered too, round periods by harmonics, elsewhere by
-    cubics: exact for what the grid resolves, but no cheaper than the grid.
+    With padding the layers are integrals over the domain, so the same weights apply on any grid
+    that resolves the hidden functions; outputs on a coarser one, and at scattered queries, are
+    interpolated from a grid that does: exact for what that grid resolves, but no cheaper.
 
     Args:
         signature: The problem's shapes and scales.
@@ -173,7 +170,7 @@ class FourierOperator(GridBackbone):
     """
 
     def __init__(self, signature: Signature, config: FNOConfig) -> None:
-        super().__init__(signature, self.grid_columns(signature))
+        super().__init__(signature)
         self.config = config
         space = len(signature.coordinates) - (signature.time is not None)
         waves = config.modes or MODES[min(space, 3)]
@@ -199,28 +196,25 @@ class FourierOperator(GridBackbone):
             self.norms = nn.ModuleList(ChannelScale(width) for _ in range(config.blocks))
 
     @classmethod
-    def grid_columns(cls, signature: Signature) -> tuple[int, ...]:
-        """Coordinates that the grid has: all."""
-        return tuple(range(len(signature.coordinates)))
-
-    @classmethod
     def refusal(cls, signature: Signature, config: FNOConfig) -> str | None:
-        """Say which input cannot be laid on a grid: see :meth:`Backbone.refusal`."""
+        """See :meth:`GridInputs.refusal` and :meth:`Backbone.refusal`."""
         return GridInputs.refusal(signature, cls.grid_columns(signature))
 
     def unused_parameters(self) -> Mapping[str, str]:
-        """Name what is kept for a count alone: see :meth:`Backbone.unused_parameters`."""
+        """Name the norms kept for the count alone: see :meth:`Backbone.unused_parameters`."""
         unused = "published code allocates batch norms and never applies them"
         return {"norms.*": unused} if self.config.unused_norms else {}
 
     def evaluate(self, inputs: Mapping[str, FunctionSamples], ticks: Sequence[Tensor]) -> Tensor:
         """Apply the layers: see :meth:`GridBackbone.evaluate`."""
         known = self.inputs(inputs, ticks)
-        places = self._coordinates(ticks).expand(len(known), *[-1] * (len(ticks) + 1))
-        state = self.lifting(torch.cat([known, places], -1))
-        transform = FourierTransform(
-            [self._ticks(i, tick) for i, tick in enumerate(ticks)], self.modes, state
-        )
+        coordinates = self._coordinates(ticks).expand(len(known), *[-1] * (len(ticks) + 1))
+        state = self.lifting(torch.cat([known, coordinates], -1))
+        axes = [
+            TransformAxis.along(axis, tick, self.config.padding)
+            for axis, tick in zip(self.axes, ticks, strict=True)
+        ]
+        transform = FourierTransform(axes, self.modes, state)
         for block in self.blocks:
             state = block(state, transform)
         return self.projection(state)
@@ -234,12 +228,6 @@ class FourierOperator(GridBackbone):
         """Whether the layers are evaluated on a grid of so many points, not interpolated to it."""
         return self.config.padding == 0 or count > 2 * self.waves[axis]
 
-    def _ticks(self, axis: int, positions: Tensor) -> TransformAxis:
-        place = self.axes[axis]
-        if place.periodic or self.config.padding == 0:
-            return TransformAxis.round(len(positions), positions.device)
-        return TransformAxis.padded(positions, place.low, place.high, self.config.padding)
-
     def _coordinate_features(self) -> int:
         if self.config.raw:
             return len(self.columns)
@@ -247,20 +235,20 @@ class FourierOperator(GridBackbone):
         return sum(2 if axis.periodic else 1 for axis in known)
 
     def _coordinates(self, ticks: Sequence[Tensor]) -> Tensor:
-        """What each point knows of its place: ``[1, n_1, …, n_D, features]``."""
+        """Coordinates of each point as features: ``[1, n_1, …, n_D, features]``."""
         grid = [len(tick) for tick in ticks]
         columns = []
         for i, (axis, tick) in enumerate(zip(self.axes, ticks, strict=True)):
-            share = (tick - axis.low) / (axis.high - axis.low)
+            scaled = (tick - axis.low) / (axis.high - axis.low)
             if self.columns[i] not in self.known:
                 continue
             if self.config.raw:
-                parts = [share]
+                parts = [scaled]
             elif axis.periodic:
-                turn = angles(tick[:, None], [axis])[:, 0]
-                parts = [turn.cos(), turn.sin()]
+                angle = angles(tick[:, None], [axis])[:, 0]
+                parts = [angle.cos(), angle.sin()]
             else:
-                parts = [2 * share - 1]
+                parts = [2 * scaled - 1]
             shape = [1] * len(ticks)
             shape[i] = -1
             columns += [part.reshape(shape).expand(grid) for part in parts]
@@ -269,7 +257,7 @@ class FourierOperator(GridBackbone):
 
 @final
 class FNO(FourierOperator):
-    """On the grid of all coordinates, the time among them: any time is answered."""
+    """On the grid of all coordinates, the time among them."""
 
 
 @final
@@ -277,8 +265,3 @@ class FinalFNO(FourierOperator):
     """On the grid of space: from the inputs to the state at the end of the time axis."""
 
     end_only = True
-
-    @classmethod
-    def grid_columns(cls, signature: Signature) -> tuple[int, ...]:
-        """Coordinates that the grid has: those of space."""
-        return tuple(i for i in range(len(signature.coordinates)) if i != signature.time)

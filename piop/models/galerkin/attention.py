@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 Dropout = Callable[[Tensor], Tensor]
-"""What is done to attention weights before they meet the values: dropout, or nothing."""
+"""Dropout of attention weights, or the identity."""
 
 MOST_SCORES = 2**24
-"""Scores of one piece of queries: bounds memory where no gradient is kept."""
+"""Scores held in memory at once where no gradient is kept."""
 
 GAIN = 1e-2
 """η of eq. 17, which multiplies Xavier's uniform weights."""
@@ -27,64 +27,66 @@ DIAGONAL = 1e-2
 """δ of eq. 17, which is added on the diagonal."""
 
 PUBLISHED_DROPOUT = 0.5
-"""Share of attention weights that published code drops at all times, whatever rate is asked for."""
+"""Fraction of attention weights that published code drops at all times, whatever rate is set."""
 
 
-def galerkin(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Dropout) -> Tensor:
+def galerkin(
+    query: Tensor, key: Tensor, value: Tensor, weights: Tensor, dropout: Dropout
+) -> Tensor:
     """Galerkin's attention, eq. 6: Q (K̃ᵀ Ṽ)/n, the moments ⟨k, v⟩ first, so O(n).
 
     Args:
         query: ``[B, h, N, e]``.
         key: ``[B, h, N, e]``.
         value: ``[B, h, N, e]``.
-        share: Share of the domain that each token stands for ``[N]``; 1/n in the paper.
-        thin: Applied to the moments.
+        weights: Quadrature weight of each token ``[N]``; 1/n in the paper.
+        dropout: Applied to the moments.
 
     Returns:
         ``[B, h, N, e]``.
     """
-    return query @ thin(key.mT @ (value * share[:, None]))
+    return query @ dropout(key.mT @ (value * weights[:, None]))
 
 
-def linear(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Dropout) -> Tensor:
+def linear(query: Tensor, key: Tensor, value: Tensor, weights: Tensor, dropout: Dropout) -> Tensor:
     """Linear attention with two softmaxes: over the features of Q, over the tokens of K.
 
     Shen et al. 2021 (arXiv:1812.01243), eq. 3 and 5, the paper's control; O(n). Both sums are one,
     so every entry is a mean of values. Arguments as of :func:`galerkin`.
     """
-    key = torch.softmax(key + share.log()[:, None], -2)
-    return torch.softmax(query, -1) @ thin(key.mT @ value)
+    key = torch.softmax(key + weights.log()[:, None], -2)
+    return torch.softmax(query, -1) @ dropout(key.mT @ value)
 
 
-def fourier(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Dropout) -> Tensor:
+def fourier(query: Tensor, key: Tensor, value: Tensor, weights: Tensor, dropout: Dropout) -> Tensor:
     """Fourier's attention, eq. 5: (Q̃ K̃ᵀ) V/n, the quadrature of an integral operator; O(n²).
 
     Over √e as in published code, which eq. 5 leaves out. Arguments as of :func:`galerkin`.
     """
 
     def weigh(scores: Tensor) -> Tensor:
-        return scores * share
+        return scores * weights
 
-    return _by_rows(query, key, value, weigh, thin)
+    return _by_rows(query, key, value, weigh, dropout)
 
 
-def softmax(query: Tensor, key: Tensor, value: Tensor, share: Tensor, thin: Dropout) -> Tensor:
-    """Scaled dot-product attention (Vaswani et al. 2017, eq. 1), each token by its share; O(n²).
+def softmax(query: Tensor, key: Tensor, value: Tensor, weights: Tensor, dropout: Dropout) -> Tensor:
+    """Scaled dot-product attention (Vaswani et al. 2017, eq. 1), each token by its weight; O(n²).
 
     Arguments as of :func:`galerkin`.
     """
 
     def weigh(scores: Tensor) -> Tensor:
-        return torch.softmax(scores + share.log(), -1)
+        return torch.softmax(scores + weights.log(), -1)
 
-    return _by_rows(query, key, value, weigh, thin)
+    return _by_rows(query, key, value, weigh, dropout)
 
 
-def _by_rows(query: Tensor, key: Tensor, value: Tensor, weigh: Dropout, thin: Dropout) -> Tensor:
+def _by_rows(query: Tensor, key: Tensor, value: Tensor, weigh: Dropout, dropout: Dropout) -> Tensor:
     query = query / math.sqrt(query.shape[-1])
     size = max(1, MOST_SCORES // max(1, key[..., 0].numel()))
-    pieces = [thin(weigh(piece @ key.mT)) @ value for piece in query.split(size, -2)]
-    return torch.cat(pieces, -2)
+    chunks = [dropout(weigh(chunk @ key.mT)) @ value for chunk in query.split(size, -2)]
+    return torch.cat(chunks, -2)
 
 
 KINDS = {"galerkin": galerkin, "fourier": fourier, "linear": linear, "softmax": softmax}
@@ -129,7 +131,7 @@ class SimpleAttention(nn.Module):
         kind: A key of ``KINDS``.
         normed: Whether heads are normalised, K and V of linear kinds, Q and K of others.
         eps: Of the norms.
-        dropout: Share of attention weights that training drops.
+        dropout: Fraction of attention weights that training drops.
         faults: Copy what published code does against its text: half of the attention weights are
             dropped, in evaluation too; linear attention is divided by n after its softmax.
     """
@@ -156,13 +158,13 @@ class SimpleAttention(nn.Module):
         )
         self.out = nn.Linear(width + heads * places, width)
 
-    def forward(self, state: Tensor, places: Tensor, share: Tensor) -> Tensor:
+    def forward(self, state: Tensor, places: Tensor, weights: Tensor) -> Tensor:
         """Attend.
 
         Args:
             state: ``[B, N, d]``.
             places: Coordinates as features, ``[1 or B, N, p]``.
-            share: Share of the domain of each token ``[N]``, one in total.
+            weights: Quadrature weight of each token ``[N]``, one in total.
 
         Returns:
             ``[B, N, d]``.
@@ -172,7 +174,7 @@ class SimpleAttention(nn.Module):
             torch.cat([at, self._head(name, layer(state))], -1)
             for name, layer in (("query", self.query), ("key", self.key), ("value", self.value))
         )
-        found = self.attend(query, key, value, share, self._thin)
+        found = self.attend(query, key, value, weights, self._dropped)
         if self.faults and self.kind == "linear":
             found = found / state.shape[1]
         return self.out(found.transpose(1, 2).flatten(2))
@@ -182,7 +184,7 @@ class SimpleAttention(nn.Module):
         split = features.unflatten(-1, (self.heads, -1)).transpose(1, 2)
         return self.norms[name](split) if name in self.norms else split
 
-    def _thin(self, weights: Tensor) -> Tensor:
+    def _dropped(self, weights: Tensor) -> Tensor:
         if self.faults:
             return functional.dropout(weights, PUBLISHED_DROPOUT, training=True)
         return functional.dropout(weights, self.dropout, self.training)
@@ -202,7 +204,7 @@ class EncoderLayer(nn.Module):
     """Attention and a perceptron at every token, with skips around both.
 
     Layer norms stand, by ``norm``: ``heads``, inside the attention alone (eq. 4 to 6, the paper's
-    own scheme, which lets the size of the input through); ``tokens``, after each skip, so that the
+    own scheme, which keeps the amplitude of the input); ``tokens``, after each skip, so that the
     second skip carries normalised tokens (published code); ``tokens_eq7``, as eq. 7 has it, where
     the second skip carries what the first norm was given.
 
@@ -212,7 +214,7 @@ class EncoderLayer(nn.Module):
         norm: One of ``NORMS``.
         activation: That of the perceptron.
         eps: Of the norms.
-        dropout: Share of features that training drops after the attention and in the perceptron.
+        dropout: Fraction of features that training drops after the attention and in the perceptron.
     """
 
     def __init__(
@@ -231,9 +233,9 @@ class EncoderLayer(nn.Module):
         count = 0 if norm == "heads" else 2
         self.norms = nn.ModuleList(nn.LayerNorm(width, eps=eps) for _ in range(count))
 
-    def forward(self, state: Tensor, places: Tensor, share: Tensor) -> Tensor:
+    def forward(self, state: Tensor, places: Tensor, weights: Tensor) -> Tensor:
         """Update the tokens: arguments as of :meth:`SimpleAttention.forward`."""
-        state = state + self._drop(self.attention(state, places, share))
+        state = state + self._drop(self.attention(state, places, weights))
         if self.norm == "heads":
             return state + self._perceptron(state)
         inner = self.norms[0](state)

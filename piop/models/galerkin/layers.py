@@ -28,30 +28,25 @@ from piop.models.core.spectral_convolution import (
 def quadrature_weights(
     ticks: Sequence[Tensor], axes: Sequence[AxisSignature], alike: bool
 ) -> Tensor:
-    """Share of the domain that each point of a grid stands for: the weights of a quadrature.
+    """Quadrature weights of the points of a grid, as fractions of the domain.
 
     Args:
         ticks: Positions along each axis.
         axes: The D axes.
-        alike: Give all points 1/n; else those of the trapezium rule along axes with walls, which
+        alike: Give all points 1/n; else those of the trapezoid rule along axes with walls, which
             are of second order where 1/n is of first.
 
     Returns:
         ``[n_1 ⋯ n_D]``, one in total.
     """
-    share = ticks[0].new_ones(1)
+    weights = ticks[0].new_ones(1)
     for axis, tick in zip(axes, ticks, strict=True):
         if axis.periodic or alike:
             part = torch.full_like(tick, 1 / len(tick))
         else:
             part = TransformAxis.padded(tick, axis.low, axis.high, 0.0).weight.to(tick)
-        share = (share[:, None] * part).flatten()
-    return share
-
-
-def mesh_points(ticks: Sequence[Tensor]) -> Tensor:
-    """Points of a tensor grid, the last axis fastest: ``[1, n_1 ⋯ n_D, D]``."""
-    return torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)[None]
+        weights = (weights[:, None] * part).flatten()
+    return weights
 
 
 def coordinate_features(points: Tensor, axes: Sequence[AxisSignature], frequencies: int) -> Tensor:
@@ -71,19 +66,19 @@ def coordinate_features(points: Tensor, axes: Sequence[AxisSignature], frequenci
     rates = torch.arange(1, frequencies + 1, dtype=points.dtype, device=points.device)
     for i, axis in enumerate(axes):
         column = points[..., i : i + 1]
-        share = (column - axis.low) / (axis.high - axis.low)
+        scaled = (column - axis.low) / (axis.high - axis.low)
         if not frequencies:
-            columns.append(share)
+            columns.append(scaled)
             continue
         if not axis.periodic:
-            columns.append(2 * share - 1)
+            columns.append(2 * scaled - 1)
         phase = angles(column, [axis]) * rates
         columns += [phase.cos(), phase.sin()]
     return torch.cat(columns, -1)
 
 
 def coordinate_feature_count(axes: Sequence[AxisSignature], frequencies: int) -> int:
-    """Features that :func:`marks` gives: p."""
+    """Features of :func:`coordinate_features`: p."""
     if not frequencies:
         return len(axes)
     return sum(2 * frequencies + (not axis.periodic) for axis in axes)
@@ -113,7 +108,7 @@ class SpectralLayer(nn.Module):
 
 
 class SpectralDecoder(nn.Module):
-    """Smooths on its way to the answer, for smooth solutions (paper, sec. 4 and Table 5).
+    """Decodes by spectral convolutions, for smooth solutions (paper, sec. 4 and Table 5).
 
     Args:
         width: d, channels in.
@@ -163,7 +158,7 @@ class SpectralDecoder(nn.Module):
 
 
 class PointDecoder(nn.Module):
-    """A perceptron at every point, for solutions with jumps (paper, sec. 4 and ex. 5.3).
+    """Decodes by a perceptron at every point, for solutions with jumps (paper, sec. 4, ex. 5.3).
 
     Args:
         width: d.
@@ -186,7 +181,7 @@ class PointDecoder(nn.Module):
 
 
 def with_coordinates(state: Tensor, places: Tensor) -> Tensor:
-    """Put coordinates beside features: ``[B, …, p + c]``."""
+    """Concatenate coordinates and features: ``[B, …, p + c]``."""
     return torch.cat([places.expand(len(state), *places.shape[1:]), state], -1)
 
 
@@ -228,7 +223,7 @@ def resampled(state: Tensor, wanted: int, axes: Sequence[AxisSignature]) -> Tens
 
 
 class Convolution(nn.Module):
-    """3 × … × 3 convolution without bias that keeps the grid: zeros beyond walls, round periods.
+    """3 × … × 3 convolution without bias that keeps the grid, periodic or with zeros beyond walls.
 
     Args:
         inputs: Channels in.

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from piop.errors import UsageError
-from piop.fields import FunctionSamples
-from piop.models.core.base import Signature
-from piop.models.core.grid import GridBackbone, GridInputs, inputs_at
+from piop.fields import FunctionSamples, tensor_grid
+from piop.models.core.base import Signature, require_choices
+from piop.models.core.coordinates import take_columns
+from piop.models.core.grid import GridBackbone, GridInputs
 from piop.models.core.interpolation import even_ticks
 from piop.models.core.spectral_convolution import FourierTransform, TransformAxis
 from piop.models.galerkin.attention import KINDS, NORMS, EncoderLayer, SimpleAttention
@@ -29,7 +30,6 @@ from piop.models.galerkin.layers import (
     Up,
     coordinate_feature_count,
     coordinate_features,
-    mesh_points,
     middle_count,
     quadrature_weights,
 )
@@ -43,21 +43,21 @@ ACTIVATIONS = {"silu": functional.silu, "relu": functional.relu}
 
 @dataclass(frozen=True)
 class GalerkinForm:
-    """What the published examples differ in beside sizes.
+    """Choices in which the published examples differ.
 
     Attributes:
         latent: Channels of the spectral decoder.
         projection: Hidden features of its last perceptron.
         places: Where coordinates join besides every head: ``inputs``, ``decoder``, or ``heads`` for
             nowhere else.
-        raw: Take the grid as published: coordinates from 0 to 1 along all axes, also periodic ones,
-            all points of the same weight 1/n, all axes a period for the spectral decoder. Without
-            it, harmonics round a period, weights of the trapezium rule, room beyond walls.
+        raw: Treat the grid as published: coordinates from 0 to 1 along all axes, also periodic
+            ones, all points of the same weight 1/n, all axes periodic for the spectral decoder.
+            Without it, harmonics along periodic axes, trapezoid weights, padding beyond walls.
         frequencies: Harmonics of each coordinate, where it is not raw.
         activation: Of the perceptrons in the encoder: ``silu``, or ``relu`` as published.
         eps: Added to the variance in layer norms.
-        dropout: Share that training drops of attention weights and features.
-        dirichlet: Answer zero on walls, as published for Darcy's flow.
+        dropout: Fraction of attention weights and features that training drops.
+        dirichlet: Output zero on walls, as published for Darcy's flow.
         faults: Drop half of the attention weights at all times, in evaluation too, and divide
             linear attention by n after its softmax, as published code does.
     """
@@ -74,8 +74,7 @@ class GalerkinForm:
     faults: bool = False
 
     def __post_init__(self) -> None:
-        for key, allowed in (("places", PLACES), ("activation", ACTIVATIONS)):
-            _one_of(key, getattr(self, key), allowed)
+        require_choices(self, {"places": PLACES, "activation": ACTIVATIONS})
 
 
 @dataclass(frozen=True)
@@ -92,11 +91,11 @@ class GalerkinConfig:
         decoder: ``spectral``, along the axes of space, for smooth solutions; ``pointwise``.
         modes: Wave numbers the spectral decoder keeps along each axis, −modes … modes − 1, on the
             last axis 0 … modes − 1; 0 for 16, 6, 4 in one, two, three dimensions.
-        fine: n_f, points per axis of the grid that the interpolation CNN reads. What is asked for
-            elsewhere is interpolated, so the convolutions mean the same everywhere.
-        coarse: n_c, tokens per axis behind the CNN; 0 for no CNN: then tokens are the points asked
-            for.
-        form: What published examples differ in.
+        fine: n_f, points per axis of the input grid of the interpolation CNN. Outputs elsewhere are
+            interpolated, so the convolutions act alike on all grids.
+        coarse: n_c, tokens per axis after the CNN; 0 for no CNN: then tokens are the requested
+            points.
+        form: Choices in which published examples differ.
     """
 
     width: int = 48
@@ -111,12 +110,7 @@ class GalerkinConfig:
     form: GalerkinForm = field(default_factory=GalerkinForm)
 
     def __post_init__(self) -> None:
-        for key, allowed in (
-            ("attention", tuple(KINDS)),
-            ("norm", NORMS),
-            ("decoder", DECODERS),
-        ):
-            _one_of(key, getattr(self, key), allowed)
+        require_choices(self, {"attention": KINDS, "norm": NORMS, "decoder": DECODERS})
         if self.width % self.heads:
             raise UsageError(f"heads = {self.heads}: give a divisor of width = {self.width}")
         if self.coarse and not 4 <= self.coarse <= self.fine:
@@ -125,31 +119,26 @@ class GalerkinConfig:
             )
 
 
-def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{key} = {value!r}: one of {', '.join(allowed)}")
-
-
 PADDING = 0.25
-"""Length added beyond walls for the spectral decoder, as a share of the axis."""
+"""Length added beyond walls for the spectral decoder, as a fraction of the axis."""
 
 FEWEST_POINTS = {1: 32, 2: 32, 3: 16}
-"""Points per axis of the network's own grid where no decoder asks for more, by its axes."""
+"""Points per axis of the network's own grid where no decoder needs more, by its axes."""
 
 MODES = {1: 16, 2: 6, 3: 4}
 """Wave numbers the spectral decoder keeps by default, by the axes of space."""
 
 
 class GridTransformer(GridBackbone):
-    """Reads inputs at every point, lets all points attend to each other, decodes.
+    """Interpolates inputs to every point, lets all points attend to each other, decodes.
 
-    Where no convolution is used the tokens are the points asked for, on a grid or not. The spectral
-    decoder needs a grid that resolves its harmonics, the interpolation CNN one of its own; what
-    is asked for elsewhere is interpolated from there.
+    Where no convolution is used the tokens are the requested points, on a grid or scattered. The
+    spectral decoder needs a grid that resolves its harmonics, the interpolation CNN one of its own;
+    elsewhere outputs are interpolated from there.
 
-    Published networks take the normalisation of the answer out before they return, and the loss is
-    in physical units; here answers are dimensionless and the operator around the network scales
-    them, for every backbone alike.
+    Published networks undo the normalisation of the output before they return, and the loss is in
+    physical units; here outputs are dimensionless and the operator around the network scales them,
+    for every backbone alike.
 
     Args:
         signature: The problem's shapes and scales.
@@ -157,7 +146,7 @@ class GridTransformer(GridBackbone):
     """
 
     def __init__(self, signature: Signature, config: GalerkinConfig) -> None:
-        super().__init__(signature, self.grid_columns(signature))
+        super().__init__(signature)
         self.config, form = config, config.form
         self.frequencies = 0 if form.raw else form.frequencies
         self.space = tuple(i for i, c in enumerate(self.columns) if c != signature.time)
@@ -167,7 +156,7 @@ class GridTransformer(GridBackbone):
         width, count = config.width, coordinate_feature_count(self.axes, self.frequencies)
         features = self.inputs.features + (count if form.places == "inputs" else 0)
         if config.coarse:
-            self.down = Down(features, width, self.axes, self._sizes(), self._reading())
+            self.down = Down(features, width, self.axes, self._sizes(), self._down_activation())
             wanted = config.fine if self.spectral else config.coarse
             ends = (middle_count(config.coarse, wanted), wanted)
             self.up = Up(width, self.axes, ends, functional.silu)
@@ -185,48 +174,45 @@ class GridTransformer(GridBackbone):
             self.decoder = PointDecoder(width, again, signature.channels)
 
     @classmethod
-    def grid_columns(cls, signature: Signature) -> tuple[int, ...]:
-        """Coordinates that the grid has: all."""
-        return tuple(range(len(signature.coordinates)))
-
-    @classmethod
     def refusal(cls, signature: Signature, config: GalerkinConfig) -> str | None:
-        """Say what cannot be laid on a grid: see :meth:`Backbone.refusal`."""
+        """See :meth:`GridInputs.refusal` and :meth:`Backbone.refusal`."""
         columns = cls.grid_columns(signature)
         if not columns:
             return "its grid is that of space, and the problem has the time alone"
         if config.coarse and len(columns) not in CONVOLUTIONS:
             return f"its CNN has up to {max(CONVOLUTIONS)} axes, not {len(columns)}"
         if config.form.places != "inputs" and not signature.inputs:
-            return "it reads nothing but inputs, and the problem has none"
+            return "its tokens are inputs alone, and the problem has none"
         return GridInputs.refusal(signature, columns)
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
-        """Take the queries for tokens, or interpolate: see :meth:`Backbone.forward`.
+        """Take the queries as tokens, or interpolate: see :meth:`Backbone.forward`.
 
-        Each query is one of N shares of the domain, so queries should cover it evenly: the answer
-        at one depends on where the others are.
+        Each query has the quadrature weight 1/N, so queries should cover the domain evenly: the
+        output at one depends on the others.
         """
         if not self.scattered:
             return super().forward(inputs, queries)
         self.check(inputs, queries)
-        points = torch.cat([queries[..., i : i + 1] for i in self.columns], -1)
+        points = take_columns(queries, self.columns)
         places = coordinate_features(points, self.axes, self.frequencies)
-        known = inputs_at(self.inputs, inputs, queries)
-        share = known.new_full((queries.shape[1],), 1 / queries.shape[1])
-        state = self._encoded(self._entered(known, places), places, share)
+        known = self.inputs.at(inputs, queries)
+        weights = known.new_full((queries.shape[1],), 1 / queries.shape[1])
+        state = self._encoded(self._entered(known, places), places, weights)
         return self._on_walls(self.decoder(state, places), points)
 
     def evaluate(self, inputs: Mapping[str, FunctionSamples], ticks: Sequence[Tensor]) -> Tensor:
         """Apply the layers: see :meth:`GridBackbone.evaluate`."""
         coarse, fine = self.config.coarse, self.config.fine
         tokens = ticks if not coarse else [even_ticks(a, coarse, ticks[0]) for a in self.axes]
-        read = ticks if not coarse else [even_ticks(a, fine, ticks[0]) for a in self.axes]
+        fine_ticks = ticks if not coarse else [even_ticks(a, fine, ticks[0]) for a in self.axes]
         places = self._places(tokens)
         if coarse:
-            known = self.inputs(inputs, read)
+            known = self.inputs(inputs, fine_ticks)
             if self.config.form.places == "inputs":
-                known = torch.cat([self._places(read).expand(*known.shape[:-1], -1), known], -1)
+                known = torch.cat(
+                    [self._places(fine_ticks).expand(*known.shape[:-1], -1), known], -1
+                )
             state = self.down(known)
         else:
             state = self._entered(self.inputs(inputs, ticks), places)
@@ -239,10 +225,10 @@ class GridTransformer(GridBackbone):
         state = state.unflatten(1, grid)
         if coarse:
             state, places = self.up(state), self._places(ticks)
-        return self._on_walls(self._decoded(state, places, ticks), mesh_points(ticks))
+        return self._on_walls(self._decoded(state, places, ticks), tensor_grid(ticks)[None])
 
     def unused_parameters(self) -> Mapping[str, str]:
-        """Name what softmax takes out: see :meth:`Backbone.unused_parameters`."""
+        """Name the biases that cancel in a softmax: see :meth:`Backbone.unused_parameters`."""
         if self.config.attention not in ("softmax", "linear"):
             return {}
         part = "norms.key.bias" if self.config.norm == "heads" else "key.bias"
@@ -257,7 +243,7 @@ class GridTransformer(GridBackbone):
         return count if self.axes[axis].periodic else count + 1
 
     def resolves(self, axis: int, count: int) -> bool:
-        """Whether tokens are the points asked for: see :meth:`GridBackbone.resolves`."""
+        """Whether tokens are the requested points: see :meth:`GridBackbone.resolves`."""
         if self.config.coarse:
             return False
         return not self._convolved(axis) or count > 2 * self.waves
@@ -268,29 +254,30 @@ class GridTransformer(GridBackbone):
     def _sizes(self) -> tuple[int, int]:
         return middle_count(self.config.fine, self.config.coarse), self.config.coarse
 
-    def _reading(self) -> object:
+    def _down_activation(self) -> Any:
         """Activation of the downward CNN: ReLU for inputs with jumps, else SiLU (App. B)."""
         rough = any(not entry.smooth for entry in self.signature.functions)
         return functional.relu if rough else functional.silu
 
     def _entered(self, known: Tensor, places: Tensor) -> Tensor:
-        """Embed what is known at every token: ``[B, …, d]``."""
+        """Embed inputs and coordinates at every token: ``[B, …, d]``."""
         if self.config.form.places != "inputs":
             return self.entry(known)
         batch = max(len(known), len(places))
         parts = [part.expand(batch, *part.shape[1:]) for part in (places, known)]
         return self.entry(torch.cat(parts, -1))
 
-    def _encoded(self, state: Tensor, places: Tensor, share: Tensor) -> Tensor:
+    def _encoded(self, state: Tensor, places: Tensor, weights: Tensor) -> Tensor:
         for layer in self.layers:
-            state = layer(state, places, share)
+            state = layer(state, places, weights)
         return state
 
     def _decoded(self, state: Tensor, places: Tensor, ticks: Sequence[Tensor]) -> Tensor:
-        """Decode along space, each time for itself."""
+        """Decode along space, each time by itself."""
         if not self.spectral:
             return self.decoder(state, places)
-        axes = [self._round(i, ticks[i]) for i in self.space]
+        padding = 0.0 if self.config.form.raw else PADDING
+        axes = [TransformAxis.along(self.axes[i], ticks[i], padding) for i in self.space]
         transform = FourierTransform(axes, self.modes, state)
         if len(self.space) == len(self.axes):
             return self.decoder(state, places, transform)
@@ -300,37 +287,31 @@ class GridTransformer(GridBackbone):
         found = self.decoder(*(row.flatten(0, 1) for row in rows), transform)
         return found.unflatten(0, rows[0].shape[:2]).movedim(1, at + 1)
 
-    def _round(self, axis: int, positions: Tensor) -> TransformAxis:
-        place = self.axes[axis]
-        if place.periodic or self.config.form.raw:
-            return TransformAxis.round(len(positions), positions.device)
-        return TransformAxis.padded(positions, place.low, place.high, PADDING)
-
     def _places(self, ticks: Sequence[Tensor]) -> Tensor:
         """Coordinates of a grid as features: ``[1, n_1, …, n_D, p]``."""
-        known = coordinate_features(mesh_points(ticks), self.axes, self.frequencies)
+        known = coordinate_features(tensor_grid(ticks)[None], self.axes, self.frequencies)
         return known.unflatten(1, [len(tick) for tick in ticks])
 
     def _on_walls(self, values: Tensor, points: Tensor) -> Tensor:
-        """Answer zero on walls where the form says so.
+        """Set outputs to zero on walls where the form requires it.
 
         Args:
             values: ``[B, n_1, …, n_D, C]`` or ``[B, N, C]``.
-            points: Where, ``[1 or B, N, D]``.
+            points: ``[1 or B, N, D]``.
         """
         if not self.config.form.dirichlet:
             return values
         inside = torch.ones_like(points[..., 0])
         for i in self.space:
             axis = self.axes[i]
-            share = (points[..., i] - axis.low) / (axis.high - axis.low)
+            scaled = (points[..., i] - axis.low) / (axis.high - axis.low)
             if not axis.periodic:
-                inside = inside * ((share > WALL_TOLERANCE) & (share < 1 - WALL_TOLERANCE))
+                inside = inside * ((scaled > WALL_TOLERANCE) & (scaled < 1 - WALL_TOLERANCE))
         return values * inside.reshape(len(points), *values.shape[1:-1], 1)
 
 
 WALL_TOLERANCE = 1e-5
-"""Share of an axis within which a point lies on its wall."""
+"""Fraction of an axis within which a point lies on its wall."""
 
 
 def _layer(config: GalerkinConfig, places: int) -> EncoderLayer:
@@ -351,7 +332,7 @@ def _layer(config: GalerkinConfig, places: int) -> EncoderLayer:
 
 @final
 class GalerkinTransformer(GridTransformer):
-    """On the grid of all coordinates, the time among them: any time is answered."""
+    """On the grid of all coordinates, the time among them."""
 
 
 @final
@@ -359,8 +340,3 @@ class FinalGalerkinTransformer(GridTransformer):
     """On the grid of space: from the inputs to the state at the end of the time axis."""
 
     end_only = True
-
-    @classmethod
-    def grid_columns(cls, signature: Signature) -> tuple[int, ...]:
-        """Coordinates that the grid has: those of space."""
-        return tuple(i for i in range(len(signature.coordinates)) if i != signature.time)

@@ -1,4 +1,4 @@
-"""Parts of the inducing-point operator transformer: Fourier features, attention, feed-forward.
+"""Layers of the published IPOT: Fourier features, attention, feed-forward.
 
 S. Lee, T. Oh, *Inducing Point Operator Transformer*, AAAI 2024 (arXiv:2312.10975),
 appendix "Attention blocks". Sizes the text omits are those of the authors' code
@@ -15,17 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from piop.models.core.base import AxisSignature
-
-MASKED_SCORE = -1e9
-"""Score of a sensor that is not there."""
+from piop.models.core.coordinates import scaled_to_unit
 
 
 class FourierFeatures(nn.Module):
     """Coordinates as sines and cosines of rates from the coarsest to Nyquist's.
 
     Along an axis with ends, x from 0 to 1: x itself and the sines and cosines of πfx with f evenly
-    from 1 to resolution / 2. Round a periodic axis that would tear at the seam; there it is the
-    whole turns 2πkx up to the same highest rate, and no x, so that answers are exactly periodic.
+    from 1 to resolution / 2. These are not periodic; along a periodic axis they are the harmonics
+    2πkx up to the same highest rate, without x, so that outputs are exactly periodic.
 
     Args:
         axes: The d coordinates.
@@ -53,7 +51,7 @@ class FourierFeatures(nn.Module):
         """Encode ``points [B, N, d]`` in units of the axes: ``[B, N, features]``."""
         columns = []
         for i, (axis, rates) in enumerate(zip(self.axes, self.rates, strict=True)):
-            x = (points[..., i : i + 1] - axis.low) * (1 / (axis.high - axis.low))
+            x = scaled_to_unit(points[..., i : i + 1], [axis])
             phase = x * torch.tensor(rates, dtype=points.dtype, device=points.device)
             columns += [] if axis.periodic else [x]
             columns += [torch.sin(phase), torch.cos(phase)]
@@ -71,14 +69,14 @@ def _rates(axis: AxisSignature, bands: int, resolution: int) -> tuple[float, ...
         [2.0, 4.0]
     """
     if axis.periodic:
-        turns = max(1, min(bands, resolution // 4))
-        return tuple(2 * math.pi * k for k in range(1, turns + 1))
+        waves = max(1, min(bands, resolution // 4))
+        return tuple(2 * math.pi * k for k in range(1, waves + 1))
     step = (resolution / 2 - 1) / max(bands - 1, 1)
     return tuple(math.pi * (1 + k * step) for k in range(bands))
 
 
 class KeysAndValues(nn.Module):
-    """What is attended to: layer norm, then keys and values without bias.
+    """Keys and values of tokens: layer norm, then linear maps without bias.
 
     Args:
         width: Features of a token.
@@ -93,13 +91,13 @@ class KeysAndValues(nn.Module):
         self.value = nn.Linear(width, size, bias=False)
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Give keys and values ``[B, M, size]`` of ``tokens [B, M, width]``."""
+        """Return keys and values ``[B, M, size]`` of ``tokens [B, M, width]``."""
         normal = self.norm(tokens)
         return self.key(normal), self.value(normal)
 
 
 class Attention(nn.Module):
-    """Eq. 13, softmax(Q Kᵀ / √d) V with the heads joined by a linear map.
+    """Multi-head attention softmax(Q Kᵀ / √d) V (eq. 13).
 
     Args:
         width: Features of a query.
@@ -161,6 +159,6 @@ class GatedFeedForward(nn.Module):
         self.out = nn.Linear(self.hidden, width)
 
     def forward(self, state: Tensor) -> Tensor:
-        """Map ``state [B, N, width]``; the skip is the caller's."""
-        both = self.into(self.norm(state))
-        return self.out(both[..., : self.hidden] * F.gelu(both[..., self.hidden :]))
+        """Map ``state [B, N, width]``, without a skip connection."""
+        value, gate = self.into(self.norm(state)).split(self.hidden, -1)
+        return self.out(value * F.gelu(gate))

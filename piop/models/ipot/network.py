@@ -1,12 +1,13 @@
-"""IPOT: a few inducing points read the input, exchange what they know, and answer any query.
+"""IPOT: inducing points encode the input, exchange information, and are decoded at any query.
 
 After S. Lee, T. Oh, *Inducing Point Operator Transformer*, AAAI 2024 (arXiv:2312.10975). Their
-network is in ``ipot_paper.py``; this one gives each inducing point a place.
+network is in ``published.py``; in this one each inducing point has a position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.models.core.base import Backbone, Signature
-from piop.models.core.rollout import LatentRollout
+from piop.models.core.rollout import RolloutBackbone
 from piop.models.ipot.layers import (
     InducingDecoder,
     InducingEncoder,
@@ -24,87 +25,46 @@ from piop.models.ipot.layers import (
 )
 
 
-@dataclass(frozen=True)
-class IPOTRolloutConfig(IPOTConfig):
-    """The same, stepping through time.
+class LatentModel(nn.Module, ABC):
+    """Encoder, processor and decoder (eq. 5).
 
     Attributes:
-        steps: Steps from the start to the end of the time, one pass of the processor each.
+        count: P, inducing points.
+        depth: L, applications of the processor.
+        processor: One block of self-attention among the inducing points.
     """
 
-    steps: int = 32
+    count: int
+    depth: int
+    processor: nn.Module
 
-
-class InducingPoints(nn.Module):
-    """Encoder, processor and decoder (eq. 5) of inducing points that have places.
-
-    Args:
-        signature: The problem's shapes and scales.
-        asked: Columns of the queries that the decoder is given.
-        config: Sizes.
-    """
-
-    def __init__(self, signature: Signature, asked: Sequence[int], config: IPOTConfig) -> None:
-        super().__init__()
-        self.lattice = InducingGrid(signature, config)
-        self.encoder = InducingEncoder(signature, self.lattice, config)
-        self.processor = InducingProcessor(self.lattice, config)
-        self.decoder = InducingDecoder(signature, self.lattice, asked, config)
-        self.depth = config.depth
-
-    @property
-    def count(self) -> int:
-        """P, inducing points."""
-        return self.lattice.count
-
+    @abstractmethod
     def encode(self, inputs: Mapping[str, FunctionSamples]) -> Tensor:
-        """Read the inputs: ``[B or 1, P, width]``."""
-        return self.encoder(inputs)
+        """Encode the inputs: ``[B or 1, P, width]`` (eq. 6)."""
 
     def process(self, state: Tensor) -> Tensor:
-        """Let the inducing points tell each other what they know, by one block ``depth`` times."""
+        """Exchange information among the inducing points, L times by one block (eq. 7)."""
         for _ in range(self.depth):
             state = self.processor(state)
         return state
 
+    @abstractmethod
     def decode(self, state: Tensor, queries: Tensor) -> Tensor:
-        """Answer ``queries [B or 1, N, asked]``: ``[B, N, C]``."""
-        return self.decoder(state, queries)
+        """Decode at ``queries [B or 1, N, D]``: ``[B, N, C]`` (eq. 8)."""
 
-    def unused_parameters(self) -> dict[str, str]:
-        """Name what softmax takes out where keys have no position."""
-        if self.lattice.columns:
-            return {}
-        reason = "adds the same to all scores of a query"
-        parts = ("processor.attention", "decoder.blocks.*.attention")
-        return {f"latents.{part}.key.bias": reason for part in parts}
+    def unused_parameters(self) -> Mapping[str, str]:
+        """See :meth:`Backbone.unused_parameters`."""
+        return {}
 
 
-@final
-class IPOT(Backbone):
-    """The default IPOT, asked at the time as at any coordinate.
+class LatentBackbone(Backbone):
+    """A backbone that encodes, processes and decodes inducing points.
 
-    Where it leaves the paper:
-
-    - An inducing point has a place, and nothing else tells it from its neighbours; attention knows
-      position by differences (:class:`RelativeAttention`). So one function teaches its shifts by
-      whole steps of the lattice.
-    - It starts from the input as seen from there (:class:`HarmonicView`), and attends to slopes and
-      antiderivatives besides values (:class:`Sensors`).
-    - A query looks at the inducing points by softmax attention and by harmonics as well
-      (:class:`LatentView`).
-    - The decoder has a width of its own and residual blocks, where the paper's projects straight
-      to the answer; without layer norm, which would cost every stream two sums.
-
-    Args:
-        signature: The problem's shapes and scales.
-        config: Sizes.
+    Attributes:
+        latents: Encoder, processor and decoder.
     """
 
-    def __init__(self, signature: Signature, config: IPOTConfig) -> None:
-        super().__init__(signature)
-        self.config = config
-        self.latents = InducingPoints(signature, range(len(signature.coordinates)), config)
+    latents: LatentModel
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
@@ -116,13 +76,104 @@ class IPOT(Backbone):
         return self.latents.count
 
     def unused_parameters(self) -> Mapping[str, str]:
-        """Name what softmax takes out: see :meth:`Backbone.unused_parameters`."""
+        """See :meth:`LatentModel.unused_parameters`."""
         return self.latents.unused_parameters()
+
+
+class LatentRollout(RolloutBackbone, LatentBackbone):
+    """Inducing points that advance in time; a step is one pass of the processor (eqs. 5 and 9)."""
+
+    def begin(
+        self, inputs: Mapping[str, FunctionSamples], queries: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See :meth:`RolloutBackbone.begin`."""
+        self.check(inputs, queries)
+        return self.latents.encode(inputs), queries
+
+    def advance(self, state: Tensor, context: Tensor) -> Tensor:
+        """See :meth:`RolloutBackbone.advance`."""
+        return self.latents.process(state)
+
+    def decode(self, state: Tensor, context: Tensor) -> Tensor:
+        """See :meth:`RolloutBackbone.decode`."""
+        return self.latents.decode(state, context)
+
+
+class InducingPoints(LatentModel):
+    """Encoder, processor and decoder of inducing points that have positions.
+
+    Args:
+        signature: The problem's shapes and scales.
+        columns: Coordinates that the output depends on; a rollout leaves the time out.
+        config: Sizes.
+    """
+
+    def __init__(self, signature: Signature, columns: range, config: IPOTConfig) -> None:
+        super().__init__()
+        self.grid = InducingGrid(signature, config)
+        self.count, self.depth = self.grid.count, config.depth
+        self.encoder = InducingEncoder(signature, self.grid, config)
+        self.processor = InducingProcessor(self.grid, config)
+        self.decoder = InducingDecoder(signature, self.grid, columns, config)
+
+    def encode(self, inputs: Mapping[str, FunctionSamples]) -> Tensor:
+        """See :meth:`LatentModel.encode`."""
+        return self.encoder(inputs)
+
+    def decode(self, state: Tensor, queries: Tensor) -> Tensor:
+        """See :meth:`LatentModel.decode`."""
+        return self.decoder(state, queries)
+
+    def unused_parameters(self) -> Mapping[str, str]:
+        """Name the biases that cancel in a softmax where keys have no position."""
+        if self.grid.columns:
+            return {}
+        reason = "adds the same to all scores of a query"
+        parts = ("processor.attention", "decoder.blocks.*.attention")
+        return {f"latents.{part}.key.bias": reason for part in parts}
+
+
+@final
+class IPOT(LatentBackbone):
+    """The default IPOT; the time is a coordinate of the queries.
+
+    Where it leaves the paper:
+
+    - An inducing point has a position, and nothing else distinguishes it from its neighbours;
+      attention depends on differences of positions (:class:`RelativeAttention`). So one function
+      teaches its shifts by whole steps of the grid.
+    - Its state starts from harmonic cross-attention to the input (:class:`HarmonicCrossAttention`),
+      and it attends to gradients and antiderivatives besides values (:class:`SensorEncoder`).
+    - A query attends to the inducing points by softmax attention and by harmonics as well
+      (:class:`HarmonicLatentAttention`).
+    - The decoder has a width of its own and residual blocks, where the paper's maps directly to the
+      output; without layer norm, which would cost every stream two sums.
+
+    Args:
+        signature: The problem's shapes and scales.
+        config: Sizes.
+    """
+
+    def __init__(self, signature: Signature, config: IPOTConfig) -> None:
+        super().__init__(signature)
+        self.config = config
+        self.latents = InducingPoints(signature, range(len(signature.coordinates)), config)
+
+
+@dataclass(frozen=True)
+class IPOTRolloutConfig(IPOTConfig):
+    """The same, with steps in time.
+
+    Attributes:
+        steps: Steps over the time axis, one pass of the processor each.
+    """
+
+    steps: int = 32
 
 
 @final
 class IPOTRollout(LatentRollout):
-    """The default IPOT stepping through time (eq. 9): one pass of the processor is one step.
+    """The default IPOT as a rollout (eq. 9): one step is one pass of the processor.
 
     Args:
         signature: The problem's shapes and scales.

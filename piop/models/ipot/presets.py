@@ -39,17 +39,22 @@ def trajectory(names: str, steps: int, channels: int, out: int = 1) -> Signature
 def column(name: str, build: type[Any], config: Any, signature: Signature) -> dict[str, Preset]:
     """Make the column's two presets."""
     published = replace(config, as_published=True)
-    marches = isinstance(config, PaperIPOTRolloutConfig)
-    small = {"width": 16, "points": 12, "bands": 4} | ({"steps": 3} if marches else {})
+    small = {"width": 16, "points": 12, "bands": 4} | (
+        {"steps": 3} if "steps" in vars(config) else {}
+    )
     return {
         f"paper_{name}": Preset(build, config, signature, PAPER + name, small),
         f"code_{name}": Preset(build, published, signature, CODE + name, small),
     }
 
 
+ROLLOUT = Preset(IPOTRollout, IPOTRolloutConfig(), small={"steps": 2})
+"""Also under its old name ``march``."""
+
 PRESETS: Presets = {
     "default": Preset(IPOT, IPOTConfig()),
-    "march": Preset(IPOTRollout, IPOTRolloutConfig(), small={"steps": 2}),
+    "rollout": ROLLOUT,
+    "march": ROLLOUT,
     # Keys of the text's 8 heads: 64 together, the code's own rule (latent channels / heads).
     **column(
         "burgers",

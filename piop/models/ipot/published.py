@@ -15,21 +15,22 @@ from torch import Tensor, nn
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
-from piop.models.core.base import Backbone, InputSignature, Signature, standardised
-from piop.models.core.rollout import LatentRollout
+from piop.models.core.attention import MASKED_SCORE
+from piop.models.core.base import AxisSignature, Signature, scalar_values, standardised
+from piop.models.core.coordinates import take_columns
 from piop.models.ipot.attention import (
-    MASKED_SCORE,
     Attention,
     FourierFeatures,
     GatedFeedForward,
     KeysAndValues,
 )
+from piop.models.ipot.network import LatentBackbone, LatentModel, LatentRollout
 
 ENCODER_EXPANSION = 4
-"""Hidden over outer width of the encoder's feed-forward: the code's, whatever its setting says."""
+"""Hidden over outer width of the encoder's feed-forward, as in the code, against its setting."""
 
 EXPANSION = 2
-"""The same in the processor, and on the answer's channels."""
+"""The same in the processor, and on the channels of the output."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,14 @@ class PaperIPOTConfig:
     Attributes:
         width: Latent channels d_z.
         points: n_z, inducing points.
-        depth: L, how often the one processor block is applied.
+        depth: L, applications of the one processor block.
         heads: Heads of the self-attention.
         cross_heads: Heads of both cross-attentions.
         cross_size: Features of their keys, all heads together.
         bands: Rates of the Fourier features of an axis.
         resolutions: Points per axis that the highest rate resolves.
-        as_published: As the code has it, faults included: the encoder's feed-forward is allocated
-            and never called; keys and values of the self-attention are not normalised; the answer
+        as_published: As in the code, faults included: the encoder's feed-forward is allocated and
+            never called; keys and values of the self-attention are not normalised; the output
             passes a feed-forward of its own channels (with one channel a layer norm makes that a
             learned constant) and is multiplied by 0.1.
     """
@@ -71,16 +72,16 @@ class PaperIPOTConfig:
 
 @dataclass(frozen=True)
 class PaperIPOTRolloutConfig(PaperIPOTConfig):
-    """The same, stepping through time (eq. 9).
+    """The same, with steps in time (eq. 9).
 
     Attributes:
-        steps: Steps from the start to the end of the time, one pass of the processor each.
+        steps: Steps over the time axis, one pass of the processor each.
     """
 
     steps: int = 40
 
 
-class PaperLatents(nn.Module):
+class PaperLatents(LatentModel):
     """The three maps of eq. 5: encoder, processor, decoder.
 
     What the paper has no example of: several functions have keys and values of their own, and one
@@ -89,108 +90,93 @@ class PaperLatents(nn.Module):
 
     Args:
         signature: The problem's shapes and scales.
-        places: Indices of the coordinates that the decoder is asked at.
+        columns: Coordinates that the output depends on; a rollout leaves the time out.
         config: Sizes.
     """
 
-    def __init__(
-        self, signature: Signature, places: Sequence[int], config: PaperIPOTConfig
-    ) -> None:
+    def __init__(self, signature: Signature, columns: range, config: PaperIPOTConfig) -> None:
         super().__init__()
-        self.signature, self.config = signature, config
+        self.signature, self.config, self.columns = signature, config, columns
+        self.count, self.depth = config.points, config.depth
         width, size = config.width, config.cross_size
         self.latents = nn.Parameter(0.02 * torch.randn(1, config.points, width))
-        scalars = sum(entry.channels for entry in signature.scalars)
+        scalars = signature.scalar_channels
         alone = scalars > 0 and not signature.functions
         self.scalars = nn.Linear(scalars, width) if alone else None
-        self.places = nn.ModuleDict({e.name: self._features(e) for e in signature.functions})
+        encodings = {e.name: self._encoding(signature.axes_of(e)) for e in signature.functions}
+        self.places = nn.ModuleDict(encodings)
         self.sensors = nn.ModuleDict(
             {
-                e.name: KeysAndValues(e.channels + scalars + self.places[e.name].features, size)  # type: ignore[operator]
+                e.name: KeysAndValues(e.channels + scalars + encodings[e.name].features, size)
                 for e in signature.functions
             }
         )
         self.encoder = Attention(width, width, config.cross_heads, size) if self.sensors else None
         self.encoder_feed_forward = GatedFeedForward(width, ENCODER_EXPANSION)
         self.processor = PaperProcessor(config)
-        axes = [signature.coordinates[i] for i in places]
-        self.queries = FourierFeatures(axes, config.bands, config.resolutions)
+        self.queries = self._encoding([signature.coordinates[i] for i in columns])
         self.meet = KeysAndValues(width, size)
-        self.decoder = Attention(
-            self.queries.features, signature.channels, config.cross_heads, size
-        )
+        channels = signature.channels
+        self.decoder = Attention(self.queries.features, channels, config.cross_heads, size)
         self.answer_feed_forward = (
-            GatedFeedForward(signature.channels, EXPANSION) if config.as_published else None
+            GatedFeedForward(channels, EXPANSION) if config.as_published else None
         )
-
-    @property
-    def count(self) -> int:
-        """n_z, inducing points."""
-        return self.config.points
 
     def encode(self, inputs: Mapping[str, FunctionSamples]) -> Tensor:
-        """Eq. 6, the inducing points attend to the sensors: ``[B or 1, points, width]``."""
+        """See :meth:`LatentModel.encode`."""
         state: Any = self.latents
         if self.scalars is not None:
-            state = state + self.scalars(torch.cat(self._scalars(inputs), -1))
+            state = state + self.scalars(torch.cat(scalar_values(self.signature, inputs), -1))
         if self.encoder is not None:
             state = state + self.encoder(state, *self._context(inputs))
         if self.config.as_published:
             return state
         return state + self.encoder_feed_forward(state)
 
-    def process(self, state: Tensor) -> Tensor:
-        """Eq. 7 for l = 0 … L - 1, one block L times ``[B, points, width]``."""
-        for _ in range(self.config.depth):
-            state = self.processor(state)
-        return state
-
     def decode(self, state: Tensor, queries: Tensor) -> Tensor:
-        """Eq. 8, queries ``[B or 1, N, D]`` attend to the latents: ``[B, N, C]``.
+        """Decode at queries: see :meth:`LatentModel.decode`.
 
-        The result has the answer's channels and the query more, so eq. 12's skip cannot be there.
+        The result has the channels of the output and the query more, so that the skip connection of
+        eq. 12 is not possible.
         """
-        answer = self.decoder(self.queries(queries), *self.meet(state))
+        features = self.queries(take_columns(queries, self.columns))
+        answer = self.decoder(features, *self.meet(state))
         if self.answer_feed_forward is None:
             return answer
         return 0.1 * (answer + self.answer_feed_forward(answer))
 
-    def unused_parameters(self) -> dict[str, str]:
-        """Name what no answer follows, and say why."""
+    def unused_parameters(self) -> Mapping[str, str]:
+        """Name the parameters that published code allocates without effect."""
         if not self.config.as_published:
             return {}
         found = {"latents.encoder_feed_forward.*": "allocated and never called, as published"}
         if self.signature.channels == 1:
             part = "latents.answer_feed_forward"
             found[f"{part}.norm.weight"] = "a layer norm over one channel gives its bias alone"
-            found[f"{part}.into.weight"] = "reads that bias, which starts at zero"
+            found[f"{part}.into.weight"] = "multiplies that bias, which starts at zero"
         return found
 
-    def _features(self, entry: InputSignature) -> FourierFeatures:
-        axes = [self.signature.coordinates[self.signature.axis(name)] for name in entry.of]
+    def _encoding(self, axes: Sequence[AxisSignature]) -> FourierFeatures:
         return FourierFeatures(axes, self.config.bands, self.config.resolutions)
-
-    def _scalars(self, inputs: Mapping[str, FunctionSamples]) -> list[Tensor]:
-        """Values of the scalars, ``[B, 1, c]`` each."""
-        return [standardised(e, inputs[e.name])[:, :1] for e in self.signature.scalars]
 
     def _context(
         self, inputs: Mapping[str, FunctionSamples]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values of all sensors, and what blocks the masked ones."""
-        keys, values, blocked, scalars = [], [], [], self._scalars(inputs)
+        """Keys and values of all sensors, and what is added to the scores of masked ones."""
+        keys, values, blocked = [], [], []
+        scalars = scalar_values(self.signature, inputs)
         for entry in self.signature.functions:
-            samples, features = inputs[entry.name], self.places[entry.name]
-            points, gone = samples.points, torch.zeros_like(samples.values[..., 0])
+            samples, encode = inputs[entry.name], self.places[entry.name]
+            points, added = samples.points, torch.zeros_like(samples.values[..., 0])
             if samples.mask is not None:
                 points = points.masked_fill(~samples.mask[..., None], 0.0)
-                gone = gone.masked_fill(~samples.mask, MASKED_SCORE)
+                added = added.masked_fill(~samples.mask, MASKED_SCORE)
             alike = [v.expand(-1, points.shape[1], -1) for v in scalars]
-            tokens = torch.cat([standardised(entry, samples), *alike, features(points)], -1)
+            tokens = torch.cat([standardised(entry, samples), *alike, encode(points)], -1)
             key, value = self.sensors[entry.name](tokens)
             keys.append(key)
             values.append(value)
-            blocked.append(gone)
+            blocked.append(added)
         masked = any(inputs[e.name].mask is not None for e in self.signature.functions)
         return torch.cat(keys, 1), torch.cat(values, 1), torch.cat(blocked, 1) if masked else None
 
@@ -218,8 +204,8 @@ class PaperProcessor(nn.Module):
 
 
 @final
-class PaperIPOT(Backbone):
-    """The paper's IPOT for problems of one map: a time, where there is one, is asked at like x.
+class PaperIPOT(LatentBackbone):
+    """The paper's IPOT for problems of one map; a time is a coordinate of the queries.
 
     Args:
         signature: The problem's shapes and scales.
@@ -231,23 +217,10 @@ class PaperIPOT(Backbone):
         self.config = config
         self.latents = PaperLatents(signature, range(len(signature.coordinates)), config)
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
-        """Evaluate the network: see :meth:`Backbone.forward`."""
-        self.check(inputs, queries)
-        return self.latents.decode(self.latents.process(self.latents.encode(inputs)), queries)
-
-    def context_length(self, sensors: Mapping[str, int]) -> int:
-        """Count the inducing points: see :meth:`Backbone.context_length`."""
-        return self.latents.count
-
-    def unused_parameters(self) -> Mapping[str, str]:
-        """Name the published dead weights: see :meth:`Backbone.unused_parameters`."""
-        return self.latents.unused_parameters()
-
 
 @final
 class PaperIPOTRollout(LatentRollout):
-    """The paper's IPOT for trajectories: the latents step, the decoder is asked at x (eq. 9).
+    """The paper's IPOT for trajectories: the latents advance, the decoder takes x (eq. 9).
 
     Args:
         signature: The problem's shapes and scales.

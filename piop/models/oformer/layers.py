@@ -1,4 +1,8 @@
-"""Layers of the OFormer: linear attention, rotary positions, and the encoder of input functions."""
+"""Layers of the OFormer: linear attention, rotary positions, and the encoder of input functions.
+
+A query rotated by its position times a key rotated by its own depends on the difference of the
+positions alone: (Θ(x) q)·(Θ(y) k) = q·Θ(y − x) k, after eq. 10 of the paper.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,27 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from piop.errors import UsageError
 from piop.fields import FunctionSamples
-from piop.models.core.base import AxisSignature, InputSignature, Signature, standardised
-from piop.models.core.coordinates import absolute_axes, angles, harmonics, shortest_waves
+from piop.models.core.attention import Harmonics, perceptron, rotate
+from piop.models.core.base import AxisSignature, InputSignature, Signature, require_choices
+from piop.models.core.coordinates import (
+    absolute_axes,
+    angles,
+    harmonics,
+    scaled_to_unit,
+    shortest_waves,
+    take_columns,
+)
 from piop.models.core.harmonic_fit import HarmonicFit
-from piop.models.core.relative_attention import Harmonics
 
 
 def rotary_frequencies(size: int, dimension: int, rate: float) -> Tensor:
-    """Lay out the geometric ladder of phases: ``rate``·10000^(−2l/d'), d' = size/dimension.
+    """Return the geometric sequence of phases: ``rate``·10000^(−2l/d'), d' = size/dimension.
 
     Args:
-        size: Entries of a head; each coordinate turns its own part of them.
+        size: Entries of a head; each coordinate rotates its own part of them.
         dimension: d, coordinates.
-        rate: Radians by which the first pair turns over the length of an axis. The paper's λ, the
+        rate: Radians by which the first pair rotates over the length of an axis. The paper's λ, the
             number of points along it, times a scale per layer in the authors' code.
 
     Returns:
@@ -41,55 +51,15 @@ def rotary_frequencies(size: int, dimension: int, rate: float) -> Tensor:
     return waves.flatten(0, 1)
 
 
-def rotate(entries: Any, at: Harmonics | None, parts: int = 1) -> Any:
-    """Turn pairs of entries.
-
-    Args:
-        entries: ``[B, n, H, size]``; the first 2P turn, and the others stay.
-        at: Cosines and sines of the P phases at the points, ``[B, n, P]`` each; None turns nothing.
-        parts: Into how many parts the 2P entries are split before each is split in halves, of which
-            the first holds the real parts: the coordinates for :func:`ladder`, else one.
-
-    Returns:
-        ``[B, n, H, size]``.
-    """
-    if at is None:
-        return entries
-    cos, sin = at[0][:, :, None], at[1][:, :, None]
-    pairs = cos.shape[-1] // parts
-    found = []
-    for first in range(0, parts * pairs, pairs):
-        a = entries[..., 2 * first : 2 * first + pairs]
-        b = entries[..., 2 * first + pairs : 2 * first + 2 * pairs]
-        c, s = cos[..., first : first + pairs], sin[..., first : first + pairs]
-        found += [a * c - b * s, a * s + b * c]
-    still = entries.shape[-1] - 2 * parts * pairs
-    return torch.cat([*found, entries[..., -still:]] if still else found, -1)
-
-
-def scaled_to_unit(points: Any, axes: Sequence[AxisSignature]) -> Any:
-    """Scale coordinates so that every axis runs from zero to one.
-
-    Args:
-        points: ``[B, n, d]``, units of the axes.
-        axes: The d axes.
-    """
-    columns = [
-        (points[..., i : i + 1] - axis.low) * (1 / (axis.high - axis.low))
-        for i, axis in enumerate(axes)
-    ]
-    return torch.cat(columns, -1) if len(columns) > 1 else columns[0]
-
-
 Kind = Literal["galerkin", "fourier", "plain"]
-"""What is normalised: keys and values, queries and keys, or nothing.
+"""Normalised: keys and values, queries and keys, or nothing.
 
 The text writes a norm of each feature over the points (eq. 4, "instance normalization"). The
 authors' code normalises each point over its features, since its axes are swapped, and so does this.
 """
 
 Gate = Literal["gelu", "tanh", "relu"]
-"""What lies between the layers of a feed-forward network: gated by the first two, or by nothing."""
+"""Activation of a feed-forward network: the first two as gates, the last without a gate."""
 
 NORMALISED = {"galerkin": ("key", "value"), "fourier": ("query", "key"), "plain": ()}
 
@@ -97,21 +67,21 @@ NORMALISED = {"galerkin": ("key", "value"), "fourier": ("query", "key"), "plain"
 class LinearAttention(nn.Module):
     """z_i = 1/M Σ_j (q_i·k_j) v_j, computed as q_i (Σ_j k_j v_jᵀ)/M.
 
-    The sum over tokens is done once and is of the size of a head, so the cost is linear in tokens
-    and in queries, and what queries carry, such as streams, never meets a token. A head's width is
+    The sum over tokens is computed once and is of the size of a head, so the cost is linear in
+    tokens and in queries, and streams of the queries never multiply a token. A head's width is
     free: in the authors' code every head is as wide as all the features.
 
     Args:
-        width: Features of queries and of the answer.
+        width: Features of queries and of the output.
         source: Features of tokens.
         heads: H.
         size: Entries of a head.
         kind: What is normalised.
-        parts: Coordinates of the rotary position (see :func:`~piop.models.oformer.layers.rotate`).
+        parts: Coordinates of the rotary position (see :func:`~piop.models.core.attention.rotate`).
         affine: Whether the norms have weights, as in the authors' code for meshes.
 
-    Source: eq. 2 to 5 of the paper. No biases, and no map of the answer where one head is as wide
-        as the features, as in its code.
+    Source: eq. 2 to 5 of the paper. No biases, and no output map where one head is as wide as the
+        features, as in its code.
     """
 
     def __init__(
@@ -125,9 +95,7 @@ class LinearAttention(nn.Module):
         affine: bool = False,
     ) -> None:
         super().__init__()
-        if kind not in NORMALISED:
-            raise UsageError(f"attention = {kind!r}: one of {', '.join(NORMALISED)}")
-        self.heads, self.size, self.kind, self.parts = heads, size, kind, parts
+        self.heads, self.size, self.parts = heads, size, parts
         self.query = nn.Linear(width, heads * size, bias=False)
         self.key = nn.Linear(source, heads * size, bias=False)
         self.value = nn.Linear(source, heads * size, bias=False)
@@ -138,18 +106,22 @@ class LinearAttention(nn.Module):
         if heads > 1 or size != width:
             self.out = nn.Linear(heads * size, width)
 
-    def start_near_identity(self, *names: str) -> None:
+    def start_near_identity(self, *maps: nn.Linear) -> LinearAttention:
         """Start maps as (orthogonal + 1)/size in each head, as appendix A of the paper and eq. 17.
 
         Args:
-            *names: Which of query, key and value; by default the one that is not normalised.
+            *maps: Of query, key and value; by default query or value, whichever is not normalised.
+
+        Returns:
+            The attention itself.
         """
-        for name in names or [n for n in ("query", "value") if n not in self.norms]:
-            weight = getattr(self, name).weight
+        free = [m for n, m in (("query", self.query), ("value", self.value)) if n not in self.norms]
+        for layer in maps or free:
             with torch.no_grad():
-                for head in weight.split(self.size):
+                for head in layer.weight.split(self.size):
                     nn.init.orthogonal_(head, gain=1 / self.size)
                     head += torch.eye(*head.shape) / self.size
+        return self
 
     def forward(
         self,
@@ -171,41 +143,40 @@ class LinearAttention(nn.Module):
         Returns:
             ``[B, N, width]``.
         """
-        query = self._split("query", state)
-        query = rotate(query, at_queries, self.parts).transpose(1, 2)
-        found = torch.matmul(query, self.summed(tokens, at_tokens, keep)).transpose(1, 2)
+        query = rotate(self._heads("query", self.query(state)), at_queries, parts=self.parts)
+        moments = self.moments(tokens, at_tokens, keep)
+        found = torch.matmul(query.transpose(1, 2), moments).transpose(1, 2)
         found = found.reshape(found.shape[0], found.shape[1], self.heads * self.size)
         return found if self.out is None else self.out(found)
 
-    def summed(
+    def moments(
         self, tokens: Tensor, at_tokens: Harmonics | None, keep: Tensor | None = None
     ) -> Tensor:
         """Sum k vᵀ over the tokens, over their number: ``[B, H, size, size]``."""
-        key = rotate(self._split("key", tokens), at_tokens, self.parts)
-        value = self._split("value", tokens)
+        key = rotate(self._heads("key", self.key(tokens)), at_tokens, parts=self.parts)
+        value = self._heads("value", self.value(tokens))
         count: Any = tokens.shape[1]
         if keep is not None:
             value = value * keep[..., None]
             count = keep.sum(1)[:, :, None, None]
         return torch.matmul(key.permute(0, 2, 3, 1), value.transpose(1, 2)) / count
 
-    def _split(self, name: str, features: Any) -> Any:
-        """Map features, split them into heads ``[B, ·, H, size]``, and normalise."""
-        found = getattr(self, name)(features)
-        found = found.reshape(found.shape[0], found.shape[1], self.heads, self.size)
+    def _heads(self, name: str, features: Any) -> Any:
+        """Split features into heads ``[B, ·, H, size]``, normalised where they are to be."""
+        found = features.reshape(features.shape[0], features.shape[1], self.heads, self.size)
         return self.norms[name](found) if name in self.norms else found
 
 
 class FeedForward(nn.Module):
     """Two layers with gelu(a) ⊙ b between them, tanh(a) ⊙ b, or relu(a).
 
-    The first is the paper's, the last that of its code for meshes. With a bounded gate the answer
+    The first is the paper's, the last that of its code for meshes. With a bounded gate the output
     grows as the state does, and not as its square.
 
     Args:
         width: Features in and out.
         hidden: Features between.
-        gate: Which of them.
+        gate: Activation.
     """
 
     def __init__(self, width: int, hidden: int, gate: Gate = "gelu") -> None:
@@ -276,7 +247,7 @@ class RandomFourierFeatures(nn.Module):
         self.register_buffer("directions", sigma * torch.randn(pairs, len(self.axes)))
 
     def forward(self, points: Any) -> Any:
-        """Give the features of ``points [B, N, d]``, units of the axes: ``[B, N, 2F]``."""
+        """Return the features of ``points [B, N, d]``, units of the axes: ``[B, N, 2F]``."""
         cos, sin = harmonics(scaled_to_unit(points, self.axes), 2 * torch.pi * self.directions)
         return torch.cat([cos, sin], -1)
 
@@ -284,8 +255,7 @@ class RandomFourierFeatures(nn.Module):
 class CoordinateFeatures(nn.Module):
     """Harmonics round periodic axes, random Fourier features along the others.
 
-    Random frequencies fit no period; integer ones give back the same answer after one turn for any
-    weights that follow.
+    Random frequencies have no common period; integer ones are periodic whatever weights follow.
 
     Args:
         axes: The coordinates, in the order of the columns.
@@ -301,31 +271,30 @@ class CoordinateFeatures(nn.Module):
 
     def __init__(self, axes: Sequence[AxisSignature], pairs: int, waves: int, sigma: float) -> None:
         super().__init__()
-        self.round = [i for i, axis in enumerate(axes) if axis.periodic]
+        self.closed = [i for i, axis in enumerate(axes) if axis.periodic]
         self.open = [i for i, axis in enumerate(axes) if not axis.periodic]
-        self.periodic = [axes[i] for i in self.round]
-        vectors = shortest_waves(len(self.round), waves) if self.round else []
-        table = torch.tensor(vectors, dtype=torch.get_default_dtype())
-        self.register_buffer("waves", table, persistent=False)
+        self.periodic = [axes[i] for i in self.closed]
+        vectors = shortest_waves(len(self.closed), waves) if self.closed else torch.empty(0)
+        self.register_buffer("waves", vectors, persistent=False)
         self.random = None
         if self.open:
             self.random = RandomFourierFeatures([axes[i] for i in self.open], pairs, sigma)
         self.features = (2 * pairs + len(self.open)) * bool(self.open) + 2 * len(vectors)
 
     def forward(self, points: Any) -> Any:
-        """Give the features of ``points [B, N, d]``, units of the axes: ``[B, N, features]``."""
+        """Return the features of ``points [B, N, d]``, units of the axes: ``[B, N, features]``."""
         found = []
         if self.random is not None:
-            columns = torch.cat([points[..., i : i + 1] for i in self.open], -1)
+            columns = take_columns(points, self.open)
             found += [scaled_to_unit(columns, self.random.axes), self.random(columns)]
-        if self.round:
-            columns = torch.cat([points[..., i : i + 1] for i in self.round], -1)
+        if self.closed:
+            columns = take_columns(points, self.closed)
             found += harmonics(angles(columns, self.periodic), self.waves)
         return torch.cat(found, -1)
 
 
 GATE: Gate = "tanh"
-"""Of the feed-forward networks: bounded, and cheaper on streams than the paper's gelu."""
+"""Gate of the feed-forward networks: bounded, and cheaper on streams than the paper's gelu."""
 
 
 @dataclass(frozen=True)
@@ -339,10 +308,10 @@ class OFormerConfig:
         heads: H, attention heads.
         content: Entries of a head that carry content alone.
         harmonics: Pairs of entries of a head that carry position, by the shortest wave vectors.
-        attention: Kind of attention: galerkin, fourier or plain.
-        features: Random Fourier features, in pairs; harmonics of axes that must be known as such.
+        attention: Normalisation of the attention: galerkin, fourier or plain.
+        features: Random Fourier features, in pairs; harmonics of axes that are not homogeneous.
         sigma: Turns per length of an axis of the random Fourier features.
-        steps: Steps over the time axis, where the latent marches.
+        steps: Steps over the time axis of a rollout.
     """
 
     width: int = 64
@@ -356,36 +325,35 @@ class OFormerConfig:
     sigma: float = 1.0
     steps: int = 1
 
-    def size(self) -> int:
-        """Entries of a head."""
-        return self.content + 2 * self.harmonics
+    def __post_init__(self) -> None:
+        require_choices(self, {"attention": NORMALISED})
 
-
-def perceptron(features: int, width: int) -> nn.Sequential:
-    """Lift features: two layers with a tanh, which bounds what lies far from the law."""
-    return nn.Sequential(nn.Linear(features, width), nn.Tanh(), nn.Linear(width, width))
+    def linear_attention(self) -> LinearAttention:
+        """Make an attention of these sizes."""
+        size = self.content + 2 * self.harmonics
+        return LinearAttention(self.width, self.width, self.heads, size, self.attention)
 
 
 @dataclass(frozen=True)
 class EncodedFunction:
-    """An input as queries meet it.
+    """Tokens of an input that queries attend to.
 
     Attributes:
         tokens: ``[B, M, width]``.
-        turns: Cosines and sines of the attention's wave vectors there, ``[B, M, P]`` each.
+        at_tokens: Cosines and sines of the attention's wave vectors there, ``[B, M, P]`` each.
         keep: One where a token is, zero where none is, ``[B, M, 1]``; None where all are.
     """
 
     tokens: Tensor
-    turns: Harmonics
+    at_tokens: Harmonics
     keep: Tensor | None
 
 
 class FunctionEncoder(nn.Module):
-    """Sensors to tokens, with position relative along homogeneous axes.
+    """Encodes sensors as tokens, with position relative along homogeneous axes.
 
-    A smooth input is read off its harmonic fit on a lattice: scattered sensors then cost the
-    attention no accuracy, since its sum is that of an even grid. One with jumps keeps its sensors.
+    A smooth input is evaluated from its harmonic fit on an even grid, whose sum approximates the
+    integral of the attention; an input with jumps keeps its sensors.
 
     Args:
         signature: The problem's shapes and scales.
@@ -397,54 +365,55 @@ class FunctionEncoder(nn.Module):
 
     def __init__(self, signature: Signature, entry: InputSignature, config: OFormerConfig) -> None:
         super().__init__()
-        self.entry = entry
         self.columns = tuple(signature.axis(name) for name in entry.of)
-        self.axes = [signature.coordinates[i] for i in self.columns]
+        self.axes = signature.axes_of(entry)
         self.spectrum = HarmonicFit(entry, self.axes)
-        fixed = absolute_axes(signature)
-        self.fixed = [i for i, column in enumerate(self.columns) if column in fixed]
+        absolute = absolute_axes(signature)
+        self.fixed = [i for i, column in enumerate(self.columns) if column in absolute]
         features = entry.channels * (1 + 2 * len(self.axes))
         self.place = None
         if self.fixed:
-            axes = [self.axes[i] for i in self.fixed]
-            self.place = CoordinateFeatures(axes, config.features, config.features, config.sigma)
+            axes, count = [self.axes[i] for i in self.fixed], config.features
+            self.place = CoordinateFeatures(axes, count, count, config.sigma)
             features += self.place.features
         waves = shortest_waves(len(self.axes), config.harmonics)
-        table = torch.tensor(waves, dtype=torch.get_default_dtype())
-        self.register_buffer("waves", table, persistent=False)
+        self.register_buffer("waves", waves, persistent=False)
         width = config.width
-        self.embed = perceptron(features, width)
-        self.blocks = nn.ModuleList(self._block(config) for _ in range(config.blocks))
+        self.embed = perceptron(features, width, width)
+        self.blocks = nn.ModuleList(
+            SelfAttention(
+                config.linear_attention().start_near_identity(),
+                FeedForward(width, width, GATE),
+                width,
+                normed=True,
+            )
+            for _ in range(config.blocks)
+        )
 
-    @staticmethod
-    def _block(config: OFormerConfig) -> SelfAttention:
-        width = config.width
-        attention = LinearAttention(width, width, config.heads, config.size(), config.attention)
-        attention.start_near_identity()
-        return SelfAttention(attention, FeedForward(width, width, GATE), width, normed=True)
+    def forward(
+        self, samples: FunctionSamples, queries: Any, condition: Tensor | None
+    ) -> tuple[EncodedFunction, Harmonics]:
+        """Encode sensors.
 
-    def forward(self, samples: FunctionSamples, condition: Tensor | None) -> EncodedFunction:
-        """Encode sensors, with what the scalars say ``[B, 1, width]``."""
-        coefficients = self.spectrum(samples)
-        points, values, keep = samples.points, standardised(self.entry, samples), None
-        if self.entry.smooth:
-            points = self.spectrum.lattice(points)
-            values = self.spectrum.basis(points) @ coefficients
-        elif samples.mask is not None:
-            points = points.masked_fill(~samples.mask[..., None], self.axes[0].low)
-            keep = samples.mask[..., None].to(values.dtype)
-        columns = [values, self.spectrum.features(coefficients, points)]
+        Args:
+            samples: Sensors of B samples.
+            queries: ``[B or 1, N, D]``.
+            condition: Encoded scalars ``[B, 1, width]``, or None.
+
+        Returns:
+            The tokens; cosines and sines of the attention's wave vectors at the queries.
+        """
+        fitted = self.spectrum.tokens(samples)
+        features, keep = fitted.features, None
+        if fitted.mask is not None:
+            keep = fitted.mask[..., None].to(features.dtype)
         if self.place is not None:
-            here = torch.cat([points[..., i : i + 1] for i in self.fixed], -1)
-            columns.append(self.place(here).expand(len(values), -1, -1))
-        tokens = self.embed(torch.cat(columns, -1))
+            known = self.place(take_columns(fitted.points, self.fixed))
+            features = torch.cat([features, known.expand(len(features), -1, -1)], -1)
+        tokens = self.embed(features)
         tokens = tokens if condition is None else tokens + condition
-        turns = harmonics(angles(points, self.axes), self.waves)
+        at_tokens = harmonics(angles(fitted.points, self.axes), self.waves)
         for block in self.blocks:
-            tokens = block(tokens, turns, keep)
-        return EncodedFunction(tokens, turns, keep)
-
-    def turns(self, queries: Any) -> Harmonics:
-        """Cosines and sines of the attention's wave vectors at ``queries [B, N, D]``."""
-        columns = torch.cat([queries[..., i : i + 1] for i in self.columns], -1)
-        return harmonics(angles(columns, self.axes), self.waves)
+            tokens = block(tokens, at_tokens, keep)
+        at_queries = harmonics(angles(take_columns(queries, self.columns), self.axes), self.waves)
+        return EncodedFunction(tokens, at_tokens, keep), at_queries

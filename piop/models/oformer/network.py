@@ -1,4 +1,4 @@
-"""OFormer with point queries in time and space, and with its latent propagator."""
+"""OFormer with point queries in time and space, and as a rollout with its latent propagator."""
 
 from __future__ import annotations
 
@@ -9,49 +9,48 @@ import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.models.core.base import Backbone, Signature, standardised
-from piop.models.core.coordinates import absolute_axes
-from piop.models.core.rollout import RolloutBackbone, rollout_refusal
+from piop.models.core.attention import Harmonics, perceptron
+from piop.models.core.base import Backbone, Signature, scalar_values
+from piop.models.core.coordinates import absolute_axes, take_columns
+from piop.models.core.rollout import RolloutBackbone
 from piop.models.oformer.layers import (
     GATE,
     CoordinateFeatures,
     EncodedFunction,
     FeedForward,
     FunctionEncoder,
-    LinearAttention,
     OFormerConfig,
-    perceptron,
 )
 
 
 class QueryEncoder(nn.Module):
-    """From inputs and queries to a state of each query that holds what it read.
+    """Encodes queries and inputs into a state of each query, by cross-attention.
 
-    Along homogeneous axes a query starts without its coordinate, which reaches it through the
-    rotary position alone: then the answer moves with the input. Scalars are added to queries and
+    Along homogeneous axes a query starts without its coordinate, which enters through the rotary
+    position alone: then the output is equivariant to shifts. Scalars are added to queries and
     tokens alike.
 
     Args:
         signature: The problem's shapes and scales.
         config: Sizes.
-        timeless: Whether the time is not read, since it is marched.
+        timeless: Whether the time is left out, for a rollout.
     """
 
     def __init__(self, signature: Signature, config: OFormerConfig, timeless: bool = False) -> None:
         super().__init__()
         self.signature = signature
-        width = config.width
-        unread = signature.time if timeless else None
-        self.columns = tuple(i for i in absolute_axes(signature) if i != unread)
+        width, count = config.width, config.features
+        omitted = signature.time if timeless else None
+        self.columns = tuple(i for i in absolute_axes(signature) if i != omitted)
         self.place = self.embed = None
         if self.columns:
             axes = [signature.coordinates[i] for i in self.columns]
-            self.place = CoordinateFeatures(axes, config.features, config.features, config.sigma)
-            self.embed = perceptron(self.place.features, width)
+            self.place = CoordinateFeatures(axes, count, count, config.sigma)
+            self.embed = perceptron(self.place.features, width, width)
         else:
             self.start = nn.Parameter(torch.randn(width))
-        scalars = sum(entry.channels for entry in signature.scalars)
-        self.scalars = perceptron(scalars, width) if scalars else None
+        scalars = signature.scalar_channels
+        self.scalars = perceptron(scalars, width, width) if scalars else None
         self.inputs = nn.ModuleDict(
             {e.name: FunctionEncoder(signature, e, config) for e in signature.functions}
         )
@@ -60,36 +59,28 @@ class QueryEncoder(nn.Module):
         )
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> Any:
-        """Read the inputs from ``queries [B or 1, N, D]``: ``[B or 1, N, width]``."""
-        condition = self._condition(inputs)
-        state = self._starts(queries)
+        """Encode inputs and ``queries [B or 1, N, D]``: ``[B or 1, N, width]``."""
+        condition = None
+        if self.scalars is not None:
+            condition = self.scalars(torch.cat(scalar_values(self.signature, inputs), -1))
+        state = self._encoded(queries)
         state = state if condition is None else state + condition
-        seen: dict[str, EncodedFunction] = {}
-        turns: dict[str, Any] = {}
-        for name, encoder in self.inputs.items():
-            seen[name] = encoder(inputs[name], condition)
-            turns[name] = encoder.turns(queries)  # type: ignore[operator]
+        contexts = {
+            name: encode(inputs[name], queries, condition) for name, encode in self.inputs.items()
+        }
         for layer in self.rounds:
-            state = layer(state, seen, turns)
+            state = layer(state, contexts)
         return state
 
-    def _starts(self, queries: Any) -> Any:
-        """Encode the coordinates that count: ``[B or 1, N, width]``."""
+    def _encoded(self, queries: Any) -> Any:
+        """Encode the coordinates that are not homogeneous: ``[B or 1, N, width]``."""
         if self.place is None or self.embed is None:
             return self.start.expand(queries.shape[0], queries.shape[1], -1)
-        columns = torch.cat([queries[..., i : i + 1] for i in self.columns], -1)
-        return self.embed(self.place(columns))
-
-    def _condition(self, inputs: Mapping[str, FunctionSamples]) -> Tensor | None:
-        """What the scalars say: ``[B, 1, width]``."""
-        if self.scalars is None:
-            return None
-        values = [standardised(e, inputs[e.name])[:, :1] for e in self.signature.scalars]
-        return self.scalars(torch.cat(values, -1))
+        return self.embed(self.place(take_columns(queries, self.columns)))
 
 
 class Decoder(nn.Module):
-    """State to answer: a perceptron, and a linear map beside it.
+    """Decodes a state by a perceptron with a linear skip connection.
 
     What a linear equation does to its input needs no perceptron, and is learned sooner without.
 
@@ -104,7 +95,7 @@ class Decoder(nn.Module):
         self.straight = nn.Linear(width, channels, bias=False)
 
     def forward(self, state: Any) -> Any:
-        """Read ``state [..., width]``: ``[..., C]``."""
+        """Decode ``state [..., width]``: ``[..., C]``."""
         return self.last(torch.tanh(self.first(state))) + self.straight(state)
 
 
@@ -118,25 +109,18 @@ class CrossAttentionLayer(nn.Module):
 
     def __init__(self, signature: Signature, config: OFormerConfig) -> None:
         super().__init__()
-        width, size = config.width, config.size()
-        self.attention = nn.ModuleDict(
-            {
-                e.name: LinearAttention(width, width, config.heads, size, config.attention)
-                for e in signature.functions
-            }
-        )
-        for attention in self.attention.values():
-            attention.start_near_identity()  # type: ignore[operator]
-        self.feed = FeedForward(width, width, GATE)
+        attention = {e.name: config.linear_attention() for e in signature.functions}
+        for layer in attention.values():
+            layer.start_near_identity()
+        self.attention = nn.ModuleDict(attention)
+        self.feed = FeedForward(config.width, config.width, GATE)
 
-    def forward(
-        self, state: Any, seen: Mapping[str, EncodedFunction], turns: Mapping[str, Any]
-    ) -> Any:
+    def forward(self, state: Any, contexts: Mapping[str, tuple[EncodedFunction, Harmonics]]) -> Any:
         """Update the state of the queries ``[B or 1, N, width]``."""
         found = state
         for name, attend in self.attention.items():
-            source = seen[name]
-            found = found + attend(state, source.tokens, turns[name], source.turns, source.keep)
+            source, at_queries = contexts[name]
+            found = found + attend(state, source.tokens, at_queries, source.at_tokens, source.keep)
         return found + self.feed(found)
 
 
@@ -149,9 +133,9 @@ class OFormer(Backbone):
 
     - Position is relative along homogeneous axes, and all frequencies of periodic axes are integer,
       of the rotary embedding too: exactly periodic, and one function teaches all its shifts.
-    - Smooth inputs are read off a lattice, so that the attention's sum is that of an even grid.
+    - Smooth inputs are evaluated on an even grid, whose sum approximates the integral.
     - Several layers of cross-attention in place of one. They are cheap: tokens are summed once per
-      function, and streams meet matrices of the size of a head.
+      function, and streams are multiplied by matrices of the size of a head.
 
     Args:
         signature: The problem's shapes and scales.
@@ -161,9 +145,8 @@ class OFormer(Backbone):
     def __init__(self, signature: Signature, config: OFormerConfig) -> None:
         super().__init__(signature)
         self.config = config
-        width = config.width
         self.encoder = QueryEncoder(signature, config)
-        self.decoder = Decoder(width, signature.channels)
+        self.decoder = Decoder(config.width, signature.channels)
 
     def context_length(self, sensors: Mapping[str, int]) -> int:
         """Return one: tokens are summed beforehand (:meth:`Backbone.context_length`)."""
@@ -179,8 +162,8 @@ class OFormer(Backbone):
 class OFormerRollout(RolloutBackbone):
     """The default OFormer with the latent propagator z ← z + N(z) of the paper's sec. 3.2.
 
-    The propagator is the gated feed-forward network after a layer norm. It is told no coordinates,
-    since the state has read all that count.
+    The propagator is the gated feed-forward network after a layer norm. It takes no coordinates,
+    since the state depends on them already.
 
     Args:
         signature: The problem's shapes and scales, time first.
@@ -196,24 +179,19 @@ class OFormerRollout(RolloutBackbone):
         self.propagator = FeedForward(width, width)
         self.decoder = Decoder(width, signature.channels)
 
-    @classmethod
-    def refusal(cls, signature: Signature, config: OFormerConfig) -> str | None:
-        """See :meth:`Backbone.refusal`."""
-        return rollout_refusal(signature)
-
     def context_length(self, sensors: Mapping[str, int]) -> int:
         """Return one: tokens are summed beforehand (:meth:`Backbone.context_length`)."""
         return 1
 
-    def begin(self, inputs: Mapping[str, FunctionSamples], places: Tensor) -> tuple[Tensor, Any]:
-        """See :meth:`Marching.begin`."""
-        self.check(inputs, places)
-        return self.encoder(inputs, places), None
+    def begin(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> tuple[Tensor, Any]:
+        """See :meth:`RolloutBackbone.begin`."""
+        self.check(inputs, queries)
+        return self.encoder(inputs, queries), None
 
-    def advance(self, state: Tensor, known: Any) -> Tensor:
-        """See :meth:`Marching.advance`."""
+    def advance(self, state: Tensor, context: Any) -> Tensor:
+        """See :meth:`RolloutBackbone.advance`."""
         return state + self.propagator(self.norm(state))
 
-    def decode(self, state: Tensor, known: Any) -> Tensor:
-        """See :meth:`Marching.decode`."""
+    def decode(self, state: Tensor, context: Any) -> Tensor:
+        """See :meth:`RolloutBackbone.decode`."""
         return self.decoder(state)

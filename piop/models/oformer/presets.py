@@ -159,9 +159,13 @@ paper_airfoil = Preset(
     SHORT,
 )
 
+ROLLOUT = Preset(OFormerRollout, OFormerConfig(steps=20), small={"steps": 2})
+"""Also under its old name ``march``."""
+
 PRESETS: Presets = {
     "default": Preset(OFormer, OFormerConfig()),
-    "march": Preset(OFormerRollout, OFormerConfig(steps=20), small={"steps": 2}),
+    "rollout": ROLLOUT,
+    "march": ROLLOUT,
     "paper_burgers": burgers,
     "code_burgers": burgers,
     "paper_darcy": paper_darcy,

@@ -1,24 +1,24 @@
-"""PIT: the physics-informed transformer, queries attending to sensors and never to each other.
+"""PIT, the physics-informed transformer: queries attend to sensors and never to each other.
 
 F. Dos Santos, T. Akhound-Sadegh, S. Ravanbakhsh, *Physics-Informed Transformer Networks*, NeurIPS
 2023 workshop "The Symbiosis of Deep Learning and Differential Equations III". The network of the
-paper is in ``pit_paper.py``; this one keeps its idea and makes position relative.
+paper is in ``published.py``; this one keeps its idea and makes position relative.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
-from piop.models.core.base import Backbone, Signature, standardised
-from piop.models.core.coordinates import absolute_axes, coordinate_features
-from piop.models.core.relative_attention import ROTATED_VALUES, RelativeAttention
+from piop.models.core.attention import ROTATED_VALUES, RelativeAttention, perceptron
+from piop.models.core.base import Backbone, Signature, scalar_values
+from piop.models.core.coordinates import CoordinateEncoding, absolute_axes
 from piop.models.core.sensor_encoder import AttentionContext, GatedSkip, SensorEncoder
 
 
@@ -63,8 +63,8 @@ class PIT(Backbone):
     - A smooth input is evaluated from its harmonic fit on an even grid (:class:`SensorEncoder`), so
       that scattered sensors need not be learned.
     - Linear maps for Q, K, V and one hidden layer in φ, ψ and the decoder, where the paper has
-      perceptrons of three and four layers: 85 thousand parameters in place of a million, and each
-      layer less is a layer less for every stream.
+      perceptrons of three and four layers: 85 thousand parameters in place of a million, and fewer
+      layers for every stream.
 
     Args:
         signature: The problem's shapes and scales.
@@ -75,72 +75,57 @@ class PIT(Backbone):
         super().__init__(signature)
         self.config = config
         width = config.width
-        self.absolute = absolute_axes(signature)
-        marks = len(self.absolute) * (1 + 2 * config.frequencies)
-        self.place = nn.Linear(marks, width) if marks else None
-        scalars = sum(entry.channels for entry in signature.scalars)
+        absolute = absolute_axes(signature)
+        self.encoding = CoordinateEncoding(signature.coordinates, absolute, config.frequencies)
+        self.place = self.encoding.linear(width)
+        scalars = signature.scalar_channels
         self.scalars = nn.Linear(scalars, width) if scalars else None
         self.start = nn.Linear(width, width)
         self.transport = (
-            GatedSkip(marks, width, signature.channels) if signature.functions else None
+            GatedSkip(self.encoding.features, width, signature.channels)
+            if signature.functions
+            else None
         )
         self.sensors = nn.ModuleDict(
             {
-                entry.name: SensorEncoder(
-                    signature, entry, width, config.harmonics, config.frequencies
-                )
-                for entry in signature.functions
+                e.name: SensorEncoder(signature, e, width, config.harmonics, config.frequencies)
+                for e in signature.functions
             }
         )
         self.blocks = nn.ModuleList(PITBlock(signature, config) for _ in range(config.blocks))
-        self.decoder = nn.Sequential(
-            nn.Linear(width, width), nn.Tanh(), nn.Linear(width, signature.channels)
-        )
+        self.decoder = perceptron(width, width, signature.channels)
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
-        condition = self._condition(inputs)
+        condition = coordinates = None
+        if self.scalars is not None:
+            condition = self.scalars(torch.cat(scalar_values(self.signature, inputs), -1))
         state: Any = 0.0 if condition is None else condition
-        known = self._marks(queries) if self.place is not None else None
         if self.place is not None:
-            state = self.place(known) + state
-        seen: dict[str, AttentionContext] = {}
+            coordinates = self.encoding(queries)
+            state = self.place(coordinates) + state
+        contexts: dict[str, AttentionContext] = {}
         views: Any = 0.0
-        for entry in self.signature.functions:
-            sensors: SensorEncoder = self.sensors[entry.name]  # type: ignore[assignment]
-            seen[entry.name], view = sensors(inputs[entry.name], queries, condition)
+        for name, encode in self.sensors.items():
+            contexts[name], view = encode(inputs[name], queries, condition)
             views = view + views
         state = self.start(torch.tanh(views + state))
-        straight: Any = 0.0
+        skip: Any = 0.0
         if self.transport is not None:
-            turned, straight = self.transport(views, known)
-            state = state + turned
+            gated, skip = self.transport(views, coordinates)
+            state = state + gated
         for block in self.blocks:
-            state = block(state, seen)
-        return self.decoder(state) + straight
+            state = block(state, contexts)
+        return self.decoder(state) + skip
 
     def context_length(self, sensors: Mapping[str, int]) -> int:
         """Count the tokens: see :meth:`Backbone.context_length`."""
-        like = next(self.parameters())
-        fits = {e.name: self.sensors[e.name].spectrum for e in self.signature.functions}
-        return sum(
-            fits[e.name].lattice(like).shape[1] if e.smooth else sensors[e.name]  # type: ignore[union-attr,operator]
-            for e in self.signature.functions
-        )
-
-    def _condition(self, inputs: Mapping[str, FunctionSamples]) -> Tensor | None:
-        """What the scalars say to queries and tokens alike: ``[B, 1, width]``."""
-        if self.scalars is None:
-            return None
-        values = [standardised(e, inputs[e.name])[:, :1] for e in self.signature.scalars]
-        return self.scalars(torch.cat(values, -1))
-
-    def _marks(self, queries: Tensor) -> Tensor:
-        """Time, and axes that are not homogeneous: ``[B, N, marks]``."""
-        axes = [self.signature.coordinates[i] for i in self.absolute]
-        columns = torch.cat([queries[..., i : i + 1] for i in self.absolute], -1)
-        return coordinate_features(columns, axes, self.config.frequencies)
+        total = 0
+        for entry in self.signature.functions:
+            fit = cast(SensorEncoder, self.sensors[entry.name]).spectrum
+            total += fit.token_count if entry.smooth else sensors[entry.name]
+        return total
 
 
 class PITBlock(nn.Module):
@@ -165,18 +150,13 @@ class PITBlock(nn.Module):
                 for entry in signature.functions
             }
         )
-        self.perceptron = nn.Sequential(
-            nn.Linear(config.width, config.expansion * config.width),
-            nn.Tanh(),
-            nn.Linear(config.expansion * config.width, config.width),
-        )
+        width = config.width
+        self.perceptron = perceptron(width, config.expansion * width, width)
 
-    def forward(self, state: Tensor, seen: Mapping[str, AttentionContext]) -> Tensor:
+    def forward(self, state: Tensor, contexts: Mapping[str, AttentionContext]) -> Tensor:
         """Update the state of the queries ``[B, N, width]``."""
         found = state
         for name, attend in self.attention.items():
-            source = seen[name]
-            found = found + attend(
-                state, source.tokens, source.at_queries, source.at_sensors, source.blocked
-            )
+            c = contexts[name]
+            found = found + attend(state, c.tokens, c.at_queries, c.at_tokens, c.blocked)
         return found + self.perceptron(found)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import final
 
 import torch
@@ -18,8 +17,8 @@ from torch import Tensor, nn
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
+from piop.models.core.attention import MASKED_SCORE, perceptron
 from piop.models.core.base import Backbone, InputSignature, Signature, standardised
-from piop.models.core.coordinates import sinusoids
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,27 @@ class Sine(nn.Module):
         return torch.sin(x)
 
 
-def perceptron(first: int, width: int, layers: int, last: int | None = None) -> nn.Sequential:
-    """Stack ``layers`` linear layers with sines between them."""
-    sizes = [first, *[width] * (layers - 1), last or width]
-    parts: list[nn.Module] = []
-    for a, b in pairwise(sizes):
-        parts += [nn.Linear(a, b), Sine()]
-    return nn.Sequential(*parts[:-1])
+def sinusoids(points: Tensor, width: int) -> Tensor:
+    """Encode raw coordinates as the paper does.
+
+    Dos Santos et al. 2023, eq. 5: α_j = 10000^(−2⌊j/2⌋/width), sine for even j and cosine for odd.
+
+    Args:
+        points: ``[B, N, D]``, units of the coordinates.
+        width: Features per coordinate, even.
+
+    Returns:
+        ``[B, N, D · width]``: all sines of a coordinate, then all its cosines (the order within the
+        encoding is immaterial to the layer that follows).
+    """
+    rates = [10000.0 ** (-2 * j / width) for j in range(width // 2)]
+    columns = []
+    for i in range(points.shape[-1]):
+        phase = points[..., i : i + 1] * torch.tensor(
+            rates, dtype=points.dtype, device=points.device
+        )
+        columns += [torch.sin(phase), torch.cos(phase)]
+    return torch.cat(columns, -1)
 
 
 @final
@@ -83,13 +96,16 @@ class PaperPIT(Backbone):
         super().__init__(signature)
         self.config = config
         encoded = config.encoding * len(signature.coordinates)
-        width, layers = config.width, config.embedding
-        self.phi = perceptron(encoded, width, layers)
+        widths = [config.width] * config.embedding
+        self.phi = perceptron(encoded, *widths, activation=Sine)
         self.psi = nn.ModuleDict(
-            {e.name: perceptron(encoded + e.channels, width, layers) for e in signature.inputs}
+            {
+                e.name: perceptron(encoded + e.channels, *widths, activation=Sine)
+                for e in signature.inputs
+            }
         )
         self.blocks = nn.ModuleList(PaperBlock(config) for _ in range(config.blocks))
-        self.decoder = perceptron(width, width, 3, signature.channels)
+        self.decoder = perceptron(*[config.width] * 3, signature.channels, activation=Sine)
 
     def unused_parameters(self) -> Mapping[str, str]:
         """Name what softmax takes out: see :meth:`Backbone.unused_parameters`."""
@@ -121,7 +137,7 @@ class PaperPIT(Backbone):
             tokens.append(self.psi[entry.name](features))
             gone = torch.zeros_like(samples.values[..., 0])
             if samples.mask is not None:
-                gone = gone.masked_fill(~samples.mask, -1e9)
+                gone = gone.masked_fill(~samples.mask, MASKED_SCORE)
             blocked.append(gone)
         return torch.cat(tokens, 1), torch.cat(blocked, 1)[:, None]
 
@@ -151,16 +167,12 @@ class PaperBlock(nn.Module):
 
     def __init__(self, config: PaperPITConfig) -> None:
         super().__init__()
-        width, layers = config.width, config.projection
+        width = config.width
         self.norm = nn.LayerNorm(width)
         self.query, self.key, self.value, self.skip, self.out = (
-            perceptron(width, width, layers) for _ in range(5)
+            perceptron(*[width] * (config.projection + 1), activation=Sine) for _ in range(5)
         )
-        self.perceptron = nn.Sequential(
-            nn.Linear(width, config.expansion * width),
-            nn.ELU(),
-            nn.Linear(config.expansion * width, width),
-        )
+        self.perceptron = perceptron(width, config.expansion * width, width, activation=nn.ELU)
         self.scale = 1 / math.sqrt(width)
 
     def forward(self, state: Tensor, tokens: Tensor | None, blocked: Tensor | None) -> Tensor:

@@ -12,7 +12,7 @@ CAP = 1 - 1e-7
 """Keeps the tangent's argument below π/2 (the authors' constant)."""
 
 LARGEST = math.atan(1e6)
-"""Bound of r under the plain tangent: λ = 10⁶ sees a thousandth of an axis."""
+"""Bound of r under the plain tangent: λ = 10⁶ resolves a thousandth of an axis."""
 
 
 def square(r: Tensor) -> Tensor:
@@ -45,14 +45,14 @@ SHARPNESS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "tangent": tangent,
     "sine_tangent": sine_tangent,
 }
-"""Maps from what is trained to λ ≥ 0."""
+"""Maps from trained parameters to λ ≥ 0."""
 
 INVERSE_SHARPNESS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "square": torch.sqrt,
     "tangent": torch.atan,
     "sine_tangent": lambda sharp: torch.asin(torch.atan(sharp) * (4 / (math.pi * CAP)) - 1),
 }
-"""Their inverses: what to start from for a given λ."""
+"""Their inverses: the initial parameter for a given λ."""
 
 
 def first_sharpness(heads: int, sharpness: str) -> Tensor:
@@ -75,10 +75,10 @@ class PositionAttention(nn.Module):
     are drawn from one density. No bias, no output projection.
 
     Args:
-        features: d_ℓ of what is attended to.
+        features: d_ℓ of the points attended to.
         width: d_{ℓ+1}; divided among the heads.
         heads: H.
-        sharpness: Which map gives λ, a key of ``SHARPNESS``.
+        sharpness: Map to λ, a key of ``SHARPNESS``.
         content: Whether scores add UW^Q (UW^K)ᵀ/√d (Self-PiT, eq. 12), d the width of a head.
     """
 
@@ -96,11 +96,11 @@ class PositionAttention(nn.Module):
     def weights(
         self, squares: Tensor, kept: Tensor | None = None, content: Tensor | None = None
     ) -> Tensor:
-        """Give the rows of the attention, each of sum one.
+        """Compute the rows of the attention, each of sum one.
 
         Args:
             squares: D ``[B or 1, N, M]``, scaled as the task wants it.
-            kept: Who takes part ``[B or 1, N, M]``; all if None.
+            kept: True for pairs that attend ``[B or 1, N, M]``; all if None.
             content: Scores of the contents ``[B, H, N, M]``, or None.
 
         Returns:
@@ -118,7 +118,7 @@ class PositionAttention(nn.Module):
         Args:
             state: U ``[B, M, features]``; with content, of the N = M points themselves.
             squares: D ``[B or 1, N, M]``.
-            kept: Who takes part ``[B or 1, N, M]``; all if None.
+            kept: True for pairs that attend ``[B or 1, N, M]``; all if None.
 
         Returns:
             ``[B, N, width]``.
@@ -149,32 +149,32 @@ STEEPNESS = 4
 """Power of the smooth window."""
 
 
-def within_quantile(squares: Tensor, quantile: float, there: Tensor | None = None) -> Tensor:
-    """Tell which points lie within the quantile of their row.
+def within_quantile(squares: Tensor, quantile: float, mask: Tensor | None = None) -> Tensor:
+    """Select the points within the quantile of their row.
 
     Chen & Wu 2024, sec. 2.2: the radius is a quantile of the row, read as the linearly interpolated
     percentile with "≤" kept, so of n points ⌊q(n − 1)⌋ + 1 stay (and what ties with the last).
-    Multiplying by λ > 0 changes nothing: the answer depends on the meshes alone.
+    Multiplying by λ > 0 changes nothing: the selection depends on the meshes alone.
 
     Args:
         squares: Squared distances ``[B, N, M]``.
         quantile: q, 0 < q ≤ 1.
-        there: Which points exist ``[B, M]``; all if None.
+        mask: True where a point is real ``[B, M]``; None when all are.
 
     Returns:
         ``[B, N, M]``, booleans.
     """
     count = squares.shape[-1]
-    if there is None:
+    if mask is None:
         bound = _smallest(squares, _rank(quantile, count))
     else:
-        far = squares.detach().masked_fill(~there[:, None], torch.inf).sort(-1).values
+        far = squares.detach().masked_fill(~mask[:, None], torch.inf).sort(-1).values
         ranks = [_rank(quantile, n) - 1 for n in range(1, count + 1)]
-        last = torch.tensor([0, *ranks], device=squares.device)[there.sum(-1)]
+        last = torch.tensor([0, *ranks], device=squares.device)[mask.sum(-1)]
         bound = far.gather(-1, last[:, None, None].expand(*far.shape[:2], 1))
     slack = TIE_ROUNDINGS * torch.finfo(squares.dtype).eps * bound.sqrt()
     near = squares <= bound + slack
-    return near if there is None else near & there[:, None]
+    return near if mask is None else near & mask[:, None]
 
 
 def _smallest(squares: Tensor, rank: int) -> Tensor:
@@ -198,7 +198,7 @@ def window_square(squares: Tensor, quantile: float) -> float:
 
 
 def smooth_window(squares: Tensor, radius_square: float) -> Tensor:
-    """Logarithm of a window that is one inside and nothing outside, smooth everywhere.
+    """Logarithm of a window that is one inside and zero outside, smooth everywhere.
 
     exp(−(D/r²)⁴) is within e⁻¹ of one up to r and below 10⁻⁷ beyond 1.42 r; a hard mask has no
     slope where it matters. Added to the scores, so that rows still sum to one.
@@ -208,6 +208,6 @@ def smooth_window(squares: Tensor, radius_square: float) -> Tensor:
         radius_square: r².
 
     Returns:
-        What is added to the scores, as ``squares``.
+        Added to the scores, as ``squares``.
     """
     return -((squares * (1.0 / radius_square)) ** STEEPNESS)

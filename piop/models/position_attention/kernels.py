@@ -1,9 +1,9 @@
 """Position-attention for physics: smooth kernels that move and widen, made of matrix products.
 
-With the chord along periodic axes, −λD + λ·const is a product of what a query knows with what a
-point knows: −λ·chord² = (λ/2π²)(cos θ cos θ' + sin θ sin θ' − 1), and between walls −λ(x − x')² =
-λ(2xx' − x'²) − λx², whose last term a softmax forgets. So scores are one matrix product with keys
-that never change, and streams are cheap.
+With the chord along periodic axes, −λD + λ·const is a product of features of the query and of the
+point: −λ·chord² = (λ/2π²)(cos θ cos θ' + sin θ sin θ' − 1), and between walls −λ(x − x')² =
+λ(2xx' − x'²) − λx², whose last term cancels in a softmax. So scores are one matrix product with
+constant keys, and streams are cheap.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from piop.models.core.attention import masked_scores
 from piop.models.core.base import AxisSignature
 from piop.models.core.coordinates import CIRCUMFERENCE_SQUARED, angles
 from piop.models.position_attention.attention import INVERSE_SHARPNESS, SHARPNESS, smooth_window
-
-MASKED_SCORE = -1e9
-"""Score of a point that is not there."""
 
 WIDEST = 2.0
 """√λ of the widest head at the start: e⁻¹ half an axis away."""
@@ -32,8 +30,8 @@ class KernelPoints:
     """Points that are attended to.
 
     Attributes:
-        at: Angles, radians, or places from 0 to 1 between walls, ``[B or 1, M, d]``.
-        blocked: What is added to scores ``[B, 1, 1, M]``, or None.
+        at: Angles, radians, or positions from 0 to 1 between walls, ``[B or 1, M, d]``.
+        blocked: Added to scores ``[B, 1, 1, M]``, or None.
     """
 
     at: Tensor
@@ -41,43 +39,39 @@ class KernelPoints:
 
     @classmethod
     def of(
-        cls, points: Tensor, axes: Sequence[AxisSignature], there: Tensor | None = None
+        cls, points: Tensor, axes: Sequence[AxisSignature], mask: Tensor | None = None
     ) -> KernelPoints:
-        """Take points ``[B or 1, M, d]``, padding where ``there [B, M]`` says no."""
-        if there is None:
-            return cls(kernel_coordinates(points, axes))
-        points = points.masked_fill(~there[..., None], 0.0)
-        return cls(
-            kernel_coordinates(points, axes),
-            MASKED_SCORE * (~there).to(points.dtype)[:, None, None],
-        )
+        """Take points ``[B or 1, M, d]``, real where ``mask [B, M]`` is True."""
+        if mask is not None:
+            points = points.masked_fill(~mask[..., None], 0.0)
+        return cls(kernel_coordinates(points, axes), masked_scores(mask, points))
 
 
 def kernel_coordinates(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
-    """Angles round periodic axes, radians, and places from 0 to 1 between walls: as ``points``."""
-    turns = [
+    """Scale coordinates to radians along periodic axes, and from 0 to 1 between walls."""
+    columns = [
         angles(points[..., i : i + 1], [axis]) * (1.0 if axis.periodic else 1 / math.pi)
         for i, axis in enumerate(axes)
     ]
-    return torch.cat(turns, -1) if turns else points
+    return torch.cat(columns, -1) if columns else points
 
 
 class KernelCrossAttention(nn.Module):
     """Cross position-attention in several heads, each with a kernel that the query can move.
 
     The kernel of a head is exp(−λ|x + s − x'|²): a control, such as the time of the query, widens
-    it and shifts it, which is what diffusion and transport do; contents have no say. Its even
-    kernels cannot tell left from right, so some values are read with the sine of the angle between
-    (the distance, between walls) as a further factor: first moments, relative like all the rest.
+    and shifts it, as diffusion and transport do; it does not depend on contents. Even kernels do
+    not distinguish left from right, so some values are weighted by the sine of the angle between
+    (the distance, between walls) as well: first moments, relative like all the rest.
 
     Args:
         features: Of what is attended to.
-        width: Of the answer.
+        width: Of the output.
         heads: H.
         axes: The d axes, of length 1 each.
         sharpness: Which map gives λ, a key of ``SHARPNESS``.
         finest: √λ of the sharpest head at the start.
-        control: Features that move the kernels; 0 for kernels at rest.
+        control: Features that move the kernels; 0 for fixed kernels.
         content: Features of a query whose self-attention scores are added (eq. 12); 0 for none.
         window: r² of the smooth window; None for global attention.
     """
@@ -97,10 +91,10 @@ class KernelCrossAttention(nn.Module):
         super().__init__()
         self.axes, self.heads, self.map, self.window = axes, heads, SHARPNESS[sharpness], window
         self.depth = width // heads
-        self.turning = max(1, self.depth // 4)
+        self.moments = max(1, self.depth // 4)
         first = torch.logspace(math.log2(WIDEST), math.log2(max(finest, WIDEST)), heads, base=2.0)
         self.r = nn.Parameter(INVERSE_SHARPNESS[sharpness](first**2))
-        inner = heads * (self.depth + len(axes) * self.turning)
+        inner = heads * (self.depth + len(axes) * self.moments)
         self.value = nn.Linear(features, inner)
         self.out = nn.Linear(inner, width)
         self.control = nn.Linear(control, heads * (1 + len(axes))) if control else None
@@ -110,7 +104,7 @@ class KernelCrossAttention(nn.Module):
     def forward(
         self,
         tokens: Tensor,
-        places: KernelPoints,
+        points: KernelPoints,
         at: Tensor,
         control: Tensor | None = None,
         state: Tensor | None = None,
@@ -119,8 +113,8 @@ class KernelCrossAttention(nn.Module):
 
         Args:
             tokens: ``[B, M, features]``.
-            places: Where they are.
-            at: Where the queries are, as :func:`along` has it, ``[B or 1, N, d]``.
+            points: Their positions.
+            at: Positions of the queries, as of :func:`kernel_coordinates`, ``[B or 1, N, d]``.
             control: ``[B or 1, N, control]``.
             state: Contents of the queries ``[B, N, content]``.
 
@@ -135,7 +129,7 @@ class KernelCrossAttention(nn.Module):
             here = here + moved[..., 1:]
         near, far = (
             coordinate_pairs(here, self.axes),
-            coordinate_pairs(places.at[:, :, None], self.axes),
+            coordinate_pairs(points.at[:, :, None], self.axes),
         )
         scores = self._scores(sharp, near, far, at.shape[1])
         if self.query is not None and self.key is not None:
@@ -143,17 +137,17 @@ class KernelCrossAttention(nn.Module):
             query = query * self.depth**-0.5
             scores = scores + torch.matmul(query.transpose(1, 2), key.permute(0, 2, 3, 1))
         if self.window is not None:
-            still = coordinate_pairs(at[:, :, None], self.axes)
-            scores = scores + smooth_window(self._squares(still, far), self.window)
-        if places.blocked is not None:
-            scores = scores + places.blocked
+            unmoved = coordinate_pairs(at[:, :, None], self.axes)
+            scores = scores + smooth_window(self._squares(unmoved, far), self.window)
+        if points.blocked is not None:
+            scores = scores + points.blocked
         values = self._weighed(self._split(self.value(tokens)), far)
         found = torch.matmul(torch.softmax(scores, -1), values.transpose(1, 2)).transpose(1, 2)
         found = self._gathered(found, near)
         return self.out(found.reshape(*found.shape[:2], -1))
 
     def _scores(self, sharp: Any, near: CoordinatePairs, far: CoordinatePairs, count: int) -> Any:
-        """−λD up to what a softmax forgets: ``[B or 1, H or 1, N, M]``."""
+        """−λD up to what cancels in a softmax: ``[B or 1, H or 1, N, M]``."""
         query, key = [], []
         for axis, (c, s), (first, second) in zip(self.axes, near, far, strict=True):
             if axis.periodic:
@@ -171,7 +165,7 @@ class KernelCrossAttention(nn.Module):
         return torch.matmul(torch.cat(query, -1).transpose(1, 2), keys)
 
     def _squares(self, near: CoordinatePairs, far: CoordinatePairs) -> Any:
-        """D of places at rest, by products again: ``[B or 1, 1, N, M]``."""
+        """D of unmoved positions, by products again: ``[B or 1, 1, N, M]``."""
         ones = self.r.new_ones(1, 1)
         total: Any = 0.0
         for axis, (c, s), (first, second) in zip(self.axes, near, far, strict=True):
@@ -187,8 +181,8 @@ class KernelCrossAttention(nn.Module):
         return total
 
     def _weighed(self, values: Tensor, far: CoordinatePairs) -> Tensor:
-        """Values, and some of them times either part of where they are: ``[B, M, H, ·]``."""
-        columns, step = [values[..., : self.depth]], self.turning
+        """Values, and some of them times either coordinate of their pair: ``[B, M, H, ·]``."""
+        columns, step = [values[..., : self.depth]], self.moments
         for i, pair in enumerate(far):
             first = self.depth + i * step
             part = values[..., first : first + step]
@@ -197,11 +191,11 @@ class KernelCrossAttention(nn.Module):
 
     def _gathered(self, found: Any, near: CoordinatePairs) -> Any:
         """Means and first moments, the latter relative to the query: ``[B, N, H, ·]``."""
-        columns, step = [found[..., : self.depth]], self.turning
+        columns, step = [found[..., : self.depth]], self.moments
         for i, (c, s) in enumerate(near):
             first = self.depth + 2 * i * step
-            along, across = found[..., first : first + step], found[..., first + step :]
-            columns.append(s * along - c * across[..., :step])
+            real, imaginary = found[..., first : first + step], found[..., first + step :]
+            columns.append(s * real - c * imaginary[..., :step])
         return torch.cat(columns, -1) if len(columns) > 1 else columns[0]
 
     def _split(self, features: Any) -> Any:
@@ -213,10 +207,9 @@ CoordinatePairs = Sequence[tuple[Any, Any]]
 
 
 def coordinate_pairs(at: Any, axes: Sequence[AxisSignature]) -> CoordinatePairs:
-    """Split places ``[B or 1, N, H or 1, d]`` into pairs."""
+    """Split positions ``[B or 1, N, H or 1, d]`` into pairs."""
     pairs = []
     for i, axis in enumerate(axes):
-        place = at[..., i : i + 1]
-        pair = (torch.cos(place), torch.sin(place)) if axis.periodic else (place * 0.0 + 1.0, place)
-        pairs.append(pair)
+        x = at[..., i : i + 1]
+        pairs.append((torch.cos(x), torch.sin(x)) if axis.periodic else (x * 0.0 + 1.0, x))
     return pairs

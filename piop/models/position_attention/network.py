@@ -2,12 +2,12 @@
 
 Its idea is that of J. Chen, K. Wu, *Positional Knowledge is All You Need: Position-induced
 Transformer (PiT) for Operator Learning*, ICML 2024, arXiv:2405.09285; the network as published is
-in ``position_mesh.py``.
+in ``published.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -17,8 +17,23 @@ from torch import Tensor, nn
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
-from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature, standardised
-from piop.models.core.coordinates import absolute_axes, coordinate_features, squared_chords
+from piop.models.core.attention import perceptron
+from piop.models.core.base import (
+    AxisSignature,
+    Backbone,
+    InputSignature,
+    Signature,
+    require_choices,
+    scalar_values,
+    standardised,
+)
+from piop.models.core.coordinates import (
+    CoordinateEncoding,
+    absolute_axes,
+    cell_grid,
+    squared_chords,
+    take_columns,
+)
 from piop.models.core.harmonic_fit import TOKENS_PER_WAVE, HarmonicFit
 from piop.models.core.sensor_encoder import GatedSkip
 from piop.models.position_attention.attention import SHARPNESS, window_square
@@ -27,13 +42,12 @@ from piop.models.position_attention.kernels import (
     KernelPoints,
     kernel_coordinates,
 )
-from piop.models.position_attention.published import cell_centres
 
 FEWEST_POINTS = {0: 1, 1: 32, 2: 12, 3: 6}
 """Latent points per axis at least, by the number of axes of space."""
 
 SHARPEST_START = 16.0
-"""√λ of the sharpest head that reads sensors, at the start."""
+"""√λ of the sharpest head that attends to sensors, at the start."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +60,9 @@ class PositionAttentionConfig:
         blocks: Modules of the processor on the latent mesh.
         reads: Attentions of a query to the latent mesh, one after the other.
         frequencies: Sines and cosines of the time, and of axes that are not homogeneous.
-        window: Quantile of the latent mesh that the smooth window of a reading holds; 1 is global.
-        sharpness: How λ is had from what is trained: ``square``, ``tangent`` or ``sine_tangent``.
-        content: Whether later readings add self-attention's scores (Self-PiT, eq. 12).
+        window: Quantile of the latent mesh within the smooth window of a query; 1 is global.
+        sharpness: Map from parameters to λ: ``square``, ``tangent`` or ``sine_tangent``.
+        content: Whether attentions after the first add self-attention's scores (Self-PiT, eq. 12).
     """
 
     width: int = 64
@@ -61,9 +75,7 @@ class PositionAttentionConfig:
     content: bool = False
 
     def __post_init__(self) -> None:
-        if self.sharpness not in SHARPNESS:
-            allowed = ", ".join(SHARPNESS)
-            raise UsageError(f"sharpness = {self.sharpness!r}: one of {allowed}")
+        require_choices(self, {"sharpness": SHARPNESS})
         if not 0 < self.window <= 1:
             raise UsageError(f"window = {self.window}: a quantile lies in (0, 1]")
         if self.width % self.heads:
@@ -76,17 +88,17 @@ class PositionAttentionField(Backbone):
 
     Where it leaves the paper, and why:
 
-    - Distances are chords and all kernels smooth, so that answers have the derivatives physics asks
-      for; a hard quantile mask is had by a smooth window (``window``), off by default.
+    - Distances are chords and all kernels smooth, so that outputs have the derivatives of the
+      equations; a smooth window (``window``), off by default, takes the place of a hard quantile
+      mask.
     - Position enters by differences alone along homogeneous axes: one function teaches all its
       shifts. First moments make up for kernels that are all even (:class:`KernelCrossAttention`).
-    - Kernels of a query widen and move with its time, and in later readings with what it has read:
-      diffusion and transport are then a matter of one reading. Scores of the contents themselves
+    - Kernels of a query widen and move with its time, and in later blocks with its state: one
+      attention then represents diffusion and transport. Scores of the contents themselves
       (``content``, eq. 12) are off.
-    - Smooth functions are read off their harmonic fit on the latent mesh
+    - Smooth functions are evaluated from their harmonic fit on the latent mesh
       (:class:`PositionEncoder`).
-    - Views times functions of the time go straight to the answer (:class:`GatedSkip`), as
-      in PIT.
+    - A skip connection multiplies views by functions of the time (:class:`GatedSkip`), as in PIT.
 
     Args:
         signature: The problem's shapes and scales.
@@ -98,85 +110,75 @@ class PositionAttentionField(Backbone):
     def __init__(self, signature: Signature, config: PositionAttentionConfig) -> None:
         super().__init__(signature)
         self.config = config
-        width = config.width
-        self.columns = [i for i in range(len(signature.coordinates)) if i != signature.time]
-        self.space = tuple(signature.coordinates[i] for i in self.columns)
-        self.absolute = absolute_axes(signature)
-        known = len(self.absolute) * (1 + 2 * config.frequencies)
-        fixed = [i for i in self.absolute if i != signature.time]
-        scalars = sum(entry.channels for entry in signature.scalars)
+        width, axes, frequencies = config.width, signature.coordinates, config.frequencies
+        self.columns = signature.space_columns
+        self.space = tuple(axes[i] for i in self.columns)
+        absolute = absolute_axes(signature)
+        self.encoding = CoordinateEncoding(axes, absolute, frequencies)
+        fixed = [self.columns.index(i) for i in absolute if i != signature.time]
+        self.mesh_encoding = CoordinateEncoding(self.space, fixed, frequencies)
+        scalars = signature.scalar_channels
         self.scalars = nn.Linear(scalars, width) if scalars else None
         self.register_buffer("latent", self._mesh(), persistent=False)
         count = round(self.latent.shape[1] ** (1 / max(1, len(self.space))))
         self.encoders = nn.ModuleDict(
             {e.name: PositionEncoder(signature, e, config, self.space) for e in signature.functions}
         )
-        self.ground = nn.Linear(len(fixed) * (1 + 2 * config.frequencies), width) if fixed else None
+        self.ground = self.mesh_encoding.linear(width)
         self.processor = nn.ModuleList(
-            ProcessorBlock(width, self._reading(count)) for _ in range(config.blocks)
+            ProcessorBlock(width, self._attention(count)) for _ in range(config.blocks)
         )
-        self.control = nn.Linear(known, width) if known else None
+        self.control = self.encoding.linear(width)
         window = None
         if config.window < 1:
             squares = squared_chords(self.latent, self.latent, self.space)
             window = window_square(squares, config.window)
-        control = width if known else 0
-        self.views = self._reading(count, control=control, window=window)
-        self.transport = GatedSkip(known, width, signature.channels)
+        control = width if self.encoding.columns else 0
+        self.views = self._attention(count, control=control, window=window)
+        self.transport = GatedSkip(self.encoding.features, width, signature.channels)
         self.start = nn.Linear(width, width)
-        self.place = nn.Linear(known, width) if known else None
+        self.place = self.encoding.linear(width)
         content = width if config.content else 0
         self.reads = nn.ModuleList(
-            QueryBlock(width, self._reading(count, control=width, content=content, window=window))
+            QueryBlock(width, self._attention(count, width, content, window))
             for _ in range(config.reads - 1)
         )
-        self.decoder = nn.Sequential(
-            nn.Linear(width, width), nn.Tanh(), nn.Linear(width, signature.channels)
-        )
+        self.decoder = perceptron(width, width, signature.channels)
 
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
-        tokens, places = self._tokens(inputs, queries)
-        at = kernel_coordinates(_columns(queries, self.columns), self.space)
-        known = control = None
+        tokens, points = self._tokens(inputs)
+        at = kernel_coordinates(take_columns(queries, self.columns), self.space)
+        coordinates = control = None
         if self.control is not None:
-            axes = [self.signature.coordinates[i] for i in self.absolute]
-            known = coordinate_features(
-                _columns(queries, self.absolute), axes, self.config.frequencies
-            )
-            control = torch.tanh(self.control(known))
-        views = self.views(tokens, places, at, control)
-        turned, straight = self.transport(views, known)
-        state = views if self.place is None else views + self.place(known)
-        state = self.start(torch.tanh(state)) + turned
-        for step in self.reads:
-            state = step(state, tokens, places, at)
-        return self.decoder(state) + straight
+            coordinates = self.encoding(queries)
+            control = torch.tanh(self.control(coordinates))
+        views = self.views(tokens, points, at, control)
+        gated, skip = self.transport(views, coordinates)
+        state = views if self.place is None else views + self.place(coordinates)
+        state = self.start(torch.tanh(state)) + gated
+        for block in self.reads:
+            state = block(state, tokens, points, at)
+        return self.decoder(state) + skip
 
     def context_length(self, sensors: Mapping[str, int]) -> int:
         """Count the latent points: see :meth:`Backbone.context_length`."""
         return self.latent.shape[1]
 
-    def _tokens(
-        self, inputs: Mapping[str, FunctionSamples], queries: Tensor
-    ) -> tuple[Tensor, KernelPoints]:
-        """Bring all inputs to the latent mesh and process them there: ``[B, L, width]``."""
-        places = KernelPoints(kernel_coordinates(self.latent, self.space))
+    def _tokens(self, inputs: Mapping[str, FunctionSamples]) -> tuple[Tensor, KernelPoints]:
+        """Encode all inputs on the latent mesh and process them there: ``[B, L, width]``."""
+        points = KernelPoints(kernel_coordinates(self.latent, self.space))
         state: Any = 0.0
         for name, encode in self.encoders.items():
-            state = state + encode(inputs[name], self.latent, places.at)
+            state = state + encode(inputs[name], self.latent, points.at)
         if self.scalars is not None:
-            values = [standardised(e, inputs[e.name])[:, :1] for e in self.signature.scalars]
-            state = state + self.scalars(torch.cat(values, -1))
+            state = state + self.scalars(torch.cat(scalar_values(self.signature, inputs), -1))
         if self.ground is not None:
-            fixed = [i for i in self.absolute if i != self.signature.time]
-            axes = [self.signature.coordinates[i] for i in fixed]
-            here = _columns(self.latent, [self.columns.index(i) for i in fixed])
-            state = state + self.ground(coordinate_features(here, axes, self.config.frequencies))
-        for module in self.processor:
-            state = module(state, places)
-        return state, places
+            state = state + self.ground(self.mesh_encoding(self.latent))
+        for block in self.processor:
+            state = block(state, points)
+        return state, points
 
     def _mesh(self) -> Tensor:
         """Lay the latent mesh fine enough for the bulk of every smooth input: ``[1, L, d]``."""
@@ -185,9 +187,9 @@ class PositionAttentionField(Backbone):
         for entry in self.signature.functions:
             reach = entry.bulk or entry.waves
             count = max(count, TOKENS_PER_WAVE[len(entry.of)] * reach if entry.smooth else 0)
-        return cell_centres(self.space, (count,) * dimension, torch.zeros(()))
+        return cell_grid(self.space, (count,) * dimension, torch.zeros(()))
 
-    def _reading(
+    def _attention(
         self, count: int, control: int = 0, content: int = 0, window: float | None = None
     ) -> KernelCrossAttention:
         c = self.config
@@ -197,12 +199,12 @@ class PositionAttentionField(Backbone):
 
 
 class PositionEncoder(nn.Module):
-    """Brings one function to the latent mesh.
+    """Encodes one function on the latent mesh.
 
-    A smooth function of space is read there off its harmonic fit, with slopes and antiderivatives,
-    which no scatter of sensors disturbs. Any other is lifted at its sensors (a smooth one on an
-    even lattice in place of them) and attended to along the axes of space that it has; softmax
-    makes that a quadrature (eq. 9).
+    A smooth function of space is evaluated there from its harmonic fit, with gradients and
+    antiderivatives, wherever its sensors are. Any other is lifted at its sensors (a smooth one on
+    an even grid in place of them) and attended to along the axes of space that it depends on;
+    softmax makes that a quadrature (eq. 9).
 
     Args:
         signature: The problem's shapes and scales.
@@ -219,26 +221,23 @@ class PositionEncoder(nn.Module):
         space: tuple[AxisSignature, ...],
     ) -> None:
         super().__init__()
-        self.entry, self.frequencies = entry, config.frequencies
-        self.axes = tuple(signature.coordinates[signature.axis(name)] for name in entry.of)
-        names = [axis.name for axis in space]
+        self.entry, self.axes = entry, signature.axes_of(entry)
+        names, width = [axis.name for axis in space], config.width
         self.in_space = [names.index(name) for name in entry.of if name in names]
         self.shared = [i for i, name in enumerate(entry.of) if name in names]
-        self.other = [i for i, name in enumerate(entry.of) if name not in names]
-        features = entry.channels + len(self.other) * (1 + 2 * config.frequencies)
+        other = [i for i, name in enumerate(entry.of) if name not in names]
+        self.encoding = CoordinateEncoding(self.axes, other, config.frequencies)
+        features = entry.channels + self.encoding.features
         self.spectrum = HarmonicFit(entry, self.axes) if entry.smooth else None
         features += 2 * len(entry.of) * entry.channels if entry.smooth else 0
-        self.direct = entry.smooth and not self.other
-        self.lift = nn.Linear(features, config.width)
-        self.mix = nn.Linear(config.width, config.width)
-        shared = [self.axes[i] for i in self.shared]
-        self.reading = (
-            None
-            if self.direct
-            else KernelCrossAttention(
-                config.width, config.width, config.heads, shared, config.sharpness, SHARPEST_START
+        self.lift = nn.Linear(features, width)
+        self.mix = nn.Linear(width, width)
+        self.shared_axes = [self.axes[i] for i in self.shared]
+        self.reading = None
+        if other or not entry.smooth:
+            self.reading = KernelCrossAttention(
+                width, width, config.heads, self.shared_axes, config.sharpness, SHARPEST_START
             )
-        )
 
     def forward(self, samples: FunctionSamples, mesh: Tensor, at: Tensor) -> Tensor:
         """Encode.
@@ -246,32 +245,30 @@ class PositionEncoder(nn.Module):
         Args:
             samples: Its sensors.
             mesh: The latent mesh ``[1, L, d]``, physical.
-            at: The same as a reading has it.
+            at: The same as :func:`kernel_coordinates`.
 
         Returns:
             ``[B, L, width]``.
         """
-        points, there = samples.points, samples.mask
-        columns = []
+        points, mask = samples.points, samples.mask
         if self.spectrum is None:
-            columns.append(standardised(self.entry, samples))
+            columns = [standardised(self.entry, samples)]
+            if mask is not None:
+                points = points.masked_fill(~mask[..., None], self.axes[0].low)
         else:
-            fit = self.spectrum(samples)
-            points = _columns(mesh, self.in_space) if self.direct else self.spectrum.lattice(points)
-            there = None
-            columns += [self.spectrum.basis(points) @ fit, self.spectrum.features(fit, points)]
-        if there is not None:
-            points = points.masked_fill(~there[..., None], self.axes[0].low)
-        if self.other:
-            axes = [self.axes[i] for i in self.other]
-            known = coordinate_features(_columns(points, self.other), axes, self.frequencies)
-            columns.append(known.expand(len(columns[0]), -1, -1))
+            fit, mask = self.spectrum(samples), None
+            direct = self.reading is None
+            points = (
+                take_columns(mesh, self.in_space) if direct else self.spectrum.token_grid(points)
+            )
+            columns = [self.spectrum.basis(points) @ fit, self.spectrum.features(fit, points)]
+        if self.encoding.columns:
+            columns.append(self.encoding(points).expand(len(columns[0]), -1, -1))
         tokens = self.mix(torch.tanh(self.lift(torch.cat(columns, -1))))
         if self.reading is None:
             return tokens
-        shared = [self.axes[i] for i in self.shared]
-        places = KernelPoints.of(_columns(points, self.shared), shared, there)
-        return self.reading(torch.tanh(tokens), places, _columns(at, self.in_space))
+        shared = KernelPoints.of(take_columns(points, self.shared), self.shared_axes, mask)
+        return self.reading(torch.tanh(tokens), shared, take_columns(at, self.in_space))
 
 
 class ProcessorBlock(nn.Module):
@@ -279,44 +276,35 @@ class ProcessorBlock(nn.Module):
 
     Args:
         width: Features.
-        reading: The attention.
+        attention: The attention.
     """
 
-    def __init__(self, width: int, reading: KernelCrossAttention) -> None:
+    def __init__(self, width: int, attention: KernelCrossAttention) -> None:
         super().__init__()
-        self.reading = reading
-        self.perceptron = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+        self.reading = attention
+        self.perceptron = perceptron(width, width, width, activation=nn.GELU)
         self.skip = nn.Linear(width, width)
 
-    def forward(self, state: Tensor, places: KernelPoints) -> Tensor:
+    def forward(self, state: Tensor, points: KernelPoints) -> Tensor:
         """Update ``[B, L, width]``."""
-        found = F.gelu(self.reading(state, places, places.at))
+        found = F.gelu(self.reading(state, points, points.at))
         return F.gelu(self.perceptron(found) + self.skip(state))
 
 
 class QueryBlock(nn.Module):
-    """A query reads the latent mesh once more, its kernels moved by what it has read so far.
+    """Cross-attention of a query to the latent mesh, its kernels moved by the state so far.
 
     Args:
         width: Features.
-        reading: The attention, with a control.
+        attention: The attention, with a control.
     """
 
-    def __init__(self, width: int, reading: KernelCrossAttention) -> None:
+    def __init__(self, width: int, attention: KernelCrossAttention) -> None:
         super().__init__()
-        self.reading = reading
-        self.perceptron = nn.Sequential(
-            nn.Linear(width, 2 * width), nn.Tanh(), nn.Linear(2 * width, width)
-        )
+        self.reading = attention
+        self.perceptron = perceptron(width, 2 * width, width)
 
-    def forward(self, state: Tensor, tokens: Tensor, places: KernelPoints, at: Tensor) -> Tensor:
+    def forward(self, state: Tensor, tokens: Tensor, points: KernelPoints, at: Tensor) -> Tensor:
         """Update the state of the queries ``[B, N, width]``."""
-        found = state + self.reading(tokens, places, at, state, state)
+        found = state + self.reading(tokens, points, at, state, state)
         return found + self.perceptron(found)
-
-
-def _columns(points: Any, columns: Sequence[int]) -> Any:
-    """Columns of points, in the order given."""
-    if not columns:
-        return points[..., :0]
-    return torch.cat([points[..., i : i + 1] for i in columns], -1)

@@ -19,9 +19,11 @@ from piop.models.core.base import (
     Backbone,
     InputSignature,
     Signature,
+    require_choices,
+    scalar_values,
     standardised,
 )
-from piop.models.core.coordinates import largest_squared_distance, squared_distances
+from piop.models.core.coordinates import cell_grid, largest_squared_distance, squared_distances
 from piop.models.position_attention.attention import SHARPNESS, PositionAttention, within_quantile
 
 CHOICES = {
@@ -44,9 +46,9 @@ class MeshPositionConfig:
             ``farthest`` picks them from the sensors.
         local: Quantiles of the attention into and out of the latent mesh; 1 is global.
         scaled: Whether squared distances are divided by the largest there is.
-        sharpness: How λ is had from what is trained: ``square``, ``tangent`` or ``sine_tangent``.
-        ends: ``plain``; ``block``: one more module, local, on the mesh of the answer; ``residual``:
-            encoder and decoder are such modules and the latent mesh is that of the answer (not in
+        sharpness: Map from parameters to λ: ``square``, ``tangent`` or ``sine_tangent``.
+        ends: ``plain``; ``block``: one more module, local, on the mesh of the output; ``residual``:
+            encoder and decoder are such modules and the latent mesh is that of the output (not in
             table 9, but its count for elasticity needs it).
         content: Whether modules add self-attention's scores (Self-PiT, eq. 12).
     """
@@ -63,9 +65,7 @@ class MeshPositionConfig:
     content: bool = False
 
     def __post_init__(self) -> None:
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise UsageError(f"{name} = {getattr(self, name)!r}: one of {', '.join(allowed)}")
+        require_choices(self, CHOICES)
         if len(self.local) != 2 or not all(0 < q <= 1 for q in self.local):
             raise UsageError(f"local = {self.local!r}: give two quantiles in (0, 1]")
         if self.width % self.heads:
@@ -74,17 +74,17 @@ class MeshPositionConfig:
 
 @dataclass(frozen=True)
 class PointMesh:
-    """Places and who is there.
+    """Points of a mesh, and which are real.
 
     Attributes:
         points: ``[B or 1, M, d]``, physical.
         of: Names of the d columns.
-        there: ``[B, M]``; all if None.
+        mask: ``[B, M]``; all if None.
     """
 
     points: Tensor
     of: tuple[str, ...]
-    there: Tensor | None = None
+    mask: Tensor | None = None
 
 
 @final
@@ -92,12 +92,11 @@ class MeshPositionAttention(Backbone):
     """Encoder, processor and decoder of position-attention between meshes.
 
     Functions are lifted at their own sensors, beside the scalars, and attended down to the latent
-    mesh; a problem without functions lifts the scalars on the mesh of the answer instead, as the
-    paper does for elasticity. Distances count the axes of space that two meshes share; a time at
-    which something is seen is a feature. Answers are for the end of the time axis, whatever time a
-    query states.
+    mesh; a problem without functions lifts the scalars on the mesh of the output instead, as the
+    paper does for elasticity. Distances count the axes of space that two meshes share; the time of
+    a sensor is a feature. Outputs are at the end of the time axis, whatever the time of a query.
 
-    Masks depend on the meshes alone: meshes that all functions share are measured once a call.
+    Masks depend on the meshes alone: for meshes that all samples share they are computed once.
 
     Args:
         signature: The problem's shapes and scales.
@@ -112,12 +111,12 @@ class MeshPositionAttention(Backbone):
     def __init__(self, signature: Signature, config: MeshPositionConfig) -> None:
         super().__init__(signature)
         self.config = config
-        self.space = tuple(a for i, a in enumerate(signature.coordinates) if i != signature.time)
+        self.space = tuple(signature.coordinates[i] for i in signature.space_columns)
         self.counts = (*config.latent, *config.latent[-1:] * len(self.space))[: len(self.space)]
         if config.placement == "sampling":
             total = math.prod(self.counts)
             self.register_buffer("drawn", random_points(self.space, total, torch.zeros(())))
-        scalars = sum(entry.channels for entry in signature.scalars)
+        scalars = signature.scalar_channels
         self.lifts, self.downs = nn.ModuleDict(), nn.ModuleDict()
         for entry in signature.functions:
             features = len(entry.of) + entry.channels + scalars
@@ -132,13 +131,13 @@ class MeshPositionAttention(Backbone):
         )
         self.out = PositionModule(config) if residual else attention_of(config)
         self.last = PositionModule(config, config.content) if config.ends == "block" else None
-        self.decoder = perceptron(config.width, config.width, signature.channels)
+        self.decoder = lecun_perceptron(config.width, config.width, signature.channels)
 
     @classmethod
     def refusal(cls, signature: Signature, config: Any) -> str | None:
-        """Say why a problem cannot be served: see :meth:`Backbone.refusal`."""
+        """See :meth:`Backbone.refusal`."""
         if signature.time is not None and len(signature.coordinates) == 1:
-            return "its attention is between places, and the problem has no axis of space"
+            return "its attention is between points in space, and the problem has no axis of space"
         return None
 
     def context_length(self, sensors: Mapping[str, int]) -> int:
@@ -148,38 +147,38 @@ class MeshPositionAttention(Backbone):
     def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
-        columns = [i for i in range(queries.shape[-1]) if i != self.signature.time]
-        answer = PointMesh(queries[..., columns], tuple(axis.name for axis in self.space))
+        names = tuple(axis.name for axis in self.space)
+        answer = PointMesh(queries[..., self.signature.space_columns], names)
         residual = self.config.ends == "residual"
         latent = answer if residual else self._latent(inputs, answer)
         state = self._encoded(inputs, answer, latent)
-        whole = self._seen(latent, latent, 1.0)
+        whole = self._distances(latent, latent, 1.0)
         for module in self.processor:
             state = module(state, *whole)
         quantile = self.config.local[1]
-        state = self.out(state, *self._seen(answer, latent, quantile))
+        state = self.out(state, *self._distances(answer, latent, quantile))
         if not residual:
             state = F.gelu(state)
         if self.last is not None:
-            state = self.last(state, *self._seen(answer, answer, quantile))
+            state = self.last(state, *self._distances(answer, answer, quantile))
         return self.decoder(state)
 
     def _encoded(
         self, inputs: Mapping[str, FunctionSamples], answer: PointMesh, latent: PointMesh
     ) -> Tensor:
-        """Bring all inputs to the latent mesh: ``[B, L, width]``."""
+        """Encode all inputs on the latent mesh: ``[B, L, width]``."""
         quantile, state = self.config.local[0], cast(Any, 0.0)
         for entry in self.signature.functions:
             mesh, values = self._mesh(entry, inputs), standardised(entry, inputs[entry.name])
             lifted = F.gelu(self.lifts[entry.name](self._features(mesh, inputs, values)))
             down = self.downs[entry.name]
-            state = state + F.gelu(down(lifted, *self._seen(latent, mesh, quantile)))
+            state = state + F.gelu(down(lifted, *self._distances(latent, mesh, quantile)))
         if self.config.ends == "residual":
             lifted = self.lift(self._features(answer, inputs)) + state
-            return self.into(lifted, *self._seen(latent, answer, quantile))
+            return self.into(lifted, *self._distances(latent, answer, quantile))
         if not self.signature.functions:
             lifted = F.gelu(self.lift(self._features(answer, inputs)))
-            return F.gelu(self.into(lifted, *self._seen(latent, answer, quantile)))
+            return F.gelu(self.into(lifted, *self._distances(latent, answer, quantile)))
         return state
 
     def _features(
@@ -190,19 +189,13 @@ class MeshPositionAttention(Backbone):
         low = mesh.points.new_tensor([axis.low for axis in axes])
         length = mesh.points.new_tensor([axis.high - axis.low for axis in axes])
         count = mesh.points.shape[1]
-        columns = [
-            (mesh.points - low) / length,
-            *([] if values is None else [values]),
-            *(
-                standardised(e, inputs[e.name])[:, :1].expand(-1, count, -1)
-                for e in self.signature.scalars
-            ),
-        ]
+        columns = [(mesh.points - low) / length, *([] if values is None else [values])]
+        columns += [v.expand(-1, count, -1) for v in scalar_values(self.signature, inputs)]
         batch = max(map(len, columns))
         return torch.cat([column.expand(batch, -1, -1) for column in columns], -1)
 
     def _mesh(self, entry: InputSignature, inputs: Mapping[str, FunctionSamples]) -> PointMesh:
-        """Sensors of a function; padding is moved to one that is there."""
+        """Sensors of a function; masked ones are moved to one that is real."""
         points, mask = inputs[entry.name].points, inputs[entry.name].mask
         if mask is None:
             return PointMesh(points[:1] if points.stride(0) == 0 else points, entry.of)
@@ -212,30 +205,32 @@ class MeshPositionAttention(Backbone):
         )
 
     def _latent(self, inputs: Mapping[str, FunctionSamples], answer: PointMesh) -> PointMesh:
-        """Lay the latent mesh, or choose it from the sensors of the first function of all space."""
+        """Return the latent mesh: even, random, or from sensors of a function of all space."""
         if self.config.placement == "pooling":
-            return PointMesh(cell_centres(self.space, self.counts, answer.points), answer.of)
+            return PointMesh(cell_grid(self.space, self.counts, answer.points), answer.of)
         if self.config.placement == "sampling":
             return PointMesh(self.drawn.to(answer.points.dtype), answer.of)
         whole = (e for e in self.signature.functions if set(answer.of) <= set(e.of))
         mesh = next((self._mesh(entry, inputs) for entry in whole), answer)
         points = mesh.points[..., [mesh.of.index(name) for name in answer.of]]
         chosen = farthest_points(points, math.prod(self.counts), self.space)
-        if mesh.there is None:
+        if mesh.mask is None:
             return PointMesh(chosen, answer.of)
         rank = torch.arange(chosen.shape[1], device=chosen.device)
-        return PointMesh(chosen, answer.of, rank < mesh.there.sum(-1, keepdim=True))
+        return PointMesh(chosen, answer.of, rank < mesh.mask.sum(-1, keepdim=True))
 
-    def _seen(self, to: PointMesh, of: PointMesh, quantile: float) -> tuple[Tensor, Tensor | None]:
-        """Scaled squared distances ``[B or 1, N, M]``, and who is kept, or None for all."""
+    def _distances(
+        self, to: PointMesh, of: PointMesh, quantile: float
+    ) -> tuple[Tensor, Tensor | None]:
+        """Scaled squared distances ``[B or 1, N, M]``, and which are kept, or None for all."""
         shared = [name for name in to.of if name in of.of]
         axes = self._axes(shared)
         there, here = (m.points[..., [m.of.index(n) for n in shared]] for m in (to, of))
         squares = squared_distances(there, here, axes)
         if quantile < 1:
-            kept = within_quantile(squares, quantile, of.there)
+            kept = within_quantile(squares, quantile, of.mask)
         else:
-            kept = None if of.there is None else of.there[:, None]
+            kept = None if of.mask is None else of.mask[:, None]
         return squares / largest_squared_distance(axes) if self.config.scaled else squares, kept
 
     def _axes(self, names: Iterable[str]) -> tuple[AxisSignature, ...]:
@@ -253,7 +248,7 @@ class PositionModule(nn.Module):
     def __init__(self, config: MeshPositionConfig, content: bool = False) -> None:
         super().__init__()
         self.attention = attention_of(config, content)
-        self.perceptron = perceptron(config.width, config.width, config.width)
+        self.perceptron = lecun_perceptron(config.width, config.width, config.width)
         self.skip = lecun_linear(config.width, config.width)
 
     def forward(self, state: Tensor, squares: Tensor, kept: Tensor | None) -> Tensor:
@@ -267,7 +262,7 @@ def attention_of(config: MeshPositionConfig, content: bool = False) -> PositionA
     return PositionAttention(config.width, config.width, config.heads, config.sharpness, content)
 
 
-def perceptron(features: int, hidden: int, outputs: int) -> nn.Sequential:
+def lecun_perceptron(features: int, hidden: int, outputs: int) -> nn.Sequential:
     """Stack two linear layers with a GELU between them."""
     return nn.Sequential(lecun_linear(features, hidden), nn.GELU(), lecun_linear(hidden, outputs))
 
@@ -275,7 +270,7 @@ def perceptron(features: int, hidden: int, outputs: int) -> nn.Sequential:
 def lecun_linear(features: int, outputs: int) -> nn.Linear:
     """Make a layer as the authors' code at the paper's time: LeCun's normal weights, zero bias.
 
-    (Since 2024-07-08 it takes He's, √2 wider: an answer before training then grows to some 80.)
+    (Since 2024-07-08 it takes He's, √2 wider: an output before training then grows to some 80.)
     """
     layer = nn.Linear(features, outputs)
     nn.init.kaiming_normal_(layer.weight, nonlinearity="linear")
@@ -283,30 +278,8 @@ def lecun_linear(features: int, outputs: int) -> nn.Linear:
     return layer
 
 
-def cell_centres(axes: tuple[AxisSignature, ...], counts: tuple[int, ...], like: Tensor) -> Tensor:
-    """Pool an even mesh: the mean places of equal cells, which are their centres.
-
-    Args:
-        axes: The d axes.
-        counts: Cells along each.
-        like: A tensor of the dtype and device wanted.
-
-    Returns:
-        ``[1, ∏ counts, d]``.
-    """
-    ticks = [
-        axis.low
-        + (torch.arange(n, dtype=like.dtype, device=like.device) + 0.5)
-        * ((axis.high - axis.low) / n)
-        for axis, n in zip(axes, counts, strict=True)
-    ]
-    if not ticks:
-        return like.new_zeros(1, 1, 0)
-    return torch.cartesian_prod(*ticks).reshape(1, -1, len(axes))
-
-
 def random_points(axes: tuple[AxisSignature, ...], count: int, like: Tensor) -> Tensor:
-    """Draw places evenly at random from torch's generator: ``[1, count, d]``."""
+    """Draw uniform random points from torch's generator: ``[1, count, d]``."""
     unit = torch.rand(1, count, len(axes), dtype=like.dtype, device=like.device)
     low = unit.new_tensor([axis.low for axis in axes])
     return low + unit * unit.new_tensor([axis.high - axis.low for axis in axes])
@@ -319,7 +292,7 @@ def farthest_points(points: Tensor, count: int, axes: tuple[AxisSignature, ...])
     matter. Keeps the density of a cloud roughly, and its outline.
 
     Args:
-        points: ``[B, M, d]``; padding repeats points that are there, and is chosen last.
+        points: ``[B, M, d]``; masked ones repeat real ones, and are chosen last.
         count: How many; all M at most.
         axes: The d axes.
 
@@ -331,8 +304,8 @@ def farthest_points(points: Tensor, count: int, axes: tuple[AxisSignature, ...])
     nearest = points.new_full(points.shape[:2], torch.inf)
     chosen = []
     for _ in range(min(count, points.shape[1])):
-        place = points.gather(1, index[:, None, None].expand(-1, 1, points.shape[-1]))
-        chosen.append(place)
-        nearest = torch.minimum(nearest, squared_distances(place, points, axes)[:, 0])
+        latest = points.gather(1, index[:, None, None].expand(-1, 1, points.shape[-1]))
+        chosen.append(latest)
+        nearest = torch.minimum(nearest, squared_distances(latest, points, axes)[:, 0])
         index = nearest.argmax(-1)
     return torch.cat(chosen, 1)

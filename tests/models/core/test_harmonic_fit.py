@@ -7,8 +7,9 @@ import torch
 
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature
-from piop.models.core.coordinates import angles, shortest_waves, sinusoids, wave_vectors
+from piop.models.core.coordinates import angles, shortest_waves, wave_vectors
 from piop.models.core.harmonic_fit import HarmonicCrossAttention, HarmonicFit
+from piop.models.pit.published import sinusoids
 
 X = AxisSignature("x", -1.0, 3.0, periodic=True)
 Y = AxisSignature("y", 0.0, 2.0, periodic=True)
@@ -80,11 +81,11 @@ def test_inverse_gradient_in_the_plane_undoes_the_laplacian():
 
 
 def test_lattice_resolves_the_shortest_harmonic_and_keeps_off_walls():
-    ring = HarmonicFit(InputSignature("u0", ("x",)), [X]).lattice(torch.zeros(1))
+    ring = HarmonicFit(InputSignature("u0", ("x",)), [X]).token_grid(torch.zeros(1))
     assert ring.shape == (1, 24, 1)
     assert ring[0, 0, 0] == -1.0
     assert ring[0, -1, 0] == pytest.approx(3 - 4 / 24)
-    walled = HarmonicFit(InputSignature("u0", ("z",)), [Z]).lattice(torch.zeros(1))
+    walled = HarmonicFit(InputSignature("u0", ("z",)), [Z]).token_grid(torch.zeros(1))
     assert 0 < walled.min() < 0.1
     assert 1.9 < walled.max() < 2
 
@@ -92,16 +93,16 @@ def test_lattice_resolves_the_shortest_harmonic_and_keeps_off_walls():
 def test_largest_wave_number_of_the_law_is_used():
     fine = HarmonicFit(InputSignature("u0", ("x",), waves=20), [X])
     assert len(fine.waves) == 20
-    assert fine.lattice(torch.zeros(1)).shape == (1, 60, 1)
+    assert fine.token_grid(torch.zeros(1)).shape == (1, 60, 1)
     coarse = HarmonicFit(InputSignature("u0", ("x",), waves=3), [X])
     assert len(coarse.waves) == 3
-    assert coarse.lattice(torch.zeros(1)).shape == (1, 24, 1)
+    assert coarse.token_grid(torch.zeros(1)).shape == (1, 24, 1)
 
 
 def test_lattice_is_laid_for_the_bulk_and_harmonics_for_all():
     found = HarmonicFit(InputSignature("u0", ("x",), waves=20, bulk=10), [X])
     assert len(found.waves) == 20
-    assert found.lattice(torch.zeros(1)).shape == (1, 30, 1)
+    assert found.token_grid(torch.zeros(1)).shape == (1, 30, 1)
 
 
 def test_view_moves_with_the_input():
@@ -126,7 +127,7 @@ def test_view_moves_with_the_input():
 
 @pytest.mark.parametrize(("dimension", "radius", "count"), [(1, 8, 8), (2, 5, 40), (3, 3, 61)])
 def test_wave_vectors_are_half_of_the_ball_shortest_first(dimension, radius, count):
-    found = wave_vectors(dimension, radius)
+    found = [tuple(wave) for wave in wave_vectors(dimension, radius).tolist()]
     assert len(found) == count  # (lattice points of the ball − 1)/2
     sizes = [sum(i * i for i in k) for k in found]
     assert sizes == sorted(sizes)
@@ -134,7 +135,7 @@ def test_wave_vectors_are_half_of_the_ball_shortest_first(dimension, radius, cou
 
 
 def test_shortest_waves_start_with_the_axes():
-    assert set(shortest_waves(2, 2)) == {(0, 1), (1, 0)}
+    assert {tuple(wave) for wave in shortest_waves(2, 2).tolist()} == {(0, 1), (1, 0)}
     assert len(shortest_waves(3, 6)) == 6
 
 

@@ -105,7 +105,7 @@ def test_what_is_read_does_not_depend_on_where_the_sensors_are():
     generator = torch.Generator().manual_seed(0)
     even = 2 * math.pi * torch.arange(64, dtype=torch.float64)[None, :, None] / 64
     scattered = 2 * math.pi * torch.rand(1, 80, 1, dtype=torch.float64, generator=generator)
-    lattice = sensors.fits["u0"].lattice(even)
+    lattice = sensors.fits["u0"].token_grid(even)
     assert sensors.features == lattice.shape[1] == 24
     assert (read(even) - wave(lattice)[..., 0]).abs().max() < 1e-3  # the ridge of the fit
     assert (read(scattered) - wave(lattice)[..., 0]).abs().max() < 1e-2

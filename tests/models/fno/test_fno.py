@@ -162,7 +162,7 @@ def test_the_pit_papers_counts_take_a_complex_weight_for_one(column, count):
     [
         ({"form": "inwards"}, "form = 'inwards': one of plain, inner, outer"),
         ({"activation": "sine"}, "activation = 'sine': one of gelu, relu, tanh"),
-        ({"padding": -0.5}, "padding = -0.5: give a share of the axis, 0 or more"),
+        ({"padding": -0.5}, "padding = -0.5: give a fraction of the axis, 0 or more"),
     ],
 )
 def test_choices_that_do_not_exist_are_refused(setting, message):

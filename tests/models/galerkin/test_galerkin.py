@@ -128,7 +128,7 @@ def test_without_convolution_the_queries_are_the_tokens():
 def test_with_convolution_queries_are_read_off_the_network_s_own_grid():
     model = network()
     assert not model.scattered
-    own = [model.own(i, torch.zeros((), dtype=torch.float64)) for i in range(2)]
+    own = [model.own_ticks(i, torch.zeros((), dtype=torch.float64)) for i in range(2)]
     grid = model.on_grid(waves(), own)
     chosen = torch.tensor([[0, 0], [3, 31], [32, 5], [17, 16]])
     queries = torch.stack([own[0][chosen[:, 0]], own[1][chosen[:, 1]]], -1)[None]
@@ -170,7 +170,7 @@ def test_behind_a_cnn_what_is_asked_for_is_a_reading_of_one_grid(decoder):
     """On n_f points with the spectral decoder, on n_c with the point-wise one (example 3)."""
     model = network(STEADY, decoder=decoder, coarse=5, fine=9)
     count = 9 if decoder == "spectral" else 5
-    own = [model.own(i, torch.zeros((), dtype=torch.float64)) for i in range(2)]
+    own = [model.own_ticks(i, torch.zeros((), dtype=torch.float64)) for i in range(2)]
     assert [len(part) for part in own] == [count, count]
     found = model.on_grid(waves(STEADY), own)
     again = model.on_grid(waves(STEADY), ticks(model, 2 * count - 1, 3 * count - 2))
@@ -208,7 +208,7 @@ def test_what_cannot_be_served_is_said():
     )
     blind = replace(SMALL, form=replace(SMALL.form, places="heads"))
     assert GalerkinTransformer.refusal(Signature((RING,)), blind) == (
-        "it reads nothing but inputs, and the problem has none"
+        "its tokens are inputs alone, and the problem has none"
     )
 
 

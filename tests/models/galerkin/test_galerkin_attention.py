@@ -221,7 +221,7 @@ def test_nothing_is_dropped_in_evaluation_unless_faults_are_asked_for(kind):
 def test_half_of_the_weights_fall_with_faults_and_the_mean_stays():
     layer = SimpleAttention(6, 2, 2, "galerkin", normed=True, faults=True).eval()
     torch.manual_seed(0)
-    thinned = layer._thin(torch.ones(100_000))
+    thinned = layer._dropped(torch.ones(100_000))
     assert (thinned == 0).float().mean().item() == pytest.approx(0.5, abs=0.01)
     assert thinned.mean().item() == pytest.approx(1.0, abs=0.02)
 

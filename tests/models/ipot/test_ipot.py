@@ -62,13 +62,13 @@ def test_inducing_points_lie_over_the_space_of_the_functions():
 
     plane = lattice("plane")
     assert (plane.columns, plane.count) == ((1, 2), 16)
-    places = plane.places(torch.zeros(()))
+    places = plane.points(torch.zeros(()))
     assert sorted(set(places[0, :, 1].tolist())) == pytest.approx(
         [0.5 * math.pi * k for k in range(4)]
     )
     assert sorted(set(places[0, :, 2].tolist())) == pytest.approx([-1.0, -0.5, 0.0, 0.5])
     assert (places[0, :, 0] == 0).all(), "at the start of the time"
-    walls = lattice("walls").places(torch.zeros(()))[0, :, 1]
+    walls = lattice("walls").points(torch.zeros(()))[0, :, 1]
     assert walls.tolist() == pytest.approx([(k + 0.5) / 3 for k in range(6)]), "cell centres"
     assert (lattice("several").columns, lattice("scalar alone").columns) == ((1,), ())
 
@@ -87,15 +87,16 @@ def test_a_query_costs_the_same_however_many_sensors_there_are():
     assert min(per_sensor, per_query) > 0
 
 
-def test_a_march_composes_steps_of_the_tied_processor():
-    model, signature = build("evolution", "march", steps=3), SIGNATURES["evolution"]
+def test_a_rollout_composes_steps_of_the_tied_processor():
+    model, signature = build("evolution", "rollout", steps=3), SIGNATURES["evolution"]
     inputs = samples_for(signature)
     x = torch.linspace(0, 6, 5, dtype=torch.float64)
     times = torch.tensor(model.fixed_times(), dtype=torch.float64)
     grid = model.on_grid(inputs, [times, x])
+    queries = torch.stack([torch.zeros_like(x), x], -1)[None]
     state = model.latents.encode(inputs)
     for n in range(4):
-        assert torch.equal(grid[:, n], model.latents.decode(state, x[None, :, None]))
+        assert torch.equal(grid[:, n], model.latents.decode(state, queries))
         for _ in range(model.config.depth):
             state = model.latents.processor(state)
     assert (grid[:, 3] - grid[:, 0]).abs().max() > 1e-2

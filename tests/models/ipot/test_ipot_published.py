@@ -159,7 +159,7 @@ def march(case: str = "evolution") -> PaperIPOTRollout:
     return PaperIPOTRollout(SIGNATURES[case], MARCH).double()
 
 
-def test_a_march_composes_steps_of_one_processor():
+def test_a_rollout_composes_steps_of_one_processor():
     """The answer at t_n is decode(step^n(encode)), and the grid holds all of them."""
     model = march("plane")
     inputs, signature = samples_for(SIGNATURES["plane"]), SIGNATURES["plane"]
@@ -167,15 +167,15 @@ def test_a_march_composes_steps_of_one_processor():
     times = torch.tensor(model.fixed_times(), dtype=torch.float64)
     assert times.tolist() == pytest.approx([2.475 * n / 4 for n in range(5)])
     grid = model.on_grid(inputs, [times, x, y])
-    places = torch.cartesian_prod(x, y)[None]
+    queries = torch.cartesian_prod(times[:1], x, y)[None]
     state = model.latents.encode(inputs)
     for n in range(5):
-        assert torch.equal(grid[:, n].flatten(1, 2), model.latents.decode(state, places))
+        assert torch.equal(grid[:, n].flatten(1, 2), model.latents.decode(state, queries))
         state = model.latents.process(state)
 
 
-def test_steps_of_a_march_do_not_know_the_time():
-    """Marching on from the latents of step 2 is marching to step 4."""
+def test_steps_of_a_rollout_do_not_depend_on_the_time():
+    """Two steps from the latents of step 2 give those of step 4."""
     model = march()
     places = torch.tensor([[[0.0, 0.3], [0.0, 4.0]]]).double()
     state, known = model.begin(samples_for(SIGNATURES["evolution"]), places)
@@ -189,7 +189,7 @@ def test_steps_of_a_march_do_not_know_the_time():
         assert torch.equal(model.decode(state, known), grid[:, n])
 
 
-def test_between_steps_a_march_is_linear_in_time():
+def test_between_steps_a_rollout_is_linear_in_time():
     model, inputs = march(), samples_for(SIGNATURES["evolution"])
     times, x = (
         torch.tensor(model.fixed_times(), dtype=torch.float64),
@@ -208,7 +208,7 @@ def test_between_steps_a_march_is_linear_in_time():
 
 def test_a_march_refuses_other_times_and_problems_without():
     model, inputs = march(), samples_for(SIGNATURES["evolution"])
-    with pytest.raises(DataError, match=r"the march has 5: give the first of fixed_times\(\)"):
+    with pytest.raises(DataError, match=r"the rollout has 5: give the first of fixed_times\(\)"):
         model.on_grid(inputs, [torch.zeros(6).double(), torch.zeros(2).double()])
     with pytest.raises(DataError, match="1 columns; give one each for t, x"):
         model.on_grid(inputs, [torch.zeros(5).double()])

@@ -11,7 +11,12 @@ import torch
 from scipy.integrate import quad
 
 from piop.models import AxisSignature
-from piop.models.core.coordinates import largest_squared_distance, squared_chords, squared_distances
+from piop.models.core.coordinates import (
+    cell_grid,
+    largest_squared_distance,
+    squared_chords,
+    squared_distances,
+)
 from piop.models.position_attention.attention import (
     PositionAttention,
     sine_tangent,
@@ -21,7 +26,7 @@ from piop.models.position_attention.attention import (
     window_square,
     within_quantile,
 )
-from piop.models.position_attention.published import cell_centres, farthest_points, random_points
+from piop.models.position_attention.published import farthest_points, random_points
 
 RING = AxisSignature("x", 0.0, 2.0, periodic=True)
 OTHER = AxisSignature("y", -1.0, 1.0, periodic=True)
@@ -221,13 +226,13 @@ def test_the_smooth_window_has_the_slopes_it_should():
 
 
 def test_the_window_of_an_even_ring_reaches_its_quantile():
-    ring = cell_centres((RING,), (100,), torch.zeros((), dtype=torch.float64))
+    ring = cell_grid((RING,), (100,), torch.zeros((), dtype=torch.float64))
     assert window_square(squared_distances(ring, ring, (RING,)), 0.1) == pytest.approx(0.05**2)
 
 
 def test_pooled_meshes_are_the_means_of_fine_ones():
-    fine = cell_centres((RING, WALLED), (12, 20), torch.zeros((), dtype=torch.float64))
-    coarse = cell_centres((RING, WALLED), (4, 5), torch.zeros((), dtype=torch.float64))
+    fine = cell_grid((RING, WALLED), (12, 20), torch.zeros((), dtype=torch.float64))
+    coarse = cell_grid((RING, WALLED), (4, 5), torch.zeros((), dtype=torch.float64))
     means = fine.reshape(4, 3, 5, 4, 2).mean((1, 3)).reshape(1, 20, 2)
     assert torch.allclose(coarse, means)
 

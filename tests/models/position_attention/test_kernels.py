@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from piop.models import AxisSignature
-from piop.models.core.coordinates import squared_chords
+from piop.models.core.coordinates import cell_grid, squared_chords
 from piop.models.position_attention.attention import window_square
 from piop.models.position_attention.kernels import (
     KernelCrossAttention,
     KernelPoints,
     kernel_coordinates,
 )
-from piop.models.position_attention.published import cell_centres
 
 RING = AxisSignature("x", 0.0, 2.0, periodic=True)
 WALLED = AxisSignature("z", 1.0, 4.0)
@@ -29,7 +28,7 @@ def reading(axes=AXES, **options) -> KernelCrossAttention:
 
 
 def mesh(axes=AXES, counts=(6, 5)):
-    return cell_centres(axes, counts, torch.zeros((), dtype=torch.float64))
+    return cell_grid(axes, counts, torch.zeros((), dtype=torch.float64))
 
 
 def places(count=4, batch=2):

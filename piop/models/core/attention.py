@@ -1,0 +1,155 @@
+"""Relative cross-attention from queries to sensors, and the perceptrons beside it."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from piop.models.core.coordinates import shortest_waves
+
+Harmonics = tuple[Tensor, Tensor]
+"""Cosines and sines of the wave vectors at some points, ``[B, P, K]`` each."""
+
+MASKED_SCORE = -1e9
+"""Added to the score of a masked sensor."""
+
+
+def masked_scores(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """Return what is added to scores: ``[B, 1, 1, M]``, or None without a mask.
+
+    Args:
+        mask: True where a sensor is real ``[B, M]``; None when all are.
+        like: A tensor of the dtype wanted.
+    """
+    return None if mask is None else MASKED_SCORE * (~mask).to(like.dtype)[:, None, None]
+
+
+def perceptron(*sizes: int, activation: type[nn.Module] = nn.Tanh) -> nn.Sequential:
+    """Stack linear layers with an activation between them."""
+    parts: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        parts += [nn.Linear(inputs, outputs), activation()]
+    return nn.Sequential(*parts[:-1])
+
+
+def rotate(entries: Any, at: Harmonics | None, *, first: int = 0, parts: int = 1) -> Any:
+    """Rotate pairs of entries by phases: rotary position embedding.
+
+    Args:
+        entries: ``[B, n, H, size]``; from ``first`` on 2P entries rotate, the others stay.
+        at: Cosines and sines of the P phases at the points, ``[B, n, P]`` each; None rotates none.
+        first: Index of the first entry that rotates.
+        parts: Number of parts of the 2P entries, each of which is split in halves: real parts, then
+            imaginary parts.
+
+    Returns:
+        ``[B, n, H, size]``.
+    """
+    if at is None:
+        return entries
+    cos, sin = at[0][:, :, None], at[1][:, :, None]
+    pairs = cos.shape[-1] // parts
+    found = [entries[..., :first]] if first else []
+    for part in range(parts):
+        start = first + 2 * part * pairs
+        real = entries[..., start : start + pairs]
+        imaginary = entries[..., start + pairs : start + 2 * pairs]
+        c, s = (wave[..., part * pairs : (part + 1) * pairs] for wave in (cos, sin))
+        found += [real * c - imaginary * s, real * s + imaginary * c]
+    end = first + 2 * parts * pairs
+    return torch.cat([*found, entries[..., end:]] if end < entries.shape[-1] else found, -1)
+
+
+class RelativeAttention(nn.Module):
+    """Softmax attention in which position enters through differences alone.
+
+    Pairs of a key rotate by k·θ of its sensor, pairs of a query by k·θ of the query, so that a
+    score is a sum of cos(k·(θ_i − θ_j) + phase), exactly periodic, with amplitudes that depend on
+    the state of the query and on the content of the sensor: a learned Green's function. Some values
+    rotate too and are rotated back at the query, which gives it directions, not positions.
+
+    Rotary embedding (Su et al. 2021, eq. 34, doi:10.1016/j.neucom.2023.127063) with integer
+    frequencies, hence exactly periodic, in place of its geometric sequence.
+
+    Args:
+        width: Features of queries and tokens.
+        dimension: d, coordinates of the input.
+        heads: H.
+        content: Entries of a key that do not rotate.
+        harmonics: P, pairs of a key that rotate, by the P shortest wave vectors.
+    """
+
+    def __init__(
+        self, width: int, dimension: int, heads: int, content: int, harmonics: int
+    ) -> None:
+        super().__init__()
+        self.heads, self.content = heads, content
+        self.size = content + 2 * harmonics
+        self.depth = max(width // heads, 2 * ROTATED_VALUES)
+        self.query = nn.Linear(width, heads * self.size)
+        self.key = nn.Linear(width, heads * self.size)
+        self.value = nn.Linear(width, heads * self.depth)
+        self.out = nn.Linear(heads * self.depth, width)
+        self._initialise_kernels(dimension)
+
+    @staticmethod
+    def wave_vectors(dimension: int, harmonics: int) -> Tensor:
+        """Wave vectors by which the pairs of a key rotate: ``[P, d]``."""
+        return shortest_waves(dimension, harmonics)
+
+    def _initialise_kernels(self, dimension: int) -> None:
+        """Start with kernels β(cos Δ − 1), β = 2·3^h in head h, of different widths."""
+        with torch.no_grad():
+            for layer in (self.query, self.key):
+                layer.weight *= 0.5
+                layer.bias.zero_()
+                bias = layer.bias.view(self.heads, self.size)
+                for head in range(self.heads):
+                    entries = slice(self.content, self.content + dimension)
+                    bias[head, entries] = math.sqrt(INITIAL_SHARPNESS * 3.0**head)
+
+    def forward(
+        self,
+        state: Tensor,
+        tokens: Tensor,
+        at_queries: Harmonics,
+        at_tokens: Harmonics,
+        blocked: Tensor | None = None,
+    ) -> Tensor:
+        """Attend.
+
+        Args:
+            state: ``[B, N, width]``.
+            tokens: ``[B, M, width]``.
+            at_queries: Harmonics of ``wave_vectors`` at the queries, ``[B, N, P]`` each.
+            at_tokens: The same at the tokens, ``[B, M, P]`` each.
+            blocked: Added to the scores, as of :func:`masked_scores`.
+
+        Returns:
+            ``[B, N, width]``.
+        """
+        query = rotate(self._split(self.query(state), self.size), at_queries, first=self.content)
+        key = rotate(self._split(self.key(tokens), self.size), at_tokens, first=self.content)
+        scores = torch.matmul(query.transpose(1, 2), key.permute(0, 2, 3, 1))
+        if blocked is not None:
+            scores = scores + blocked
+        cos, sin = (wave[..., :ROTATED_VALUES] for wave in at_tokens)
+        values = rotate(self._split(self.value(tokens), self.depth), (cos, sin))
+        found = torch.matmul(torch.softmax(scores, -1), values.transpose(1, 2)).transpose(1, 2)
+        cos, sin = (wave[..., :ROTATED_VALUES] for wave in at_queries)
+        found = rotate(found, (cos, sin * -1.0))
+        return self.out(found.reshape(*found.shape[:2], self.heads * self.depth))
+
+    def _split(self, features: Tensor, size: int) -> Tensor:
+        return features.reshape(*features.shape[:2], self.heads, size)
+
+
+ROTATED_VALUES = 3
+"""Pairs of values of a head that rotate, by the shortest wave vectors."""
+
+INITIAL_SHARPNESS = 2.0
+"""Score of head 0 at the sensor itself over that a radian away, at the start."""
