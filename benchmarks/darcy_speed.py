@@ -49,7 +49,7 @@ def measure(threads: int, samples: int, rounds: int) -> dict[str, Any]:
     from scipy.sparse.linalg import spsolve
 
     torch.set_num_threads(threads)
-    from piop.forms.divergence import divergence_form
+    from piop.forms.linear import divergence_form
     from piop.problem import Problem
     from piop.reference import solve_reference
     from piop.reference.elliptic.assemble import Assembler

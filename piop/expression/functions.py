@@ -1,7 +1,7 @@
-"""The one table of functions: a row says how SymPy, text, NumPy and torch each write a function.
+"""The one table of functions, in SymPy, text, NumPy and torch, and values of expressions by it.
 
 A new function is one row. Those without a word are not part of the spec language; derivatives and
-simplifications of SymPy may bring them in.
+simplifications of SymPy may bring them in. Values in NumPy are for checks, never for training.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, final
 
 import numpy as np
 import sympy
+from numpy.typing import NDArray
 from sympy import Expr
+from sympy.core.function import AppliedUndef
 
 
 @final
@@ -114,3 +117,50 @@ JUMPS = (sympy.Piecewise, *(row.symbolic for row in _ROWS if row.smoothness < 1)
 """Classes in SymPy whose values may jump."""
 KINKS = (sympy.Piecewise, *(row.symbolic for row in _ROWS if row.smoothness <= 1))
 """Classes in SymPy whose values or slopes may jump."""
+
+
+Value = float | NDArray[np.float64]
+
+
+def evaluate(expr: Expr, lookup: Callable[[Expr], Value]) -> Value:
+    """The value of an expression.
+
+    Args:
+        expr: Made of the spec language's operations.
+        lookup: Gives a number, or an array, for each symbol, function and derivative.
+
+    Returns:
+        A number or an array; NaN where the expression is not defined.
+
+    Raises:
+        TypeError: For an operation that has no number.
+    """
+    with np.errstate(all="ignore"):
+        return _evaluate(expr, lookup)
+
+
+def _evaluate(expr: Any, lookup: Callable[[Expr], Value]) -> Any:
+    if expr.is_number:
+        return float(expr)
+    if expr.is_Symbol or isinstance(expr, (AppliedUndef, sympy.Derivative)):
+        return lookup(expr)
+    if isinstance(expr, sympy.Piecewise):
+        result: Any = np.nan
+        for value, test in reversed(expr.args):  # type: ignore[misc]
+            branch = _evaluate(value, lookup)
+            met = True if test == sympy.true else _evaluate(test, lookup)
+            result = np.where(met, branch, result)
+        return result
+    parts = [_evaluate(a, lookup) for a in expr.args]
+    if expr.is_Add:
+        return sum(parts[1:], parts[0])
+    if expr.is_Mul:
+        return np.prod(np.broadcast_arrays(*parts), axis=0)
+    if expr.is_Pow:
+        return np.power(np.asarray(parts[0], dtype=float), parts[1])
+    if expr.func in RELATIONS:
+        return RELATIONS[expr.func].operation(*parts)
+    if expr.func in BY_SYMBOL:
+        function = BY_SYMBOL[expr.func]
+        return reduce(function.array, parts) if function.variadic else function.array(*parts)
+    raise TypeError(f"no number for {type(expr).__name__}")

@@ -16,9 +16,15 @@ import sympy
 from sympy import Derivative, Expr, Symbol
 
 from piop.errors import NotSupportedError
-from piop.forms.atoms import applied, argument_order, derivative_counts, outermost_atoms
 from piop.forms.pde import PDE
-from piop.forms.terms import read_term, read_terms
+from piop.forms.terms import (
+    applied,
+    argument_order,
+    derivative_counts,
+    outermost_atoms,
+    read_term,
+    read_terms,
+)
 from piop.forms.vorticity import as_fluxes, stream_function
 
 Order = tuple[int, ...]

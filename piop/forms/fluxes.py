@@ -1,4 +1,4 @@
-"""The terms of a residual sorted as R = S + Σ_a ∂_a Q_a, with second derivatives inside Q alone."""
+"""Residuals as a source and fluxes, R = S + Σ_a ∂_a Q_a, and unknowns recovered from others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sympy
 from sympy import Derivative, Expr, Symbol
 
 from piop.errors import NotSupportedError
-from piop.forms.differentiate import differentiate
-from piop.forms.divergence import jumps
+from piop.forms.differentiate import differentiate, partial
+from piop.forms.linear import jumps
 from piop.forms.pde import PDE
 from piop.forms.terms import Term, additive_terms, read_terms
 
@@ -90,3 +90,35 @@ class Sorter:
     def inputs(self) -> list[Expr]:
         """Input functions."""
         return [i.symbol for i in self.pde.inputs if i.of]
+
+
+def recovered_unknowns(pde: PDE) -> dict[int, Expr]:
+    """Find the unknowns that their own equation gives by values and slopes of the others.
+
+    One that stands in another equation or in a condition is no such unknown, nor one whose own
+    slopes do.
+
+    Returns:
+        Channel → what gives it; none where nothing would be left to solve for.
+    """
+    found: dict[int, Expr] = {}
+    functions = [pde.function(n) for n in pde.channels]
+    conditions = [e for c in pde.boundary.values() for given in c for e in given.values]
+    named = {c.unknown for given in pde.boundary.values() for c in given}
+    sorter = Sorter(pde, functions)
+    for channel, (name, own) in enumerate(zip(pde.channels, functions, strict=True)):
+        residual = pde.residuals[channel]
+        others = [r for c, r in enumerate(pde.residuals) if c != channel]
+        mark = Symbol(f"own {name}", real=True)
+        marked: Any = residual.xreplace({own: mark})
+        if name in named or any(e.has(own) for e in (*others, *conditions)) or marked.has(own):
+            continue
+        if not residual.has(own) or sorter.order(residual) > 1:
+            continue
+        try:
+            factor = partial(marked, mark)
+        except ArithmeticError:
+            continue
+        if not factor.has(mark, *functions) and not factor.is_zero:
+            found[channel] = -marked.xreplace({mark: sympy.S.Zero}) / factor
+    return {} if len(found) == len(functions) else found

@@ -22,8 +22,8 @@ import numpy as np
 import sympy as sp
 
 from piop.domain import ENDS, Coordinate, GeometryError
-from piop.forms.atoms import applied, derivative_counts, name_of, outermost_atoms
 from piop.forms.pde import PDE
+from piop.forms.terms import applied, derivative_counts, name_of, outermost_atoms
 from piop.spec.distributions import GaussianRandomField
 
 UNKNOWN = "values of an input there are not known before it is drawn"

@@ -20,8 +20,8 @@ import sympy
 from sympy import Derivative, Expr, Function, Symbol
 
 from piop.errors import NotSupportedError
-from piop.forms.numeric import evaluate
-from piop.forms.partitions import Index, below, composition_terms, is_below, product_terms
+from piop.expression.functions import evaluate
+from piop.forms.multi_indices import Index, below, composition_terms, is_below, product_terms
 from piop.forms.pde import PDE
 
 MAX_ORDER = 4

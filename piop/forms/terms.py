@@ -1,6 +1,7 @@
 """Terms of a residual: their coefficients, derivatives and nonlinear factors.
 
-Every form is read from these terms; no pass takes a residual apart in its own way.
+Every form is read from these terms; no pass takes a residual apart in its own way. The atoms of an
+expression are applied functions, such as u(t, x), and their derivatives.
 """
 
 from __future__ import annotations
@@ -12,8 +13,51 @@ from typing import Any, final
 
 import sympy
 from sympy import Derivative, Expr
+from sympy.core.function import AppliedUndef
 
 from piop.forms.pde import PDE
+
+
+def applied(atom: Any) -> Any:
+    """The applied function of an atom: itself, or what it differentiates."""
+    return atom.expr if isinstance(atom, Derivative) else atom
+
+
+def name_of(atom: Any) -> str:
+    """Name of an atom's function, as in the spec."""
+    return applied(atom).func.__name__
+
+
+def derivative_counts(atom: Any) -> dict[Any, int]:
+    """How often an atom is differentiated by each coordinate."""
+    if not isinstance(atom, Derivative):
+        return {}
+    return {variable: int(count) for variable, count in atom.variable_count}  # type: ignore[misc]
+
+
+def argument_order(atom: Any) -> tuple[int, ...]:
+    """How often an atom is differentiated by each argument of its function."""
+    count = derivative_counts(atom)
+    return tuple(count.get(s, 0) for s in applied(atom).args)
+
+
+def outermost_atoms(expression: Any) -> list[Any]:
+    """The atoms in the order met, each once: a derivative hides the function inside it.
+
+    Example:
+        >>> x = sympy.Symbol("x")
+        >>> u = sympy.Function("u")(x)
+        >>> outermost_atoms(u.diff(x) ** 2 + sympy.sin(x))
+        [Derivative(u(x), x)]
+    """
+    found: dict[Expr, None] = {}
+    walk = sympy.preorder_traversal(expression)
+    for node in walk:
+        if isinstance(node, Derivative | AppliedUndef):
+            walk.skip()
+            found[node] = None
+    return list(found)
+
 
 _MAX_TERMS = 2000
 

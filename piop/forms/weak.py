@@ -25,10 +25,9 @@ from piop.boundary import BoundaryCondition, normal_symbols
 from piop.errors import NotSupportedError
 from piop.expression.functions import JUMPS
 from piop.forms.differentiate import differentiate, partial
-from piop.forms.divergence import jumps
-from piop.forms.fluxes import Sorter
+from piop.forms.fluxes import Sorter, recovered_unknowns
+from piop.forms.linear import jumps
 from piop.forms.pde import PDE
-from piop.forms.recovered import recovered_unknowns
 from piop.forms.terms import additive_terms
 
 Slope = tuple[int, int, int, int, Expr]

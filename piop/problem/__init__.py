@@ -2,7 +2,7 @@
 
 from piop.boundary import BoundaryCondition
 from piop.domain import Coordinate
-from piop.forms.parts import Auxiliary, Input
+from piop.forms.pde import Auxiliary, Input
 from piop.problem.problem import Problem
 
 __all__ = ["Auxiliary", "BoundaryCondition", "Coordinate", "Input", "Problem"]

@@ -13,17 +13,16 @@ from piop.domain import Coordinate
 from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS
 from piop.forms.differentiate import differentiate
-from piop.forms.parts import Auxiliary
-from piop.forms.pde import PDE
+from piop.forms.pde import PDE, Auxiliary
 from piop.problem.build_boundary import build_boundary
 from piop.problem.build_domain import build_domain, trace_shapes, varies
 from piop.problem.inputs import read_inputs
-from piop.spec.canonical import hash_of
 from piop.spec.load import Draft
 from piop.spec.model import Spec
 from piop.spec.names import refuse
 from piop.spec.reader import raise_issues
 from piop.spec.resolve import Resolved
+from piop.spec.writer import hash_of
 
 _SAVE = {1: 256, 2: 64, 3: 32}  # points per axis, by number of space dimensions
 _SAVE_TIMES = 101

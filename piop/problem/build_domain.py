@@ -36,7 +36,7 @@ from piop.domain import (
 from piop.domain.regions import OUTLINE
 from piop.errors import Issue
 from piop.expression import Scope, as_number, parse
-from piop.forms.numeric import evaluate
+from piop.expression.functions import evaluate
 from piop.spec import distributions as laws
 from piop.spec.model import Spec
 from piop.spec.names import refuse

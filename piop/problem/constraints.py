@@ -26,7 +26,7 @@ from piop.forms.streams import derivative_index
 
 if TYPE_CHECKING:
     from piop.boundary import BoundaryCondition
-    from piop.forms.parts import Input
+    from piop.forms.pde import Input
     from piop.problem.problem import Problem
 
 

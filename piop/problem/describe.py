@@ -12,9 +12,9 @@ from sympy.printing.latex import LatexPrinter
 
 from piop.errors import NotSupportedError
 from piop.expression import write
-from piop.forms.atoms import name_of
-from piop.forms.parts import Input
+from piop.forms.pde import Input
 from piop.forms.streams import plan_streams
+from piop.forms.terms import name_of
 from piop.problem.classify import classify
 from piop.problem.constraints import decide_constraints
 from piop.spec.distributions import NAMES

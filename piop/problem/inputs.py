@@ -10,7 +10,7 @@ from sympy import Expr, Symbol
 from piop.domain import Coordinate
 from piop.errors import Issue
 from piop.expression.functions import JUMPS
-from piop.forms.parts import Input
+from piop.forms.pde import Input
 from piop.spec import distributions as laws
 from piop.spec.distributions import History
 from piop.spec.model import AT_POINTS, SensorSpec, Spec

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 from piop.errors import NotSupportedError
 from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
-from piop.forms.divergence import divergence_form, jumps
-from piop.forms.recovered import recovered_unknowns
+from piop.forms.fluxes import recovered_unknowns
+from piop.forms.linear import divergence_form, jumps, transport_form
 from piop.forms.terms import multipliers, orders, space_order, split_terms
-from piop.forms.transport import transport_form
 from piop.forms.weak import weak_form
 from piop.problem.constraints import expression_smoothness
 

@@ -15,8 +15,7 @@ from piop.domain import Coordinate, Domain
 from piop.errors import Issue, SpecError
 from piop.expression import Quantity
 from piop.expression.parse import did_you_mean
-from piop.forms.parts import Auxiliary, Input
-from piop.forms.pde import PDE
+from piop.forms.pde import PDE, Auxiliary, Input
 from piop.problem import lazy
 from piop.problem.build import build
 from piop.problem.capabilities import Capabilities, find_capabilities

@@ -23,9 +23,9 @@ from torch import Tensor
 
 from piop.errors import SolverError
 from piop.fields import InputFunction
-from piop.forms.atoms import argument_order, name_of, outermost_atoms
 from piop.forms.differentiate import partial
-from piop.forms.transport import transport_form
+from piop.forms.linear import transport_form
+from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expression
 from piop.problem import Coordinate, Problem
 from piop.reference.refinement import (

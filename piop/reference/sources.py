@@ -11,7 +11,7 @@ from torch import Tensor
 
 from piop.errors import DataError
 from piop.fields import InputFunction
-from piop.forms.atoms import argument_order, name_of, outermost_atoms
+from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expression
 
 

@@ -25,7 +25,7 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.fields import InputFunction
-from piop.forms.partitions import Index
+from piop.forms.multi_indices import Index
 from piop.lowering import compile_expressions
 from piop.residual.base import Residual, ResidualValues
 from piop.residual.differences import finite_differences, fourier_differences

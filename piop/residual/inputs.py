@@ -12,9 +12,9 @@ from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.fields import InputFunction
-from piop.forms.atoms import applied, name_of
-from piop.forms.partitions import Index
+from piop.forms.multi_indices import Index
 from piop.forms.streams import derivative_index
+from piop.forms.terms import applied, name_of
 
 if TYPE_CHECKING:
     from piop.problem import Input

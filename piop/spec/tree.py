@@ -1,4 +1,8 @@
-"""Nested values that know their place in the text, read from YAML or from Python objects."""
+"""Trees of nodes with their places, read from YAML text or from Python objects.
+
+Only the structure is YAML's. Every scalar stays text until the key it belongs to says what it must
+be, so ``1e-3`` is a number, ``no`` a name and ``1:30`` an error, whatever YAML makes of them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 
 import sympy
+import yaml
 
 from piop.errors import Issue, Place, SpecError
 from piop.expression import write
@@ -112,3 +117,160 @@ def _text(value: Any, where: str) -> str:
         return write(value)
     except (TypeError, AttributeError) as error:
         raise SpecError(Issue(f"{where}: {error}")) from None
+
+
+MAX_SIZE = 65_536  # characters
+MAX_DEPTH = 12
+MAX_NODES = 5_000
+
+
+class _Refused(yaml.MarkedYAMLError):
+    """A construct of YAML that a spec must not use."""
+
+
+def _refused(message: str, mark: Any) -> _Refused:
+    return _Refused(None, None, message, mark)
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes; refuses anchors, aliases, tags, merge keys, and what is too deep or large."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.depth = self.count = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            hint = "an expression that starts with '*' must be quoted"
+            message = f"aliases such as '*{event.anchor}' are not allowed; {hint}"
+            raise _refused(message, event.start_mark)
+        if event.anchor is not None:
+            raise _refused(f"anchors such as '&{event.anchor}' are not allowed", event.start_mark)
+        if event.tag is not None:
+            raise _refused(f"tags such as {event.tag!r} are not allowed", event.start_mark)
+        self.depth += 1
+        self.count += 1
+        if self.depth > MAX_DEPTH:
+            raise _refused(f"nested deeper than {MAX_DEPTH} levels", event.start_mark)
+        if self.count > MAX_NODES:
+            raise _refused(f"more than {MAX_NODES} values", event.start_mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def read_yaml(text: str, file: str) -> Node:
+    """Parse the structure of a spec.
+
+    Args:
+        text: At most 64 kB.
+        file: Its name, for messages.
+
+    Raises:
+        SpecError: With the place, for anything that is not one plain YAML document.
+    """
+    if len(text) > MAX_SIZE:
+        raise SpecError(
+            Issue(f"a spec of {len(text)} characters; at most {MAX_SIZE} are allowed", file, 1, 1)
+        )
+    try:
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+    except yaml.reader.ReaderError as error:
+        raise SpecError(_unreadable(text, error, file)) from None
+    except yaml.MarkedYAMLError as error:
+        raise SpecError(_issue(error, text, file)) from None
+    except (RecursionError, ValueError, IndexError) as error:
+        raise SpecError(
+            Issue(f"this is not YAML that can be read ({type(error).__name__})", file, 1, 1)
+        ) from None
+    if node is None:
+        raise SpecError(
+            Issue("the spec is empty", file, 1, 1, "See 'piop new' for one to start from.")
+        )
+    return _convert(node, text, file)
+
+
+def _unreadable(text: str, error: Any, file: str) -> Issue:
+    before = text[: error.position]
+    line, column = before.count("\n") + 1, error.position - (before.rfind("\n") + 1) + 1
+    return Issue(f"the character {chr(error.character)!r} is not allowed", file, line, column)
+
+
+def _issue(error: yaml.MarkedYAMLError, text: str, file: str) -> Issue:
+    mark: Any = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    rows = text.splitlines()
+    row = rows[line - 1] if line <= len(rows) else ""
+    hint = ""
+    if not isinstance(error, _Refused):
+        if "\t" in row[:column]:
+            hint = "Indent with spaces, not tabs."
+        elif "{" in row or "[" in row:
+            hint = "An expression with a comma or ': ' inside {…} or […] must be quoted."
+        else:
+            hint = "Quote values that start with one of * & ! % @ ` { [ or contain ': '."
+    return Issue(error.problem or "this is not YAML", file, line, column, hint)
+
+
+def _convert(node: yaml.Node, text: str, file: str) -> Node:
+    mark: Any = node.start_mark
+    place = Place(file, mark.line + 1, mark.column + 1)
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(node, text, place)
+    if isinstance(node, yaml.SequenceNode):
+        return SequenceNode(tuple(_convert(n, text, file) for n in node.value), place)
+    items = []
+    seen: dict[str, Place] = {}
+    for key, value in node.value:
+        name = _convert(key, text, file)
+        if not isinstance(name, ScalarNode):
+            raise SpecError(
+                Issue("a key must be a plain word", file, name.place.line, name.place.column)
+            )
+        if name.text in seen:
+            first = seen[name.text]
+            message = f"'{name.text}' is given twice; first in line {first.line}"
+            raise SpecError(Issue(message, file, name.place.line, name.place.column))
+        seen[name.text] = name.place
+        items.append((name, _convert(value, text, file)))
+    return MappingNode(tuple(items), place)
+
+
+def _scalar(node: yaml.ScalarNode, text: str, place: Place) -> ScalarNode:
+    start: Any = node.start_mark
+    end: Any = node.end_mark
+    raw = text[start.index : end.index]
+    quoted = node.style in ("'", '"')
+    if node.style is None and raw.rstrip() == node.value:
+        return ScalarNode(node.value, place)
+    return ScalarNode(node.value, place, quoted, _align(raw, node.value, node.style, place))
+
+
+def _align(raw: str, value: str, style: str | None, place: Place) -> tuple[tuple[int, int], ...]:
+    """Place of every character of a scalar that is quoted, folded or spread over several lines."""
+    row, column, start = place.line, place.column, 0
+    spots = []
+    for character in raw:
+        spots.append((row, column))
+        row, column = (row + 1, 1) if character == "\n" else (row, column + 1)
+    if style in ("|", ">"):
+        start = raw.find("\n") + 1
+    elif style in ("'", '"'):
+        start = 1
+    result, cursor = [], start
+    for character in value:
+        while cursor < len(raw) and raw[cursor] != character and raw[cursor] in " \t\n":
+            cursor += 1
+        if cursor < len(raw) and raw[cursor] == character:
+            result.append(spots[cursor])
+            cursor += 1
+        elif character in " \n" and cursor:
+            result.append(spots[min(cursor, len(spots)) - 1])
+        else:  # an escape sequence: only the start is certain
+            result.append((place.line, place.column))
+    return tuple(result)

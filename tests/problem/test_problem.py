@@ -225,10 +225,10 @@ def test_fit_and_solve_reference_hand_on_to_the_layers_above(monkeypatch):
     )
     problem = Problem(**HEAT)
     problem.fit(steps=3)
-    problem.solve_reference({"a": 1}, tolerance=1e-3)
+    problem.solve_reference(tolerance=1e-3)
     assert calls == {
         "fit": (problem, {"steps": 3}),
-        "ref": (problem, ({"a": 1},), {"tolerance": 1e-3}),
+        "ref": (problem, ({},), {"tolerance": 1e-3}),
     }
 
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from piop.errors import NotSupportedError
 from piop.fields import InputFunction
-from piop.forms.atoms import name_of
 from piop.forms.streams import derivative_index
+from piop.forms.terms import name_of
 from piop.lowering import compile_expressions
 from piop.residual.inputs import InputDerivatives, unknown_derivatives
 

@@ -4,7 +4,7 @@ import pytest
 
 from piop.errors import SpecError
 from piop.spec import parse_spec
-from piop.spec.yaml import read_yaml
+from piop.spec.tree import read_yaml
 
 BASE = """piop: 1
 name: heat

@@ -16,10 +16,8 @@ from piop.problem.wellposed.boundary import check_boundary
 from piop.problem.wellposed.distributions import check_laws, check_rough
 from piop.problem.wellposed.domain import check_domain
 from piop.problem.wellposed.equations import check_data, check_equations, check_initial, check_usage
-from piop.problem.wellposed.growth import check_growth
-from piop.problem.wellposed.hyperbolicity import check_flux
-from piop.problem.wellposed.mean import check_gauge, check_solvable
-from piop.problem.wellposed.periodicity import check_periodicity
+from piop.problem.wellposed.evolution import check_flux, check_growth
+from piop.problem.wellposed.periodic import check_gauge, check_periodicity, check_solvable
 from piop.spec.load import Draft
 from piop.spec.reader import raise_issues
 from piop.spec.resolve import Resolved

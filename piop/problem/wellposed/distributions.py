@@ -9,7 +9,7 @@ from sympy import Derivative, Expr
 
 from piop.errors import Issue
 from piop.expression import write
-from piop.forms.parts import Input
+from piop.forms.pde import Input
 from piop.problem.inputs import history_of
 from piop.spec import distributions as laws
 from piop.spec.names import refuse

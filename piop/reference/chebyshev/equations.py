@@ -17,10 +17,9 @@ import sympy
 from sympy import Derivative, Expr
 
 from piop.errors import NotSupportedError
-from piop.forms.atoms import applied, derivative_counts, name_of, outermost_atoms
 from piop.forms.differentiate import partial
 from piop.forms.evolution import Channel, Order
-from piop.forms.terms import multipliers
+from piop.forms.terms import applied, derivative_counts, multipliers, name_of, outermost_atoms
 
 Place = tuple[int, Order]
 """Channel and order of differentiation along each axis of space."""

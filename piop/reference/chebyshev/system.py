@@ -10,7 +10,7 @@ import sympy
 import torch
 from torch import Tensor
 
-from piop.forms.atoms import applied, argument_order
+from piop.forms.terms import applied, argument_order
 from piop.lowering import compile_expressions
 from piop.reference.chebyshev.equations import Equations, Place, Row
 from piop.reference.chebyshev.mesh import CollocationMesh

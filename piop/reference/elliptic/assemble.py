@@ -24,7 +24,7 @@ from torch import Tensor
 
 from piop.boundary import RobinForm
 from piop.errors import SolverError
-from piop.forms.divergence import DivergenceForm
+from piop.forms.linear import DivergenceForm
 from piop.reference.elliptic.grids import (
     CellGrid,
     at_centres,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from piop.errors import SolverError
 from piop.fields import InputFunction
-from piop.forms.divergence import divergence_form
+from piop.forms.linear import divergence_form
 from piop.problem import Problem
 from piop.reference.elliptic.assemble import Assembler, reconstruct
 from piop.reference.elliptic.grids import first_grid

@@ -15,7 +15,7 @@ from sympy import Expr
 
 from piop.domain import Outline, Radius, TriangleMesh
 from piop.domain.delaunay import triangulate
-from piop.forms.atoms import argument_order, name_of, outermost_atoms
+from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expression
 from piop.reference.fem.space import Array
 from piop.reference.sources import Sources

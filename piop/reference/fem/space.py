@@ -16,7 +16,7 @@ from skfem.refdom import RefTri
 from sympy import Expr, Symbol
 from torch import Tensor
 
-from piop.forms.atoms import argument_order, name_of, outermost_atoms
+from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expressions
 from piop.reference.sources import Sources
 

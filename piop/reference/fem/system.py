@@ -13,7 +13,7 @@ from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.forms.atoms import outermost_atoms
+from piop.forms.terms import outermost_atoms
 from piop.forms.weak import Integrand, WeakForm
 from piop.reference.fem.space import Array, PointEvaluator, Quadrature, Space
 from piop.reference.sources import Sources

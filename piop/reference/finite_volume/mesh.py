@@ -12,7 +12,7 @@ import torch
 from sympy import Expr
 from torch import Tensor
 
-from piop.forms.atoms import argument_order, name_of, outermost_atoms
+from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.reference.sources import Sources
 
 

@@ -18,8 +18,8 @@ import torch
 from sympy import Expr
 from torch import Tensor
 
-from piop.forms.atoms import name_of
 from piop.forms.evolution import EvolutionSystem, Order, Split
+from piop.forms.terms import name_of
 from piop.lowering import compile_expressions
 from piop.reference.fourier.grid import PeriodicGrid, copy_modes
 from piop.reference.fourier.symbols import Symbols

@@ -6,7 +6,7 @@ import sympy
 import torch
 
 from piop.expression import write
-from piop.forms.divergence import divergence_form
+from piop.forms.linear import divergence_form
 from piop.problem import Problem
 from piop.reference.elliptic.assemble import Assembler, reconstruct
 from piop.reference.elliptic.linear_solve import solve_cells

@@ -3,7 +3,7 @@
 import pytest
 
 from piop.errors import NotSupportedError
-from piop.forms.divergence import divergence_form
+from piop.forms.linear import divergence_form
 from piop.problem import Problem
 from piop.problem.capabilities import choose_method, usual_tolerance
 from piop.problem.methods import EllipticFiniteVolumes

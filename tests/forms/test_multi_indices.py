@@ -3,7 +3,7 @@
 import pytest
 import sympy
 
-from piop.forms.partitions import below, composition_terms, is_below, minus, product_terms
+from piop.forms.multi_indices import below, composition_terms, is_below, minus, product_terms
 
 X, Y = sympy.symbols("x y")
 INDICES = [(0, 1), (1, 1), (2, 0), (2, 1), (0, 3), (2, 2), (4, 0), (3, 1)]
