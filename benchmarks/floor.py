@@ -23,7 +23,7 @@ from table.protocol import DATA, FILE
 
 from piop.metrics import relative_l2
 from piop.problem import Problem
-from piop.run.evaluation import HeldOut, held_out_from_distribution
+from piop.run.held_out import HeldOut, held_out_from_distribution
 from piop.sampling import reconstruct
 
 VIEWS: dict[str, dict[str, tuple[int | tuple[int, ...], str]]] = {

@@ -16,7 +16,8 @@ from piop.datasets import Queries
 from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Problem
 from piop.reference import solve_reference
-from piop.run.evaluation import HeldOut, errors_of, held_out_draws, held_out_from_distribution
+from piop.run.evaluation import errors_of
+from piop.run.held_out import HeldOut, held_out_draws, held_out_from_distribution
 from piop.sampling import place_sensors, reconstruct
 
 from .entries import CPU_LIMITS, Entry

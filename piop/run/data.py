@@ -1,16 +1,16 @@
-"""The data a run is trained on, and the part of them that is held out."""
+"""The data that a run is trained on, and the samples of them that are held out."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, final
 
 import torch
 
-from piop.datasets import AnyDataset, Dataset, StoredDataset, open_dataset
+from piop.datasets import AnyDataset, Dataset, open_dataset
 from piop.datasets.axes import check_finite
 from piop.errors import DataError
 from piop.fields import FunctionSamples
@@ -26,76 +26,110 @@ LARGEST = 1e150
 """Above this, squares of values are not finite in float64."""
 
 
-def open_training_data(problem: Problem, data: str | Path | AnyDataset | None) -> AnyDataset | None:
-    """Read or open a data set, unless it is one already.
+DataArgument = str | Path | AnyDataset
+"""Data as a user gives them: a file, or a data set in Python."""
+
+
+@final
+@dataclass(frozen=True)
+class GivenData:
+    """A data set and its origin.
+
+    Attributes:
+        dataset: The samples.
+        name: The file as the user wrote it, or ``given in Python``.
+        path: Absolute path of the file; None for samples in memory.
+    """
+
+    dataset: AnyDataset
+    name: str
+    path: str | None
+
+    @classmethod
+    def open(cls, problem: Problem, data: DataArgument) -> Self:
+        """Read or open a file, or take a data set as it is.
+
+        Raises:
+            DataError: If the file does not fit the problem.
+        """
+        if isinstance(data, str | Path):
+            return cls(open_dataset(data, problem), str(data), _absolute(data))
+        return cls(data, "given in Python", None if data.path is None else _absolute(data.path))
+
+    @property
+    def label(self) -> str:
+        """How messages name the data."""
+        return "data" if self.path is None else self.name
+
+    def require_trainable(self, problem: Problem) -> None:
+        """Refuse data that a run cannot be trained on.
+
+        Raises:
+            DataError: If they hold values that are not finite or cannot be squared, or too few
+                trajectories to hold one out; where parameters are inferred, none is held out.
+        """
+        if len(self.dataset) < 2 and not problem.infer:
+            raise DataError(
+                "the data hold one trajectory; at least two are needed, one to judge by"
+            )
+        for chunk in self.dataset.chunks():
+            check_values(self.label, chunk)
+
+    def record(self) -> dict[str, Any]:
+        """Return what ``config.json`` holds: path, number of samples and a hash of the values."""
+        digest = hashlib.sha256()
+        for name in sorted(self.dataset.channels):
+            for chunk in self.dataset.chunks():
+                digest.update(chunk.values[name].double().numpy().tobytes())
+        return {"path": self.path, "samples": len(self.dataset), "hash": digest.hexdigest()}
+
+    def warnings(self, trained: Mapping[str, Any] | None) -> list[str]:
+        """Warn where a run is evaluated on the file that it was trained on.
+
+        Args:
+            trained: The record of the run's own data; None if it had none.
+        """
+        if self.path is None or trained is None or trained["path"] != self.path:
+            return []
+        return [
+            f"the run was trained on samples of {self.path}, so errors on them say little of new "
+            f"ones"
+        ]
+
+
+def _absolute(path: str | Path) -> str:
+    return str(Path(path).resolve())
+
+
+def check_values(label: str, data: Dataset) -> None:
+    """Refuse values that are not finite or whose squares are not.
+
+    Args:
+        label: How the message names the data.
+        data: Samples from a file or from Python.
 
     Raises:
-        DataError: If it does not fit the problem, holds values that are not finite or cannot be
-            squared, or has too few trajectories to hold one out; where parameters are inferred,
-            none is.
+        DataError: For such a value.
     """
-    if data is None:
-        return None
-    found = open_dataset(data, problem) if isinstance(data, str | Path) else data
-    if len(found) < 2 and not problem.infer:
-        raise DataError("the data hold one trajectory; at least two are needed, one to judge by")
-    place = str(data) if isinstance(data, str | Path) else "data"
-    for piece in found.chunks():
-        check_values(place, piece)
-    return found
-
-
-def check_values(place: str, data: Dataset) -> None:
-    """Refuse values of which no sizes can be taken; those from Python were never looked at."""
-    found = {name: _given(samples) for name, samples in data.inputs.items()}
+    found = {name: _unmasked(samples) for name, samples in data.inputs.items()}
     for name, values in {**found, **data.values}.items():
-        check_finite(place, name, values.double().numpy())
+        check_finite(label, name, values.double().numpy())
         largest = float(values.double().abs().max())
         if largest > LARGEST:
             raise DataError(
-                f"{place}: '{name}' is as large as {largest:.3g}, whose square is no number; give "
+                f"{label}: '{name}' is as large as {largest:.3g}, whose square is no number; give "
                 f"it in other units"
             )
 
 
-def _given(samples: FunctionSamples) -> torch.Tensor:
-    """Give the values ``[B, M, 1]`` of sensors, zero where there is none."""
+def _unmasked(samples: FunctionSamples) -> torch.Tensor:
+    """Return the values ``[B, M, 1]`` of sensors, zero where there is none."""
     mask = samples.mask
     return samples.values if mask is None else samples.values.masked_fill(~mask[..., None], 0.0)
 
 
-def describe_data(data: str | Path | AnyDataset, found: AnyDataset) -> dict[str, Any]:
-    """Record which data a run was trained on: path, size and a hash of the values."""
-    path = _path_of(data)
-    digest = hashlib.sha256()
-    for name in sorted(found.channels):
-        for piece in found.chunks():
-            digest.update(piece.values[name].double().numpy().tobytes())
-    return {"path": path, "samples": len(found), "hash": digest.hexdigest()}
-
-
-def _path_of(data: str | Path | AnyDataset) -> str | None:
-    place = data.file.path if isinstance(data, StoredDataset) else data
-    return None if isinstance(place, Dataset) else str(Path(place).resolve())
-
-
-def warnings_of_data(
-    trained: Mapping[str, Any] | None, data: str | Path | AnyDataset | None
-) -> list[str]:
-    """Warn where the data that judge are those that a run was trained on.
-
-    Args:
-        trained: What :func:`describe_data` said of the run's own; None if it had none.
-        data: Those that judge, where they are given.
-    """
-    path = None if data is None else _path_of(data)
-    if path is None or trained is None or trained["path"] != path:
-        return []
-    return [f"the run was trained on samples of {path}, so errors on them say little of new ones"]
-
-
 def split_data(data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:
-    """Split a data set into what is trained on and what is held out, a tenth but at least one.
+    """Split a data set into training samples and held-out ones, a tenth but at least one.
 
     The same seed gives the same split.
     """
@@ -108,17 +142,17 @@ def split_data(data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:
 def training_and_held_out(
     problem: Problem, data: AnyDataset, seed: int
 ) -> tuple[AnyDataset, AnyDataset]:
-    """Give what is trained on, and what judges: where parameters are inferred, both are all."""
+    """Return training and held-out samples; both are all where parameters are inferred."""
     return (data, data) if problem.infer else split_data(data, seed)
 
 
 def usable_data(
     problem: Problem, config: TrainingConfig, data: AnyDataset | None
 ) -> AnyDataset | None:
-    """Keep of the data what the network can answer: all, or the end of the time alone.
+    """Keep the values that the network predicts: all, or only those at the final time.
 
     Raises:
-        UsageError: If there is nothing to keep.
+        UsageError: If there are none.
     """
     if data is None or not preset_of(config).build.end_only:
         return data
@@ -128,7 +162,7 @@ def usable_data(
 def note_grids(
     problem: Problem, config: TrainingConfig, statistics: Statistics, data: AnyDataset | None
 ) -> Statistics:
-    """Note which inputs are seen on even grids, and the grid of the data that are learnt from."""
+    """Record which inputs have sensors on even grids, and the grid of the training data."""
     grid: tuple[int, ...] = ()
     if data is not None and not data.scattered:
         grid = data_counts(problem, data, config.points)

@@ -1,4 +1,4 @@
-"""Train: a new run, or the rest of one that was stopped."""
+"""Training of a new run, and of the rest of a run that was stopped."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from piop.run.configuration import (
     threads_of,
 )
 from piop.run.data import (
-    describe_data,
+    DataArgument,
+    GivenData,
     note_grids,
-    open_training_data,
     training_and_held_out,
     usable_data,
 )
@@ -47,7 +47,7 @@ from piop.training.setup import build_model, build_objective, build_source, fiel
 
 Progress = Callable[[Row], None]
 HELD_OUT = 64
-"""Held-out inputs that a run is judged by."""
+"""Number of held-out inputs of an evaluation."""
 
 
 def fit(
@@ -56,7 +56,7 @@ def fit(
     steps: int | None = None,
     time: str | float | None = None,
     backbone: str | None = None,
-    data: str | Path | AnyDataset | None = None,
+    data: DataArgument | None = None,
     physics: bool = True,
     init_from: str | Path | None = None,
     device: str | None = None,
@@ -71,30 +71,30 @@ def fit(
     profile: bool = False,
     samples: int = HELD_OUT,
 ) -> Run:
-    """Train an operator of a problem, judge it on held-out inputs, and write its run folder.
+    """Train an operator for a problem, evaluate it on held-out inputs, and write its run folder.
 
-    Under ``torchrun`` the processes share each batch; the first writes and judges.
+    Under ``torchrun`` the processes share each batch; the first writes and evaluates.
 
     Args:
-        problem: What to solve.
+        problem: The problem.
         steps: Budget in steps; give this or ``time``.
         time: Budget in time, ``"5m"`` or seconds, counted from the end of the first step.
         backbone: Name of the network; by default the spec's, else ``pit``.
-        data: File or data set of solutions to learn from as well.
-        physics: Learn from the equations; False learns from the data alone, as what ``learn`` asks
-            for always is.
-        init_from: A run whose weights to start from.
-        device: ``cpu`` or ``cuda``; by default CUDA where there is one.
+        data: File or data set of solutions to train on as well.
+        physics: Train on the equations; False trains on the data alone, as an inverse operator
+            (``learn``) always is.
+        init_from: A run from whose weights to start.
+        device: ``cpu`` or ``cuda``; by default CUDA where available.
         precision: ``float64``, ``float32``, ``tf32`` (on a GPU) or ``bf16`` (the data's part only).
         compile: Compile the training step; by default only where the budget makes it pay.
         threads: CPU threads; by default torch's.
-        seed: Of weights, functions and points.
-        settings: Any of :mod:`piop.training.config`'s keys and the backbone's.
+        seed: Seed of weights, functions and points.
+        settings: Any setting of training or of the backbone, by name.
         out: The run folder; by default ``runs/NAME-DATE-TIME``.
-        force: Replace a run folder that is there.
+        force: Replace an existing run folder.
         progress: Called with rows of the metrics.
-        profile: Write where a step's time goes to ``profile.json``.
-        samples: Held-out inputs to judge by; 0 leaves the evaluation out.
+        profile: Write the time of each part of a step to ``profile.json``.
+        samples: Number of held-out inputs of the evaluation; 0 leaves it out.
 
     Returns:
         The trained run.
@@ -113,39 +113,20 @@ def fit(
         problem, physics = problem.inverse(), False
     budget = BudgetConfig(steps, None if time is None else parse_time(time))
     machine = choose_machine(budget, device, precision, compile, threads, seed)
-    config = configure(
-        problem, TrainingConfig(budget, machine, physics=physics), backbone, settings
-    )
+    config = TrainingConfig(budget, machine, physics=physics)
+    config = configure(problem, config, backbone, settings)
     choose_kernel(config.machine.kernel, machine.device)  # before anything is written
     require_graphs(config.machine)
     with joined() as processes:
         require_work(config, data is not None, processes)
-        place = processes.lead(lambda: str(new_folder(out, problem.name, force).path))
-        folder = RunFolder(Path(place))
-        given = open_training_data(problem, data)
-        found = usable_data(problem, config, given)
-        _require_observations(problem, found is not None)
-        if not physics and found is None:
-            raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
-        if precision == "bf16" and found is None:
-            raise UsageError(
-                "precision: bf16 is for the data's part of the loss, and this run has no data: "
-                "derivatives are not taken below float32. Use float32, or tf32 on a GPU"
-            )
-        require_choices(problem, config, found is not None)
-        parts = parts_of(problem, config, found is not None)
-        require_applicable(config, settings or {}, parts, field_kind(config))
-        trained = None if found is None else training_and_held_out(problem, found, seed)[0]
-        statistics = find_statistics(problem, trained, seed, physics=physics)
-        statistics = note_grids(problem, config, statistics, found)
-        scattered = found is not None and found.scattered
-        require_backbone(problem, config, statistics, scattered)
+        path = processes.lead(lambda: str(new_folder(out, problem.name, force).path))
+        folder = RunFolder(Path(path))
+        given = None if data is None else GivenData.open(problem, data)
+        if given is not None:
+            given.require_trainable(problem)
+        job = _plan(problem, config, settings or {}, given, processes)
         initial = None if init_from is None else _weights_of(init_from)
-        described = None
-        if data is not None and given is not None:
-            described = describe_data(data, given)
-        job = Job(problem, config, statistics, found, described, processes)
-        processes.lead(lambda: folder.begin(problem, config, statistics, described))
+        processes.lead(lambda: folder.begin(problem, config, job.statistics, job.record))
         return _train(folder, job, progress, profile, samples, initial)
 
 
@@ -160,20 +141,20 @@ def resume(
     samples: int = HELD_OUT,
     data: AnyDataset | None = None,
 ) -> Run:
-    """Go on with a run that was stopped, to the same numbers as if it had not been.
+    """Continue a run that was stopped, to the same numbers as if it had not been.
 
-    With other settings than it began with the numbers become others, from here on.
+    With other settings the numbers differ from here on.
 
     Args:
         path: The run folder.
-        steps: A new budget in all, in steps; by default the run's own.
-        time: A new budget in all, in time.
-        settings: Other values for what may change on the way: the size of a batch, when memory is
-            short, and the step size, when the loss came apart; kept in ``config.json``.
+        steps: A new total budget in steps; by default the run's own.
+        time: A new total budget in time.
+        settings: New values of settings that may change during a run: the size of a batch, when
+            memory is short, and the step size, when the loss diverged; kept in ``config.json``.
         progress: Called with rows of the metrics.
-        profile: Write where a step's time goes to ``profile.json``.
-        samples: Held-out inputs to judge by; 0 leaves the evaluation out.
-        data: The data, for a run that was given them in Python.
+        profile: Write the time of each part of a step to ``profile.json``.
+        samples: Number of held-out inputs of the evaluation; 0 leaves it out.
+        data: The data, for a run that was trained on data given in Python.
 
     Raises:
         UsageError: If it is no run folder, its spec was changed, its device is not there, or a
@@ -190,20 +171,21 @@ def resume(
         _require_larger(budget, folder)
         config = replace(config, budget=budget)
     config = change_settings(config, settings or {})
-    described = record["data"]
+    recorded = record["data"]
     with joined() as processes:
-        require_work(config, described is not None, processes)
+        require_work(config, recorded is not None, processes)
         if config != TrainingConfig.from_json(record["training"]):
             changed = {**record, "training": config.to_json()}
             processes.lead(lambda: folder.rewrite_config(changed))
-        found = usable_data(problem, config, _reread_data(problem, described, data))
+        given = None if recorded is None else _reopened(problem, recorded, data)
+        found = None if given is None else usable_data(problem, config, given.dataset)
         statistics = Statistics.from_json(record["statistics"])
-        job = Job(problem, config, statistics, found, described, processes)
+        job = Job(problem, config, statistics, found, recorded, processes)
         return _train(folder, job, progress, profile, samples)
 
 
 def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:
-    """Refuse a budget that the run has already gone beyond."""
+    """Refuse a budget that the run has already spent."""
     if not (rows := read_metrics(folder.metrics)):
         return
     if budget.steps is not None and budget.steps < rows[-1]["step"]:
@@ -216,23 +198,49 @@ def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be trained, on what, and by whom.
+    """A run to train.
 
     Attributes:
         problem: The problem.
-        config: The run's choices.
-        statistics: Sizes that make it dimensionless.
-        data: The data, those held out among them; None without.
-        described: The data as the config records them.
-        processes: Those that train together.
+        config: The configuration of the run.
+        statistics: Scales that make the problem dimensionless.
+        data: The data, held-out samples included; None without.
+        record: The data as ``config.json`` describes them.
+        processes: The processes that train together.
     """
 
     problem: Problem
     config: TrainingConfig
     statistics: Statistics
     data: AnyDataset | None
-    described: Mapping[str, Any] | None
+    record: Mapping[str, Any] | None
     processes: Processes
+
+
+def _plan(
+    problem: Problem,
+    config: TrainingConfig,
+    settings: Mapping[str, Any],
+    given: GivenData | None,
+    processes: Processes,
+) -> Job:
+    """Check that problem, network, settings and data go together; find the statistics.
+
+    Raises:
+        UsageError: If they do not.
+    """
+    data = None if given is None else usable_data(problem, config, given.dataset)
+    _require_data(problem, config, data is not None)
+    require_choices(problem, config, data is not None)
+    parts = parts_of(problem, config, data is not None)
+    require_applicable(config, settings, parts, field_kind(config))
+    seed = config.machine.seed
+    training = None if data is None else training_and_held_out(problem, data, seed)[0]
+    statistics = find_statistics(problem, training, seed, physics=config.physics)
+    statistics = note_grids(problem, config, statistics, data)
+    require_backbone(problem, config, statistics, data is not None and data.scattered)
+    record = None if given is None else given.record()
+    return Job(problem, config, statistics, data, record, processes)
 
 
 def _train(
@@ -243,30 +251,28 @@ def _train(
     samples: int,
     initial: Mapping[str, torch.Tensor] | None = None,
 ) -> Run:
+    """Build the model and its loss, train, and evaluate."""
     problem, config, statistics = job.problem, job.config, job.statistics
-    seed = config.machine.seed
-    trained, held = None, None
+    machine, processes = config.machine, job.processes
+    training, held_out = None, None
     if job.data is not None:
-        trained, held = training_and_held_out(problem, job.data, seed)
-    with threads_of(config.machine):
+        training, held_out = training_and_held_out(problem, job.data, machine.seed)
+    with threads_of(machine):
         model = build_model(problem, statistics, config)
         if initial is not None:
-            _start_from(model.operator, initial)
-        given, part = trained is not None, job.processes.part
-        loss = build_objective(problem, model, statistics, config, data=given, part=part)
-        draw = build_source(problem, model, loss, statistics, config, trained, job.processes)
-        clock = Profile(config.machine.device, on=profile)
-        machine = config.machine
-        gradients = make_gradients(loss, machine.compile, clock, machine.cuda_graphs)
+            _load_backbone(model.operator, initial)
+        given = training is not None
+        loss = build_objective(problem, model, statistics, config, data=given, part=processes.part)
+        clock = Profile(machine.device, on=profile)
+        draw = build_source(problem, model, loss, statistics, config, training, processes)
         draw = clock.timed_draw(draw)
-        trainer = Trainer(
-            loss, draw, gradients, config, folder.path, progress, clock, job.processes
-        )
-        trainer.resume(torch.device(config.machine.device))
-        remedy = partial(_memory_advice, trainer, config, trained is not None)
-        with explain_out_of_memory(remedy, config.machine.device), precision_of(config.machine):
+        gradients = make_gradients(loss, machine.compile, clock, machine.cuda_graphs)
+        trainer = Trainer(loss, draw, gradients, config, folder.path, progress, clock, processes)
+        trainer.resume(torch.device(machine.device))
+        advice = partial(_memory_advice, trainer, config, given)
+        with explain_out_of_memory(advice, machine.device), precision_of(machine):
             trainer.run()
-            if profile and job.processes.leads:
+            if profile and processes.leads:
                 write_profile(folder, trainer, loss, draw)
         model.operator.load_state_dict(trainer.phase.weights())
         run = Run(
@@ -276,17 +282,17 @@ def _train(
             model,
             statistics,
             trainer.interrupted,
-            job.described,
-            held,
+            job.record,
+            held_out,
             trainer.first_step,
         )
-        if samples and not trainer.interrupted and job.processes.leads:
+        if samples and not trainer.interrupted and processes.leads:
             run.evaluate(samples)
     return run
 
 
 def write_profile(folder: RunFolder, trainer: Trainer, loss: ResidualLoss, draw: Draw) -> None:
-    """Write where the time of a step went; of a compiled step, also what a few eager ones say.
+    """Write the time of each part of a step; for a compiled step also that of a few eager ones.
 
     Raises:
         TrainingError: If it cannot be written.
@@ -306,7 +312,7 @@ def write_profile(folder: RunFolder, trainer: Trainer, loss: ResidualLoss, draw:
 
 
 def _memory_advice(trainer: Trainer, config: TrainingConfig, data: bool, error: Exception) -> str:
-    """Say how a step gets smaller and how the run goes on."""
+    """Say which settings make a step smaller and how to continue the run."""
     gridded = trainer.operator.gridded
     lower = smaller_batch(error, config, data, gridded)
     if not lower:
@@ -321,7 +327,7 @@ def _memory_advice(trainer: Trainer, config: TrainingConfig, data: bool, error: 
 
 
 def _require_pairs(problem: Problem, data: bool) -> None:
-    """Make sure that there is something to learn an inverse operator from."""
+    """Refuse to learn an inverse operator without pairs of inputs and solutions."""
     learn = problem.learn
     if learn is None or data:
         return
@@ -332,13 +338,22 @@ def _require_pairs(problem: Problem, data: bool) -> None:
     )
 
 
-def _require_observations(problem: Problem, data: bool) -> None:
-    """Make sure that there are solutions to infer parameters from."""
-    if problem.infer and not data:
+def _require_data(problem: Problem, config: TrainingConfig, data: bool) -> None:
+    """Refuse a run without data where only data make it possible."""
+    if data:
+        return
+    if problem.infer:
         names = ", ".join(problem.infer)
         raise UsageError(
-            f"infer: {names}: equations alone do not tell; give solutions to learn from, "
+            f"infer: {names}: equations alone do not determine them; give solutions to learn from, "
             f"noisy ones too: --data FILE (data=...)"
+        )
+    if not config.physics:
+        raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
+    if config.machine.precision == "bf16":
+        raise UsageError(
+            "precision: bf16 is for the data's part of the loss, and this run has no data: "
+            "derivatives are not taken below float32. Use float32, or tf32 on a GPU"
         )
 
 
@@ -348,8 +363,8 @@ def _weights_of(path: str | Path) -> dict[str, torch.Tensor]:
     return load_weights(folder.weights)
 
 
-def _start_from(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
-    """Take up the weights of another run, but not its sizes."""
+def _load_backbone(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Start from the network of another run, but keep the scales of this one."""
     own = operator.state_dict()
     try:
         taken = {k: v for k, v in weights.items() if k.startswith("backbone.")}
@@ -360,17 +375,17 @@ def _start_from(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor]) 
         ) from error
 
 
-def _reread_data(
-    problem: Problem, described: Mapping[str, Any] | None, data: AnyDataset | None
-) -> AnyDataset | None:
-    """Read the data of a run again and make sure that they are the same."""
-    if described is None:
-        return None
-    source = data if data is not None else described["path"]
+def _reopened(problem: Problem, recorded: Mapping[str, Any], data: AnyDataset | None) -> GivenData:
+    """Open the data of a run again.
+
+    Raises:
+        UsageError: If they are not there or have changed.
+    """
+    source = data if data is not None else recorded["path"]
     if source is None:
         raise UsageError("the run was given its data in Python; give them again: data=...")
-    found = open_training_data(problem, source)
-    assert found is not None  # noqa: S101 - there is a source
-    if describe_data(source, found)["hash"] != described["hash"]:
-        raise UsageError(f"{described['path'] or 'data'}: has changed since the run began")
-    return found
+    given = GivenData.open(problem, source)
+    given.require_trainable(problem)
+    if given.record()["hash"] != recorded["hash"]:
+        raise UsageError(f"{recorded['path'] or 'data'}: has changed since the run began")
+    return given

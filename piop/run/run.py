@@ -1,4 +1,4 @@
-"""A trained operator with its folder: load it, predict with it, judge it."""
+"""A trained operator with its run folder: load it, predict with it, evaluate it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from piop.problem import Problem
 from piop.run import evaluation
 from piop.run.arguments import InputData, read_at, read_inputs
 from piop.run.configuration import move_to_device
-from piop.run.data import check_values, training_and_held_out, warnings_of_data
+from piop.run.data import DataArgument, GivenData, check_values, training_and_held_out
 from piop.run.discretisation import Grids, Sensors, study_discretisation
 from piop.run.folder import RunFolder, open_folder, read_json, versions, write_json
+from piop.run.held_out import DrawnInputs, HeldOut, HeldOutData, HeldOutSource
+from piop.run.held_out import Sensors as Placement
 from piop.run.inference import infer, trained_estimates
 from piop.run.prediction import as_dataset, predict_values
 from piop.training.config import TrainingConfig
@@ -37,15 +39,15 @@ class Run:
 
     Attributes:
         path: Its run folder.
-        problem: What it solves.
-        config: How it was trained.
-        model: The operator and what is built in.
-        statistics: The sizes that make it dimensionless.
+        problem: The problem.
+        config: The configuration of its training.
+        model: The operator and its hard constraints.
+        statistics: Scales that make the problem dimensionless.
         interrupted: True if training was ended by Ctrl-C.
-        data: The data it was trained on, as the config records it; None without.
-        held_data: The part of the data that was held out, where it is at hand; all of them where
+        data: The data it was trained on, as ``config.json`` describes them; None without.
+        held_data: The held-out samples of the data, where they are in memory; all of them where
             parameters are inferred.
-        first_step: Seconds of the first step, which holds any compilation.
+        first_step: Seconds of the first step, compilation included.
     """
 
     path: Path
@@ -64,7 +66,7 @@ class Run:
 
         Args:
             path: The run folder.
-            device: ``cpu`` or ``cuda``; by default what is there.
+            device: ``cpu`` or ``cuda``; by default the device of the training, where available.
 
         Raises:
             UsageError: If it is no run folder, is of a newer format, its spec was changed, or it
@@ -94,7 +96,7 @@ class Run:
 
     @property
     def inferred(self) -> dict[str, float]:
-        """Parameters that were inferred: as last evaluated, else as training found them."""
+        """Inferred parameters: from the last evaluation, else from training."""
         module = self.model.operator.inferred
         if module is None:
             return {}
@@ -103,7 +105,7 @@ class Run:
 
     @property
     def solved(self) -> Problem:
-        """The problem with what was inferred in place of the parameters to infer."""
+        """The problem with the inferred values of its parameters."""
         return self.problem.at(self.inferred)
 
     def predict(self, inputs: InputData | None = None, at: Any = None) -> xr.Dataset:
@@ -112,20 +114,20 @@ class Run:
         Args:
             inputs: Sensors of each visible input, as :func:`piop.run.arguments.read_inputs` takes
                 them; nothing for a problem without inputs.
-            at: Where: ``{"t": ..., "x": ...}`` for a grid, points ``[N, D]``, or None for the
-                spec's ``save`` grid.
+            at: ``{"t": ..., "x": ...}`` for a grid, points ``[N, D]``, or None for the ``save``
+                grid of the spec.
 
         Returns:
             A variable per unknown over ``sample`` and the coordinates, with units.
 
         Raises:
-            DataError: If inputs or places do not fit.
+            DataError: If inputs or points do not fit.
         """
         queries = read_at(self.problem, at, evaluation.ends_only(self.model))
-        seen = read_inputs(self.problem, inputs or {})
+        observed = read_inputs(self.problem, inputs or {})
         remedy = "Predict fewer samples or points at a time, half as many to begin with"
         with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
-            values = predict_values(self.problem, self.model, seen, queries)
+            values = predict_values(self.problem, self.model, observed, queries)
         attributes = {"run": str(self.path), "piop": versions()["piop"], "hash": self.problem.hash}
         return as_dataset(self.problem, queries, values, attributes)
 
@@ -164,49 +166,51 @@ class Run:
         samples: int = 64,
         seed: int | None = None,
         queries: Queries | None = None,
-        sensors: evaluation.Sensors | None = None,
-        data: str | Path | AnyDataset | None = None,
-    ) -> evaluation.HeldOut:
-        """Get inputs that were never trained on, with their solutions.
+        sensors: Placement | None = None,
+        data: DataArgument | None = None,
+    ) -> HeldOut:
+        """Return inputs that were never trained on, with their solutions.
 
-        They are those of other data where these are given; split off the data where the run was
-        trained on data alone; else drawn from the law with another seed and solved by the
-        reference.
+        They come from the given data; else from the held-out part of the data, where the run was
+        trained on data alone; else they are drawn from their distributions with another seed and
+        solved by the reference.
 
         Raises:
             NotSupportedError: If no reference solver covers the problem.
         """
-        return self._held_out(self.solved, samples, seed, queries, sensors, data)
+        source = self._source(self.solved, samples, seed, self._given(data), queries, sensors)
+        return source.held_out()
 
     def evaluate(
         self,
         samples: int = 64,
         seed: int | None = None,
         at: Any = None,
-        sensors: evaluation.Sensors | None = None,
+        sensors: Placement | None = None,
         write: bool = True,
-        data: str | Path | AnyDataset | None = None,
+        data: DataArgument | None = None,
     ) -> dict[str, Any]:
-        """Judge the operator on held-out inputs.
+        """Evaluate the operator on held-out inputs.
 
         Args:
-            samples: How many.
-            seed: Of the held-out inputs; by default the run's own, which never meets training.
-            at: Grid to judge on; by default the ``save`` grid, thinned so that judging does not
-                take longer than training: at most 21 times and 128 points of a line, 6 times and
-                32 points per axis of a plane.
-            sensors: Input → (count or counts per axis, place), where not as in the spec, such as
-                ``{"u0": (100, "uniform")}``.
+            samples: Number of held-out inputs.
+            seed: Seed of the held-out inputs; by default one that the training of the run excludes.
+            at: Grid of the evaluation; by default the ``save`` grid with fewer points, so that an
+                evaluation does not take longer than training: at most 21 times and 128 points in
+                one space dimension, 6 times and 32 points per axis in two.
+            sensors: Input → (count or counts per axis, placement), where not as in the spec, such
+                as ``{"u0": (100, "uniform")}``.
             write: Write ``evaluation.json``.
-            data: File or data set to judge on instead, of which nothing may have been trained on:
-                the first ``samples`` of it, seen where they are.
+            data: File or data set to evaluate on instead, its first ``samples`` at their own
+                sensors; the operator must not have been trained on it.
 
         Returns:
-            What is written: ``relative_l2`` with ``mean``, ``std`` and ``per_sample``, per channel
-            and time, the reference's own error, trivial baselines, residual, seconds, warnings,
-            ``inferred`` parameters, at which the references are solved, and the errors at each
-            level of ``noise`` (``relative_l2`` is without). Without a reference ``relative_l2`` is
-            None and a warning says why; the path of ``data``, where that judged.
+            The content of ``evaluation.json``: ``relative_l2`` with ``mean``, ``std`` and
+            ``per_sample``, per channel and time, the error of the reference, trivial baselines,
+            residual, seconds, warnings, ``inferred`` parameters, at which the references are
+            solved, and the errors at each level of ``noise`` (``relative_l2`` is without noise).
+            Without a reference ``relative_l2`` is None and a warning gives the reason; ``data``
+            names the given data.
 
         Raises:
             UsageError: For arguments that cannot be used.
@@ -215,20 +219,22 @@ class Run:
         if samples < 1:
             raise UsageError(f"samples: {samples} is not above zero")
         if data is not None and (at is not None or sensors is not None):
-            raise UsageError("data: are judged on where they are; leave at and sensors out")
+            raise UsageError("data: have their own points and sensors; leave at and sensors out")
         queries = None if at is None else read_at(self.problem, at)
         if queries is not None and queries.axes is None:
             raise UsageError('evaluate needs a grid: give at={"t": ..., "x": ...}')
         remedy = (
-            f"The operator is saved; judge it by fewer inputs: "
+            f"The operator is saved; evaluate it on fewer inputs: "
             f"piop evaluate {self.path} --samples {max(1, samples // 4)}"
         )
+        given = self._given(data)
         parameters, doubts = self._infer()
         values = {name: entry["value"] for name, entry in parameters.get("inferred", {}).items()}
         problem = self.problem.at(values)
         try:
             with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
-                held_out = self._held_out(problem, samples, seed, queries, sensors, data)
+                source = self._source(problem, samples, seed, given, queries, sensors)
+                held_out = source.held_out()
                 found = evaluation.compare_with_truth(problem, self.model, held_out)
                 if scales := self.statistics.noise:
                     own = self.config.machine.seed if seed is None else seed
@@ -237,11 +243,11 @@ class Run:
                     )
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
-        doubts = [*doubts, *warnings_of_data(self.data, data)]
+        if given is not None:
+            doubts = [*doubts, *given.warnings(self.data)]
+            found["data"] = given.name
         found |= parameters | {"warnings": [*found["warnings"], *doubts]}
         found |= self._circumstances(problem, seed)
-        if data is not None:
-            found["data"] = str(data) if isinstance(data, str | Path) else "given in Python"
         if write:
             write_json(RunFolder(self.path).evaluation, found)
         return found
@@ -253,9 +259,9 @@ class Run:
         samples: int = 64,
         seed: int | None = None,
         write: bool = True,
-        data: str | Path | AnyDataset | None = None,
+        data: DataArgument | None = None,
     ) -> dict[str, Any]:
-        """Judge the operator over the resolution of what it sees and of what it is asked for.
+        """Evaluate the operator over the number of its sensors and the grid of its queries.
 
         Args:
             sensors: Such as ``"25%,50%,100%"`` or ``["25%", 40]``: percentages of the sensors of
@@ -265,15 +271,15 @@ class Run:
             grids: Such as ``"64,128"`` or ``[64, (64, 32)]``: points along each axis of space; the
                 reference is solved on each. Of data, only grids within their own. By default the
                 grid of an evaluation, or that of the data.
-            samples: How many held-out inputs, the same for all.
-            seed: Of the held-out inputs and of the sensors kept; by default the run's own.
+            samples: Number of held-out inputs, the same for all.
+            seed: Seed of the held-out inputs and of the sensors kept; by default the run's own.
             write: Write ``discretisation.json``.
-            data: File or data set to judge on instead, as in :meth:`evaluate`.
+            data: File or data set to evaluate on instead, as in :meth:`evaluate`.
 
         Returns:
-            What is written: ``relative_l2``, a list with ``sensors``, ``grid``, ``mean``, ``std``
-            and ``per_sample``; the numbers of ``sensors``; the ``reference_error_estimate`` of each
-            grid.
+            The content of ``discretisation.json``: ``relative_l2``, a list with ``sensors``,
+            ``grid``, ``mean``, ``std`` and ``per_sample``; the numbers of ``sensors``; the
+            ``reference_error_estimate`` of each grid.
 
         Raises:
             UsageError: For sensors or grids that cannot be read, or that the data do not have.
@@ -285,49 +291,50 @@ class Run:
         if samples < 1:
             raise UsageError(f"samples: {samples} is not above zero")
         seed = self.config.machine.seed if seed is None else seed
-        by_data = data is not None or self._judged_by_data
-        source = self._data_held_out(samples, data) if by_data else samples
-        remedy = "Judge by fewer samples, half as many to begin with, or on coarser grids"
+        source = self._source(self.solved, samples, seed, self._given(data))
+        remedy = "Evaluate on fewer samples, half as many to begin with, or on coarser grids"
         with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
             found = study_discretisation(self.solved, self.model, source, seed, sensors, grids)
-        found |= {"seed": seed, "judged_by": "data" if by_data else "law"}
+        found |= {"seed": seed, "judged_by": source.name}
         if write:
             write_json(RunFolder(self.path).discretisation, found)
         return found
 
-    def _held_out(
+    def _given(self, data: DataArgument | None) -> GivenData | None:
+        return None if data is None else GivenData.open(self.problem, data)
+
+    def _source(
         self,
         problem: Problem,
         samples: int,
         seed: int | None,
-        queries: Queries | None,
-        sensors: evaluation.Sensors | None,
-        data: str | Path | AnyDataset | None = None,
-    ) -> evaluation.HeldOut:
-        """Hold out inputs of a problem whose parameters are numbers."""
+        given: GivenData | None,
+        queries: Queries | None = None,
+        sensors: Placement | None = None,
+    ) -> HeldOutSource:
+        """Choose where held-out inputs come from, for a problem whose parameters are numbers."""
         end = evaluation.ends_only(self.model)
-        if data is not None or self._judged_by_data:
-            return evaluation.held_out_from_data(problem, self._data_held_out(samples, data), end)
+        if given is not None:
+            data = _first(given.dataset, samples)
+            check_values(given.label, data)
+            return HeldOutData(problem, data, end)
+        if self.data is not None and not self.config.physics:
+            return HeldOutData(problem, _first(self._own_data(self.data), samples), end)
         seed = self.config.machine.seed if seed is None else seed
-        return evaluation.held_out_from_distribution(problem, samples, seed, queries, sensors, end)
+        return DrawnInputs(problem, samples, seed, queries, sensors, end)
 
     def _infer(self) -> tuple[dict[str, Any], list[str]]:
-        """Estimate the parameters from the data, and say what is doubtful of them."""
+        """Estimate the parameters from the data; return them and warnings."""
         module = self.model.operator.inferred
         if module is None:
             return {}, []
         try:
-            data = self._data_again()
+            data = self._own_data(self.data or {})
         except (UsageError, NotSupportedError) as error:
             known = read_json(RunFolder(self.path).evaluation).get("inferred")
             found = {"inferred": known or trained_estimates(self.problem, module.values())}
             return found, [f"{', '.join(module.names)}: as before, because {error}"]
         return infer(self.problem, module.values(), data)
-
-    @property
-    def _judged_by_data(self) -> bool:
-        """Whether held-out inputs are split off the data, not drawn from the law."""
-        return self.data is not None and not self.config.physics
 
     def _circumstances(self, problem: Problem, seed: int | None) -> dict[str, Any]:
         rows = self.metrics
@@ -348,33 +355,30 @@ class Run:
         }
 
     def _residual(self, problem: Problem, seed: int) -> dict[str, float]:
-        """Size of each equation's residual; none where the equations cannot be evaluated yet."""
+        """Return the size of the residual of each equation; empty where it cannot be evaluated."""
         if not problem.capabilities.equations:
             return {}
         return evaluation.mean_residual(problem, self.model, self.config, seed)
 
-    def _data_held_out(self, samples: int, data: str | Path | AnyDataset | None = None) -> Dataset:
-        if data is None:
-            held = self._data_again()
-            return held.take(torch.arange(min(samples, len(held))))
-        held = open_dataset(data, self.problem) if isinstance(data, str | Path) else data
-        found = held.take(torch.arange(min(samples, len(held))))
-        check_values(str(data) if isinstance(data, str | Path) else "data", found)
-        return found
+    def _own_data(self, recorded: Mapping[str, Any]) -> AnyDataset:
+        """Return the held-out samples of the run's own data, from the file where necessary.
 
-    def _data_again(self) -> AnyDataset:
-        """Give the part of the data that judges, from its file where it is not at hand.
+        Args:
+            recorded: The data as ``config.json`` describes them.
 
         Raises:
-            NotSupportedError: If it is not there.
+            NotSupportedError: If the data are not there.
         """
-        assert self.data is not None  # noqa: S101 - asked for only with data
         if self.held_data is not None:
             return self.held_data
-        path = self.data["path"]
+        path = recorded.get("path")
         if path is None or not Path(path).exists():
             raise NotSupportedError(
                 f"the data of this run ({path or 'given in Python'}) are not there"
             )
         found = open_dataset(path, self.problem)
         return training_and_held_out(self.problem, found, self.config.machine.seed)[1]
+
+
+def _first(data: AnyDataset, count: int) -> Dataset:
+    return data.take(torch.arange(min(count, len(data))))

@@ -78,8 +78,8 @@ def test_errors_over_sensors_and_grids_are_told_written_and_drawn(piop, finished
         (["--sensors", "none"], "'none' is neither a percentage"),
         (["--sensors", "0%,50%"], "'0%' is neither a percentage"),
         (["--grid", "64x64"], "the axes of space are x"),
-        (["--grid", "many"], "'many' is no grid"),
-        (["--grid", ""], "'' is no grid"),
+        (["--grid", "many"], "'many' is not a grid"),
+        (["--grid", ""], "'' is not a grid"),
     ],
 )
 def test_bad_sensors_and_grids_are_wrong_usage(piop, finished, tmp_path, asked, message):

@@ -16,7 +16,7 @@ from piop.errors import DataError, UsageError
 from piop.generation import generate
 from piop.problem import Problem
 from piop.run import fit
-from piop.run.evaluation import held_out_from_distribution
+from piop.run.held_out import held_out_from_distribution
 from piop.sampling import Draws, sample_inputs
 
 SPEC = """piop: 1

@@ -12,7 +12,7 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.run import Run, fit
 from piop.run import discretisation as module
-from piop.run.discretisation import grids_within
+from piop.run.held_out import DrawnInputs, HeldOutData, grids_within
 
 
 def errors(found):
@@ -56,7 +56,7 @@ def test_too_few_sensors_cost_what_they_hide_and_enough_cost_nothing(trained):
 
 
 def test_each_grid_has_the_same_inputs_and_a_reference_of_its_own(trained):
-    small, large = (held for held in module._each_grid(trained.problem, 3, 0, [(8,), (32,)], False))
+    small, large = (held for held in DrawnInputs(trained.problem, 3, 0).on_grids([(8,), (32,)]))
     assert large.truth["u"].shape == (3, 5, 32)
     assert torch.allclose(small.truth["u"], large.truth["u"][..., ::4], atol=1e-10)
     assert torch.equal(small.inputs["u0"].values, large.inputs["u0"].values)
@@ -110,11 +110,11 @@ def test_even_grids_within_a_grid_keep_their_ends_where_nothing_repeats():
 def test_scattered_data_have_no_grid(trained, data):
     u = data.values["u"].flatten(1)
     points = torch.rand(12, u.shape[1], 2) + 1.0
-    scattered = Dataset(data.inputs, {}, {"u": u}, points)
-    found = module.study_discretisation(trained.problem, trained.model, scattered, 0)
+    source = HeldOutData(trained.problem, Dataset(data.inputs, {}, {"u": u}, points))
+    found = module.study_discretisation(trained.problem, trained.model, source, 0)
     assert found["grids"] == ["80 points"]
     with pytest.raises(UsageError, match="scattered points; leave --grid out"):
-        module.study_discretisation(trained.problem, trained.model, scattered, 0, grids="4")
+        module.study_discretisation(trained.problem, trained.model, source, 0, grids="4")
 
 
 def test_sensors_on_a_grid_of_several_axes_must_fill_it():
@@ -143,14 +143,16 @@ def test_a_problem_without_input_functions_has_no_sensors(trained):
         "equations: [dt(u) = 0.01*dxx(u)]\ninitial: {u: sin(2*pi*x)}\nboundary: {x: periodic}\n"
     )
     with pytest.raises(UsageError, match="alone has no input function"):
-        module.study_discretisation(still, trained.model, 2, 0, sensors="50%")
+        module.study_discretisation(
+            still, trained.model, DrawnInputs(still, 2, 0), 0, sensors="50%"
+        )
 
 
 def test_a_problem_without_reference_says_so(trained, monkeypatch):
     def refuse(*args, **kwargs):
         raise NotSupportedError("no solver covers it")
 
-    monkeypatch.setattr("piop.run.evaluation.solve_reference", refuse)
+    monkeypatch.setattr("piop.run.held_out.solve_reference", refuse)
     with pytest.raises(NotSupportedError, match="no solver covers it"):
         trained.discretisation(samples=2)
 

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from piop.errors import NotSupportedError, UsageError
-from piop.run import Run, evaluate, fit, predict_held_out
+from piop.run import HeldOut, Run, fit, predict_held_out
 from piop.run import evaluation as module
+from piop.run.held_out import held_out_draws
 from piop.sampling import Draws, sample_inputs
 
 
@@ -31,7 +32,7 @@ def test_a_short_run_learns_heat_to_a_few_percent(trained):
 
 
 def test_held_out_inputs_differ_from_those_trained_on(heat):
-    held = module.held_out_draws(0, 4)
+    held = held_out_draws(0, 4)
     assert held.seed != 0
     trained_on = sample_inputs(heat, Draws(0, 1, torch.arange(4)))["u0"]
     judged_on = sample_inputs(heat, held)["u0"]
@@ -57,7 +58,7 @@ def test_an_operator_no_better_than_a_baseline_is_warned_of(trained, monkeypatch
 
 def test_references_that_missed_their_tolerance_are_warned_of(trained):
     held_out = trained.held_out(2)
-    doubtful = module.HeldOut(
+    doubtful = HeldOut(
         held_out.functions,
         held_out.inputs,
         held_out.queries,
@@ -92,7 +93,7 @@ def test_a_problem_without_reference_still_gets_its_evaluation(trained, monkeypa
     def refuse(*args, **kwargs):
         raise NotSupportedError("no solver covers it")
 
-    monkeypatch.setattr(module, "solve_reference", refuse)
+    monkeypatch.setattr("piop.run.held_out.solve_reference", refuse)
     found = trained.evaluate(2, write=False)
     assert found["relative_l2"] is None
     assert "no solver covers it" in found["warnings"][0]
@@ -102,8 +103,7 @@ def test_a_problem_without_reference_still_gets_its_evaluation(trained, monkeypa
 def test_evaluating_again_gives_the_same_numbers(trained):
     loaded = Run.load(trained.path)
     one = trained.evaluate(3, write=False)["relative_l2"]
-    assert evaluate(loaded, 3, write=False)["relative_l2"] == one
-    assert evaluate(trained.path, 3, write=False)["relative_l2"] == one
+    assert loaded.evaluate(3, write=False)["relative_l2"] == one
 
 
 def test_a_grid_may_be_asked_for(trained):
@@ -123,7 +123,7 @@ def test_no_samples_is_refused(trained):
 
 def test_the_operator_sees_nothing_but_the_sensors(trained):
     held_out = trained.held_out(2)
-    blind = module.HeldOut(
+    blind = HeldOut(
         {},
         held_out.inputs,
         held_out.queries,

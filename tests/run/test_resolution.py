@@ -30,7 +30,7 @@ def test_percentages_and_counts_are_told_apart():
     assert [c.label for c in choices] == ["25%", "12.5%", "100%", "40", "7"]
     assert [c.of(64) for c in choices] == [16, 8, 64, 40, 7]
     assert read_sensor_counts(["25%", 40])[1] == SensorCount("40", count=40)
-    assert SensorCount("1%", share=0.01).of(20) == 1  # never none
+    assert SensorCount("1%", fraction=0.01).of(20) == 1  # never none
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_grids_are_counts_for_all_axes_or_for_each():
 @pytest.mark.parametrize(
     ("text", "axes", "message"),
     [
-        ("1", ["x"], "'1' is no grid: give points per axis of space, 2 or more, such as 64$"),
+        ("1", ["x"], "'1' is not a grid: give points per axis of space, 2 or more, such as 64$"),
         ("a", ["x", "y"], "such as 64x64$"),
         ("8x8", ["x"], "'8x8' has 2 counts; the axes of space are x:"),
         ("8x8x8", ["x", "y"], "'8x8x8' has 3 counts; the axes of space are x, y:"),
-        ("64,", ["x"], "'' is no grid"),
+        ("64,", ["x"], "'' is not a grid"),
     ],
 )
 def test_other_text_for_grids_is_refused(text, axes, message):
@@ -83,7 +83,7 @@ def test_smaller_parts_of_the_sensors_lie_within_larger_ones():
 
 
 def test_each_function_is_seen_at_sensors_of_its_own_and_the_seed_chooses_them():
-    choice = SensorCount("50%", share=0.5)
+    choice = SensorCount("50%", fraction=0.5)
     first = kept(keep_sensors(samples(), choice, DRAWS, "u0"))
     places = [{v % 20 for v in one} for one in first]
     assert len({frozenset(p) for p in places}) == 5
@@ -93,12 +93,12 @@ def test_each_function_is_seen_at_sensors_of_its_own_and_the_seed_chooses_them()
 
 
 def test_points_stay_with_their_values_and_all_sensors_stay_as_they_were():
-    whole, half = samples(), keep_sensors(samples(), SensorCount("50%", share=0.5), DRAWS, "u0")
+    whole, half = samples(), keep_sensors(samples(), SensorCount("50%", fraction=0.5), DRAWS, "u0")
     assert half.mask is None
     assert torch.equal(half.values.diff(dim=1) > 0, torch.ones(5, 9, 1, dtype=bool))
     number = half.values[..., 0].long() % 20
     assert torch.equal(half.points, whole.points[0][number])
-    same = keep_sensors(whole, SensorCount("100%", share=1.0), DRAWS, "u0")
+    same = keep_sensors(whole, SensorCount("100%", fraction=1.0), DRAWS, "u0")
     assert torch.equal(same.values, whole.values)
     assert torch.equal(same.points, whole.points)
 
@@ -106,7 +106,7 @@ def test_points_stay_with_their_values_and_all_sensors_stay_as_they_were():
 def test_a_share_is_of_each_functions_own_sensors():
     mask = torch.ones(5, 20, dtype=bool)
     mask[1, 4:] = False  # the second function has four sensors
-    found = keep_sensors(samples(mask), SensorCount("50%", share=0.5), DRAWS, "u0")
+    found = keep_sensors(samples(mask), SensorCount("50%", fraction=0.5), DRAWS, "u0")
     assert [len(k) for k in kept(found)] == [10, 2, 10, 10, 10]
     assert kept(found)[1] < {20.0, 21.0, 22.0, 23.0}
     with pytest.raises(UsageError, match="there are 4 of 'u0', which is fewer than 5"):

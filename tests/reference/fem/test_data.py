@@ -6,7 +6,7 @@ import torch
 from piop.datasets import read_dataset
 from piop.generation import generate
 from piop.reference import solve_reference
-from piop.run.evaluation import held_out_from_distribution
+from piop.run.held_out import held_out_from_distribution
 from piop.sampling import Draws, sample_inputs
 
 from .cases import on_shape

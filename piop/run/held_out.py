@@ -1,0 +1,299 @@
+"""Held-out inputs, drawn from their distributions or taken from data, and their solutions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor
+
+from piop.datasets import Dataset, Queries
+from piop.errors import UsageError
+from piop.fields import FunctionSamples, InputFunction, grid_axis
+from piop.problem import Problem
+from piop.problem.inputs import asked_coordinates, history_of
+from piop.reference import solve_reference
+from piop.run.arguments import save_grid
+from piop.sampling import Draws, observe, place_sensors, sample_inputs
+
+GRID_LIMITS = {1: (21, 128), 2: (6, 32), 3: (6, 16)}
+"""Largest numbers of times and points per space axis of an evaluation, by the number of axes."""
+
+Grid = tuple[int, ...]
+"""Points along each axis of space."""
+Sensors = Mapping[str, tuple[int | Sequence[int], str]]
+"""Input → (count or counts per axis, placement)."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Inputs that were never trained on, and their solutions.
+
+    Attributes:
+        functions: The input functions; empty for data.
+        inputs: Their values at the sensors.
+        queries: Grid or points of the solutions.
+        truth: Channel → ``[B, *queries.shape]`` float64.
+        error_estimate: Relative L2 error of the truth ``[B]``; None where it is unknown.
+        accepted: Whether the truth reached its tolerance ``[B]``.
+        start: Channel → ``[B, *space]``, the last observed time of a solution whose history is an
+            input; empty otherwise.
+    """
+
+    functions: Mapping[str, InputFunction]
+    inputs: Mapping[str, FunctionSamples]
+    queries: Queries
+    truth: Mapping[str, Tensor]
+    error_estimate: Tensor | None
+    accepted: Tensor
+    start: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def held_out_draws(seed: int, samples: int) -> Draws:
+    """Return the draws of held-out inputs, of another seed than training with that seed uses."""
+    return Draws((seed + 0x9E3779B9) % 2**32, 0, torch.arange(samples))
+
+
+def held_out_from_distribution(
+    problem: Problem,
+    samples: int,
+    seed: int,
+    queries: Queries | None = None,
+    sensors: Sensors | None = None,
+    end: bool = False,
+) -> HeldOut:
+    """Draw held-out inputs from their distributions and solve for their references.
+
+    Args:
+        problem: The problem.
+        samples: B, the number of samples.
+        seed: Seed of the run from which they are held out.
+        queries: Grid of the references; by default the ``save`` grid with fewer points.
+        sensors: Input → (count or counts per axis, placement), where not as in the spec.
+        end: Keep only the final time, for operators that predict no other.
+
+    Raises:
+        UsageError: If sensors are requested of no visible input, or cannot be placed so.
+        NotSupportedError: If no reference solver covers the problem.
+        SolverError: If the reference fails.
+    """
+    draws = held_out_draws(seed, samples)
+    functions = sample_inputs(problem, draws)
+    queries = queries or save_grid(problem, GRID_LIMITS[len(problem.space)], end)
+    axes = queries.axes or {}
+    space = tuple(len(axes[c.name]) for c in problem.space)
+    times = None if problem.time is None else axes[problem.time.name]
+    solution = solve_reference(problem, functions, times=times, shape=space)
+    points = None if solution.points is None else solution.points.cpu()
+    observed = observe(functions, problem, draws, points=points)
+    return HeldOut(
+        functions,
+        observed | observed_at(problem, functions, draws, sensors),
+        queries if points is None else Queries(points=points),
+        {name: value.double().cpu() for name, value in solution.values.items()},
+        solution.error_estimate.cpu(),
+        solution.accepted.cpu(),
+    )
+
+
+def observed_at(
+    problem: Problem,
+    functions: Mapping[str, InputFunction],
+    draws: Draws,
+    sensors: Sensors | None,
+) -> dict[str, FunctionSamples]:
+    """Evaluate inputs at other sensors than the spec's.
+
+    Raises:
+        UsageError: If sensors are requested of no visible input, or cannot be placed so.
+    """
+    items = {item.name: item for item in problem.visible_inputs}
+    found = {}
+    for name, (counts, place) in (sensors or {}).items():
+        if name not in items:
+            raise UsageError(f"sensors: {name!r} is not a visible input; one of {', '.join(items)}")
+        shape = (counts,) if isinstance(counts, int) else tuple(counts)
+        try:
+            item = replace(items[name], sensor_shape=shape, place=place)
+            points = place_sensors(problem, item, draws)
+        except ValueError as error:
+            raise UsageError(f"sensors.{name}: {error}") from error
+        found[name] = FunctionSamples(points, functions[name](points)[..., None])
+    return found
+
+
+def held_out_from_data(problem: Problem, data: Dataset, end: bool = False) -> HeldOut:
+    """Take held-out trajectories of a data set.
+
+    Args:
+        problem: The problem.
+        data: The trajectories.
+        end: Keep only the final time, for operators that predict no other.
+    """
+    start: dict[str, Tensor] = {}
+    if history_of(problem) is not None:
+        start = {name: data.values[name][:, 0].double() for name in problem.unknowns}
+        data = _after_history(problem, data)
+    if end and data.points is None and problem.time is not None:
+        data = data.last_along(problem.time.name)
+    queries = (
+        Queries(points=data.points)
+        if data.points is not None
+        else Queries(axes={c.name: data.axes[c.name] for c in problem.coordinates})
+    )
+    truth = {name: data.values[name].double() for name in problem.channels if name in data.values}
+    accepted = torch.ones(len(data), dtype=torch.bool)
+    return HeldOut({}, data.inputs, queries, truth, data.error_estimate, accepted, start)
+
+
+def _after_history(problem: Problem, data: Dataset) -> Dataset:
+    """Leave out the first time, which is the end of the history that the operator observes."""
+    name = asked_coordinates(problem)[0].name
+    axes = {**data.axes, name: data.axes[name][1:]}
+    return replace(data, axes=axes, values={n: v[:, 1:] for n, v in data.values.items()})
+
+
+def with_space_grid(problem: Problem, usual: Queries, grid: Grid) -> Queries:
+    """Replace the grid in space; times stay."""
+    axes = dict(usual.axes or {})
+    for axis, count in zip(problem.space, grid, strict=True):
+        axes[axis.name] = grid_axis(axis.low, axis.high, count, axis.periodic)
+    return Queries(axes=axes)
+
+
+def coarsened(problem: Problem, held_out: HeldOut, grid: Grid) -> HeldOut:
+    """Keep every k-th point of the grid of the data.
+
+    Raises:
+        UsageError: If the data have no such grid.
+    """
+    if held_out.queries.axes is None:
+        raise UsageError("grid: the data lie at scattered points; leave --grid out")
+    axes, truth = dict(held_out.queries.axes), dict(held_out.truth)
+    for axis, coordinate in enumerate(problem.coordinates):
+        if coordinate not in problem.space:
+            continue
+        count, own = grid[problem.space.index(coordinate)], axes[coordinate.name]
+        strides = grids_within(len(own), coordinate.periodic)
+        if count not in strides:
+            raise UsageError(
+                f"grid: the data have {len(own)} points along {coordinate.name}, from which "
+                f"{count} cannot be taken evenly; there are {', '.join(map(str, strides))}"
+            )
+        index = torch.arange(0, len(own), strides[count])
+        axes[coordinate.name] = own[index]
+        truth = {name: value.index_select(axis + 1, index) for name, value in truth.items()}
+    return replace(held_out, queries=Queries(axes=axes), truth=truth)
+
+
+def grids_within(count: int, periodic: bool) -> dict[int, int]:
+    """Return the even grids of at least two points within one of ``count``: points → stride.
+
+    On an axis that is not periodic both ends are kept.
+    """
+    steps = count if periodic else count - 1
+    found = {steps // k + (not periodic): k for k in range(1, max(steps, 1) + 1) if steps % k == 0}
+    return {points: k for points, k in found.items() if points > 1}
+
+
+class HeldOutSource(ABC):
+    """A source of held-out inputs with their solutions.
+
+    Attributes:
+        name: Its name in ``discretisation.json``.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Number of samples."""
+
+    @abstractmethod
+    def held_out(self) -> HeldOut:
+        """Return the samples on the usual grid."""
+
+    @abstractmethod
+    def on_grids(self, grids: Sequence[Grid]) -> Iterator[HeldOut]:
+        """Return the samples on each of several grids.
+
+        Raises:
+            UsageError: For a grid that there is none of.
+        """
+
+
+@final
+@dataclass(frozen=True)
+class DrawnInputs(HeldOutSource):
+    """Inputs drawn from their distributions and solved by the reference.
+
+    Attributes:
+        problem: The problem, its parameters being numbers.
+        samples: Number of samples.
+        seed: Seed of the run from which they are held out.
+        queries: Grid of the references; by default the ``save`` grid with fewer points.
+        sensors: Input → (count or counts per axis, placement), where not as in the spec.
+        end: Keep only the final time, for operators that predict no other.
+    """
+
+    problem: Problem
+    samples: int
+    seed: int
+    queries: Queries | None = None
+    sensors: Sensors | None = None
+    end: bool = False
+
+    name = "law"
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return self.samples
+
+    def held_out(self) -> HeldOut:
+        """Draw and solve; see :func:`held_out_from_distribution`."""
+        return held_out_from_distribution(
+            self.problem, self.samples, self.seed, self.queries, self.sensors, self.end
+        )
+
+    def on_grids(self, grids: Sequence[Grid]) -> Iterator[HeldOut]:
+        """Solve for the same inputs on one grid after another."""
+        usual = save_grid(self.problem, GRID_LIMITS[len(self.problem.space)], self.end)
+        for grid in grids:
+            yield replace(self, queries=with_space_grid(self.problem, usual, grid)).held_out()
+
+
+@final
+@dataclass(frozen=True)
+class HeldOutData(HeldOutSource):
+    """Held-out trajectories of a data set.
+
+    Attributes:
+        problem: The problem.
+        data: The trajectories.
+        end: Keep only the final time, for operators that predict no other.
+    """
+
+    problem: Problem
+    data: Dataset
+    end: bool = False
+
+    name = "data"
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return len(self.data)
+
+    def held_out(self) -> HeldOut:
+        """Return the trajectories; see :func:`held_out_from_data`."""
+        return held_out_from_data(self.problem, self.data, self.end)
+
+    def on_grids(self, grids: Sequence[Grid]) -> Iterator[HeldOut]:
+        """Keep every k-th point of the grid of the data; refuse a grid before the first is used."""
+        whole = self.held_out()
+        return iter([coarsened(self.problem, whole, grid) for grid in grids])
