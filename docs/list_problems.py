@@ -22,10 +22,10 @@ GROUPS: dict[str, Callable[[Problem], bool]] = {
         lambda p: history_of(p) is not None
     ),
     "On data from `piop data`, on a shape, fixed or one per sample": (
-        lambda p: p.region is not None and not p.capabilities.equations
+        lambda p: not p.domain.is_box and not p.capabilities.equations
     ),
     "On data from `piop data`": (lambda p: p.learn is not None or not p.capabilities.equations),
-    "On their equation, on a shape": lambda p: p.region is not None,
+    "On their equation, on a shape": lambda p: not p.domain.is_box,
     "On their equation, between walls": lambda p: not p.periodic,
     "On their equation, periodic": lambda p: p.periodic,
 }
