@@ -108,10 +108,11 @@ class TransportSolver(LevelSolver[GridLevel, TransportResult]):
         self.form = transport_form(problem.pde)
         self.sources = Sources(problem, functions, request.device)
         self.axes = request.axes(problem.space)
-        self.start = float(problem.time.low)
-        (axis,) = problem.space
+        self.start = self.sources.start
+        self.time, self.axis = problem.coordinates
+        axis = self.axis
         self.ends = (float(axis.low), float(axis.high))
-        form, time = self.form, problem.time.symbol
+        form, time = self.form, self.time.symbol
         self.speed, self.growth, self.source = (
             self._along_path(e) for e in (form.speed, form.growth, form.source)
         )
@@ -130,7 +131,7 @@ class TransportSolver(LevelSolver[GridLevel, TransportResult]):
             inward = (1 - 2 * end) * self.speed(at_wall.to(self.axes[0])).squeeze(1)
             wrong = inward > 0 if wall is None else inward <= 0
             if bool(wrong.any()):
-                face = f"{self.problem.space[0].name}.{('min', 'max')[end]}"
+                face = f"{self.axis.name}.{('min', 'max')[end]}"
                 does, has = ("in", "no condition") if wall is None else ("out", "a condition")
                 raise SolverError(
                     f"sample {int(wrong.nonzero()[0])}: at {face} characteristics run {does}, and "
@@ -237,10 +238,10 @@ class TransportSolver(LevelSolver[GridLevel, TransportResult]):
         return factor * value + paths.source, factor * rate
 
     def _along_path(self, expression: Expr) -> Callable[[Tensor], Tensor]:
-        return self._evaluator(expression, self.problem.space[0])
+        return self._evaluator(expression, self.axis)
 
     def _in_time(self, expression: Expr) -> Callable[[Tensor], Tensor]:
-        return self._evaluator(expression, self.problem.time)
+        return self._evaluator(expression, self.time)
 
     def _evaluator(self, expression: Expr, coordinate: Coordinate) -> Callable[[Tensor], Tensor]:
         """A function of scattered values ``[B, N]`` of one coordinate."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from piop.errors import DataError
 from piop.fields import InputFunction
+from piop.problem import Coordinate, Problem
 from piop.problem.capabilities import choose_method, usual_tolerance
 from piop.problem.methods import (
     Characteristics,
@@ -29,7 +29,7 @@ from piop.reference.finite_volume import solve_law
 from piop.reference.fourier.solve import solve_periodic
 from piop.reference.solution import Limits, Request, Solution
 
-Solver = Callable[[Any, Mapping[str, InputFunction], Request], Solution]
+Solver = Callable[[Problem, Mapping[str, InputFunction], Request], Solution]
 
 SOLVERS: Mapping[type[Method], Solver] = {
     Fourier: solve_periodic,
@@ -43,7 +43,7 @@ SOLVERS: Mapping[type[Method], Solver] = {
 
 
 def solve_reference(
-    problem: Any,
+    problem: Problem,
     functions: Mapping[str, InputFunction],
     *,
     times: Sequence[float] | Tensor | None = None,
@@ -60,7 +60,7 @@ def solve_reference(
 
     Args:
         problem: A ``Problem``; parameters to infer have the values that they start from, or those
-            that ``problem.at`` is given.
+            given to ``problem.at``.
         functions: Input functions by name, each of batch B (or 1); hidden ones that others are
             expressed in are not needed.
         times: Save times, ascending, inside the problem's interval; default ``problem.save``. A
@@ -74,7 +74,7 @@ def solve_reference(
         limits: Where to stop refining.
 
     Returns:
-        The solution. Instances that met the limits first are marked and described in ``notes``.
+        The solution. Samples that reached the limits first are not accepted; ``notes`` says why.
 
     Raises:
         NotSupportedError: A problem that no solver covers, with the reason of each.
@@ -84,9 +84,9 @@ def solve_reference(
     problem = problem.at()
     solver = SOLVERS[type(choose_method(problem))]
     tolerance = usual_tolerance(problem) if tolerance is None else tolerance
-    moments = () if problem.time is None else _times(problem, times)
     if problem.time is None and times is not None:
         raise DataError(f"{problem.name} is steady; it has no times")
+    moments = () if problem.time is None else _times(problem.time, problem.save[0], times)
     shape = (
         tuple(shape)
         if shape is not None
@@ -103,10 +103,12 @@ def solve_reference(
         )
 
 
-def _times(problem: Any, times: Sequence[float] | Tensor | None) -> tuple[float, ...]:
-    low, high = float(problem.time.low), float(problem.time.high)
+def _times(
+    time: Coordinate, count: int, times: Sequence[float] | Tensor | None
+) -> tuple[float, ...]:
+    low, high = float(time.low), float(time.high)
     if times is None:
-        return tuple(torch.linspace(low, high, problem.save[0], dtype=torch.float64).tolist())
+        return tuple(torch.linspace(low, high, count, dtype=torch.float64).tolist())
     moments = [float(t) for t in times]
     slack = 1e-9 * (high - low)
     ascending = all(a < b for a, b in pairwise(moments))

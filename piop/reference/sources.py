@@ -1,4 +1,4 @@
-"""What equations hold besides unknowns: coordinates, scalars and input functions, on a grid."""
+"""Values of coordinates, scalars and input functions in equations, on a grid."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expression
+from piop.problem import Problem
 
 
 class SourcePoints(Protocol):
-    """A tensor grid of points, whichever way they are spaced."""
+    """A tensor grid of points, evenly spaced or not."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -30,7 +31,7 @@ class SourcePoints(Protocol):
 
 @final
 class Sources:
-    """Values of everything known, for a batch of problem instances.
+    """Values of everything in the equations but unknowns, for a batch of problem instances.
 
     Args:
         problem: The ``Problem``.
@@ -39,10 +40,11 @@ class Sources:
     """
 
     def __init__(
-        self, problem: Any, functions: Mapping[str, InputFunction], device: torch.device
+        self, problem: Problem, functions: Mapping[str, InputFunction], device: torch.device
     ) -> None:
         self.problem = problem
         self.device = device
+        self.start = 0.0 if problem.time is None else float(problem.time.low)
         self.arguments = {i.name: tuple(i.of) for i in problem.inputs}
         self.scalars = {i.symbol: i.name for i in problem.inputs if not i.of}
         for name, function in functions.items():
@@ -79,12 +81,12 @@ class Sources:
         """Value of an expression of scalar inputs: a number, or ``[B]``."""
         if expression.is_number:
             return float(expression)
-        symbols = tuple(sorted(expression.free_symbols, key=str))
+        symbols: Any = sorted(expression.free_symbols, key=str)
         unknown = [s for s in symbols if s not in self.scalars]
         if unknown:
             raise DataError(f"the parameter '{unknown[0]}' has no value; infer it or set it")
         values = [self.function(self.scalars[s]).on_grid(()).reshape(-1) for s in symbols]
-        return compile_expression(expression, symbols)(values)
+        return compile_expression(expression, tuple(symbols))(values)
 
     def scalar_values(self) -> list[Tensor]:
         """Values ``[B or 1]`` of the scalar inputs, in the order of the problem."""

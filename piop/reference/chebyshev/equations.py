@@ -20,6 +20,7 @@ from piop.errors import NotSupportedError
 from piop.forms.differentiate import partial
 from piop.forms.evolution import Channel, Order
 from piop.forms.terms import applied, derivative_counts, multipliers, name_of, outermost_atoms
+from piop.problem import Problem
 
 Place = tuple[int, Order]
 """Channel and order of differentiation along each axis of space."""
@@ -44,6 +45,17 @@ class Row:
     slopes: dict[Place, Expr]
     face: tuple[int, int] | None = None
     fixes: bool = False
+
+
+def face_of(condition: Row) -> tuple[int, int]:
+    """Return the axis of a condition's face, and 0 or −1 for the end of that axis.
+
+    Raises:
+        ValueError: If the row is an equation, which has no face.
+    """
+    if condition.face is None:
+        raise ValueError(f"the row of channel {condition.channel} is no condition on a face")
+    return condition.face
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,7 @@ class Equations:
     steady: bool
 
 
-def build_equations(problem: Any) -> Equations:
+def build_equations(problem: Problem) -> Equations:
     """Take a problem's equations and conditions apart.
 
     Raises:
@@ -87,7 +99,7 @@ def build_equations(problem: Any) -> Equations:
 class _Builder:
     """Holds the stand-ins; one use per problem."""
 
-    def __init__(self, problem: Any) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.time = problem.time.symbol if problem.time else None
         self.space = [c.symbol for c in problem.space]

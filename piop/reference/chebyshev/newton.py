@@ -124,9 +124,9 @@ class Stepper:
         Returns:
             Stages ``[B, s, C, *sizes]`` and whether each instance converged ``[B]``.
         """
-        fresh = self._slope is None
-        if fresh:
-            self._slope = self.system.jacobian(w, t)
+        slope, fresh = self._slope, self._slope is None
+        if slope is None:
+            slope = self._slope = self.system.jacobian(w, t)
             self._factors.clear()
         whole = w.unsqueeze(1)
         found = (
@@ -136,7 +136,7 @@ class Stepper:
         good = torch.zeros(len(w), dtype=torch.bool, device=w.device)
         slowest = 0.0
         for i in range(1 if self.fixed else _STAGE_ITERATIONS):
-            change = self._correction(whole, found, t, h)
+            change = self._correction(whole, found, t, h, slope)
             found += change
             if self.fixed:
                 return found, torch.isfinite(found).flatten(1).all(1)
@@ -167,7 +167,7 @@ class Stepper:
         if not self.fixed:
             self._slope = None
 
-    def _correction(self, w: Tensor, found: Tensor, t: float, h: float) -> Tensor:
+    def _correction(self, w: Tensor, found: Tensor, t: float, h: float, slope: Tensor) -> Tensor:
         """−(residual of the stages) through the Newton matrix ``[B, s, C, *sizes]``."""
         batch, stages = found.shape[:2]
         apart = (found - w).reshape(batch, stages, -1)
@@ -177,20 +177,21 @@ class Stepper:
         residual += self.system.value(found, times).reshape(batch, stages, -1)
         parts = torch.einsum("ki,bin->bkn", self.into, residual.to(self.into.dtype))
         out = torch.zeros_like(residual)
-        for k, (lu, shift) in enumerate(zip(self._factor(h), self.scheme.shifts, strict=True)):
+        for k, (lu, shift) in enumerate(
+            zip(self._factor(h, slope), self.scheme.shifts, strict=True)
+        ):
             part = parts[:, k] if isinstance(shift, complex) else parts[:, k].real
             solved = solve_factored(lu, part)
             out -= (self.back[:, k][:, None] * solved[:, None]).real
         return out.reshape(found.shape)
 
-    def _factor(self, h: float) -> list[tuple[Tensor, Tensor]]:
+    def _factor(self, h: float, slope: Tensor) -> list[tuple[Tensor, Tensor]]:
         key = f"{h:.9e}"
         if key not in self._factors:
             if len(self._factors) >= _KEPT:
                 self._factors.clear()
-            assert self._slope is not None  # noqa: S101 - made by stages
             self._factors[key] = [
-                factorise(s / h * self.mass + self._slope)[:2] for s in self.scheme.shifts
+                factorise(s / h * self.mass + slope)[:2] for s in self.scheme.shifts
             ]
         return self._factors[key]
 

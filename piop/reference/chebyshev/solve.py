@@ -91,7 +91,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         self.equations = build_equations(problem)
         self.program = CompiledEquations(problem, self.equations)
         self.scheme = radau(STAGES)
-        self.start = 0.0 if problem.time is None else float(problem.time.low)
+        self.start = self.sources.start
         self.axes = request.axes(problem.space)
         channels = self.equations.channels
         means = {a.name: a.mean for a in problem.auxiliaries if a.gauged} | dict(problem.gauge)

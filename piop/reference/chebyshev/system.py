@@ -12,7 +12,8 @@ from torch import Tensor
 
 from piop.forms.terms import applied, argument_order
 from piop.lowering import compile_expressions
-from piop.reference.chebyshev.equations import Equations, Place, Row
+from piop.problem import Problem
+from piop.reference.chebyshev.equations import Equations, Place, Row, face_of
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.sources import Sources
 
@@ -47,7 +48,7 @@ class CompiledEquations:
         equations: Its rows.
     """
 
-    def __init__(self, problem: Any, equations: Equations) -> None:
+    def __init__(self, problem: Problem, equations: Equations) -> None:
         self.problem, self.equations = problem, equations
         self.scalars = [i.symbol for i in problem.inputs if not i.of]
         known = [*equations.inputs, *self.scalars, *(c.symbol for c in problem.coordinates)]
@@ -97,10 +98,7 @@ class CollocationSystem:
         self._known: tuple[tuple[float, ...], list[Tensor]] | None = None
         index = torch.arange(mesh.points, device=mesh.device).reshape(mesh.sizes)
         self._lowered = mesh.lowered() if self.equations.multipliers else None
-        self.faces = [
-            index.select(c.row.face[0], c.row.face[1]).flatten()  # type: ignore[index]
-            for c in program.conditions
-        ]
+        self.faces = [index.select(*face_of(c.row)).flatten() for c in program.conditions]
 
     @property
     def batch(self) -> int:
@@ -224,8 +222,7 @@ class CollocationSystem:
 
     def _face(self, compiled: CompiledRow) -> tuple[int, int]:
         """The dimension of a condition's axis, counted from the end, and 0 or −1 along it."""
-        assert compiled.row.face is not None  # noqa: S101 - conditions have one
-        axis, end = compiled.row.face
+        axis, end = face_of(compiled.row)
         return axis - len(self.mesh.sizes), end
 
     def _at_face(self, compiled: CompiledRow, arguments: Sequence[Tensor]) -> list[Tensor]:

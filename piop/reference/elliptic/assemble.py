@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import torch
 from sympy import Expr
@@ -25,6 +25,7 @@ from torch import Tensor
 from piop.boundary import RobinForm
 from piop.errors import SolverError
 from piop.forms.linear import DivergenceForm
+from piop.problem import Problem
 from piop.reference.elliptic.grids import (
     CellGrid,
     at_centres,
@@ -92,7 +93,7 @@ class Assembler:
     """
 
     def __init__(
-        self, problem: Any, form: DivergenceForm, sources: Sources, samples: Sequence[int]
+        self, problem: Problem, form: DivergenceForm, sources: Sources, samples: Sequence[int]
     ) -> None:
         self.form, self.sources, self.samples = form, sources, samples
         self.space = problem.space

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
 
 from piop.fields import grid_axis
+from piop.problem import Problem
 from piop.spec.distributions import PiecewiseConstant
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ _FEWEST = (32, 24, 8)  # cells along an axis, by dimension
 _ODD = (1024, 48, 10)  # most cells of a periodic axis that no longer halves
 
 
-def first_grid(problem: Any, shape: Sequence[int], cap: int) -> tuple[tuple[int, ...], bool]:
+def first_grid(problem: Problem, shape: Sequence[int], cap: int) -> tuple[tuple[int, ...], bool]:
     """Choose the coarsest grid.
 
     Args:
@@ -139,7 +140,7 @@ def _fit(count: int, keep: int, fewest: int) -> int:
     return count
 
 
-def _pieces(problem: Any, axis: str) -> int:
+def _pieces(problem: Problem, axis: str) -> int:
     """Cells of piecewise constant inputs along an axis: their least common multiple."""
     laws = [(i.law, i.of) for i in problem.inputs if isinstance(i.law, PiecewiseConstant)]
     counts = [law.per_axis(len(of))[of.index(axis)] for law, of in laws if axis in of]

@@ -13,7 +13,7 @@ from scipy.spatial import KDTree
 from skfem.mesh import MeshTri1, MeshTri2
 from sympy import Expr
 
-from piop.domain import Outline, Radius, TriangleMesh
+from piop.domain import Outline, Radius, RegionFamily, TriangleMesh
 from piop.domain.delaunay import triangulate
 from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expression
@@ -137,50 +137,49 @@ class MeshHierarchy:
         return replace(mesh, doflocs=places)
 
 
-def of_one_shape(problem: Any, sources: Sources) -> list[list[int]]:
-    """Sort samples by their shapes.
+def samples_by_region(family: RegionFamily, sources: Sources) -> list[list[int]]:
+    """Group samples by their regions.
 
     Args:
-        problem: The ``Problem``, whose shape differs from sample to sample.
+        family: The regions.
         sources: Inputs of B samples.
 
     Returns:
-        Numbers of samples that have the same shape, for each that there is. Radii are not compared:
-        where they depend on inputs every sample is by itself.
+        Samples of each region that occurs. Radii are not compared: where they depend on inputs
+        every sample is by itself.
     """
-    if problem.domain.redrawn:
+    if family.redrawn:
         return [[sample] for sample in range(sources.batch)]
     found: dict[int, list[int]] = {}
-    for sample, number in enumerate(chosen(problem, sources)):
+    for sample, number in enumerate(region_numbers(family, sources)):
         found.setdefault(number, []).append(sample)
     return list(found.values())
 
 
-def chosen(problem: Any, sources: Sources) -> list[int]:
-    """Number of the shape that each of B samples has, of those to choose from."""
-    numbers = sources.function(problem.domain.selector).on_grid(()).reshape(-1)
+def region_numbers(family: RegionFamily, sources: Sources) -> list[int]:
+    """Return the number of each sample's region within its family."""
+    numbers = sources.function(family.selector).on_grid(()).reshape(-1)
     return numbers.expand(sources.batch).round().long().tolist()
 
 
-def own_outline(problem: Any, sources: Sources) -> Outline:
-    """Trace the boundary of one sample's shape.
+def trace_outline(family: RegionFamily, sources: Sources) -> Outline:
+    """Trace the boundary of one sample's region.
 
     Args:
-        problem: The ``Problem``, whose shape differs from sample to sample.
-        sources: Inputs of that sample, and of others with the same shape.
+        family: The regions.
+        sources: Inputs of that sample, and of others with the same region.
 
     Raises:
-        GeometryError: If there is no such shape.
+        GeometryError: If there is no such region.
     """
     own = sources.take(torch.tensor([0]))
-    domain = problem.domain
-    number = chosen(problem, own)[0] if domain.selector else 0
-    radii = {key: _radius(problem, own, expr) for key, expr in domain.radii.items()}
-    return domain.sample(radii, number)
+    number = region_numbers(family, own)[0] if family.selector else 0
+    radii = {key: _radius(own, expression) for key, expression in family.radii.items()}
+    return family.sample(radii, number)
 
 
-def _radius(problem: Any, sources: Sources, expression: Expr) -> Radius:
-    functions = outermost_atoms(expression)
+def _radius(sources: Sources, expression: Expr) -> Radius:
+    problem, functions = sources.problem, outermost_atoms(expression)
     scalars = [i for i in problem.inputs if not i.of and i.symbol in expression.free_symbols]
     axes = [a.symbol for a in problem.angles]
     run = compile_expression(expression, [*functions, *(i.symbol for i in scalars), *axes])

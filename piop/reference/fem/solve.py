@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 import torch
 
-from piop.domain import GeometryError, Outline, TriangleMesh
+from piop.domain import GeometryError, Outline, PlaneRegion, RegionFamily, TriangleMesh
 from piop.domain.delaunay import triangulate
 from piop.errors import SolverError
 from piop.fields import InputFunction
@@ -22,9 +22,9 @@ from piop.reference.fem.meshes import (
     MeshLevel,
     found_again,
     mesh_for,
-    of_one_shape,
-    own_outline,
+    samples_by_region,
     spread,
+    trace_outline,
 )
 from piop.reference.fem.space import Array, Space
 from piop.reference.fem.system import FiniteElementSystem, Recovery
@@ -50,74 +50,75 @@ _NUMBERS = 200  # float64 numbers per coefficient that a sample takes, about
 def solve_on_shape(
     problem: Problem, functions: Mapping[str, InputFunction], request: Request, degree: int = DEGREE
 ) -> Solution:
-    """Solve a steady problem on a shape by finite elements.
+    """Solve a steady problem on a region of the plane by finite elements.
 
     Args:
         problem: The ``Problem``.
         functions: Inputs by name.
-        request: What is asked; its shape sets the size of triangles: their sides are as long as
+        request: What is requested; its shape sets the size of triangles: their sides are as long as
             the steps of such a grid, and their corners are the points of the output. Where the
             problem says how many points there are, these are spread over the shape, and the
             triangles are as large as they can be.
         degree: Of the piecewise polynomials, 1 or 2.
 
     Returns:
-        The solution. Samples whose own shape cannot be had or meshed are NaN throughout, with the
-        reason among the notes.
+        The solution. Samples whose own region cannot be traced or meshed are NaN throughout, with
+        the reason among the notes.
 
     Raises:
-        SolverError: If the one shape of all cannot be meshed, or the equations not be solved.
+        SolverError: If the one region of all cannot be meshed, or the equations not be solved.
     """
     sources, form = Sources(problem, functions, request.device), weak_form(problem.pde)
-    if problem.domain.varies:
-        groups = of_one_shape(problem, sources)
-        parts = [_alike(problem, form, sources, group, request, degree) for group in groups]
+    domain = problem.domain
+    if isinstance(domain, RegionFamily):
+        groups = samples_by_region(domain, sources)
+        parts = [_solve_group(domain, form, sources, group, request, degree) for group in groups]
         order = torch.tensor([sample for group in groups for sample in group]).argsort()
         return concatenate(parts).take(order)
+    if not isinstance(domain, PlaneRegion):
+        raise SolverError(f"{problem.name}: its domain is no region of the plane")
     every = range(sources.batch)
     try:
-        return MeshSolver(
-            problem, form, problem.domain.outline, sources, request, degree, every
-        ).run()
+        return MeshSolver(form, domain.outline, sources, request, degree, every).run()
     except GeometryError as error:
         raise SolverError(f"{problem.name}: {error}") from None
 
 
-def _alike(
-    problem: Problem,
+def _solve_group(
+    family: RegionFamily,
     form: WeakForm,
     sources: Sources,
     samples: Sequence[int],
     request: Request,
     degree: int,
 ) -> Solution:
-    """Solve samples of one shape on that shape."""
+    """Solve samples of one region on that region; NaN where it cannot be traced or meshed."""
     own = sources.take(torch.tensor(samples))
     try:
-        outline = own_outline(problem, own)
-        return MeshSolver(problem, form, outline, own, request, degree, samples).run()
+        outline = trace_outline(family, own)
+        return MeshSolver(form, outline, own, request, degree, samples).run()
     except GeometryError as error:
-        texts = [f"sample {sample}: the shape: {error}" for sample in samples]
-        return concatenate([_without(problem, text, request) for text in texts])
+        return _failed(own, request, [f"sample {s}: the shape: {error}" for s in samples])
 
 
-def _without(problem: Problem, note: str, request: Request) -> Solution:
-    """What is said of a sample that has no shape."""
-    device = request.device
-    nothing = torch.full((1, problem.points), math.nan, dtype=torch.float64, device=device)
-    error = torch.full((1,), math.inf, dtype=torch.float64, device=device)
+def _failed(sources: Sources, request: Request, notes: Sequence[str]) -> Solution:
+    """Return NaN for samples without a region, with the reasons."""
+    problem, f64 = sources.problem, {"dtype": torch.float64, "device": request.device}
+    batch = len(notes)
+    nan = torch.full((batch, problem.points or 0), math.nan, **f64)
+    error = torch.full((batch,), math.inf, **f64)
     return Solution(
-        torch.empty(0, dtype=torch.float64, device=device),
+        torch.empty(0, **f64),
         (),
-        dict.fromkeys(problem.channels, nothing),
+        dict.fromkeys(problem.channels, nan),
         {},
         error,
         error < 0,
-        torch.zeros((1, 2), dtype=torch.int64),
-        torch.zeros(1, dtype=torch.float64, device=device),
+        torch.zeros((batch, 2), dtype=torch.int64),
+        torch.zeros(batch, **f64),
         request.tolerance,
-        (note,),
-        points=nothing[..., None].expand(-1, -1, 2),
+        tuple(notes),
+        points=nan[..., None].expand(-1, -1, 2),
     )
 
 
@@ -138,8 +139,7 @@ class MeshSolver(LevelSolver[GridLevel, MeshResult]):
     """Solves samples on meshes of one region.
 
     Args:
-        problem: The ``Problem``.
-        form: Its weak form.
+        form: The weak form of the problem.
         outline: Boundary of the region, which all samples have.
         sources: Its inputs.
         request: What is requested.
@@ -154,7 +154,6 @@ class MeshSolver(LevelSolver[GridLevel, MeshResult]):
 
     def __init__(
         self,
-        problem: Problem,
         form: WeakForm,
         outline: Outline,
         sources: Sources,
@@ -162,8 +161,8 @@ class MeshSolver(LevelSolver[GridLevel, MeshResult]):
         degree: int,
         named: Sequence[int],
     ) -> None:
-        self.problem, self.sources, self.request, self.degree = problem, sources, request, degree
-        self.form, self.outline, self.named = form, outline, named
+        self.problem, self.sources, self.request = sources.problem, sources, request
+        self.form, self.outline, self.degree, self.named = form, outline, degree, named
         mesh, self.side = self._first_mesh()
         prescribed = {face: bool(given) for face, given in self.form.values.items()}
         self.meshes = iter(MeshHierarchy(outline, mesh, prescribed, degree))

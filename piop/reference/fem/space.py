@@ -18,6 +18,7 @@ from torch import Tensor
 
 from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expressions
+from piop.problem import Problem
 from piop.reference.sources import Sources
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -34,7 +35,9 @@ class PointEvaluator:
         unknowns: Atoms whose values are given at each evaluation, in this order.
     """
 
-    def __init__(self, problem: Any, expressions: Sequence[Expr], unknowns: Sequence[Any]) -> None:
+    def __init__(
+        self, problem: Problem, expressions: Sequence[Expr], unknowns: Sequence[Any]
+    ) -> None:
         self.space = tuple(c.name for c in problem.space)
         self.arguments = {i.name: tuple(i.of) for i in problem.inputs}
         held = dict.fromkeys(a for e in expressions for a in outermost_atoms(e))

@@ -15,6 +15,7 @@ from torch import Tensor
 from piop.errors import SolverError
 from piop.forms.terms import outermost_atoms
 from piop.forms.weak import Integrand, WeakForm
+from piop.problem import Problem
 from piop.reference.fem.space import Array, PointEvaluator, Quadrature, Space
 from piop.reference.sources import Sources
 
@@ -42,7 +43,7 @@ class Part:
     """
 
     def __init__(
-        self, problem: Any, form: WeakForm, integrand: Integrand, quadrature: Quadrature
+        self, problem: Problem, form: WeakForm, integrand: Integrand, quadrature: Quadrature
     ) -> None:
         self.quadrature, self.integrand = quadrature, integrand
         unknowns = [a for group in form.atoms for a in group]
@@ -90,7 +91,7 @@ class FiniteElementSystem:
         space: Functions on the mesh.
     """
 
-    def __init__(self, problem: Any, form: WeakForm, space: Space) -> None:
+    def __init__(self, problem: Problem, form: WeakForm, space: Space) -> None:
         self.problem, self.form, self.space = problem, form, space
         self.faces = [Part(problem, form, form.faces[f], q) for f, q in space.faces.items()]
         self.parts = [Part(problem, form, form.volume, space.volume), *self.faces]
@@ -293,7 +294,7 @@ class Recovery:
         space: Functions on the mesh.
     """
 
-    def __init__(self, problem: Any, form: WeakForm, space: Space) -> None:
+    def __init__(self, problem: Problem, form: WeakForm, space: Space) -> None:
         self.form, self.space = form, space
         unknowns = [atom for group in form.atoms for atom in group]
         self.values = PointEvaluator(problem, list(form.recovered.values()), unknowns)

@@ -137,9 +137,8 @@ class Flow:
         """
         low, high = self._between(u, torch.minimum(*speeds[0]), torch.maximum(*speeds[1]), known)
         f, p = self.fluxes(u, known)
-        if self.gas is None:
+        if self.gas is None or p is None:
             return hll(u, f, low, high)
-        assert p is not None  # noqa: S101 - a gas has a pressure
         rows = (self.gas.density, self.gas.momenta[self.axis], self.gas.energy)
         return hllc(u, f, p, low, high, rows)
 
@@ -168,14 +167,14 @@ class Variables:
     """
 
     def __init__(self, law: ConservationLaw, gas: Gas | None, scalars: tuple[Any, ...]) -> None:
-        self.gas = None if gas is None or gas.energy_of is None else gas
+        self.gas: Gas | None = None
         self.rank = len(law.fluxes)
-        if self.gas is None:
+        if gas is None or gas.energy_of is None:
             return
-        assert self.gas.energy_of is not None  # noqa: S101 - asked above
-        self.per_mass = [*self.gas.momenta, *self.gas.carried]
-        self._pressure = compile_expressions((self.gas.pressure,), (*law.state, *scalars))
-        self._energy = compile_expressions((self.gas.energy_of,), (*law.state, *scalars, PRESSURE))
+        self.gas, atoms = gas, (*law.state, *scalars)
+        self.per_mass = [*gas.momenta, *gas.carried]
+        self._pressure = compile_expressions((gas.pressure,), atoms)
+        self._energy = compile_expressions((gas.energy_of,), (*atoms, PRESSURE))
 
     def of(self, u: Tensor, scalars: Values) -> Tensor:
         """From the state ``[…, n, *sizes]``."""

@@ -13,6 +13,7 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.forms.terms import argument_order, name_of, outermost_atoms
+from piop.problem import Problem
 from piop.reference.sources import Sources
 
 
@@ -110,10 +111,10 @@ class KnownValues:
         expressions: Fluxes, speeds, sources, boundary values.
     """
 
-    def __init__(self, problem: Any, sources: Sources, expressions: Iterable[Expr]) -> None:
+    def __init__(self, problem: Problem, sources: Sources, expressions: Iterable[Expr]) -> None:
         self.problem, self.sources = problem, sources
-        self.time = problem.time
-        self.space = [c.name for c in problem.space]
+        self.time, *axes = problem.coordinates
+        self.space = [c.name for c in axes]
         names = {i.name for i in problem.inputs}
         symbols: set[Any] = set()
         functions: dict[Any, None] = {}
@@ -126,7 +127,7 @@ class KnownValues:
             )
         self.scalars = [s for s in sources.scalars if s in symbols]
         self.places = [c for c in problem.space if c.symbol in symbols]
-        self.clock = [problem.time.symbol] if problem.time.symbol in symbols else []
+        self.clock = [self.time.symbol] if self.time.symbol in symbols else []
         self.functions = list(functions)
         self.atoms: tuple[Any, ...] = (
             *self.scalars,
@@ -165,9 +166,9 @@ class KnownValues:
 
     def _fixed(self, atom: Any, nodes: QuadratureNodes) -> Tensor:
         if atom in self.functions:
-            return self.sources.on_grid(atom, argument_order(atom), nodes, float(self.time.low))
+            return self.sources.on_grid(atom, argument_order(atom), nodes, self.sources.start)
         if atom in self.scalars:
-            return self.sources.scalar(atom).reshape(-1, *[1] * len(nodes.sizes))  # type: ignore[union-attr]
+            return torch.as_tensor(self.sources.scalar(atom)).reshape(-1, *[1] * len(nodes.sizes))
         axis = next(i for i, c in enumerate(self.problem.space) if c.symbol == atom)
         return self.sources.coordinate(axis, nodes)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from piop.forms.conservation import ConservationLaw, mirror
 from piop.forms.wave_speeds import find_gas
 from piop.lowering import compile_expression, compile_expressions
+from piop.problem import Problem
 from piop.reference.finite_volume.flux import Flow, Variables, contact_slopes, limited_slopes
 from piop.reference.finite_volume.mesh import CellMesh, KnownValues
 from piop.reference.sources import Sources
@@ -27,7 +28,9 @@ class Ghosts:
     takes of it what enters. A face without a condition lets everything flow out.
     """
 
-    def __init__(self, problem: Any, law: ConservationLaw, axis: int, known: KnownValues) -> None:
+    def __init__(
+        self, problem: Problem, law: ConservationLaw, axis: int, known: KnownValues
+    ) -> None:
         self.axis, self.known = axis, known
         self.periodic = problem.space[axis].periodic
         name = problem.space[axis].name
@@ -83,7 +86,7 @@ class Scheme:
     """
 
     def __init__(
-        self, problem: Any, law: ConservationLaw, sources: Sources, mesh: CellMesh
+        self, problem: Problem, law: ConservationLaw, sources: Sources, mesh: CellMesh
     ) -> None:
         self.mesh, self.sources = mesh, sources
         gas = find_gas(law)

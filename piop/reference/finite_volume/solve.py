@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
 
+import sympy
 import torch
 from torch import Tensor
 
@@ -109,8 +110,8 @@ class ShockSolver(LevelSolver[GridLevel, ShockResult]):
         scheme = Scheme(problem, self.law, sources, mesh)
         longest = torch.zeros(len(samples), dtype=torch.float64, device=request.device)
         stepper = FiniteVolumeStepper(scheme, samples, request.limits.steps, longest)
-        start, values, rates = float(problem.time.low), [], []
-        steps = stepper.run(initial_means(problem, sources, mesh), start, request.times)
+        values, rates = [], []
+        steps = stepper.run(initial_means(problem, sources, mesh), sources.start, request.times)
         for t, u in zip(request.times, steps, strict=True):
             rate = scheme.rate_of_change(u, torch.full_like(longest, t))
             values.append(means(u, mesh, self.windows))
@@ -163,9 +164,9 @@ def initial_means(problem: Problem, sources: Sources, mesh: CellMesh) -> Tensor:
     else:
         offsets = 0.5 + 0.5 * _GAUSS * torch.tensor([-1.0, 1.0], dtype=torch.float64)
     weights = torch.full((len(offsets),), 1 / len(offsets), dtype=torch.float64)
-    nodes, start = mesh.quadrature(offsets), float(problem.time.low)
+    nodes = mesh.quadrature(offsets)
     fields = [
-        mesh.averages(sources.field(e, nodes, start), weights)  # type: ignore[arg-type]
+        mesh.averages(sources.field(sympy.sympify(e), nodes, sources.start), weights)
         for e in expressions
     ]
     return torch.stack(fields, 1)

@@ -7,12 +7,12 @@ window converges, at first order, because the scheme is conservative.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from piop.fields import grid_axis
+from piop.problem import Problem
 from piop.reference.finite_volume.flux import limited_slopes
 from piop.reference.finite_volume.mesh import CellMesh
 
@@ -35,7 +35,7 @@ class Window:
 
 
 def output_windows(
-    problem: Any, shape: tuple[int, ...], device: torch.device
+    problem: Problem, shape: tuple[int, ...], device: torch.device
 ) -> tuple[Window, ...]:
     """Windows as wide as the spacing of the spec's ``save`` grid, or of a finer output's."""
     saved = problem.save[len(problem.save) - len(problem.space) :]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from piop.fields import InputFunction
 from piop.forms.evolution import split_linear
+from piop.problem import Problem
 from piop.reference.fourier.etdrk import (
     ETDRK4,
     Pairs,
@@ -38,7 +39,7 @@ class Discretisation:
     """
 
     def __init__(
-        self, problem: Any, functions: Mapping[str, InputFunction], device: torch.device
+        self, problem: Problem, functions: Mapping[str, InputFunction], device: torch.device
     ) -> None:
         self.problem = problem
         self.split = split_linear(problem.pde)
@@ -46,14 +47,14 @@ class Discretisation:
         self.auxiliary = compile_products(problem, self.split, self.split.auxiliary)
         self.means = tuple(float(a.mean or 0.0) for a in problem.auxiliaries)
         self.sources = Sources(problem, functions, device)
-        self.start = float(problem.time.low)
+        self.start = self.sources.start
         lows = tuple(float(c.low) for c in problem.space)
         lengths = tuple(float(c.high - c.low) for c in problem.space)
         self.box = PeriodicGrid(lows, lengths, (2,) * len(lows), device)
 
     def label(self, channel: int) -> str:
         """Return the name of the time derivative of a state."""
-        return self.split.channels[channel].label(self.problem.time.name)
+        return self.split.channels[channel].label(self.problem.coordinates[0].name)
 
     @property
     def order_in_time(self) -> float:

@@ -72,17 +72,16 @@ class Nonlinear:
         count = len(self.split.channels) - states
         if not count:
             return channels
-        extra = None
         for i in range(count):
             total = torch.zeros_like(channels[0])
             for (row, source), symbol in self.symbols.auxiliary.items():
                 if row == i:
                     total.addcmul_(channels[source], symbol)
             rows = [(p, s) for (r, p), s in self.symbols.auxiliary_places.items() if r == i]
-            if rows:
-                # Products of an auxiliary equation see states and the auxiliary unknowns before it.
+            if rows and self.auxiliary is not None:
+                # Products of an auxiliary equation hold states and earlier auxiliary unknowns.
                 known = [*channels, *(torch.zeros_like(total),) * (count - i)]
-                extra = self.auxiliary(known, w, t)  # type: ignore[misc]
+                extra = self.auxiliary(known, w, t)
                 for p, symbol in rows:
                     total.addcmul_(extra[:, p], symbol)
             if self.symbols.free[i]:

@@ -21,6 +21,7 @@ from torch import Tensor
 from piop.forms.evolution import EvolutionSystem, Order, Split
 from piop.forms.terms import name_of
 from piop.lowering import compile_expressions
+from piop.problem import Problem
 from piop.reference.fourier.grid import PeriodicGrid, copy_modes
 from piop.reference.fourier.symbols import Symbols
 
@@ -58,16 +59,16 @@ class PointwiseProducts:
     degrees: tuple[int | None, ...]
 
 
-def compile_products(problem: Any, split: Split, system: EvolutionSystem) -> PointwiseProducts:
+def compile_products(problem: Problem, split: Split, system: EvolutionSystem) -> PointwiseProducts:
     """Compile a system's products; what depends on neither unknowns nor time is hoisted out."""
-    expressions = [p.expression for p in system.products]
+    time, expressions = problem.coordinates[0], [p.expression for p in system.products]
     used = set().union(*(set(sympy.preorder_traversal(e)) for e in expressions))
     unknown = [a for a in split.unknown_atoms if a in used]
     inputs = [a for a in split.input_atoms if a in used]
-    timed = tuple(problem.time.name in _of(problem, a) for a in inputs)
+    timed = tuple(time.name in _of(problem, a) for a in inputs)
     stands = {a: sympy.Dummy(real=True) for a in (*unknown, *inputs)}
     bare: list[Any] = [e.xreplace(stands) for e in expressions]
-    moving: set[Any] = {stands[a] for a in unknown} | {problem.time.symbol}
+    moving: set[Any] = {stands[a] for a in unknown} | {time.symbol}
     moving |= {stands[a] for a, t in zip(inputs, timed, strict=True) if t}
     hoisted: dict[Any, sympy.Dummy] = {}
     moves = [bool(e.free_symbols & moving) for e in bare]
@@ -75,7 +76,7 @@ def compile_products(problem: Any, split: Split, system: EvolutionSystem) -> Poi
     fixed = [e for e, m in zip(bare, moves, strict=True) if not m and e != 1]
     scalars = [i.symbol for i in problem.inputs if not i.of]
     known = [*(stands[a] for a in inputs), *scalars, *(c.symbol for c in problem.space)]
-    known.append(problem.time.symbol)
+    known.append(time.symbol)
     arguments = [*(stands[a] for a in unknown), *known, *hoisted.values()]
     return PointwiseProducts(
         tuple(split.unknown_atoms[a] for a in unknown),
@@ -87,7 +88,7 @@ def compile_products(problem: Any, split: Split, system: EvolutionSystem) -> Poi
         len(short),
         len(fixed),
         len(bare) - len(short) - len(fixed),
-        any(timed) or any(problem.time.symbol in e.free_symbols for e in bare),
+        any(timed) or any(time.symbol in e.free_symbols for e in bare),
         len(short) == len(unknown) == 1 and short[0] == stands[unknown[0]] ** 2,
         tuple(_degree(e, [stands[a] for a in unknown]) for e in bare),
     )
@@ -113,7 +114,7 @@ def _hoist(expression: Any, moving: set[Any], hoisted: dict[Any, sympy.Dummy]) -
     )
 
 
-def _of(problem: Any, atom: Expr) -> tuple[str, ...]:
+def _of(problem: Problem, atom: Expr) -> tuple[str, ...]:
     name = name_of(atom)
     return next(tuple(i.of) for i in problem.inputs if i.name == name)
 
@@ -154,9 +155,14 @@ class NonlinearTerm:
         self._still: Tensor | None = None
 
     def known(self, t: float) -> list[Tensor]:
-        """Arguments that are no unknowns; only those that move are evaluated again."""
+        """Return the arguments that are no unknowns."""
+        values, static = self._known_and_static(t)
+        return [*values, *static]
+
+    def _known_and_static(self, t: float) -> tuple[list[Tensor], list[Tensor]]:
+        """Inputs, scalars, space and time; products of them. Only what depends on t is renewed."""
         if self._known is not None and (self._known[0] == t or not self.pointwise.moving):
-            return [*self._known[1], *self._known[2]]
+            return self._known[1], self._known[2]
         s, fine, pad = self.sources, self.fine, (1,) * len(self.fine.sizes)
         inputs = zip(self.pointwise.inputs, self.pointwise.timed, strict=True)
         if self._known is None:
@@ -172,7 +178,7 @@ class NonlinearTerm:
                     values[i] = s.on_grid(atom, order, fine, t)
             values[-1] = torch.full_like(values[-1], t)
         self._known = (t, values, static)
-        return [*values, *static]
+        return values, static
 
     def atoms(self, channels: Sequence[Tensor], whole: Tensor) -> list[Tensor]:
         """Unknown atoms at the points, each ``[B, *fine.sizes]``."""
@@ -224,8 +230,7 @@ class NonlinearTerm:
         if self._still is None or len(self._still) != len(whole):
             parts = []
             if self.pointwise.stills:
-                self.known(t)
-                values = self.pointwise.still(self._known[1])  # type: ignore[index]
+                values = self.pointwise.still(self._known_and_static(t)[0])
                 parts.append(self._cut(self.fine.sums(self._together(values, len(whole)))))
             ones = whole.new_zeros((len(whole), self.pointwise.constants, *self.grid.modes))
             ones[(..., *(0,) * len(self.grid.sizes))] = self.fine.points

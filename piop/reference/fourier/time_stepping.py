@@ -122,14 +122,14 @@ class SpectralStepper:
         now, t = None, start
         for i, time in enumerate(times):
             count = level.steps(time - t) if time > t else 0
-            step = self.scheme((time - t) / count) if count else None
+            length = (time - t) / count if count else 0.0
             for j in range(count):
                 moment = t + j * (time - t) / count
                 if self.nonlinear.products:
                     now = self.nonlinear.evaluate(w, moment)
                 if j % _INTERVAL == 0:
                     self._measure(w, now, moment, result)
-                w = step(w, now, moment, self.nonlinear.evaluate)  # type: ignore[misc]
+                w = self.scheme(length)(w, now, moment, self.nonlinear.evaluate)
             t = time
             out[:, i] = w
             if bool((result.until < math.inf).all()):

@@ -50,7 +50,7 @@ def test_points_lie_in_the_shape_and_on_its_boundary():
     points = solution.points[0].numpy()
     away = np.linalg.norm(points - (0.5, 0.45), axis=1)
     assert away.min() > 0.22 - 1e-12
-    assert case.shape.distance(points).min() < 1e-15
+    assert case.domain.outline.distance(points).min() < 1e-15
     assert solution.modes.tolist()[0][0] in (13, 25, 49, 97)
 
 
