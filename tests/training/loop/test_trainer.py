@@ -146,13 +146,13 @@ def test_a_loss_that_is_not_finite_is_told_and_the_checkpoint_kept(builder, heat
     weights = (tmp_path / "model.safetensors").read_bytes()
     second = trainer_of(builder, heat, tmp_path, steps=20)
     second.resume(torch.device("cpu"))
-    good = second.phase.gradients
+    good = second.phase.task.gradients
 
     def broken(batch):
         parts, statistics = good(batch)
         return {name: value * math.nan for name, value in parts.items()}, statistics
 
-    second.phase.gradients = broken
+    second.phase.task = replace(second.phase.task, gradients=broken)
     with pytest.raises(
         TrainingError,
         match=r"loss is nan through its residual at step 6; the "
@@ -165,7 +165,9 @@ def test_a_loss_that_is_not_finite_is_told_and_the_checkpoint_kept(builder, heat
 
 def test_a_loss_that_is_not_finite_at_once_says_what_to_try(builder, heat, tmp_path):
     trainer = trainer_of(builder, heat, tmp_path)
-    trainer.phase.gradients = lambda batch: ({"loss": torch.tensor(math.inf)}, {})
+    trainer.phase.task = replace(
+        trainer.phase.task, gradients=lambda batch: ({"loss": torch.tensor(math.inf)}, {})
+    )
     with pytest.raises(TrainingError, match=r"no checkpoint.*learning_rate=0.002"):
         trainer.run()
 
@@ -174,14 +176,14 @@ def test_a_loss_that_is_not_finite_at_once_says_what_to_try(builder, heat, tmp_p
 def test_weights_that_are_not_finite_are_never_saved(builder, heat, tmp_path, name):
     optimiser = OptimiserConfig(optimiser=name)
     trainer = trainer_of(builder, heat, tmp_path, steps=1, optimiser=optimiser)
-    good = trainer.phase.gradients
+    good = trainer.phase.task.gradients
 
     def poison(batch):
         outcome = good(batch)
         trainer.phase.parameters[0].grad.fill_(math.nan)
         return outcome
 
-    trainer.phase.gradients = poison
+    trainer.phase.task = replace(trainer.phase.task, gradients=poison)
     with pytest.raises(TrainingError, match="not finite, though the loss is at step 1;"):
         trainer.run()
     assert not trainer.state_path.exists()
@@ -269,7 +271,7 @@ def test_compiled_and_eager_gradients_agree_as_weights_change(builder, heat, set
 
 def failing_from(trainer, step, change):
     """Let the outcome of every gradient from a step on be changed; its index counts from 1."""
-    good, count = trainer.phase.gradients, 0
+    good, count = trainer.phase.task.gradients, 0
 
     def gradients(batch):
         nonlocal count
@@ -277,7 +279,7 @@ def failing_from(trainer, step, change):
         parts, statistics = good(batch)
         return change(parts, statistics) if count >= step else (parts, statistics)
 
-    trainer.phase.gradients = gradients
+    trainer.phase.task = replace(trainer.phase.task, gradients=gradients)
 
 
 def test_the_first_step_that_failed_is_told_though_the_tenth_is_noted(builder, heat, tmp_path):
