@@ -33,7 +33,7 @@ from piop.training.distributed import Alone, Processes, joined
 from piop.training.launch import launched_together
 from piop.training.loop.gradients import ControlFlags, SharedGradients, make_gradients
 from piop.training.loop.phases import Stochastic, TrainingTask
-from piop.training.loss.statistics import law_statistics
+from piop.training.loss.statistics import distribution_statistics
 from piop.training.setup import build_model, build_objective, build_source
 
 WARM_UP = 3
@@ -128,7 +128,7 @@ def bytes_of(step: Callable[[int], Any], processes: Processes) -> int:
 
 def step_of(problem: Problem, config: TrainingConfig, processes: Processes) -> Callable[[int], Any]:
     """Build a step of training, optimiser included, shared by these processes."""
-    statistics = law_statistics(problem, compile_residual(problem), 0)
+    statistics = distribution_statistics(problem, compile_residual(problem), 0)
     model = build_model(problem, statistics, config)
     loss = build_objective(problem, model, statistics, config, part=processes.part)
     draw = build_source(problem, model, loss, statistics, config, None, processes)

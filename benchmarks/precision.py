@@ -34,7 +34,7 @@ from piop.run import fit
 from piop.training.batches.batch import Batch, flatten
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.loss.objective import EQUATIONS, ResidualLoss
-from piop.training.loss.statistics import law_statistics
+from piop.training.loss.statistics import distribution_statistics
 from piop.training.optimisers.build import build_optimiser
 from piop.training.setup import build_model, build_objective, build_source
 
@@ -93,7 +93,7 @@ def build(problem: Problem, precision: str, data: Dataset | None) -> tuple[Resid
     """Build the objective and its source; on data alone where there are data."""
     machine = MachineConfig(precision=precision)  # type: ignore[arg-type]
     config = TrainingConfig(BudgetConfig(steps=1), machine, physics=data is None)
-    statistics = law_statistics(problem, compile_residual(problem), 0)
+    statistics = distribution_statistics(problem, compile_residual(problem), 0)
     model = build_model(problem, statistics, config)
     loss = build_objective(problem, model, statistics, config)
     return loss, build_source(problem, model, loss, statistics, config, data)

@@ -21,8 +21,8 @@ from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.batches.batch import Batch, CollocationPoints, flatten
 from piop.training.loop.gradients import COMPILED_ROWS, EAGER_ROWS, microbatch_count, split_batch
 from piop.training.loss.known_field import hard_constraint_lift
-from piop.training.loss.statistics import law_statistics
-from piop.training.operator import Clock, Operator, OperatorField
+from piop.training.loss.statistics import distribution_statistics
+from piop.training.operator import Operator, OperatorField, TimeInterval
 from piop.training.setup import signature_of
 from steps.timing import Options, Run, interleaved, peak_memory
 
@@ -95,14 +95,14 @@ def build_case(
         queries: N, of each function.
     """
     residual = compile_residual(problem)
-    statistics = law_statistics(problem, residual, seed=0)
+    statistics = distribution_statistics(problem, residual, seed=0)
     conditions = decide_constraints(problem, "auto")
     signature = signature_of(problem, conditions, statistics)
     if attend:
         seen_as = tuple(replace(entry, smooth=False) for entry in signature.inputs)
         signature = replace(signature, inputs=seen_as)
     torch.manual_seed(0)
-    clock = None if problem.time is None else Clock(problem.time.low, problem.time.length)
+    clock = None if problem.time is None else TimeInterval(problem.time.low, problem.time.length)
     mean, scale = statistics.channel_mean, statistics.channel_scale
     backbone = build_backbone("pit", signature, width=width)
     operator = Operator(backbone, conditions.lift_orders, clock, mean, scale)

@@ -19,7 +19,7 @@ from piop.residual import compile_residual
 from piop.run import predict_held_out
 from piop.run.arguments import save_grid
 from piop.run.evaluation import ends_only, errors_of
-from piop.training.batches.input_grid import on_lattices
+from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.operator import OperatorField
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     rows = torch.arange(min(ROWS, len(next(iter(held_out.truth.values())))))
     functions = {n: f.take(rows).to(like.device, like.dtype) for n, f in held_out.functions.items()}
     observed = {name: _rows(samples, rows).to(like) for name, samples in held_out.inputs.items()}
-    observed = on_lattices(model.grids, functions, observed)
+    observed = evaluate_on_grids(model.grids, functions, observed)
     lift = None if model.known is None else residual.compile_lift(model.known.expressions)
     parts = []
     for points in held_out.queries.tensor().split(RESIDUAL_CHUNK, dim=1):

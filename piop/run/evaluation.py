@@ -16,7 +16,7 @@ from piop.problem import Problem
 from piop.run.held_out import HeldOut, held_out_draws
 from piop.run.prediction import predict_values
 from piop.sampling import Draws, collocation, observe, sample_inputs
-from piop.training.batches.input_grid import on_lattices
+from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.batches.noise import add_noise, noise_levels
 from piop.training.config import TrainingConfig
 from piop.training.operator import OperatorField
@@ -90,7 +90,7 @@ def mean_residual(
     The residual is taken at random points, or on the grid of an operator evaluated on one. The
     result is empty for an operator that predicts the final time alone, or scattered points jointly.
     """
-    if ends_only(model) or (model.operator.gridded and model.home is None):
+    if ends_only(model) or (model.operator.gridded and model.training_grid is None):
         return {}
     try:
         residual = residual_of_model(problem, model, config)
@@ -103,7 +103,9 @@ def mean_residual(
     queries = residual.place(lambda: collocation(problem, draws, RESIDUAL_POINTS).to(like))
     lift = None if model.known is None else residual.compile_lift(model.known.expressions)
     rows = None if lift is None else lift(functions, queries)
-    observed = on_lattices(model.grids, functions, observe(functions, problem, draws, like.dtype))
+    observed = evaluate_on_grids(
+        model.grids, functions, observe(functions, problem, draws, like.dtype)
+    )
     field = OperatorField(model.operator, observed, lift, rows)
     found = residual(field, queries, residual.evaluate_inputs(functions, queries))
     sizes = found.values.square().mean((0, 1)).sqrt().tolist()

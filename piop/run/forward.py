@@ -17,7 +17,7 @@ from piop.models.core.interpolation import interpolate_grid, interpolation_weigh
 from piop.problem import Coordinate, Problem
 from piop.problem.capabilities import usual_tolerance
 from piop.reference import solve_reference
-from piop.training.batches.equations import interpolated
+from piop.training.batches.equations import interpolate_inputs
 from piop.training.batches.training_grid import is_even
 
 FIRST_TOLERANCE = 1e-4
@@ -56,7 +56,7 @@ class ForwardModel:
         if hidden:
             raise NotSupportedError(f"the data do not tell the hidden input {hidden[0]}")
         self.problem, self.data = problem, data
-        self.functions = interpolated(problem, data.inputs)
+        self.functions = interpolate_inputs(problem, data.inputs)
         self.channels = tuple(n for n in problem.channels if n in data.values)
         self.error = 0.0
         self._ticks = [self._along(c) for c in problem.coordinates]

@@ -16,9 +16,9 @@ from piop.fields import FunctionSamples
 from piop.models import Backbone
 from piop.models.core.interpolation import interpolate_grid
 from piop.problem import Problem
-from piop.training.batches.data import seen_functions
-from piop.training.batches.input_grid import is_even_grid, on_lattices
-from piop.training.batches.training_grid import lay
+from piop.training.batches.data import interpolate_needed_inputs
+from piop.training.batches.input_grid import evaluate_on_grids, is_even_grid
+from piop.training.batches.training_grid import lay_out
 from piop.training.setup import Model
 
 POINTS_AT_ONCE = 2**16
@@ -53,7 +53,9 @@ def predict_on_grid(
     _require_even(model, backbone, inputs)
     points = None if queries.points is None else queries.points.double()
     batch = max([len(s.values) for s in inputs.values()] + [1 if points is None else len(points)])
-    each = math.prod(queries.shape if model.home is None else map(len, model.home))
+    each = math.prod(
+        queries.shape if model.training_grid is None else map(len, model.training_grid)
+    )
     together = max(1, min(batch, POINTS_AT_ONCE // each))
     found = []
     for start in range(0, batch, together):
@@ -78,9 +80,9 @@ def _on_axes(
 ) -> Tensor:
     """Answer on a tensor grid ``[B, N, C]``."""
     like = model.operator.scale
-    functions = seen_functions(problem, model.known, model.grids, given)
-    seen = on_lattices(model.grids, functions, given)
-    layout = lay(backbone, model.home or axes, axes).to(like)
+    functions = interpolate_needed_inputs(problem, model.known, model.grids, given)
+    seen = evaluate_on_grids(model.grids, functions, given)
+    layout = lay_out(backbone, model.training_grid or axes, axes).to(like)
     lift = None
     if model.known is not None:
         rows = model.known.on_grid(functions, [axis.to(like) for axis in axes])
@@ -97,17 +99,17 @@ def _at_points(
 ) -> Tensor:
     """Answer at ``points [B or 1, N, D]``."""
     like = model.operator.scale
-    functions = seen_functions(problem, model.known, model.grids, given)
-    seen = on_lattices(model.grids, functions, given)
+    functions = interpolate_needed_inputs(problem, model.known, model.grids, given)
+    seen = evaluate_on_grids(model.grids, functions, given)
     at = points.to(like)
     lift = None if model.known is None else model.known(functions, at)
-    if model.home is None:
+    if model.training_grid is None:
         return model.operator(seen, at, lift)
-    home = [axis.to(like) for axis in model.home]
-    values = model.operator.increment(seen, home)
+    own_ticks = [axis.to(like) for axis in model.training_grid]
+    values = model.operator.increment(seen, own_ticks)
     size = max(1, VALUES_AT_ONCE // values[..., 0].numel())
     axes = backbone.signature.coordinates
-    pieces = [interpolate_grid(values, model.home, axes, p) for p in points.split(size, 1)]
+    pieces = [interpolate_grid(values, model.training_grid, axes, p) for p in points.split(size, 1)]
     return torch.cat(pieces, 1) + (model.operator.mean if lift is None else lift)
 
 
@@ -193,8 +195,8 @@ def _predict_points(
     for start in range(0, batch, together):
         part = slice(start, min(start + together, batch))
         seen = {name: slice_of(s, part, model.operator.scale) for name, s in inputs.items()}
-        functions = seen_functions(problem, model.known, model.grids, seen)
-        seen = on_lattices(model.grids, functions, seen)
+        functions = interpolate_needed_inputs(problem, model.known, model.grids, seen)
+        seen = evaluate_on_grids(model.grids, functions, seen)
         own = queries[part] if len(queries) > 1 else queries
         for first in range(0, count, many):
             piece = slice(first, first + many)

@@ -56,7 +56,7 @@ class Inferred(nn.Module):
 
 
 @dataclass(frozen=True)
-class Clock:
+class TimeInterval:
     """The time axis as a column of the queries.
 
     Attributes:
@@ -100,7 +100,7 @@ class Operator(nn.Module):
         self,
         backbone: nn.Module,
         orders: Sequence[int],
-        clock: Clock | None,
+        clock: TimeInterval | None,
         mean: Sequence[float],
         scale: Sequence[float],
         walls: Sequence[Sequence[DistanceFactor]] = (),

@@ -17,11 +17,11 @@ from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
 from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
-from piop.training.batches.data import DataSource, MixedSource, TrajectorySource
-from piop.training.batches.equations import LawSource, choose_functions
-from piop.training.batches.input_grid import Axes, lattices
+from piop.training.batches.data import DataPointSource, MixedSource, TrajectorySource
+from piop.training.batches.equations import EquationSource, choose_function_source
+from piop.training.batches.input_grid import Axes, input_grids
 from piop.training.batches.noise import NoisySource, noise_levels
-from piop.training.batches.training_grid import learning_grid, training_grid_ticks
+from piop.training.batches.training_grid import equation_grid, training_grid
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes
 from piop.training.independence import require_independent_queries
@@ -34,7 +34,7 @@ from piop.training.loss.weighting import Weightings
 from piop.training.loss.weighting.base import WeightedRun
 from piop.training.loss.weighting.selection import build_weightings
 from piop.training.loss.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
-from piop.training.operator import Clock, Inferred, Operator
+from piop.training.operator import Inferred, Operator, TimeInterval
 from piop.training.signature import homogeneous_axes, signature_of
 
 DTYPES = {
@@ -51,20 +51,20 @@ class Model:
     """An operator and what is needed to evaluate it.
 
     Attributes:
-        operator: Backbone with what is built in.
+        operator: Backbone with hard constraints.
         constraints: Which conditions are hard and which are soft constraints.
-        known: What is built in; None for nothing.
-        grids: Input → the even grid on which the operator sees it; without physics none, since the
-            inputs of data need not follow the law.
-        home: Positions along each coordinate of the grid on which a network that answers on grids
-            learns; None for others, and for one that learns from scattered data.
+        known: Values of the hard constraints; None for none.
+        grids: Input → the even grid on which it is given to the operator; none without physics,
+            since the inputs of data need not follow the distribution.
+        training_grid: Positions along each coordinate of the grid on which a network that answers
+            on grids is trained; None for others, and for one that is trained on scattered data.
     """
 
     operator: Operator
     constraints: Constraints
     known: KnownField | None
     grids: Mapping[str, Axes]
-    home: Axes | None = None
+    training_grid: Axes | None = None
 
 
 def constraints_of(problem: Problem, config: TrainingConfig) -> Constraints:
@@ -116,7 +116,7 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     constraints = constraints_of(problem, config)
     clock = None
     if problem.time is not None:
-        clock = Clock(problem.time.low, problem.time.length)
+        clock = TimeInterval(problem.time.low, problem.time.length)
     settings = dict(config.backbone_settings)
     preset = settings.pop("preset", None)
     with torch.random.fork_rng(devices=[]):
@@ -136,12 +136,12 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
         operator.inferred = Inferred(problem.infer)
     operator.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
     known = hard_constraint_lift(problem, constraints, mean)
-    grids = lattices(problem) if config.physics else {}
-    home = None
+    grids = input_grids(problem) if config.physics else {}
+    own_ticks = None
     if not backbone.field.pointwise and (config.physics or statistics.grid):
         counts = () if config.physics else statistics.grid
-        home = training_grid_ticks(problem, backbone, config.points, counts)
-    return Model(operator, constraints, known, grids, home)
+        own_ticks = training_grid(problem, backbone, config.points, counts)
+    return Model(operator, constraints, known, grids, own_ticks)
 
 
 def residual_of_model(
@@ -159,10 +159,10 @@ def residual_of_model(
         UsageError: If its grid is too small for its differences.
     """
     backbone = model.operator.backbone
-    if not isinstance(backbone, Backbone) or model.home is None:
+    if not isinstance(backbone, Backbone) or model.training_grid is None:
         return compile_residual(problem, kernel=kernel)
     try:
-        grid = learning_grid(problem, backbone, config.points, model.home)
+        grid = equation_grid(problem, backbone, config.points, model.training_grid)
         return GridResidual(problem, grid, like=model.operator.scale)
     except ValueError as error:
         raise UsageError(f"the grid of backbone {config.backbone!r}: {error}") from error
@@ -200,14 +200,14 @@ def build_objective(
             soft = soft_constraints(problem, model.constraints, sizes)
             if config.backbone not in BACKBONES:
                 signature = signature_of(problem, model.constraints, statistics)
-                network, like = model.operator.backbone, example_of(config)
+                network, like = model.operator.backbone, example_tensor(config)
                 require_independent_queries(config.backbone, network, signature, model.grids, like)
         else:
             like = model.operator.scale
             soft = soft_constraints(problem, model.constraints, sizes, residual.grid, like)
     terms = terms_of(problem, soft, config, data)
     axes = inhomogeneous_axes(problem, model.constraints)
-    run = WeightedRun(problem, terms, axes, config, part, example_of(config))
+    run = WeightedRun(problem, terms, axes, config, part, example_tensor(config))
     loss = ResidualLoss(
         problem,
         model.operator,
@@ -259,11 +259,13 @@ def build_source(
     Raises:
         UsageError: If there is neither physics nor data.
     """
-    like, seed = example_of(config), config.machine.seed
+    like, seed = example_tensor(config), config.machine.seed
     law = None
     if loss.residual is not None:
-        functions = choose_functions(problem, data, model.grids)
-        law = LawSource(problem, loss, statistics, model.grids, config, like, processes, functions)
+        functions = choose_function_source(problem, data, model.grids)
+        law = EquationSource(
+            problem, loss, statistics, model.grids, config, like, processes, functions
+        )
     if data is None:
         if law is None:
             raise UsageError("without physics there must be data: give --data FILE")
@@ -275,7 +277,7 @@ def build_source(
             problem,
             data,
             model.operator.backbone,  # type: ignore[arg-type]
-            model.home,
+            model.training_grid,
             known,
             grids,
             config,
@@ -283,13 +285,13 @@ def build_source(
             processes,
         )
     else:
-        seen = DataSource(problem, data, known, grids, config.points, like, seed, processes)
+        seen = DataPointSource(problem, data, known, grids, config.points, like, seed, processes)
     if statistics.noise:
         levels, functions = noise_levels(problem), config.points.data_functions
         seen = NoisySource(seen, levels, statistics.noise, functions, seed, processes)
     return seen if law is None else MixedSource(law, seen)
 
 
-def example_of(config: TrainingConfig) -> Tensor:
+def example_tensor(config: TrainingConfig) -> Tensor:
     """Make an empty tensor of the device and precision of a run."""
     return torch.empty(0, device=config.machine.device, dtype=DTYPES[config.machine.precision])

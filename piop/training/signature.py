@@ -9,7 +9,7 @@ from piop.models import AxisSignature, InputSignature, Signature
 from piop.problem import Problem
 from piop.problem.constraints import Constraints
 from piop.problem.inputs import asked_coordinates, channels_of
-from piop.training.batches.input_grid import BULK, gridded_inputs, highest_wave
+from piop.training.batches.input_grid import NEGLECTED_BY_TOKENS, gridded_inputs, highest_wavenumber
 from piop.training.loss.statistics import Statistics
 
 
@@ -40,8 +40,8 @@ def signature_of(
                 mean=statistics.input_mean[item.name] if statistics else 0.0,
                 std=statistics.input_std[item.name] if statistics else 1.0,
                 smooth=item.smooth,
-                waves=highest_wave(problem, item),
-                bulk=highest_wave(problem, item, BULK),
+                waves=highest_wavenumber(problem, item),
+                bulk=highest_wavenumber(problem, item, NEGLECTED_BY_TOKENS),
                 gridded=item.name in gridded,
             )
             for item in problem.visible_inputs

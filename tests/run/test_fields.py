@@ -125,7 +125,9 @@ def test_data_are_learnt_alone_and_with_physics(heat, data, tmp_path, backbone, 
     x = torch.arange(8, dtype=torch.float64) / 4
     given = {"u0": (x, torch.sin(torch.pi * x))}
     assert again.predict(given).u.equals(run.predict(given).u)
-    assert len(again.model.home[0]) == (9 if backbone == "some_march" else 33 if physics else 5)
+    assert len(again.model.training_grid[0]) == (
+        9 if backbone == "some_march" else 33 if physics else 5
+    )
 
 
 @pytest.mark.parametrize("backbone", FIELDS)

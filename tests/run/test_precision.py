@@ -15,7 +15,7 @@ from piop.residual import compile_residual
 from piop.run import fit
 from piop.run.configuration import precision_of
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
-from piop.training.loss.statistics import law_statistics
+from piop.training.loss.statistics import distribution_statistics
 from piop.training.setup import build_model, build_objective, build_source
 
 
@@ -32,7 +32,7 @@ def outcome(heat, precision):
     """The parts of one mixed step and its gradients."""
     config = TrainingConfig(BudgetConfig(steps=1), MachineConfig(precision=precision))
     config = replace(config, backbone_settings={"width": 16, "blocks": 1, "heads": 2})
-    statistics = law_statistics(heat, compile_residual(heat), 0)
+    statistics = distribution_statistics(heat, compile_residual(heat), 0)
     model = build_model(heat, statistics, config)
     loss = build_objective(heat, model, statistics, config)
     draw = build_source(heat, model, loss, statistics, config, data())

@@ -17,7 +17,7 @@ from piop.training.config import (
     SamplingConfig,
     TrainingConfig,
 )
-from piop.training.loss.statistics import law_statistics
+from piop.training.loss.statistics import distribution_statistics
 from piop.training.setup import build_model, build_objective, build_source
 
 HEAT = """
@@ -57,7 +57,7 @@ def build(problem, data=None, physics=True, points=None, sampling=None, **settin
         backbone_settings=SMALL,
         physics=physics,
     )
-    statistics = law_statistics(problem.at(), compile_residual(problem.at()), 0)
+    statistics = distribution_statistics(problem.at(), compile_residual(problem.at()), 0)
     model = build_model(problem, statistics, config)
     objective = build_objective(problem, model, statistics, config, data=data is not None)
     draw = build_source(problem, model, objective, statistics, config, data)

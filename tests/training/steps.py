@@ -23,7 +23,7 @@ from piop.training.distributed import Alone, joined
 from piop.training.loop import phases
 from piop.training.loop.gradients import make_gradients
 from piop.training.loop.trainer import Trainer
-from piop.training.loss.statistics import law_statistics
+from piop.training.loss.statistics import distribution_statistics
 from piop.training.setup import build_model, build_objective, build_source
 
 BURGERS = """
@@ -92,7 +92,7 @@ FROZEN_BATCHES = 2
 def build_trainer(name, folder, processes=None, stop=None):
     problem, config = Problem.from_yaml(INVERSE if "parameter" in name else BURGERS), CASES[name]
     data = data_with_gaps() if name.startswith("data") else None
-    statistics = law_statistics(problem.at(), compile_residual(problem.at()), 0)
+    statistics = distribution_statistics(problem.at(), compile_residual(problem.at()), 0)
     model = build_model(problem, statistics, config)
     part = (processes or Alone()).part
     given = data is not None

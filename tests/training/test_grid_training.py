@@ -23,7 +23,7 @@ from piop.training.config import (
     SamplingConfig,
     TrainingConfig,
 )
-from piop.training.loss.statistics import data_statistics, law_statistics
+from piop.training.loss.statistics import data_statistics, distribution_statistics
 from piop.training.setup import build_model, build_objective, build_source, constraints_of
 
 from .conftest import HEAT
@@ -50,7 +50,7 @@ def build(
         backbone=backbone,
         physics=physics,
     )
-    statistics = law_statistics(problem, compile_residual(problem), 0)
+    statistics = distribution_statistics(problem, compile_residual(problem), 0)
     if data is not None:
         statistics = data_statistics(problem, data, statistics)
         if data.points is None:

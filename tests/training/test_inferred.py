@@ -10,7 +10,12 @@ from piop.datasets import Dataset
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws, sample_inputs
-from piop.training.batches.equations import Alternating, OfData, OfLaw, choose_functions
+from piop.training.batches.equations import (
+    AlternatingFunctions,
+    DatasetFunctions,
+    DistributionFunctions,
+    choose_function_source,
+)
 from piop.training.config import PointsConfig
 from piop.training.loop.gradients import make_gradients
 from piop.training.operator import RATE, Inferred
@@ -119,8 +124,8 @@ def test_the_loss_is_that_of_the_problem_with_the_number(builder, problem):
 
 def test_equations_are_asked_of_the_data_and_of_the_law_in_turn(problem):
     data = heat_data()
-    functions = choose_functions(problem, data, {"u0"})
-    assert isinstance(functions, Alternating)
+    functions = choose_function_source(problem, data, {"u0"})
+    assert isinstance(functions, AlternatingFunctions)
     odd, even = (Draws(0, step, torch.arange(4)) for step in (1, 2))
     law, seen = functions(odd, torch.float64)
     at = torch.rand(4, 9, 1, dtype=torch.float64) * 2
@@ -134,7 +139,7 @@ def test_equations_are_asked_of_the_data_and_of_the_law_in_turn(problem):
 
 
 def test_functions_of_the_data_are_the_same_in_any_part_of_the_batch(problem):
-    functions = OfData(problem, heat_data())
+    functions = DatasetFunctions(problem, heat_data())
     whole, _ = functions(Draws(3, 2, torch.arange(4)), torch.float64)
     part, _ = functions(Draws(3, 2, torch.tensor([2, 3])), torch.float64)
     at = torch.rand(1, 9, 1, dtype=torch.float64)
@@ -144,16 +149,16 @@ def test_functions_of_the_data_are_the_same_in_any_part_of_the_batch(problem):
 def test_sensors_of_another_number_are_seen_alone(problem):
     """A batch keeps one shape, so that it is compiled once."""
     data = heat_data(sensors=12)
-    assert isinstance(choose_functions(problem, data, ()), OfData)
-    assert isinstance(choose_functions(problem, data, ("u0",)), Alternating)
-    assert isinstance(choose_functions(problem.at(), data, ()), OfLaw)
+    assert isinstance(choose_function_source(problem, data, ()), DatasetFunctions)
+    assert isinstance(choose_function_source(problem, data, ("u0",)), AlternatingFunctions)
+    assert isinstance(choose_function_source(problem.at(), data, ()), DistributionFunctions)
 
 
 def test_hidden_inputs_are_told_by_the_law_alone():
     text = TEXT.replace("inputs:", "inputs:\n  f: {of: [x], law: fourier_series, terms: 1, "
                         "amplitude: [0, 1], wavenumber: [1, 1], hidden: true}")  # fmt: skip
     found = Problem.from_yaml(text.replace("nu*dxx(u)", "nu*dxx(u) + f"))
-    assert isinstance(choose_functions(found, heat_data(), ()), OfLaw)
+    assert isinstance(choose_function_source(found, heat_data(), ()), DistributionFunctions)
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from piop.training.operator import Clock, Operator
+from piop.training.operator import Operator, TimeInterval
 
 
 class Constant(nn.Module):
@@ -17,7 +17,7 @@ class Constant(nn.Module):
 
 
 QUERIES = torch.tensor([[[1.0, 0.3], [2.0, 0.3], [3.0, 0.3]]], dtype=torch.float64)
-CLOCK = Clock(low=1.0, length=2.0)
+CLOCK = TimeInterval(low=1.0, length=2.0)
 
 
 def test_hard_initial_data_hold_exactly_and_the_network_grows_from_it():

@@ -6,8 +6,8 @@ from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.residual import compile_residual
 from piop.residual.attention.online import online_totals
-from piop.training.batches.input_grid import highest_wave
-from piop.training.loss.statistics import law_statistics
+from piop.training.batches.input_grid import highest_wavenumber
+from piop.training.loss.statistics import distribution_statistics
 from piop.training.setup import build_model, homogeneous_axes, signature_of
 
 
@@ -54,14 +54,14 @@ def test_an_axis_whose_period_is_a_soft_constraint_is_not_homogeneous():
 
 def test_the_highest_wave_of_a_series_is_its_largest_wavenumber():
     found = problem()
-    assert highest_wave(found, found.inputs[0]) == 4
+    assert highest_wavenumber(found, found.inputs[0]) == 4
 
 
 @pytest.mark.parametrize("unseen", [1e-6, 1e-4])
 def test_the_highest_wave_of_a_field_holds_nearly_all_its_variance(unseen):
     field = {"of": ["x"], "law": "gaussian_random_field", "tau": 3.0, "alpha": 3.5}
     found = problem(inputs={"u0": field})
-    reached = highest_wave(found, found.inputs[0], unseen)
+    reached = highest_wavenumber(found, found.inputs[0], unseen)
     k = torch.arange(-4000, 4001).double()
     variance = ((2 * torch.pi * k) ** 2 + 9) ** -3.5
     inside = [
@@ -79,7 +79,7 @@ def test_the_highest_wave_of_a_field_holds_nearly_all_its_variance(unseen):
 )
 def test_shipped_fields_have_a_spectrum_whether_or_not_modes_are_stated(name, waves, bulk):
     found = Problem.from_file(name)
-    statistics = law_statistics(found, compile_residual(found), seed=0)
+    statistics = distribution_statistics(found, compile_residual(found), seed=0)
     (entry,) = signature_of(found, decide_constraints(found), statistics).inputs
     assert (entry.waves, entry.bulk) == (waves, bulk)
 

@@ -9,7 +9,7 @@ from piop.residual import compile_residual
 from piop.sampling import Draws, sample_inputs
 from piop.training.loss.constraints import soft_constraints
 from piop.training.loss.known_field import hard_constraint_lift
-from piop.training.loss.statistics import balanced_sizes, law_statistics
+from piop.training.loss.statistics import balanced_sizes, distribution_statistics
 from piop.training.operator import Operator
 
 PLATE = """
@@ -153,7 +153,7 @@ def test_a_steady_unknown_is_as_large_as_what_drives_it_lets_it_be():
     text = PLATE.replace("y.min: {dirichlet: {u: 0}}, y.max: {robin: {u: [2, 3, x]}}",
                          "y: {dirichlet: {u: 0}}")  # fmt: skip
     problem = Problem.from_yaml(text)
-    found = law_statistics(problem, compile_residual(problem), 0)
+    found = distribution_statistics(problem, compile_residual(problem), 0)
     rate = torch.pi**2 * (1 / 4 + 1)
     size = (found.input_std["f"] ** 2 + found.input_mean["f"] ** 2) ** 0.5
     assert found.equation_scale[0] == pytest.approx(size, rel=0.1)

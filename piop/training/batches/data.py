@@ -16,14 +16,14 @@ from piop.problem import Problem
 from piop.sampling import Draws
 from piop.training.batches.batch import Batch, Observations
 from piop.training.batches.equations import (
-    LawSource,
+    EquationSource,
     horizon,
-    interpolated,
+    interpolate_inputs,
     steps_within,
     take_samples,
 )
-from piop.training.batches.input_grid import Axes, on_lattices
-from piop.training.batches.training_grid import GridLayout, data_indices, lay
+from piop.training.batches.input_grid import Axes, evaluate_on_grids
+from piop.training.batches.training_grid import GridLayout, data_indices, lay_out
 from piop.training.batches.trajectories import PreparedTrajectories, mean_square, trajectories
 from piop.training.config import PointsConfig, TrainingConfig
 from piop.training.distributed import Alone, Processes
@@ -41,7 +41,7 @@ class TrajectorySource:
         problem: The problem.
         data: The trajectories to train on.
         backbone: The network.
-        home: Positions along each coordinate of its own grid; None for scattered data alone.
+        training_grid: Positions along each coordinate of its own grid; None for scattered alone.
         known: What is built in; None for nothing.
         grids: Where the operator sees inputs, in place of sensors.
         config: How many trajectories, which of their points, and the curriculum of a march.
@@ -54,7 +54,7 @@ class TrajectorySource:
         problem: Problem,
         data: AnyDataset,
         backbone: Backbone,
-        home: Axes | None,
+        training_grid: Axes | None,
         known: KnownField | None,
         grids: Mapping[str, Axes],
         config: TrainingConfig,
@@ -71,11 +71,11 @@ class TrajectorySource:
         self.chosen: tuple[Tensor, ...] = ()
         self.axes: list[Tensor] = []
         if not data.scattered:
-            assert home is not None  # noqa: S101 - only scattered data go without
+            assert training_grid is not None  # noqa: S101 - only scattered data go without
             self.chosen = data_indices(problem, data, config.points)
             for coordinate, index in zip(problem.coordinates, self.chosen, strict=True):
                 self.axes.append(data.axes[coordinate.name].double()[index])
-            self.layout = lay(backbone, home, self.axes).to(like)
+            self.layout = lay_out(backbone, training_grid, self.axes).to(like)
         part = (processes or Alone()).part(config.points.data_functions)
         self.part = slice(part.start, part.stop)
         self.trajectories = trajectories(data, self._hold, lambda s: self._drawn(s)[self.part])
@@ -83,7 +83,7 @@ class TrajectorySource:
     def _hold(self, data: Dataset) -> PreparedTrajectories:
         """Prepare trajectories, with those of their points that are learnt from."""
         seen = {name: s.to(self.like) for name, s in data.inputs.items()}
-        functions = seen_functions(self.problem, self.known, self.grids, seen)
+        functions = interpolate_needed_inputs(self.problem, self.known, self.grids, seen)
         channels = self.problem.channels
         columns = [data.values[c].double() if c in data.values else None for c in channels]
         shape = next(c for c in columns if c is not None).shape
@@ -101,7 +101,7 @@ class TrajectorySource:
                 axes = [axis.to(self.like) for axis in self.axes]
                 lift = self.known.on_grid(functions, axes)
         values = values.flatten(1, -2).to(self.like)
-        inputs = on_lattices(self.grids, functions, seen)
+        inputs = evaluate_on_grids(self.grids, functions, seen)
         return PreparedTrajectories(functions, inputs, points, values, mean_square(values), lift)
 
     def _drawn(self, step: int) -> Tensor:
@@ -155,7 +155,7 @@ class TrajectorySource:
         return self.known(taken, queries)
 
 
-class DataSource:
+class DataPointSource:
     """Draws trajectories of a data set and points of each for every step.
 
     Args:
@@ -189,10 +189,10 @@ class DataSource:
     def _hold(self, data: Dataset) -> PreparedTrajectories:
         """Prepare trajectories: ``size`` is that of all points, whichever are drawn."""
         seen = {name: s.to(self.like) for name, s in data.inputs.items()}
-        functions = seen_functions(self.problem, self.known, self.grids, seen)
+        functions = interpolate_needed_inputs(self.problem, self.known, self.grids, seen)
         points, values = _flat(self.problem, data)
         values = values.to(self.like)
-        inputs = on_lattices(self.grids, functions, seen)
+        inputs = evaluate_on_grids(self.grids, functions, seen)
         return PreparedTrajectories(
             functions, inputs, points.to(self.like), values, mean_square(values)
         )
@@ -233,7 +233,7 @@ class MixedSource:
         data: Where the data's part comes from.
     """
 
-    def __init__(self, law: LawSource, data: Callable[[int, float], Batch]) -> None:
+    def __init__(self, law: EquationSource, data: Callable[[int, float], Batch]) -> None:
         self.law, self.data = law, data
 
     def __call__(self, step: int, share: float) -> Batch:
@@ -242,7 +242,7 @@ class MixedSource:
         return replace(self.law(step, share), observations=seen)
 
 
-def seen_functions(
+def interpolate_needed_inputs(
     problem: Problem,
     known: KnownField | None,
     grids: Mapping[str, Axes],
@@ -250,7 +250,7 @@ def seen_functions(
 ) -> dict[str, InputFunction]:
     """Interpolate from their sensors the inputs that built-in data or grids need."""
     needed = {*grids, *(known.names if known is not None else ())}
-    return interpolated(problem, {name: seen[name] for name in sorted(needed)})
+    return interpolate_inputs(problem, {name: seen[name] for name in sorted(needed)})
 
 
 def _flat(problem: Problem, data: Dataset) -> tuple[Tensor, Tensor]:

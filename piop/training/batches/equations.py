@@ -17,7 +17,7 @@ from piop.residual import Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, reconstruct, sample_inputs
 from piop.sampling.collocation import choose_by_density, residual_density
 from piop.training.batches.batch import Batch, CollocationPoints
-from piop.training.batches.input_grid import Axes, on_lattices
+from piop.training.batches.input_grid import Axes, evaluate_on_grids
 from piop.training.config import SamplingConfig, TrainingConfig
 from piop.training.distributed import Alone, Processes
 from piop.training.loss.objective import ResidualLoss
@@ -88,7 +88,7 @@ class FunctionSource(Protocol):
 
 
 @final
-class OfLaw:
+class DistributionFunctions:
     """Fresh functions of the law.
 
     Args:
@@ -105,7 +105,7 @@ class OfLaw:
 
 
 @final
-class OfData:
+class DatasetFunctions:
     """Functions of the samples of a data set, as far as their sensors tell them.
 
     Args:
@@ -117,14 +117,14 @@ class OfData:
         self.problem, self.data = problem, data
         self.all: dict[str, InputFunction] | None = None
         if isinstance(data, Dataset):
-            self.all = interpolated(problem, data.inputs)
+            self.all = interpolate_inputs(problem, data.inputs)
 
     def __call__(self, draws: Draws, dtype: torch.dtype) -> Functions:
         """Choose samples, and interpolate their inputs from the sensors."""
         chosen = draws.integers("equations/sample", 0, len(self.data) - 1).cpu()
         if self.all is None:
             seen = self.data.take(chosen).inputs
-            functions = interpolated(self.problem, seen)
+            functions = interpolate_inputs(self.problem, seen)
         else:
             assert isinstance(self.data, Dataset)  # noqa: S101 - else nothing is held
             seen = {n: take_samples(s, chosen) for n, s in self.data.inputs.items()}
@@ -137,7 +137,7 @@ class OfData:
 
 
 @final
-class Alternating:
+class AlternatingFunctions:
     """Functions of the law at odd steps, those of the data at even ones.
 
     Parameters are learned from what equations and data say of the same solutions, the operator from
@@ -156,7 +156,7 @@ class Alternating:
         return (self.law if draws.step % 2 else self.data)(draws, dtype)
 
 
-def choose_functions(
+def choose_function_source(
     problem: Problem, data: AnyDataset | None, grids: Collection[str]
 ) -> FunctionSource:
     """Choose what the equations are asked of.
@@ -171,7 +171,7 @@ def choose_functions(
         data: What is trained on; None for the law alone.
         grids: Inputs that are seen on even grids, wherever their sensors are.
     """
-    law = OfLaw(problem)
+    law = DistributionFunctions(problem)
     if not problem.infer or data is None or not problem.visible_inputs:
         return law
     initial = [e for entries in problem.initial.values() for e in entries]
@@ -179,16 +179,18 @@ def choose_functions(
     hidden = [item.symbol for item in problem.inputs if item.hidden]
     if any(e.has(*hidden) for e in (*problem.residuals, *initial, *faces) if hidden):
         return law
-    own = OfData(problem, data)
+    own = DatasetFunctions(problem, data)
     for item in problem.visible_inputs:
         samples = next(iter(data.sensor_chunks(item.name)))
         same = samples.mask is None and samples.points.shape[1] == math.prod(item.sensor_shape)
         if item.name not in grids and not same:
             return own
-    return Alternating(own, law)
+    return AlternatingFunctions(own, law)
 
 
-def interpolated(problem: Problem, seen: Mapping[str, FunctionSamples]) -> dict[str, InputFunction]:
+def interpolate_inputs(
+    problem: Problem, seen: Mapping[str, FunctionSamples]
+) -> dict[str, InputFunction]:
     """Interpolate every visible input from its sensors."""
     by_name = {item.name: item for item in problem.visible_inputs}
     return {name: reconstruct(problem, by_name[name], s) for name, s in seen.items()}
@@ -200,11 +202,11 @@ def take_samples(samples: FunctionSamples, index: torch.Tensor) -> FunctionSampl
     return FunctionSamples(samples.points[index], samples.values[index], mask)
 
 
-SIZE_POINTS = 256
+AMPLITUDE_POINTS = 256
 """Points at which a function is measured where those of the equations are a grid."""
 
 
-class LawSource:
+class EquationSource:
     """Draws fresh functions of the law and fresh points for every step.
 
     Args:
@@ -233,7 +235,7 @@ class LawSource:
             raise ValueError("the law gives points for the equations, and this loss has none")
         self.problem, self.loss, self.residual = problem, loss, loss.residual
         self.fixed = loss.residual.grid is not None
-        self.functions = functions or OfLaw(problem)
+        self.functions = functions or DistributionFunctions(problem)
         start = problem.at()
         own = self.fixed or problem.infer  # at points, and where parameters start from
         points = compile_residual(start) if own else loss.residual
@@ -273,7 +275,7 @@ class LawSource:
             known = condition.known(functions)
             conditions[name] = self._points(name, condition.residual, known, queries)
         batch = Batch(
-            inputs=on_lattices(self.grids, functions, seen),
+            inputs=evaluate_on_grids(self.grids, functions, seen),
             size=self.size(functions, self._size_points(draws, equations.queries)),
             equations=equations,
             conditions=conditions,
@@ -285,7 +287,7 @@ class LawSource:
         """Choose the points at which the functions are measured."""
         if not self.fixed:
             return queries
-        return collocation(self.problem, draws, SIZE_POINTS).to(self.like)
+        return collocation(self.problem, draws, AMPLITUDE_POINTS).to(self.like)
 
     def _place(self, draws: Draws) -> Tensor:
         """Place collocation points, or the candidates for them; a grid stays where it is."""

@@ -15,15 +15,15 @@ from piop.sampling.distributions import input_axes
 from piop.sampling.moments import law_prior
 from piop.spec.distributions import FourierSeries, GaussianRandomField
 
-UNSEEN = 1e-6
+NEGLECTED_BY_HARMONICS = 1e-6
 """Share of an input's variance that the harmonics of a network may leave out.
 
 What is left out stays in the built-in initial data and never decays, so its root is a floor of the
 error; at 1e-4 that floor is 0.01.
 """
-BULK = 1e-4
+NEGLECTED_BY_TOKENS = 1e-4
 """Share of the variance that attention's tokens may leave out: their number costs time."""
-MOST_WAVES = {1: 24, 2: 8, 3: 4}
+LARGEST_WAVENUMBER = {1: 24, 2: 8, 3: 4}
 """Largest wave number of those harmonics, by the number of coordinates: they cost time."""
 POINTS_PER_WAVE = {1: 4, 2: 3, 3: 3}
 FEWEST_POINTS = {1: 16, 2: 12, 3: 8}
@@ -34,7 +34,9 @@ UNEVEN = 1e-5
 Axes = tuple[Tensor, ...]
 
 
-def highest_wave(problem: Problem, item: Input, unseen: float = UNSEEN) -> int:
+def highest_wavenumber(
+    problem: Problem, item: Input, unseen: float = NEGLECTED_BY_HARMONICS
+) -> int:
     """Find the wave number below which all but a share of an input's variance lies.
 
     Args:
@@ -62,10 +64,10 @@ def highest_wave(problem: Problem, item: Input, unseen: float = UNSEEN) -> int:
     within = share[order].cumsum(0) / share.sum()
     enough = int((within < 1 - unseen).sum().clamp(max=len(order) - 1))
     found = math.ceil(float(radius[order][enough]) - 1e-9)
-    return max(1, min(found, MOST_WAVES[len(axes)]))
+    return max(1, min(found, LARGEST_WAVENUMBER[len(axes)]))
 
 
-def lattices(problem: Problem) -> dict[str, Axes]:
+def input_grids(problem: Problem) -> dict[str, Axes]:
     """Lay an even grid for each visible input whose law has a spectrum, fine enough for it.
 
     Returns:
@@ -73,7 +75,7 @@ def lattices(problem: Problem) -> dict[str, Axes]:
     """
     found = {}
     for item in problem.visible_inputs:
-        wave = highest_wave(problem, item)
+        wave = highest_wavenumber(problem, item)
         if wave and item.smooth:
             d = len(item.of)
             count = max(POINTS_PER_WAVE[d] * wave, FEWEST_POINTS[d])
@@ -82,7 +84,7 @@ def lattices(problem: Problem) -> dict[str, Axes]:
     return found
 
 
-def on_lattices(
+def evaluate_on_grids(
     grids: Mapping[str, Axes],
     functions: Mapping[str, InputFunction],
     seen: Mapping[str, FunctionSamples],
@@ -115,7 +117,7 @@ def gridded_inputs(
             places sensors.
         data: A data set that is seen as well, or alone.
     """
-    laid = lattices(problem) if physics else {}
+    laid = input_grids(problem) if physics else {}
     found = []
     for item in problem.visible_inputs:
         even = item.place == "grid" or not physics

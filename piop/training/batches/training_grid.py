@@ -49,16 +49,16 @@ class GridLayout:
         return GridLayout(tuple(axis.to(like) for axis in self.axes), matrices)
 
 
-def lay(backbone: Backbone, home: Sequence[Tensor], wanted: Sequence[Tensor]) -> GridLayout:
+def lay_out(backbone: Backbone, trained: Sequence[Tensor], wanted: Sequence[Tensor]) -> GridLayout:
     """Choose where to evaluate a network so that its values at a tensor grid are known.
 
     Args:
         backbone: The network.
-        home: Positions along each coordinate of the grid it was trained on, float64.
+        trained: Positions along each coordinate of the grid it was trained on, float64.
         wanted: Positions along each coordinate, float64, in any order.
     """
     axes, matrices = [], []
-    for i, (own, ticks) in enumerate(zip(home, wanted, strict=True)):
+    for i, (own, ticks) in enumerate(zip(trained, wanted, strict=True)):
         axis = backbone.signature.coordinates[i]
         fixed = i == backbone.signature.time and backbone.fixed_times() is not None
         even = not fixed and is_even(ticks, axis)
@@ -100,7 +100,7 @@ TIMES = {1: 33, 2: 17, 3: 9}
 """Times, by the same."""
 
 
-def training_grid_ticks(
+def training_grid(
     problem: Problem, backbone: Backbone, config: PointsConfig, data: Sequence[int] = ()
 ) -> tuple[Tensor, ...]:
     """Lay the grid that a network learns on.
@@ -127,7 +127,7 @@ def training_grid_ticks(
     return tuple(ticks)
 
 
-def learning_grid(
+def equation_grid(
     problem: Problem, backbone: Backbone, config: PointsConfig, ticks: Sequence[Tensor]
 ) -> TensorGrid:
     """Say how equations are asked on a grid: at its times, or for the steps of a march."""

@@ -21,7 +21,7 @@ from piop.training.operator import Operator, OperatorField
 
 
 @dataclass(frozen=True)
-class Misfits:
+class WeightedResiduals:
     """The equations at their points, dimensionless.
 
     Attributes:
@@ -134,7 +134,7 @@ class ResidualLoss(nn.Module):
 
     def misfits(
         self, batch: Batch, points: CollocationPoints, whole: OperatorField | None = None
-    ) -> Misfits:
+    ) -> WeightedResiduals:
         """Evaluate the equations for the functions of a batch.
 
         Args:
@@ -148,7 +148,7 @@ class ResidualLoss(nn.Module):
         weight = self._function_weight(batch)
         weight = weight * front_weight(self._slopes_of(found), self.config.front)
         weight = weight if points.weight is None else weight * points.weight
-        return Misfits(found.values / self.scales, weight)
+        return WeightedResiduals(found.values / self.scales, weight)
 
     def _trained(self) -> tuple[Tensor, ...]:
         """Present values ``[]`` of the parameters that are trained."""

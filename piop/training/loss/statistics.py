@@ -217,16 +217,16 @@ def find_statistics(
     """
     problem = problem.at()
     if data is None:
-        return law_statistics(problem, compile_residual(problem), seed)
+        return distribution_statistics(problem, compile_residual(problem), seed)
     count = len(problem.channels)
     plain = Statistics({}, {}, (0.0,) * count, (1.0,) * count, (1.0,) * len(problem.residuals))
     whole = all(name in data.channels for name in problem.channels)
     if physics or not (whole or history_of(problem)):
-        plain = law_statistics(problem, compile_residual(problem), seed)
+        plain = distribution_statistics(problem, compile_residual(problem), seed)
     return replace(data_statistics(problem, data, plain), noise=noise_scales(problem, data))
 
 
-def law_statistics(problem: Problem, residual: Residual, seed: int) -> Statistics:
+def distribution_statistics(problem: Problem, residual: Residual, seed: int) -> Statistics:
     """Measure the statistics over random functions of the law.
 
     The sizes of unknowns and residuals are found by :func:`find_sizes`.

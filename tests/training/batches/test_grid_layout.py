@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from piop.models import AxisSignature, Signature
-from piop.training.batches.training_grid import is_even, lay
+from piop.training.batches.training_grid import is_even, lay_out
 
 TIME = AxisSignature("t", 1.0, 3.0)
 RING = AxisSignature("x", -1.0, 1.0, periodic=True)
@@ -30,19 +30,19 @@ def network(fixed=None):
 
 
 def test_a_finer_even_axis_is_asked_as_it_is_a_coarser_one_refined_an_uneven_one_read_off_home():
-    home = (even(TIME, 9), even(RING, 8))
-    finer = lay(network(), home, (even(TIME, 17), even(RING, 16)))
+    own_ticks = (even(TIME, 9), even(RING, 8))
+    finer = lay_out(network(), own_ticks, (even(TIME, 17), even(RING, 16)))
     assert [len(axis) for axis in finer.axes] == [17, 16]
     assert finer.matrices == (None, None)
-    mixed = lay(network(), home, (even(TIME, 4), even(RING, 16)))
+    mixed = lay_out(network(), own_ticks, (even(TIME, 4), even(RING, 16)))
     assert [len(axis) for axis in mixed.axes] == [10, 16], "three cells, each divided by three"
     assert mixed.matrices[0].shape == (4, 10)
     assert mixed.matrices[1] is None
-    few = lay(network(), home, (even(TIME, 9), even(RING, 3)))
+    few = lay_out(network(), own_ticks, (even(TIME, 9), even(RING, 3)))
     assert len(few.axes[1]) == 9
     values = torch.randn(1, 9, 9, 1).double()
     torch.testing.assert_close(few.spread(values), values[:, :, ::3], rtol=0, atol=1e-12)
-    chosen = lay(network(), home, (torch.tensor([1.5]).double(), even(RING, 8)[2:4]))
+    chosen = lay_out(network(), own_ticks, (torch.tensor([1.5]).double(), even(RING, 8)[2:4]))
     assert [len(axis) for axis in chosen.axes] == [9, 8]
     values = torch.randn(2, 9, 8, 3).double()
     found = chosen.spread(values)
@@ -51,22 +51,22 @@ def test_a_finer_even_axis_is_asked_as_it_is_a_coarser_one_refined_an_uneven_one
 
 
 def test_a_march_keeps_its_own_times_however_fine_others_are():
-    home = (torch.tensor([1.0, 1.5, 3.0]).double(), even(RING, 8))
-    finer = lay(network((1.0, 1.5, 3.0)), home, (even(TIME, 17), even(RING, 16)))
-    assert torch.equal(finer.axes[0], home[0])
+    own_ticks = (torch.tensor([1.0, 1.5, 3.0]).double(), even(RING, 8))
+    finer = lay_out(network((1.0, 1.5, 3.0)), own_ticks, (even(TIME, 17), even(RING, 16)))
+    assert torch.equal(finer.axes[0], own_ticks[0])
     assert len(finer.axes[1]) == 16
-    same = lay(network((1.0, 1.5, 3.0)), home, (home[0], even(RING, 8)))
+    same = lay_out(network((1.0, 1.5, 3.0)), own_ticks, (own_ticks[0], even(RING, 8)))
     assert same.matrices == (None, None)
 
 
 def test_the_end_alone_stays_the_end():
-    home = (torch.tensor([3.0]).double(), even(RING, 8))
-    found = lay(network((3.0,)), home, (torch.tensor([3.0]).double(), even(RING, 8)))
+    own_ticks = (torch.tensor([3.0]).double(), even(RING, 8))
+    found = lay_out(network((3.0,)), own_ticks, (torch.tensor([3.0]).double(), even(RING, 8)))
     assert found.matrices == (None, None)
     assert found.axes[0].tolist() == [3.0]
 
 
 def test_a_layout_moves_to_the_precision_of_a_tensor():
-    home = (even(TIME, 9), even(RING, 8))
-    found = lay(network(), home, (even(TIME, 5), even(RING, 8))).to(torch.empty(0))
+    own_ticks = (even(TIME, 9), even(RING, 8))
+    found = lay_out(network(), own_ticks, (even(TIME, 5), even(RING, 8))).to(torch.empty(0))
     assert found.axes[0].dtype == found.matrices[0].dtype == torch.float32

@@ -3,7 +3,7 @@ import torch
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws, observe, reconstruct, sample_inputs
-from piop.training.batches.input_grid import lattices, on_lattices
+from piop.training.batches.input_grid import evaluate_on_grids, input_grids
 
 
 def drawn(problem, count=3):
@@ -14,13 +14,13 @@ def drawn(problem, count=3):
 
 def test_values_on_the_grid_are_those_of_the_function(heat):
     functions, seen = drawn(heat)
-    found = on_lattices(lattices(heat), functions, seen)["u0"]
+    found = evaluate_on_grids(input_grids(heat), functions, seen)["u0"]
     assert found.points.shape == (3, 16, 1)
     assert torch.allclose(found.values[..., 0], functions["u0"](found.points))
 
 
 def test_grids_leave_the_right_end_of_periodic_axes_out(heat):
-    (axis,) = lattices(heat)["u0"]
+    (axis,) = input_grids(heat)["u0"]
     assert axis[0] == 0
     assert axis[-1] == 2 - 2 / 16
 
@@ -30,8 +30,8 @@ def test_enough_sensors_anywhere_give_the_same_view(heat):
     points = torch.rand(3, 11, 1, dtype=torch.float64) * 2
     scattered = {"u0": FunctionSamples(points, functions["u0"](points)[..., None])}
     guess = {"u0": reconstruct(heat, heat.inputs[0], scattered["u0"])}
-    one = on_lattices(lattices(heat), functions, scattered)["u0"].values
-    two = on_lattices(lattices(heat), guess, scattered)["u0"].values
+    one = evaluate_on_grids(input_grids(heat), functions, scattered)["u0"].values
+    two = evaluate_on_grids(input_grids(heat), guess, scattered)["u0"].values
     assert torch.allclose(one, two, atol=1e-3)
 
 
@@ -47,5 +47,5 @@ def test_inputs_with_jumps_keep_their_sensors():
         boundary={"x": "periodic"},
     )
     functions, seen = drawn(jumps)
-    assert lattices(jumps) == {}
-    assert on_lattices({}, functions, seen)["u0"] is seen["u0"]
+    assert input_grids(jumps) == {}
+    assert evaluate_on_grids({}, functions, seen)["u0"] is seen["u0"]

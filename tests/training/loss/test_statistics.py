@@ -12,13 +12,13 @@ from piop.training.loss.statistics import (
     FunctionSize,
     Statistics,
     data_statistics,
-    law_statistics,
+    distribution_statistics,
     time_derivative,
 )
 
 
 def statistics_of(problem, seed=0):
-    return law_statistics(problem, compile_residual(problem), seed)
+    return distribution_statistics(problem, compile_residual(problem), seed)
 
 
 def test_sizes_of_a_series_are_those_of_theory(heat):
