@@ -106,6 +106,10 @@ class Signature:
         return sum(entry.channels for entry in self.scalars)
 
 
+Inputs = Mapping[str, FunctionSamples]
+"""Name of an input → its sensors: points ``[B, M, d]``, values ``[B, M, c]``, optional mask."""
+
+
 @final
 @dataclass(frozen=True)
 class FieldKind:
@@ -184,7 +188,7 @@ class Backbone(nn.Module, ABC):
         return None
 
     @abstractmethod
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network.
 
         Args:
@@ -199,7 +203,7 @@ class Backbone(nn.Module, ABC):
             DataError: If an input is missing or its shape does not fit the signature.
         """
 
-    def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
+    def on_grid(self, inputs: Inputs, axes: Sequence[Tensor]) -> Tensor:
         """Evaluate on the tensor grid of axes.
 
         Args:
@@ -241,7 +245,7 @@ class Backbone(nn.Module, ABC):
         """
         return {}
 
-    def check(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> None:
+    def check(self, inputs: Inputs, queries: Any) -> None:
         """Refuse inputs whose shapes do not fit the signature.
 
         Raises:
@@ -273,7 +277,7 @@ def standardised(entry: InputSignature, samples: FunctionSamples) -> Tensor:
     return values if samples.mask is None else values.masked_fill(~samples.mask[..., None], 0.0)
 
 
-def scalar_values(signature: Signature, inputs: Mapping[str, FunctionSamples]) -> list[Tensor]:
+def scalar_values(signature: Signature, inputs: Inputs) -> list[Tensor]:
     """Standardised values of each scalar input, ``[B, 1, c]``."""
     return [standardised(entry, inputs[entry.name])[:, :1] for entry in signature.scalars]
 

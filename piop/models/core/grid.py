@@ -10,7 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples, tensor_grid
-from piop.models.core.base import GRID_FIELD, Backbone, InputSignature, Signature, standardised
+from piop.models.core.base import (
+    GRID_FIELD,
+    Backbone,
+    Inputs,
+    InputSignature,
+    Signature,
+    standardised,
+)
 from piop.models.core.coordinates import take_columns
 from piop.models.core.harmonic_fit import HarmonicFit
 from piop.models.core.interpolation import (
@@ -85,7 +92,7 @@ class GridInputs(InputInterpolator):
                 return f"input {entry.name!r} depends on {beyond[0]}, which its grid does not have"
         return None
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
+    def forward(self, inputs: Inputs, axes: Sequence[Tensor]) -> Tensor:
         """Interpolate the inputs.
 
         Args:
@@ -107,7 +114,7 @@ class GridInputs(InputInterpolator):
             return axes[0].new_zeros(1, *grid, 0)
         return torch.cat([column.expand(-1, *grid, -1) for column in columns], -1)
 
-    def at(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def at(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Interpolate the inputs to scattered queries.
 
         Args:
@@ -189,7 +196,7 @@ class GridBackbone(Backbone, ABC):
         return signature.space_columns if cls.end_only else tuple(range(len(signature.coordinates)))
 
     @abstractmethod
-    def evaluate(self, inputs: Mapping[str, FunctionSamples], ticks: Sequence[Tensor]) -> Tensor:
+    def evaluate(self, inputs: Inputs, ticks: Sequence[Tensor]) -> Tensor:
         """Apply the layers on a grid that resolves them.
 
         Args:
@@ -212,7 +219,7 @@ class GridBackbone(Backbone, ABC):
         """Return one, as inputs are encoded once for the grid: :meth:`Backbone.context_length`."""
         return 1
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Interpolate from the network's own grid: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         ticks = [self.own_ticks(i, queries) for i in range(len(self.axes))]
@@ -221,7 +228,7 @@ class GridBackbone(Backbone, ABC):
         chunks = take_columns(queries, self.columns).split(size, 1)
         return torch.cat([interpolate_grid(values, ticks, self.axes, p) for p in chunks], 1)
 
-    def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
+    def on_grid(self, inputs: Inputs, axes: Sequence[Tensor]) -> Tensor:
         """Evaluate on a tensor grid: see :meth:`Backbone.on_grid`.
 
         Times are taken to run evenly from the first to the last, ends included, and periodic axes

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from piop.errors import DataError
-from piop.fields import FunctionSamples, tensor_grid
-from piop.models.core.base import ROLLOUT_FIELD, Backbone, Signature
+from piop.fields import tensor_grid
+from piop.models.core.base import ROLLOUT_FIELD, Backbone, Inputs, Signature
 
 
 class RolloutBackbone(Backbone):
@@ -44,7 +44,7 @@ class RolloutBackbone(Backbone):
         return self.config.steps
 
     @abstractmethod
-    def begin(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> tuple[Tensor, Any]:
+    def begin(self, inputs: Inputs, queries: Tensor) -> tuple[Tensor, Any]:
         """Encode the inputs for outputs at ``queries [B or 1, N, D]``, at the initial time.
 
         Returns:
@@ -66,9 +66,7 @@ class RolloutBackbone(Backbone):
         step = (axis.high - axis.low) / self.steps
         return (*(axis.low + k * step for k in range(self.steps)), axis.high)
 
-    def roll_out(
-        self, inputs: Mapping[str, FunctionSamples], queries: Tensor, count: int
-    ) -> Tensor:
+    def roll_out(self, inputs: Inputs, queries: Tensor, count: int) -> Tensor:
         """Decode the states after 0 … ``count`` steps: ``[B, count + 1, N, C]``."""
         state, context = self.begin(inputs, queries)
         found = [self.decode(state, context)]
@@ -77,7 +75,7 @@ class RolloutBackbone(Backbone):
             found.append(self.decode(state, context))
         return torch.stack(found, 1)
 
-    def on_grid(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
+    def on_grid(self, inputs: Inputs, axes: Sequence[Tensor]) -> Tensor:
         """Evaluate at the first times of :meth:`fixed_times`: see :meth:`Backbone.on_grid`.
 
         Raises:
@@ -92,7 +90,7 @@ class RolloutBackbone(Backbone):
         values = self.roll_out(inputs, tensor_grid([times[:1], *space])[None], len(times) - 1)
         return values.reshape(len(values), len(times), *(len(axis) for axis in space), -1)
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate at any points, linear in time between steps: see :meth:`Backbone.forward`."""
         axis = self.signature.coordinates[0]
         time = (queries[..., :1] - axis.low) * (self.steps / (axis.high - axis.low))

@@ -15,8 +15,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from piop.fields import FunctionSamples
-from piop.models.core.base import AxisSignature, Backbone, Signature, scalar_values
+from piop.models.core.base import AxisSignature, Backbone, Inputs, Signature, scalar_values
 from piop.models.core.coordinates import angles
 from piop.models.core.grid import InputInterpolator
 
@@ -39,7 +38,7 @@ class FixedSensors(InputInterpolator):
         counts = [self.fit(e).token_count * e.channels for e in signature.functions]
         self.features = sum(counts) + signature.scalar_channels or 1
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], like: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, like: Tensor) -> Tensor:
         """Interpolate the inputs.
 
         Args:
@@ -193,7 +192,7 @@ class DeepONet(BranchAndTrunk):
         self.trunk = glorot_layers([self.coordinates.features, *self.hidden, self.outputs])
         self.bias = nn.Parameter(torch.zeros(signature.channels))
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         branch = apply_layers(self.branch, self.sensors(inputs, queries))

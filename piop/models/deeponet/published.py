@@ -15,7 +15,6 @@ that moves; these follow it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast, final
 
@@ -23,8 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from piop.errors import UsageError
-from piop.fields import FunctionSamples
-from piop.models.core.base import Signature
+from piop.models.core.base import Inputs, Signature
 from piop.models.core.coordinates import angles
 from piop.models.deeponet.network import (
     BranchAndTrunk,
@@ -59,7 +57,7 @@ class ModifiedDeepONet(BranchAndTrunk):
         self.branch = glorot_layers([self.sensors.features, *self.hidden, self.outputs])
         self.trunk = glorot_layers([self.coordinates.features, *self.hidden, self.outputs])
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         branch = self.sensors(inputs, queries)[:, None]
@@ -87,7 +85,7 @@ class GatedDeepONet(BranchAndTrunk):
         self.branch = GatedPerceptron(self.sensors.features, config, self.outputs)
         self.trunk = GatedPerceptron(self.coordinates.features, config, self.outputs)
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         branch = self.branch(self.sensors(inputs, queries))
@@ -173,7 +171,7 @@ class ShiftDeepONet(BranchAndTrunk):
         self.scale = glorot_layers([features, *hidden, self.frames * (mixed + len(self.closed))])
         self.shift = glorot_layers([features, *hidden, self.frames * len(axes)])
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         values = self.sensors(inputs, queries)

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from piop.errors import UsageError
-from piop.fields import FunctionSamples
-from piop.models.core.base import Signature, require_choices
+from piop.models.core.base import Inputs, Signature, require_choices
 from piop.models.core.coordinates import absolute_axes, angles
 from piop.models.core.grid import GridBackbone, GridInputs
 from piop.models.core.spectral_convolution import (
@@ -205,7 +204,7 @@ class FourierOperator(GridBackbone):
         unused = "published code allocates batch norms and never applies them"
         return {"norms.*": unused} if self.config.unused_norms else {}
 
-    def evaluate(self, inputs: Mapping[str, FunctionSamples], ticks: Sequence[Tensor]) -> Tensor:
+    def evaluate(self, inputs: Inputs, ticks: Sequence[Tensor]) -> Tensor:
         """Apply the layers: see :meth:`GridBackbone.evaluate`."""
         known = self.inputs(inputs, ticks)
         coordinates = self._coordinates(ticks).expand(len(known), *[-1] * (len(ticks) + 1))

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from piop.errors import UsageError
-from piop.fields import FunctionSamples, tensor_grid
-from piop.models.core.base import Signature, require_choices
+from piop.fields import tensor_grid
+from piop.models.core.base import Inputs, Signature, require_choices
 from piop.models.core.coordinates import take_columns
 from piop.models.core.grid import GridBackbone, GridInputs
 from piop.models.core.interpolation import even_ticks
@@ -185,7 +185,7 @@ class GridTransformer(GridBackbone):
             return "its tokens are inputs alone, and the problem has none"
         return GridInputs.refusal(signature, columns)
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Take the queries as tokens, or interpolate: see :meth:`Backbone.forward`.
 
         Each query has the quadrature weight 1/N, so queries should cover the domain evenly: the
@@ -201,7 +201,7 @@ class GridTransformer(GridBackbone):
         state = self._encoded(self._entered(known, places), places, weights)
         return self._on_walls(self.decoder(state, places), points)
 
-    def evaluate(self, inputs: Mapping[str, FunctionSamples], ticks: Sequence[Tensor]) -> Tensor:
+    def evaluate(self, inputs: Inputs, ticks: Sequence[Tensor]) -> Tensor:
         """Apply the layers: see :meth:`GridBackbone.evaluate`."""
         coarse, fine = self.config.coarse, self.config.fine
         tokens = ticks if not coarse else [even_ticks(a, coarse, ticks[0]) for a in self.axes]

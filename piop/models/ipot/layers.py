@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from piop.errors import UsageError
-from piop.fields import FunctionSamples
 from piop.models.core.attention import ROTATED_VALUES, Harmonics, RelativeAttention, perceptron
-from piop.models.core.base import Signature, scalar_values
+from piop.models.core.base import Inputs, Signature, scalar_values
 from piop.models.core.coordinates import (
     CoordinateEncoding,
     absolute_axes,
@@ -149,7 +148,7 @@ class InducingEncoder(nn.Module):
         )
         self.feed_forward = GatedFeedForward(width, config.expansion)
 
-    def forward(self, inputs: Mapping[str, FunctionSamples]) -> Tensor:
+    def forward(self, inputs: Inputs) -> Tensor:
         """Encode the inputs: ``[B or 1, P, width]``."""
         condition = None
         state: Any = self.latents

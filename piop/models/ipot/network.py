@@ -13,8 +13,7 @@ from typing import final
 
 from torch import Tensor, nn
 
-from piop.fields import FunctionSamples
-from piop.models.core.base import Backbone, Signature
+from piop.models.core.base import Backbone, Inputs, Signature
 from piop.models.core.rollout import RolloutBackbone
 from piop.models.ipot.layers import (
     InducingDecoder,
@@ -39,7 +38,7 @@ class LatentModel(nn.Module, ABC):
     processor: nn.Module
 
     @abstractmethod
-    def encode(self, inputs: Mapping[str, FunctionSamples]) -> Tensor:
+    def encode(self, inputs: Inputs) -> Tensor:
         """Encode the inputs: ``[B or 1, P, width]`` (eq. 6)."""
 
     def process(self, state: Tensor) -> Tensor:
@@ -66,7 +65,7 @@ class LatentBackbone(Backbone):
 
     latents: LatentModel
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         return self.latents.decode(self.latents.process(self.latents.encode(inputs)), queries)
@@ -83,9 +82,7 @@ class LatentBackbone(Backbone):
 class LatentRollout(RolloutBackbone, LatentBackbone):
     """Inducing points that advance in time; a step is one pass of the processor (eqs. 5 and 9)."""
 
-    def begin(
-        self, inputs: Mapping[str, FunctionSamples], queries: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def begin(self, inputs: Inputs, queries: Tensor) -> tuple[Tensor, Tensor]:
         """See :meth:`RolloutBackbone.begin`."""
         self.check(inputs, queries)
         return self.latents.encode(inputs), queries
@@ -116,7 +113,7 @@ class InducingPoints(LatentModel):
         self.processor = InducingProcessor(self.grid, config)
         self.decoder = InducingDecoder(signature, self.grid, columns, config)
 
-    def encode(self, inputs: Mapping[str, FunctionSamples]) -> Tensor:
+    def encode(self, inputs: Inputs) -> Tensor:
         """See :meth:`LatentModel.encode`."""
         return self.encoder(inputs)
 

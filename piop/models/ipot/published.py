@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from piop.errors import UsageError
-from piop.fields import FunctionSamples
 from piop.models.core.attention import MASKED_SCORE
-from piop.models.core.base import AxisSignature, Signature, scalar_values, standardised
+from piop.models.core.base import AxisSignature, Inputs, Signature, scalar_values, standardised
 from piop.models.core.coordinates import take_columns
 from piop.models.ipot.attention import (
     Attention,
@@ -122,7 +121,7 @@ class PaperLatents(LatentModel):
             GatedFeedForward(channels, EXPANSION) if config.as_published else None
         )
 
-    def encode(self, inputs: Mapping[str, FunctionSamples]) -> Tensor:
+    def encode(self, inputs: Inputs) -> Tensor:
         """See :meth:`LatentModel.encode`."""
         state: Any = self.latents
         if self.scalars is not None:
@@ -159,9 +158,7 @@ class PaperLatents(LatentModel):
     def _encoding(self, axes: Sequence[AxisSignature]) -> FourierFeatures:
         return FourierFeatures(axes, self.config.bands, self.config.resolutions)
 
-    def _context(
-        self, inputs: Mapping[str, FunctionSamples]
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _context(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys and values of all sensors, and what is added to the scores of masked ones."""
         keys, values, blocked = [], [], []
         scalars = scalar_values(self.signature, inputs)

@@ -8,9 +8,8 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from piop.fields import FunctionSamples
 from piop.models.core.attention import Harmonics, perceptron
-from piop.models.core.base import Backbone, Signature, scalar_values
+from piop.models.core.base import Backbone, Inputs, Signature, scalar_values
 from piop.models.core.coordinates import absolute_axes, take_columns
 from piop.models.core.rollout import RolloutBackbone
 from piop.models.oformer.layers import (
@@ -58,7 +57,7 @@ class QueryEncoder(nn.Module):
             CrossAttentionLayer(signature, config) for _ in range(config.rounds)
         )
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> Any:
+    def forward(self, inputs: Inputs, queries: Any) -> Any:
         """Encode inputs and ``queries [B or 1, N, D]``: ``[B or 1, N, width]``."""
         condition = None
         if self.scalars is not None:
@@ -152,7 +151,7 @@ class OFormer(Backbone):
         """Return one: tokens are summed beforehand (:meth:`Backbone.context_length`)."""
         return 1
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         return self.decoder(self.encoder(inputs, queries))
@@ -183,7 +182,7 @@ class OFormerRollout(RolloutBackbone):
         """Return one: tokens are summed beforehand (:meth:`Backbone.context_length`)."""
         return 1
 
-    def begin(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> tuple[Tensor, Any]:
+    def begin(self, inputs: Inputs, queries: Tensor) -> tuple[Tensor, Any]:
         """See :meth:`RolloutBackbone.begin`."""
         self.check(inputs, queries)
         return self.encoder(inputs, queries), None

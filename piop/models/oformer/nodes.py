@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from piop.fields import FunctionSamples
 from piop.models.core.attention import Harmonics
-from piop.models.core.base import InputSignature, Signature, standardised
+from piop.models.core.base import Inputs, InputSignature, Signature, standardised
 from piop.models.core.coordinates import harmonics, scaled_to_unit, take_columns
 from piop.models.core.interpolation import nearest_values
 
@@ -82,7 +82,7 @@ class NodeEncoder:
                 )
         return None
 
-    def __call__(self, inputs: Mapping[str, FunctionSamples]) -> SensorNodes:
+    def __call__(self, inputs: Inputs) -> SensorNodes:
         """Evaluate the inputs at the nodes."""
         samples = inputs[self.anchor.name]
         axes = self.signature.axes_of(self.anchor)
@@ -99,7 +99,7 @@ class NodeEncoder:
             keep,
         )
 
-    def labels_at(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def labels_at(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Labels at ``queries [B or 1, N, D]``, from the nearest sensor: ``[B, N, m]``."""
         return self._labels(inputs, queries, [a.name for a in self.signature.coordinates])
 
@@ -123,9 +123,7 @@ class NodeEncoder:
             return values.expand(-1, points.shape[1], -1)
         return self._nearest(entry, samples, points, self.anchor.of)
 
-    def _labels(
-        self, inputs: Mapping[str, FunctionSamples], points: Tensor, names: Sequence[str]
-    ) -> Tensor:
+    def _labels(self, inputs: Inputs, points: Tensor, names: Sequence[str]) -> Tensor:
         """Inputs with jumps at points with columns ``names``."""
         if not self.jumps:
             return torch.ones_like(points[..., :1])

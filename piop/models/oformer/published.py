@@ -10,9 +10,8 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from piop.fields import FunctionSamples
 from piop.models.core.attention import Harmonics
-from piop.models.core.base import Backbone, Signature
+from piop.models.core.base import Backbone, Inputs, Signature
 from piop.models.core.coordinates import scaled_to_unit, take_columns
 from piop.models.core.rollout import RolloutBackbone
 from piop.models.oformer.layers import (
@@ -132,11 +131,11 @@ class PublishedOFormer(Backbone):
         """Map tokens, which were ``embedded``, to what queries attend to: ``[B, M, latent]``."""
         return self.out(tokens)
 
-    def encode_queries(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> Any:
+    def encode_queries(self, inputs: Inputs, queries: Any) -> Any:
         """Encode queries ``[B, N, D]``: ``[B, N, latent]``."""
         return self.place(take_columns(queries, self.columns))
 
-    def encode(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> Any:
+    def encode(self, inputs: Inputs, queries: Any) -> Any:
         """Apply cross-attention to the inputs and feed-forward (eq. 8): ``[B, N, latent]``."""
         self.check(inputs, queries)
         nodes = self.reader(inputs)
@@ -210,7 +209,7 @@ class BurgersOFormer(PublishedOFormer):
         features = torch.cat([nodes.values, nodes.points], -1)
         return torch.cat([self.embed(features), nodes.points.expand(len(features), -1, -1)], -1)
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`; the time of a query has no effect."""
         state = self.encode(inputs, queries)
         for step in self.propagators:
@@ -240,7 +239,7 @@ class DarcyOFormer(PublishedOFormer):
             nn.GELU(), *unbiased_mlp(latent, latent // 2, signature.channels, bias=True)
         )
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`.
 
         The decoder takes the query's coordinates beside its state.
@@ -275,7 +274,7 @@ class NavierStokesOFormer(PublishedOFormer, RolloutBackbone):
             *unbiased_mlp(wide, latent, latent, signature.channels, bias=True),
         )
 
-    def begin(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> tuple[Tensor, Any]:
+    def begin(self, inputs: Inputs, queries: Tensor) -> tuple[Tensor, Any]:
         """See :meth:`RolloutBackbone.begin`; coordinates are mapped once for all steps."""
         context = self.here(self.scaled_queries(queries))
         return self.expand(self.encode(inputs, queries)), context

@@ -6,14 +6,13 @@ Inputs with jumps label nodes (boundary, kind of node); queries take them from t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
 
-from piop.fields import FunctionSamples
-from piop.models.core.base import GRID_FIELD, ROLLOUT_FIELD, Signature
+from piop.models.core.base import GRID_FIELD, ROLLOUT_FIELD, Inputs, Signature
 from piop.models.core.rollout import RolloutBackbone
 from piop.models.oformer.layers import Gate, rotary_frequencies
 from piop.models.oformer.nodes import SensorNodes
@@ -60,7 +59,7 @@ class MeshOFormer(PublishedOFormer):
         waves = rotary_frequencies(latent, self.space, mix)
         self.register_buffer("mix_waves", waves, persistent=False)
 
-    def mixed(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def mixed(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Encode queries and let them attend to each other: ``[B, N, latent]``."""
         state = self.encode(inputs, queries)
         at = self.reader.query_phases(queries, self.mix_waves)
@@ -101,13 +100,13 @@ class StaticsOFormer(MeshOFormer):
         labels = nodes.labels.expand(len(nodes.values), -1, -1)
         return self.embed(torch.cat([nodes.values, labels, nodes.points], -1))
 
-    def encode_queries(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> Any:
+    def encode_queries(self, inputs: Inputs, queries: Any) -> Any:
         """See :meth:`PublishedOFormer.encode_queries`."""
         labels = self.reader.labels_at(inputs, queries)
         points = self.scaled_queries(queries).expand(len(labels), -1, -1)
         return self.place(torch.cat([points, labels], -1))
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         here = self.here(self.reader.labels_at(inputs, queries))
@@ -164,13 +163,13 @@ class AirfoilOFormer(MeshOFormer, RolloutBackbone):
         """See :meth:`PublishedOFormer.project`."""
         return self.out(tokens + embedded)
 
-    def encode_queries(self, inputs: Mapping[str, FunctionSamples], queries: Any) -> Any:
+    def encode_queries(self, inputs: Inputs, queries: Any) -> Any:
         """See :meth:`PublishedOFormer.encode_queries`."""
         kinds = self.query_kinds(self.reader.labels_at(inputs, queries))
         encoded = super().encode_queries(inputs, queries).expand(len(kinds), -1, -1)
         return self.query_combine(torch.cat([encoded, kinds], -1))
 
-    def begin(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> tuple[Tensor, Any]:
+    def begin(self, inputs: Inputs, queries: Tensor) -> tuple[Tensor, Any]:
         """See :meth:`RolloutBackbone.begin`; the part of a node's kind is computed once."""
         self.check(inputs, queries)
         kinds = self.query_kinds(self.reader.labels_at(inputs, queries))

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from piop.errors import UsageError
-from piop.fields import FunctionSamples
 from piop.models.core.attention import ROTATED_VALUES, RelativeAttention, perceptron
-from piop.models.core.base import Backbone, Signature, scalar_values
+from piop.models.core.base import Backbone, Inputs, Signature, scalar_values
 from piop.models.core.coordinates import CoordinateEncoding, absolute_axes
 from piop.models.core.sensor_encoder import AttentionContext, GatedSkip, SensorEncoder
 
@@ -95,7 +94,7 @@ class PIT(Backbone):
         self.blocks = nn.ModuleList(PITBlock(signature, config) for _ in range(config.blocks))
         self.decoder = perceptron(width, width, signature.channels)
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         condition = coordinates = None

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models.core.attention import MASKED_SCORE, perceptron
-from piop.models.core.base import Backbone, InputSignature, Signature, standardised
+from piop.models.core.base import Backbone, Inputs, InputSignature, Signature, standardised
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class PaperPIT(Backbone):
             found["blocks.*.value.*"] = "there is no token"
         return found
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         state = self.phi(sinusoids(queries, self.config.encoding))
@@ -127,7 +127,7 @@ class PaperPIT(Backbone):
             state = block(state, tokens, blocked)
         return self.decoder(state)
 
-    def _tokens(self, inputs: Mapping[str, FunctionSamples]) -> tuple[Tensor, Tensor]:
+    def _tokens(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Embed the sensors of all inputs: ``[B, M, width]``, and what blocks the masked ones."""
         tokens, blocked = [], []
         for entry in self.signature.inputs:

@@ -21,6 +21,7 @@ from piop.models.core.attention import perceptron
 from piop.models.core.base import (
     AxisSignature,
     Backbone,
+    Inputs,
     InputSignature,
     Signature,
     require_choices,
@@ -145,7 +146,7 @@ class PositionAttentionField(Backbone):
         )
         self.decoder = perceptron(width, width, signature.channels)
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         tokens, points = self._tokens(inputs)
@@ -166,7 +167,7 @@ class PositionAttentionField(Backbone):
         """Count the latent points: see :meth:`Backbone.context_length`."""
         return self.latent.shape[1]
 
-    def _tokens(self, inputs: Mapping[str, FunctionSamples]) -> tuple[Tensor, KernelPoints]:
+    def _tokens(self, inputs: Inputs) -> tuple[Tensor, KernelPoints]:
         """Encode all inputs on the latent mesh and process them there: ``[B, L, width]``."""
         points = KernelPoints(kernel_coordinates(self.latent, self.space))
         state: Any = 0.0

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from piop.errors import UsageError
-from piop.fields import FunctionSamples
 from piop.models.core.base import (
     GRID_FIELD,
     AxisSignature,
     Backbone,
+    Inputs,
     InputSignature,
     Signature,
     require_choices,
@@ -144,7 +144,7 @@ class MeshPositionAttention(Backbone):
         """Count the latent points: see :meth:`Backbone.context_length`."""
         return math.prod(self.counts)
 
-    def forward(self, inputs: Mapping[str, FunctionSamples], queries: Tensor) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         names = tuple(axis.name for axis in self.space)
@@ -163,9 +163,7 @@ class MeshPositionAttention(Backbone):
             state = self.last(state, *self._distances(answer, answer, quantile))
         return self.decoder(state)
 
-    def _encoded(
-        self, inputs: Mapping[str, FunctionSamples], answer: PointMesh, latent: PointMesh
-    ) -> Tensor:
+    def _encoded(self, inputs: Inputs, answer: PointMesh, latent: PointMesh) -> Tensor:
         """Encode all inputs on the latent mesh: ``[B, L, width]``."""
         quantile, state = self.config.local[0], cast(Any, 0.0)
         for entry in self.signature.functions:
@@ -181,9 +179,7 @@ class MeshPositionAttention(Backbone):
             return F.gelu(self.into(lifted, *self._distances(latent, answer, quantile)))
         return state
 
-    def _features(
-        self, mesh: PointMesh, inputs: Mapping[str, FunctionSamples], values: Tensor | None = None
-    ) -> Tensor:
+    def _features(self, mesh: PointMesh, inputs: Inputs, values: Tensor | None = None) -> Tensor:
         """Coordinates from 0 to 1, values, and the scalars at every point: ``[B, M, features]``."""
         axes = self._axes(mesh.of)
         low = mesh.points.new_tensor([axis.low for axis in axes])
@@ -194,7 +190,7 @@ class MeshPositionAttention(Backbone):
         batch = max(map(len, columns))
         return torch.cat([column.expand(batch, -1, -1) for column in columns], -1)
 
-    def _mesh(self, entry: InputSignature, inputs: Mapping[str, FunctionSamples]) -> PointMesh:
+    def _mesh(self, entry: InputSignature, inputs: Inputs) -> PointMesh:
         """Sensors of a function; masked ones are moved to one that is real."""
         points, mask = inputs[entry.name].points, inputs[entry.name].mask
         if mask is None:
@@ -204,7 +200,7 @@ class MeshPositionAttention(Backbone):
             torch.where(mask[..., None], points, points.gather(1, first)), entry.of, mask
         )
 
-    def _latent(self, inputs: Mapping[str, FunctionSamples], answer: PointMesh) -> PointMesh:
+    def _latent(self, inputs: Inputs, answer: PointMesh) -> PointMesh:
         """Return the latent mesh: even, random, or from sensors of a function of all space."""
         if self.config.placement == "pooling":
             return PointMesh(cell_grid(self.space, self.counts, answer.points), answer.of)
