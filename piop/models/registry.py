@@ -70,7 +70,7 @@ def build_backbone(
 
 
 def refusal(preset: Preset, signature: Signature, config: Any = None) -> str | None:
-    """Say why a preset cannot serve a problem; None where it can.
+    """Return the reason why a preset cannot serve a problem; None if it can.
 
     Args:
         preset: The network.
@@ -117,7 +117,7 @@ def find_presets(name: str) -> Presets:
     others = announced()
     if name in BACKBONES:
         for point in others.get(name, ()):
-            warnings.warn(taken(name, owner(point)), RuntimeWarning, stacklevel=3)
+            warnings.warn(name_clash(name, distribution(point)), RuntimeWarning, stacklevel=3)
         return BACKBONES[name]
     if name not in others:
         raise UsageError(unknown("backbone", name, [*BACKBONES, *others]))
@@ -125,15 +125,15 @@ def find_presets(name: str) -> Presets:
 
 
 def all_backbones() -> tuple[dict[str, Presets], list[str]]:
-    """Load every backbone, and say of which packages some could not be.
+    """Load every backbone, with the faults of packages whose backbones could not be loaded.
 
     Returns:
-        Name → presets, piop's own first; and what is wrong with those left out.
+        Name → presets, piop's own first; and messages about those left out.
     """
     found, faults = dict(BACKBONES), []
     for name, points in sorted(announced().items()):
         if name in BACKBONES:
-            faults += [taken(name, owner(point)) for point in points]
+            faults += [name_clash(name, distribution(point)) for point in points]
             continue
         try:
             found[name] = load_presets(name, points)
@@ -142,13 +142,13 @@ def all_backbones() -> tuple[dict[str, Presets], list[str]]:
     return found, faults
 
 
-def taken(name: str, who: str) -> str:
-    """Say that another package's backbone is left out, since piop has one of its name."""
-    return f"backbone {name!r} of {who} is left out: piop has one of that name; rename theirs"
+def name_clash(name: str, owner: str) -> str:
+    """Describe why another package's backbone is left out: piop has one of its name."""
+    return f"backbone {name!r} of {owner} is left out: piop has one of that name; rename theirs"
 
 
 def unknown(what: str, got: str, allowed: Iterable[str]) -> str:
-    """Say that a name is unknown, which there are, and which was perhaps meant."""
+    """Describe an unknown name: the allowed ones, and the closest of them."""
     names = sorted(allowed)
     near = difflib.get_close_matches(got, names, 1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -167,7 +167,7 @@ def announced() -> dict[str, tuple[EntryPoint, ...]]:
     return found
 
 
-def owner(point: EntryPoint) -> str:
+def distribution(point: EntryPoint) -> str:
     """Name the distribution that announces a backbone, with its version."""
     made = point.dist
     return "an unnamed distribution" if made is None else f"{made.name} {made.version}"
@@ -185,27 +185,27 @@ def load_presets(name: str, points: Sequence[EntryPoint]) -> Presets:
             leads to is no table of presets.
     """
     if len(points) > 1:
+        owners = sorted(map(distribution, points))
         raise UsageError(
-            f"backbone {name!r} is announced by {' and by '.join(sorted(map(owner, points)))}; "
-            "uninstall all but one"
+            f"backbone {name!r} is announced by {' and by '.join(owners)}; uninstall all but one"
         )
     point = points[0]
-    told = f"backbone {name!r} of {owner(point)}"
+    subject = f"backbone {name!r} of {distribution(point)}"
     try:
         found = point.load()
     except Exception as error:  # whatever another package's import raises
         reason = f"{type(error).__name__}: {error}"
         raise UsageError(
-            f"{told} cannot be imported from {point.value!r} ({reason}); update or uninstall it"
+            f"{subject} cannot be imported from {point.value!r} ({reason}); update or uninstall it"
         ) from error
-    fault = _fault(found)
+    fault = _table_fault(found)
     if fault:
-        raise UsageError(f"{told}: {point.value!r} {fault}; see docs/backbones.md")
+        raise UsageError(f"{subject}: {point.value!r} {fault}; see docs/backbones.md")
     return found
 
 
-def _fault(found: Any) -> str | None:
-    """Say what keeps an object from being a table of presets."""
+def _table_fault(found: Any) -> str | None:
+    """Return the reason why an object is no table of presets; None if it is one."""
     if not isinstance(found, Mapping):
         return f"is a {type(found).__name__}, not a mapping of names to presets"
     for name, preset in found.items():

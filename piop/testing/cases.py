@@ -29,7 +29,7 @@ SIGNATURES: Mapping[str, Signature] = {
         (TIME, RING), (InputSignature("u0", ("x",), mean=0.1, std=0.6),), 1, 0, ("x",)
     ),
     "plane": Signature((TIME, RING, UNIT), (InputSignature("u0", ("x", "y")),), 2, 0, ("x", "y")),
-    "place matters": Signature((TIME, RING), (InputSignature("u0", ("x",)),), 1, 0),
+    "not homogeneous": Signature((TIME, RING), (InputSignature("u0", ("x",)),), 1, 0),
     "walls": Signature((TIME, WALLED), (InputSignature("u0", ("z",)),), 1, 0),
     "steady": Signature(
         (RING, WALLED), (InputSignature("a", ("x", "z"), smooth=False),), 1, None, ("x",)
@@ -58,10 +58,10 @@ SIGNATURES: Mapping[str, Signature] = {
 }
 """Periodic and walled axes, with and without time; smooth, rough, several, gridded and no inputs.
 
-They hold what the problems that piop serves differ in; a network may refuse any of them."""
+They cover the differences among the problems that piop serves; a network may refuse any."""
 
 PUBLISHED_SIGNATURES = ("evolution", "steady", "several")
-"""Those that a published network is tested on: it serves the shapes of its paper first."""
+"""Signatures for published networks, which serve the shapes of their papers first."""
 
 OWN_SIGNATURE = "own"
 """Name of the case of a preset's own signature."""
@@ -96,11 +96,11 @@ class Case:
 
 
 def cases_of(presets: Presets) -> dict[str, Case]:
-    """Choose on what to test presets.
+    """Choose the cases on which presets are tested.
 
     Every preset is tested on its own signature. The first of each class is tested besides on all of
-    ``SIGNATURES`` that it does not refuse, where it has a ``source`` on those named in ``FEW``. A
-    preset under a second name is tested once.
+    ``SIGNATURES`` that it does not refuse, where it has a ``source`` on
+    ``PUBLISHED_SIGNATURES``. A preset under a second name is tested once.
 
     Args:
         presets: Name → preset.
@@ -110,12 +110,12 @@ def cases_of(presets: Presets) -> dict[str, Case]:
     """
     found: dict[str, Case] = {}
     classes: set[type[Any]] = set()
-    seen: set[int] = set()
+    tested: set[int] = set()
     for name, preset in presets.items():
-        if id(preset) in seen:
+        if id(preset) in tested:
             continue
         leading = preset.build not in classes
-        seen.add(id(preset))
+        tested.add(id(preset))
         classes.add(preset.build)
         found[f"{name}-{OWN_SIGNATURE}"] = Case(OWN_SIGNATURE, preset, preset.signature, leading)
         for shapes in (PUBLISHED_SIGNATURES if preset.source else SIGNATURES) if leading else ():
@@ -141,21 +141,21 @@ Test = TypeVar("Test", bound=Callable[..., None])
 def only_for(holds: Callable[[Case], bool]) -> Callable[[Test], Test]:
     """Run a test for those cases alone that satisfy a condition."""
 
-    def mark(test: Test) -> Test:
+    def decorate(test: Test) -> Test:
         test.__dict__["holds"] = holds
         return test
 
-    return mark
+    return decorate
 
 
 def slow_for(holds: Callable[[Case], bool]) -> Callable[[Test], Test]:
     """Mark a test as slow, as ``pytest.mark.slow`` does, for cases that satisfy a condition."""
 
-    def mark(test: Test) -> Test:
+    def decorate(test: Test) -> Test:
         test.__dict__["slow"] = holds
         return test
 
-    return mark
+    return decorate
 
 
 def always(case: Case) -> bool:
@@ -198,8 +198,8 @@ class CaseTests:
             return
         import pytest
 
-        marks = vars(metafunc.function)
-        holds, slow = marks.get("holds", always), marks.get("slow", never)
+        conditions = vars(metafunc.function)
+        holds, slow = conditions.get("holds", always), conditions.get("slow", never)
         chosen = [
             pytest.param(case, id=name, marks=[pytest.mark.slow] if slow(case) else [])
             for name, case in cases_of(self.presets).items()

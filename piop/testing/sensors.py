@@ -24,7 +24,7 @@ class SensorTests(CaseTests):
 
     @only_for(lambda case: bool(case.signature.functions))
     def test_order_of_sensors_does_not_matter(self, case: Case) -> None:
-        """Sensors are a set, unless the class says ``unordered = False``."""
+        """Sensors are a set, unless the class sets ``unordered = False``."""
         model, inputs = case.build(), samples_for(case.signature)
         if not model.unordered:
             raise SkipTest("unordered = False")

@@ -72,14 +72,14 @@ def test_shifting_by_less_than_a_lattice_step_does_so_for_smooth_inputs():
 
 
 def test_without_homogeneity_place_matters():
-    signature, model = SIGNATURES["place matters"], build("place matters")
+    signature, model = SIGNATURES["not homogeneous"], build("not homogeneous")
     inputs, queries = samples_for(signature), queries_for(signature)
     shifted = FunctionSamples((inputs["u0"].points + 1.0) % (2 * math.pi), inputs["u0"].values)
     there = torch.stack([queries[..., 0], (queries[..., 1] + 1.0) % (2 * math.pi)], -1)
     assert (model({"u0": shifted}, there) - model(inputs, queries)).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("case", ["evolution", "plane", "place matters", "several", "none"])
+@pytest.mark.parametrize("case", ["evolution", "plane", "not homogeneous", "several", "none"])
 def test_periodic_axes_are_periodic_to_all_orders(case):
     signature, model = SIGNATURES[case], build(case)
     inputs, queries = samples_for(signature), queries_for(signature)

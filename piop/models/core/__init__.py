@@ -1,1 +1,1 @@
-"""What several families of backbones share."""
+"""Layers and interfaces shared by the families of backbones."""

@@ -21,7 +21,7 @@ def shapes(space: str, channels: int = 1, time: bool = False, periodic: bool = F
     Args:
         space: Names of its coordinates, a letter each.
         channels: Values of the input at a point.
-        time: Whether the answer is a state at a later time.
+        time: Whether the output is a state at a later time.
         periodic: Whether the domain is.
     """
     axes = tuple(AxisSignature(name, 0.0, 1.0, periodic) for name in space)

@@ -127,7 +127,7 @@ class SimpleAttention(nn.Module):
     Args:
         width: d.
         heads: h.
-        places: p, coordinates of a token as features.
+        coordinates: p, coordinates of a token as features.
         kind: A key of ``KINDS``.
         normed: Whether heads are normalised, K and V of linear kinds, Q and K of others.
         eps: Of the norms.
@@ -140,7 +140,7 @@ class SimpleAttention(nn.Module):
         self,
         width: int,
         heads: int,
-        places: int,
+        coordinates: int,
         kind: str,
         *,
         normed: bool,
@@ -156,20 +156,20 @@ class SimpleAttention(nn.Module):
         self.norms = nn.ModuleDict(
             {name: HeadNorm(heads, width // heads, eps) for name in names if normed}
         )
-        self.out = nn.Linear(width + heads * places, width)
+        self.out = nn.Linear(width + heads * coordinates, width)
 
-    def forward(self, state: Tensor, places: Tensor, weights: Tensor) -> Tensor:
+    def forward(self, state: Tensor, coordinates: Tensor, weights: Tensor) -> Tensor:
         """Attend.
 
         Args:
             state: ``[B, N, d]``.
-            places: Coordinates as features, ``[1 or B, N, p]``.
+            coordinates: Coordinates as features, ``[1 or B, N, p]``.
             weights: Quadrature weight of each token ``[N]``, one in total.
 
         Returns:
             ``[B, N, d]``.
         """
-        at = places[:, None].expand(len(state), self.heads, -1, -1)
+        at = coordinates[:, None].expand(len(state), self.heads, -1, -1)
         query, key, value = (
             torch.cat([at, self._head(name, layer(state))], -1)
             for name, layer in (("query", self.query), ("key", self.key), ("value", self.value))
@@ -233,9 +233,9 @@ class EncoderLayer(nn.Module):
         count = 0 if norm == "heads" else 2
         self.norms = nn.ModuleList(nn.LayerNorm(width, eps=eps) for _ in range(count))
 
-    def forward(self, state: Tensor, places: Tensor, weights: Tensor) -> Tensor:
+    def forward(self, state: Tensor, coordinates: Tensor, weights: Tensor) -> Tensor:
         """Update the tokens: arguments as of :meth:`SimpleAttention.forward`."""
-        state = state + self._drop(self.attention(state, places, weights))
+        state = state + self._drop(self.attention(state, coordinates, weights))
         if self.norm == "heads":
             return state + self._perceptron(state)
         inner = self.norms[0](state)

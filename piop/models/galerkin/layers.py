@@ -2,7 +2,7 @@
 
 S. Cao, *Choose a Transformer: Fourier or Galerkin*, NeurIPS 2021, arXiv:2105.14995; the CNNs, from
 a fine grid to tokens on a coarse one and back, are those of App. B, Fig. 6 and 7, written for any
-number of axes, and round periodic ones.
+number of axes, periodic ones too.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class SpectralDecoder(nn.Module):
     Args:
         width: d, channels in.
         latent: Channels of the convolutions.
-        places: Coordinates that join the channels before a linear map to ``latent``; with 0 the
-            first convolution maps from d.
+        coordinates: Features of coordinates that join the channels before a linear map to
+            ``latent``; with 0 the first convolution maps from d.
         modes: Wave numbers along each axis, as :class:`FourierTransform` counts them.
         projection: Hidden features of the last perceptron.
         channels: C.
@@ -124,34 +124,34 @@ class SpectralDecoder(nn.Module):
         self,
         width: int,
         latent: int,
-        places: int,
+        coordinates: int,
         modes: tuple[int, ...],
         projection: int,
         channels: int,
     ) -> None:
         super().__init__()
-        self.entry = nn.Linear(width + places, latent) if places else None
-        first = latent if places else width
+        self.entry = nn.Linear(width + coordinates, latent) if coordinates else None
+        first = latent if coordinates else width
         self.layers = nn.ModuleList(
             SpectralLayer(latent if i else first, latent, modes) for i in range(LAYERS)
         )
         self.hidden, self.out = nn.Linear(latent, projection), nn.Linear(projection, channels)
 
     def forward(
-        self, state: Tensor, places: Tensor, transform: FourierTransform | None = None
+        self, state: Tensor, coordinates: Tensor, transform: FourierTransform | None = None
     ) -> Tensor:
         """Decode.
 
         Args:
             state: ``[B, n_1, …, n_D, width]``.
-            places: Coordinates as features ``[1 or B, n_1, …, n_D, p]``.
+            coordinates: Coordinates as features ``[1 or B, n_1, …, n_D, p]``.
             transform: That of the grid; by default of a period along every axis.
 
         Returns:
             ``[B, n_1, …, n_D, channels]``.
         """
         if self.entry is not None:
-            state = self.entry(with_coordinates(state, places))
+            state = self.entry(with_coordinates(state, coordinates))
         for layer in self.layers:
             state = layer(state, transform)
         return self.out(functional.silu(self.hidden(state)))
@@ -162,27 +162,28 @@ class PointDecoder(nn.Module):
 
     Args:
         width: d.
-        places: Coordinates that join the channels before a linear map; 0 for neither.
+        coordinates: Features of coordinates that join the channels before a linear map; 0 for
+            neither.
         channels: C.
     """
 
-    def __init__(self, width: int, places: int, channels: int) -> None:
+    def __init__(self, width: int, coordinates: int, channels: int) -> None:
         super().__init__()
-        self.entry = nn.Linear(width + places, width) if places else None
+        self.entry = nn.Linear(width + coordinates, width) if coordinates else None
         self.hidden, self.out = nn.Linear(width, width), nn.Linear(width, channels)
 
     def forward(
-        self, state: Tensor, places: Tensor, transform: FourierTransform | None = None
+        self, state: Tensor, coordinates: Tensor, transform: FourierTransform | None = None
     ) -> Tensor:
         """Decode: arguments as of :meth:`SpectralDecoder.forward`."""
         if self.entry is not None:
-            state = self.entry(with_coordinates(state, places))
+            state = self.entry(with_coordinates(state, coordinates))
         return self.out(functional.silu(self.hidden(state)))
 
 
-def with_coordinates(state: Tensor, places: Tensor) -> Tensor:
+def with_coordinates(state: Tensor, coordinates: Tensor) -> Tensor:
     """Concatenate coordinates and features: ``[B, …, p + c]``."""
-    return torch.cat([places.expand(len(state), *places.shape[1:]), state], -1)
+    return torch.cat([coordinates.expand(len(state), *coordinates.shape[1:]), state], -1)
 
 
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}

@@ -195,37 +195,37 @@ class GridTransformer(GridBackbone):
             return super().forward(inputs, queries)
         self.check(inputs, queries)
         points = take_columns(queries, self.columns)
-        places = coordinate_features(points, self.axes, self.frequencies)
+        coordinates = coordinate_features(points, self.axes, self.frequencies)
         known = self.inputs.at(inputs, queries)
         weights = known.new_full((queries.shape[1],), 1 / queries.shape[1])
-        state = self._encoded(self._entered(known, places), places, weights)
-        return self._on_walls(self.decoder(state, places), points)
+        state = self._encoded(self._embedded(known, coordinates), coordinates, weights)
+        return self._on_walls(self.decoder(state, coordinates), points)
 
     def evaluate(self, inputs: Inputs, ticks: Sequence[Tensor]) -> Tensor:
         """Apply the layers: see :meth:`GridBackbone.evaluate`."""
         coarse, fine = self.config.coarse, self.config.fine
         tokens = ticks if not coarse else [even_ticks(a, coarse, ticks[0]) for a in self.axes]
         fine_ticks = ticks if not coarse else [even_ticks(a, fine, ticks[0]) for a in self.axes]
-        places = self._places(tokens)
+        coordinates = self._coordinates(tokens)
         if coarse:
             known = self.inputs(inputs, fine_ticks)
             if self.config.form.places == "inputs":
                 known = torch.cat(
-                    [self._places(fine_ticks).expand(*known.shape[:-1], -1), known], -1
+                    [self._coordinates(fine_ticks).expand(*known.shape[:-1], -1), known], -1
                 )
             state = self.down(known)
         else:
-            state = self._entered(self.inputs(inputs, ticks), places)
+            state = self._embedded(self.inputs(inputs, ticks), coordinates)
         grid = state.shape[1:-1]
         state = self._encoded(
             state.flatten(1, -2),
-            places.flatten(1, -2),
+            coordinates.flatten(1, -2),
             quadrature_weights(tokens, self.axes, self.config.form.raw),
         )
         state = state.unflatten(1, grid)
         if coarse:
-            state, places = self.up(state), self._places(ticks)
-        return self._on_walls(self._decoded(state, places, ticks), tensor_grid(ticks)[None])
+            state, coordinates = self.up(state), self._coordinates(ticks)
+        return self._on_walls(self._decoded(state, coordinates, ticks), tensor_grid(ticks)[None])
 
     def unused_parameters(self) -> Mapping[str, str]:
         """Name the biases that cancel in a softmax: see :meth:`Backbone.unused_parameters`."""
@@ -259,35 +259,35 @@ class GridTransformer(GridBackbone):
         rough = any(not entry.smooth for entry in self.signature.functions)
         return functional.relu if rough else functional.silu
 
-    def _entered(self, known: Tensor, places: Tensor) -> Tensor:
+    def _embedded(self, values: Tensor, coordinates: Tensor) -> Tensor:
         """Embed inputs and coordinates at every token: ``[B, …, d]``."""
         if self.config.form.places != "inputs":
-            return self.entry(known)
-        batch = max(len(known), len(places))
-        parts = [part.expand(batch, *part.shape[1:]) for part in (places, known)]
+            return self.entry(values)
+        batch = max(len(values), len(coordinates))
+        parts = [part.expand(batch, *part.shape[1:]) for part in (coordinates, values)]
         return self.entry(torch.cat(parts, -1))
 
-    def _encoded(self, state: Tensor, places: Tensor, weights: Tensor) -> Tensor:
+    def _encoded(self, state: Tensor, coordinates: Tensor, weights: Tensor) -> Tensor:
         for layer in self.layers:
-            state = layer(state, places, weights)
+            state = layer(state, coordinates, weights)
         return state
 
-    def _decoded(self, state: Tensor, places: Tensor, ticks: Sequence[Tensor]) -> Tensor:
+    def _decoded(self, state: Tensor, coordinates: Tensor, ticks: Sequence[Tensor]) -> Tensor:
         """Decode along space, each time by itself."""
         if not self.spectral:
-            return self.decoder(state, places)
+            return self.decoder(state, coordinates)
         padding = 0.0 if self.config.form.raw else PADDING
         axes = [TransformAxis.along(self.axes[i], ticks[i], padding) for i in self.space]
         transform = FourierTransform(axes, self.modes, state)
         if len(self.space) == len(self.axes):
-            return self.decoder(state, places, transform)
+            return self.decoder(state, coordinates, transform)
         at = next(i for i in range(len(self.axes)) if i not in self.space)
-        places = places.expand(len(state), *places.shape[1:])
-        rows = [part.movedim(at + 1, 1) for part in (state, places)]
+        coordinates = coordinates.expand(len(state), *coordinates.shape[1:])
+        rows = [part.movedim(at + 1, 1) for part in (state, coordinates)]
         found = self.decoder(*(row.flatten(0, 1) for row in rows), transform)
         return found.unflatten(0, rows[0].shape[:2]).movedim(1, at + 1)
 
-    def _places(self, ticks: Sequence[Tensor]) -> Tensor:
+    def _coordinates(self, ticks: Sequence[Tensor]) -> Tensor:
         """Coordinates of a grid as features: ``[1, n_1, …, n_D, p]``."""
         known = coordinate_features(tensor_grid(ticks)[None], self.axes, self.frequencies)
         return known.unflatten(1, [len(tick) for tick in ticks])
@@ -314,12 +314,12 @@ WALL_TOLERANCE = 1e-5
 """Fraction of an axis within which a point lies on its wall."""
 
 
-def _layer(config: GalerkinConfig, places: int) -> EncoderLayer:
+def _layer(config: GalerkinConfig, coordinates: int) -> EncoderLayer:
     form = config.form
     attention = SimpleAttention(
         config.width,
         config.heads,
-        places,
+        coordinates,
         config.attention,
         normed=config.norm == "heads",
         eps=form.eps,

@@ -31,7 +31,7 @@ def steady(names: str, channels: int = 1, out: int = 1) -> Signature:
 
 
 def trajectory(names: str, steps: int, channels: int, out: int = 1) -> Signature:
-    """A function of space, known at ``channels`` times or parts, and what follows."""
+    """A function of space, known at ``channels`` times or parts, mapped to later times."""
     seen = (InputSignature("a", tuple(names.split()), channels),)
     return Signature(unit(names, float(steps)), seen, out, 0)
 
@@ -71,7 +71,7 @@ PRESETS: Presets = {
         steady("i j", 2),
     ),
     # x, y, angle and radius are encoded; 42 numbers of the shape stand beside them, where the
-    # table says one value.
+    # table lists one value.
     **column(
         "elasticity",
         PaperIPOT,

@@ -233,7 +233,7 @@ class RandomFourierFeatures(nn.Module):
     Args:
         axes: The coordinates; each runs from zero to one in y.
         pairs: F, half the features.
-        sigma: σ, turns per length of an axis.
+        sigma: σ, periods per length of an axis.
 
     Source: eq. 7 of the paper; M. Tancik et al., *Fourier features let networks learn high
         frequency functions in low dimensional domains*, NeurIPS 2020, arXiv:2006.10739.
@@ -253,7 +253,7 @@ class RandomFourierFeatures(nn.Module):
 
 
 class CoordinateFeatures(nn.Module):
-    """Harmonics round periodic axes, random Fourier features along the others.
+    """Harmonics along periodic axes, random Fourier features along the others.
 
     Random frequencies have no common period; integer ones are periodic whatever weights follow.
 
@@ -261,7 +261,7 @@ class CoordinateFeatures(nn.Module):
         axes: The coordinates, in the order of the columns.
         pairs: Sines, and cosines, of the axes with ends together.
         waves: Sines, and cosines, of the periodic axes together, by the shortest wave vectors.
-        sigma: Turns per length of an axis with ends.
+        sigma: Periods per length of an axis with ends.
 
     Attributes:
         features: Numbers per point.
@@ -310,7 +310,7 @@ class OFormerConfig:
         harmonics: Pairs of entries of a head that carry position, by the shortest wave vectors.
         attention: Normalisation of the attention: galerkin, fourier or plain.
         features: Random Fourier features, in pairs; harmonics of axes that are not homogeneous.
-        sigma: Turns per length of an axis of the random Fourier features.
+        sigma: Periods per length of an axis of the random Fourier features.
         steps: Steps over the time axis of a rollout.
     """
 

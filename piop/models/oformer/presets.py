@@ -36,7 +36,7 @@ STATICS = Signature(
     ),
     3,
 )
-"""Eleven features of a node, of which we count its two coordinates and the mark of the boundary."""
+"""Eleven features of a node, among them its two coordinates and the label of the boundary."""
 AIRFOIL = Signature(
     (AxisSignature("t", 0.576, 4.8), X, Y),
     (

@@ -55,9 +55,9 @@ class PIT(Backbone):
     Where it leaves the paper, and why (``docs/models.md``):
 
     - Position is relative along homogeneous axes, so one function teaches all its shifts.
-    - Queries start from the input as seen from where they are (:class:`HarmonicView`), not from
-      their coordinates alone.
-    - Views times functions of the time go straight to the answer (:class:`GatedSkip`): what a
+    - Queries start from harmonic cross-attention to the input (:class:`HarmonicCrossAttention`),
+      not from their coordinates alone.
+    - A skip connection multiplies these views by functions of the time (:class:`GatedSkip`): what a
       linear equation does to a harmonic, which perceptrons are slow to learn.
     - A smooth input is evaluated from its harmonic fit on an even grid (:class:`SensorEncoder`), so
       that scattered sensors need not be learned.

@@ -1,4 +1,4 @@
-"""The network of the PIT paper, as its text has it.
+"""The network of the PIT paper, as in its text.
 
 F. Dos Santos, T. Akhound-Sadegh, S. Ravanbakhsh, *Physics-Informed Transformer Networks*, NeurIPS
 2023 workshop, sec. 3. Sizes, which the text omits, from the authors' code
@@ -81,9 +81,9 @@ def sinusoids(points: Tensor, width: int) -> Tensor:
 class PaperPIT(Backbone):
     """The paper's PIT.
 
-    Coordinates enter raw (nothing turns faster than one radian per unit), so periodicity must be
+    Coordinates enter raw (at one radian per unit at most), so periodicity must be
     learned. Sensors carry all coordinates of the problem, the time too, which is its start. Scalars
-    are tokens with no place. Several functions share the tokens, each with its own ψ.
+    are tokens without position. Several functions share the tokens, each with its own ψ.
 
     Args:
         signature: The problem's shapes and scales.
@@ -108,7 +108,7 @@ class PaperPIT(Backbone):
         self.decoder = perceptron(*[config.width] * 3, signature.channels, activation=Sine)
 
     def unused_parameters(self) -> Mapping[str, str]:
-        """Name what softmax takes out: see :meth:`Backbone.unused_parameters`."""
+        """Name the biases that cancel in a softmax: see :meth:`Backbone.unused_parameters`."""
         last = 2 * (self.config.projection - 1)
         found = {f"blocks.*.key.{last}.bias": "adds the same to all scores of a query"}
         if len(self.signature.inputs) < 2 and not self.signature.functions:
@@ -128,20 +128,20 @@ class PaperPIT(Backbone):
         return self.decoder(state)
 
     def _tokens(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
-        """Embed the sensors of all inputs: ``[B, M, width]``, and what blocks the masked ones."""
+        """Embed the sensors of all inputs: ``[B, M, width]``, and scores that block masked ones."""
         tokens, blocked = [], []
         for entry in self.signature.inputs:
             samples = inputs[entry.name]
-            place = sinusoids(self._placed(entry, samples), self.config.encoding)
-            features = torch.cat([place, standardised(entry, samples)], -1)
+            encoded = sinusoids(self._sensor_points(entry, samples), self.config.encoding)
+            features = torch.cat([encoded, standardised(entry, samples)], -1)
             tokens.append(self.psi[entry.name](features))
-            gone = torch.zeros_like(samples.values[..., 0])
+            added = torch.zeros_like(samples.values[..., 0])
             if samples.mask is not None:
-                gone = gone.masked_fill(~samples.mask, MASKED_SCORE)
-            blocked.append(gone)
+                added = added.masked_fill(~samples.mask, MASKED_SCORE)
+            blocked.append(added)
         return torch.cat(tokens, 1), torch.cat(blocked, 1)[:, None]
 
-    def _placed(self, entry: InputSignature, samples: FunctionSamples) -> Tensor:
+    def _sensor_points(self, entry: InputSignature, samples: FunctionSamples) -> Tensor:
         """Give sensors a column for each coordinate; those they lack are at their lower ends."""
         points = samples.points
         if samples.mask is not None:

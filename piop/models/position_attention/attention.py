@@ -34,7 +34,7 @@ def tangent(r: Tensor) -> Tensor:
 def sine_tangent(r: Tensor) -> Tensor:
     """λ = tan(π/4 (1 − 10⁻⁷)(1 + sin r)), r free: the authors' code for Burgers, Darcy, vorticity.
 
-    The cap is beyond single precision, so the angle is held in double.
+    The cap is beyond single precision, so the angle is computed in double precision.
     """
     angle = 0.25 * math.pi * CAP * (1 + torch.sin(r.double()))
     return torch.tan(angle).to(r.dtype)
@@ -56,10 +56,10 @@ INVERSE_SHARPNESS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def first_sharpness(heads: int, sharpness: str) -> Tensor:
-    """Draw r as the authors' code does: Glorot's bound, as Keras reads the shape (H, 1, 1).
+    """Draw r as the authors' code does: Glorot's bound, as Keras interprets the shape (H, 1, 1).
 
-    Under the plain tangent half of these draws are negative, λ = 0, and a layer whose heads all
-    are sees no places: there they are taken positive, and short of π/2.
+    Under the plain tangent half of these draws are negative, λ = 0, and a layer whose heads all are
+    does not depend on positions: there they are taken positive, and below π/2.
     """
     bound = math.sqrt(3 / heads)
     if sharpness == "tangent":
@@ -70,9 +70,9 @@ def first_sharpness(heads: int, sharpness: str) -> Tensor:
 class PositionAttention(nn.Module):
     """Softmax(−λD) U W, for several λ side by side (eq. 5, 9, 10 and 22), and its `self` variant.
 
-    Global, cross and local attention differ only in the distances and in who is kept. With every
-    row a mean, the layer is a quadrature of the integral operator of eq. 7 on any mesh whose points
-    are drawn from one density. No bias, no output projection.
+    Global, cross and local attention differ only in the distances and in the pairs that attend.
+    With every row a mean, the layer is a quadrature of the integral operator of eq. 7 on any mesh
+    whose points are drawn from one density. No bias, no output projection.
 
     Args:
         features: d_ℓ of the points attended to.

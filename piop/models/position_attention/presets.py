@@ -40,7 +40,7 @@ VORTICITY = Signature(
 """Ten snapshots of the vorticity to the next, 64 × 64 (app. A.4)."""
 
 ELASTICITY = Signature((X, Y), (InputSignature("shape", (), channels=42),), 1)
-"""42 radii of a cavity, as scalars, to the stress on the mesh that is asked for (app. A.5)."""
+"""42 radii of a cavity, as scalars, to the stress on the mesh of the queries (app. A.5)."""
 
 NACA = Signature(
     (AxisSignature("i", 0.0, 1.0), AxisSignature("j", 0.0, 1.0)),
@@ -49,7 +49,7 @@ NACA = Signature(
 )
 """Places of a C-mesh, as functions of its two indices, to the Mach number, 221 × 51 (app. A.6).
 
-Distances are between indices, on the unit square: places are features alone.
+Distances are between indices, on the unit square: positions are features alone.
 """
 
 CODE = {
@@ -98,11 +98,11 @@ def _column(name: str) -> dict[str, Preset]:
     code = replace(config, sharpness=sharpness)
     paper = replace(config, sharpness=PAPER[name])
     source = f"Chen & Wu 2024, table 9, {name}"
-    ran = Preset(
+    by_code = Preset(
         MeshPositionAttention, code, signature, f"{source}; λ of the TensorFlow release", SMALL
     )
-    told = Preset(MeshPositionAttention, paper, signature, f"{source}; λ of table 3", SMALL)
-    return {f"paper_{name}": ran if paper == code else told, f"code_{name}": ran}
+    by_text = Preset(MeshPositionAttention, paper, signature, f"{source}; λ of table 3", SMALL)
+    return {f"paper_{name}": by_code if paper == code else by_text, f"code_{name}": by_code}
 
 
 PRESETS: Presets = {

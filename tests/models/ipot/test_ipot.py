@@ -48,7 +48,7 @@ def test_shifting_inputs_by_whole_steps_of_the_lattice_shifts_the_answer(case, s
 
 
 def test_where_place_matters_shifts_are_told_apart():
-    signature, model = SIGNATURES["place matters"], build("place matters")
+    signature, model = SIGNATURES["not homogeneous"], build("not homogeneous")
     inputs, queries = samples_for(signature), queries_for(signature)
     by = 3 * 2 * math.pi / 24
     shifted = {"u0": FunctionSamples(moved(inputs["u0"].points, 0, by), inputs["u0"].values)}
