@@ -1,6 +1,6 @@
-"""Domains: boxes and regions of the plane; ``piop.domain.delaunay`` meshes them with SciPy."""
+"""Domains: boxes and regions of the plane; ``piop.domain.mesh`` meshes them with SciPy."""
 
-from piop.domain.curve import Arc, Curve, GeometryError, RadialArc, Radius, Segment
+from piop.domain.curve import Arc, Curve, GeometryError, Segment
 from piop.domain.distance import (
     ApproximateDistance,
     DistanceFactor,
@@ -8,8 +8,8 @@ from piop.domain.distance import (
     approximate_distance,
 )
 from piop.domain.domain import ENDS, Box, Coordinate, Domain, FixedDomain
-from piop.domain.mesh import TriangleMesh, quality
 from piop.domain.outline import Corner, Outline, named_by_sides, outline
+from piop.domain.radial import RadialArc, Radius
 from piop.domain.regions import PlaneRegion, RegionFamily, trace
 from piop.domain.shapes import Difference, Disk, Polygon, Shape, Star, Union, box
 
@@ -37,12 +37,10 @@ __all__ = [
     "Segment",
     "Shape",
     "Star",
-    "TriangleMesh",
     "Union",
     "approximate_distance",
     "box",
     "named_by_sides",
     "outline",
-    "quality",
     "trace",
 ]

@@ -10,14 +10,14 @@ from typing import Any, final
 
 import numpy as np
 
-from piop.domain.curve import Array, GeometryError, Segment
+from piop.domain.curve import Array, GeometryError
 from piop.domain.outline import Outline
-from piop.domain.rfunctions import Circle, Formula, RIntersection, RUnion, half_planes, smoothed
-from piop.domain.shapes import Difference, Disk, Polygon, Shape, Union
+from piop.domain.rfunctions import Formula, RIntersection, half_planes
+from piop.domain.shapes import Shape
 
-_GRID = 65  # places along each axis at which it is looked at
+_GRID = 65  # points along each axis at which it is evaluated
 _PROBES = 129  # and along each curve
-_OFF = 1e-3  # of the size: nearer places are not looked at
+_OFF = 1e-3  # of the size: nearer points are left out
 _LEAST = 1e-8  # of the size: what is less there vanishes
 _MOST = 1e-6  # of the size: what is more on the boundary does not
 
@@ -96,7 +96,7 @@ class ApproximateDistance(DistanceFactor):
 
 
 def approximate_distance(region: Shape, found: Outline) -> ApproximateDistance:
-    """Write the distance from a boundary as a formula.
+    """Return the approximate distance from a boundary as a formula.
 
     Args:
         region: The shape.
@@ -106,10 +106,10 @@ def approximate_distance(region: Shape, found: Outline) -> ApproximateDistance:
         GeometryError: If there is none, with the reason.
     """
     size = math.sqrt(found.area)
-    straight = all(isinstance(c, Segment) for c in found.curves)
-    whole = _of_sides(found, size) if straight else _of_parts(region, size)
-    formula = smoothed(whole)
-    inside = _places(found)
+    straight = all(c.straight for c in found.curves)
+    whole = _of_sides(found, size) if straight else region.distance_formula(size)
+    formula = whole.smoothed()
+    inside = _grid_points(found)
     inside = inside[region.inside(inside)]
     inside = inside[found.distance(inside) > _OFF * size]
     values = formula(inside[:, 0], inside[:, 1], np)
@@ -125,7 +125,7 @@ def approximate_distance(region: Shape, found: Outline) -> ApproximateDistance:
     return ApproximateDistance(formula, float(values.max()))
 
 
-def _places(found: Outline) -> Array:
+def _grid_points(found: Outline) -> Array:
     (x0, y0), (x1, y1) = found.box()
     grid = np.meshgrid(np.linspace(x0, x1, _GRID), np.linspace(y0, y1, _GRID), indexing="ij")
     return np.stack(grid, -1).reshape(-1, 2)
@@ -135,20 +135,4 @@ def _of_sides(found: Outline, size: float) -> Formula:
     """Straight sides loop by loop, whatever parts they come from."""
     loops = [[tuple(found.curves[i].at(0.0).tolist()) for i in loop] for loop in found.loops]
     outer, *holes = (half_planes(loop, size) for loop in loops)
-    return reduce(lambda a, b: RIntersection(a, b.outside(), math.pi, size), holes, outer)
-
-
-def _of_parts(shape: Shape, size: float) -> Formula:
-    """A shape as it is put together."""
-    match shape:
-        case Polygon():
-            return half_planes(shape.corners, size)
-        case Disk():
-            return Circle(shape.centre, shape.radius)
-        case Union():
-            parts = [_of_parts(p, size) for p in shape.parts]
-            return reduce(lambda a, b: RUnion(a, b, math.pi, size), parts)
-        case Difference():
-            whole, *removed = (_of_parts(p, size) for p in shape.parts_of())
-            return reduce(lambda a, b: RIntersection(a, b.outside(), math.pi, size), removed, whole)
-    raise GeometryError("no formula says how far a star's boundary is")
+    return reduce(lambda a, b: RIntersection(a, b.complement(), math.pi, size), holes, outer)

@@ -10,13 +10,12 @@ from typing import final
 
 import numpy as np
 
-from piop.domain.curve import Array, Curve, GeometryError, Point, Segment
-from piop.domain.intersections import intersections
+from piop.domain.curve import Array, Curve, GeometryError, Point
 from piop.domain.shapes import Shape
 
 SAME = 1e-9  # of the size of a shape: points that are nearer than this are one
 _ASIDE = 1e-6  # of the size: how far beside a curve is looked whether the shape is there
-_ROOM = 1e-3  # of the sides of a box: more than a curve bends out between places looked at
+_ROOM = 1e-3  # of the sides of a box: more than a curve bends out between the points looked at
 
 
 @final
@@ -25,13 +24,13 @@ class Corner:
     """Where one curve ends and the next begins.
 
     Attributes:
-        place: The point.
+        point: Where they meet.
         angle: Inside the shape, between 0 and 2π; π where the boundary is smooth.
         before: Index of the curve that ends here.
         after: Index of the curve that begins here.
     """
 
-    place: Point
+    point: Point
     angle: float
     before: int
     after: int
@@ -94,27 +93,27 @@ class Outline:
 
     def box(self) -> Array:
         """A box ``[2, 2]`` around the shape, lows first, with some room."""
-        places = np.concatenate([c.at(np.linspace(0, 1, 65)) for c in self.curves])
-        room = _ROOM * np.ptp(places, axis=0)
-        return np.stack([places.min(0) - room, places.max(0) + room])
+        points = np.concatenate([c.at(np.linspace(0, 1, 65)) for c in self.curves])
+        room = _ROOM * np.ptp(points, axis=0)
+        return np.stack([points.min(0) - room, points.max(0) + room])
 
 
 def outline(shape: Shape) -> Outline:
     """Trace the boundary of a shape.
 
-    Curves are cut where they meet; a piece is boundary if the shape is on one of its sides alone.
+    Curves are cut where they meet; a part is boundary if the shape is on one of its sides alone.
 
     Raises:
         GeometryError: If nothing is inside, if the boundary touches itself, or if the shape is in
-            several pieces.
+            several parts.
     """
     curves = shape.curves()
     size = max(float(np.linalg.norm(np.ptp(c.at(np.linspace(0, 1, 9)), axis=0))) for c in curves)
     kept: list[Curve] = []
-    for piece in _cut(curves, SAME * size):
-        placed = _with_shape_on_left(piece, shape, _ASIDE * size)
-        if placed is not None:
-            kept.append(placed)
+    for part in _cut(curves, SAME * size):
+        oriented = _with_shape_on_left(part, shape, _ASIDE * size)
+        if oriented is not None:
+            kept.append(oriented)
     kept = _once(kept, 10 * SAME * size)
     if not kept:
         raise GeometryError("the shape is empty: nothing is inside")
@@ -129,34 +128,34 @@ def loop_area(loop: Iterable[Curve]) -> float:
 def _cut(curves: tuple[Curve, ...], same: float) -> list[Curve]:
     """Cut curves wherever they meet others or end on them."""
     ends = np.concatenate([c.at(np.array([0.0, 1.0])) for c in curves])
-    pieces = []
+    parts = []
     for i, curve in enumerate(curves):
         found = [ends]
         for j, other in enumerate(curves):
             if i != j:
-                places = intersections(curve, other)
-                found.append(places[other.distance(places) < same])
-        places = np.concatenate(found)
-        cuts = curve.parameter(places[curve.distance(places) < same])
+                points = curve.intersections(other)
+                found.append(points[other.distance(points) < same])
+        points = np.concatenate(found)
+        cuts = curve.parameter(points[curve.distance(points) < same])
         cuts = np.sort(np.concatenate([cuts, [0.0, 1.0]]))
         cuts = cuts[np.append(True, np.diff(cuts) * curve.length > same)]
         cuts[-1] = 1.0
-        pieces += [curve.part(a, b) for a, b in pairwise(cuts.tolist())]
-    return pieces
+        parts += [curve.part(a, b) for a, b in pairwise(cuts.tolist())]
+    return parts
 
 
-def _with_shape_on_left(piece: Curve, shape: Shape, aside: float) -> Curve | None:
-    along = piece.direction(0.5)
+def _with_shape_on_left(curve: Curve, shape: Shape, aside: float) -> Curve | None:
+    along = curve.direction(0.5)
     left = np.array([-along[1], along[0]])
-    middle = piece.at(0.5)
+    middle = curve.at(0.5)
     here, there = shape.inside(np.stack([middle + aside * left, middle - aside * left]))
     if here == there:
         return None
-    return piece if here else piece.part(1.0, 0.0)
+    return curve if here else curve.part(1.0, 0.0)
 
 
 def _once(curves: list[Curve], same: float) -> list[Curve]:
-    """Keep one of pieces that coincide, one with a name if there is one."""
+    """Keep one of the curves that coincide, one with a name if there is one."""
     kept: list[Curve] = []
     for curve in sorted(curves, key=lambda c: not c.face):
         probe = np.array([0.0, 0.5, 1.0])
@@ -185,11 +184,11 @@ def _loops(curves: list[Curve], same: float) -> Outline:
     loops.sort(key=lambda loop: -loop_area(curves[i] for i in loop))
     count = sum(loop_area(curves[i] for i in loop) > 0 for loop in loops)
     if count != 1:
-        raise GeometryError(f"the shape is in {count} pieces; one that hangs together is needed")
+        raise GeometryError(f"the shape is in {count} parts; a connected one is needed")
     order = [i for loop in loops for i in loop]
-    place = {old: new for new, old in enumerate(order)}
+    number = {old: new for new, old in enumerate(order)}
     return Outline(
-        tuple(curves[i] for i in order), tuple(tuple(place[i] for i in loop) for loop in loops)
+        tuple(curves[i] for i in order), tuple(tuple(number[i] for i in loop) for loop in loops)
     )
 
 
@@ -218,8 +217,7 @@ def named_by_sides(
 
     def name(curve: Curve) -> str:
         ends = curve.at(np.array([0.0, 1.0]))
-        straight = isinstance(curve, Segment)
         here = [n for axis, end, n in sides if np.abs(ends[:, axis] - end).max() < slack]
-        return here[0] if straight and here else rest
+        return here[0] if curve.straight and here else rest
 
     return Outline(tuple(c if c.face else c.named(name(c)) for c in found.curves), found.loops)

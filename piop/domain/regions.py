@@ -9,10 +9,11 @@ from typing import final
 import numpy as np
 from sympy import Expr, Float, Function, Integer
 
-from piop.domain.curve import Array, GeometryError, Radius, Segment
+from piop.domain.curve import Array, GeometryError
 from piop.domain.distance import DistanceFactor, approximate_distance
 from piop.domain.domain import Coordinate, Domain, FixedDomain
 from piop.domain.outline import Outline, named_by_sides, outline
+from piop.domain.radial import Radius
 from piop.domain.shapes import Shape
 
 OUTLINE = "outline"
@@ -198,7 +199,7 @@ def _normal(domain: Domain, outlines: Sequence[Outline], face: str) -> tuple[Exp
     """Return numbers where a face has one direction on all outlines, else functions of space."""
     curves = [c for own in outlines for c in own.curves if c.face == face]
     along = np.array([c.direction(0.0) for c in curves])
-    straight = all(isinstance(c, Segment) for c in curves)
+    straight = all(c.straight for c in curves)
     if straight and np.ptp(along, axis=0).max() < STRAIGHT:
         return _numbers((along[0, 1], -along[0, 0]))
     symbols = [axis.symbol for axis in domain.axes]

@@ -22,15 +22,24 @@ ROUND = 0.5
 
 
 class Formula(ABC):
-    """A function of the place, positive inside a region, about the distance from its boundary."""
+    """A function of the point, positive inside a region, about the distance from its boundary."""
 
     @abstractmethod
     def __call__(self, x: Any, y: Any, maths: Any) -> Any:
-        """Evaluate at places of any shape."""
+        """Evaluate at coordinates of any array shape."""
 
     @abstractmethod
-    def outside(self) -> Formula:
-        """The same of all that is not in the region."""
+    def complement(self) -> Formula:
+        """Return the function of everything outside the region."""
+
+    def smoothed(self) -> Formula:
+        """Return a function that suits corners better, where it is positive throughout."""
+        return self
+
+    @property
+    def line(self) -> Line | None:
+        """Itself where it is the distance from a line; None elsewhere."""
+        return None
 
 
 @final
@@ -39,21 +48,26 @@ class Line(Formula):
     """Distance from a line, positive on its left.
 
     Attributes:
-        place: A point of it.
+        point: A point of it.
         along: Its direction, a unit vector.
     """
 
-    place: Point
+    point: Point
     along: Point
 
     def __call__(self, x: Any, y: Any, maths: Any) -> Any:
         """See the base class."""
-        (px, py), (ax, ay) = self.place, self.along
+        (px, py), (ax, ay) = self.point, self.along
         return (y - py) * ax - (x - px) * ay
 
-    def outside(self) -> Formula:
+    @property
+    def line(self) -> Line:
         """See the base class."""
-        return Line(self.place, (-self.along[0], -self.along[1]))
+        return self
+
+    def complement(self) -> Formula:
+        """See the base class."""
+        return Line(self.point, (-self.along[0], -self.along[1]))
 
 
 @final
@@ -76,7 +90,7 @@ class Circle(Formula):
         x, y = x - self.centre[0], y - self.centre[1]
         return (self.radius**2 - (x * x + y * y)) * (self.sign / (2 * self.radius))
 
-    def outside(self) -> Formula:
+    def complement(self) -> Formula:
         """See the base class."""
         return Circle(self.centre, self.radius, -self.sign)
 
@@ -109,9 +123,14 @@ class RIntersection(Pair):
         a, b = self.first(x, y, maths), self.second(x, y, maths)
         return a + b - _power(a, b, 0.5, self.size, maths)
 
-    def outside(self) -> Formula:
+    def complement(self) -> Formula:
         """See the base class."""
-        return RUnion(self.first.outside(), self.second.outside(), self.angle, self.size)
+        return RUnion(self.first.complement(), self.second.complement(), self.angle, self.size)
+
+    def smoothed(self) -> Formula:
+        """See the base class."""
+        first, second = self.first.smoothed(), self.second.smoothed()
+        return SmoothIntersection(first, second, self.angle, self.size)
 
 
 @final
@@ -124,15 +143,24 @@ class RUnion(Pair):
         a, b = self.first(x, y, maths), self.second(x, y, maths)
         return a + b + _power(a, b, 0.5, self.size, maths)
 
-    def outside(self) -> Formula:
+    def complement(self) -> Formula:
         """See the base class."""
-        return RIntersection(self.first.outside(), self.second.outside(), self.angle, self.size)
+        return RIntersection(
+            self.first.complement(), self.second.complement(), self.angle, self.size
+        )
+
+    def smoothed(self) -> Formula:
+        """See the base class: a wedge where two lines meet at an angle."""
+        a, b = self.first.line, self.second.line
+        if a is None or b is None or not self.angle < math.pi:
+            return self
+        return _wedge(a, b, self)
 
 
 @final
 @dataclass(frozen=True)
-class Joined(Pair):
-    """Two regions where both functions are positive: their product over their root mean square.
+class SmoothIntersection(Pair):
+    """The intersection where both functions are positive: product over root mean square.
 
     At a corner of angle α it is as flat as harmonic functions that vanish on both sides are there,
     r^(π/α) but no flatter than the product itself, so that what it multiplies may be smooth.
@@ -149,7 +177,7 @@ class Joined(Pair):
             found = found * (squares + (ROUND * self.size) ** 2) ** (0.5 - 0.5 * power)
         return found
 
-    def outside(self) -> Formula:
+    def complement(self) -> Formula:
         """See the base class.
 
         Raises:
@@ -164,20 +192,20 @@ class Wedge(Formula):
     """r^(π/ω) cos(πθ/ω), harmonic in a wedge of angle ω > π and zero on its sides.
 
     Attributes:
-        place: Its corner.
+        corner: Its corner.
         middle: Direction from which θ is counted, a unit vector.
         angle: ω.
         size: Length of the whole.
     """
 
-    place: Point
+    corner: Point
     middle: Point
     angle: float
     size: float
 
     def __call__(self, x: Any, y: Any, maths: Any) -> Any:
         """See the base class."""
-        x, y = x - self.place[0], y - self.place[1]
+        x, y = x - self.corner[0], y - self.corner[1]
         (mx, my), power = self.middle, math.pi / self.angle
         along, aside = x * mx + y * my, y * mx - x * my
         half = maths.arctan(
@@ -186,7 +214,7 @@ class Wedge(Formula):
         found = _power(x, y, 0.5 * power, self.size, maths) * maths.cos(half * (2 * power))
         return found * self.size ** (1 - power)
 
-    def outside(self) -> Formula:
+    def complement(self) -> Formula:
         """See the base class.
 
         Raises:
@@ -195,31 +223,14 @@ class Wedge(Formula):
         raise NotImplementedError("a wedge is known inside alone")
 
 
-def smoothed(formula: Formula) -> Formula:
-    """Replace what is in both, where both are positive, by what suits corners better.
-
-    Args:
-        formula: Positive wherever it is asked.
-    """
-    if isinstance(formula, RIntersection):
-        first, second = smoothed(formula.first), smoothed(formula.second)
-        return Joined(first, second, formula.angle, formula.size)
-    if not isinstance(formula, RUnion):
-        return formula
-    a, b = formula.first, formula.second
-    if isinstance(a, Line) and isinstance(b, Line) and formula.angle < math.pi:
-        return _wedge(a, b, formula)
-    return formula
-
-
 def _wedge(a: Line, b: Line, formula: RUnion) -> Wedge:
     (ax, ay), (bx, by) = a.along, b.along
-    reach = ((b.place[0] - a.place[0]) * by - (b.place[1] - a.place[1]) * bx) / (ax * by - ay * bx)
-    place = (a.place[0] + reach * ax, a.place[1] + reach * ay)
+    reach = ((b.point[0] - a.point[0]) * by - (b.point[1] - a.point[1]) * bx) / (ax * by - ay * bx)
+    corner = (a.point[0] + reach * ax, a.point[1] + reach * ay)
     middle = (-(ay + by), ax + bx)
     length = math.hypot(*middle)
     direction = (middle[0] / length, middle[1] / length)
-    return Wedge(place, direction, 2 * math.pi - formula.angle, formula.size)
+    return Wedge(corner, direction, 2 * math.pi - formula.angle, formula.size)
 
 
 def _power(a: Any, b: Any, exponent: float, size: float, maths: Any) -> Any:

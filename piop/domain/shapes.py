@@ -1,4 +1,4 @@
-"""Shapes in the plane: polygons, disks and stars, put together by union and difference."""
+"""Shapes in the plane: polygons, disks and star-shaped regions, their unions and differences."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import final
 
 import numpy as np
 
-from piop.domain.curve import Arc, Array, Curve, Point, RadialArc, Radius, Segment
+from piop.domain.curve import Arc, Array, Curve, GeometryError, Point, Segment
+from piop.domain.radial import RadialArc, Radius
+from piop.domain.rfunctions import Circle, Formula, RIntersection, RUnion, half_planes
 
 
 class Shape(ABC):
@@ -22,19 +25,30 @@ class Shape(ABC):
 
     @abstractmethod
     def curves(self) -> tuple[Curve, ...]:
-        """Curves that hold the boundary, and perhaps pieces that are not part of it."""
+        """Curves that contain the boundary, and perhaps curves that are not part of it."""
+
+    @abstractmethod
+    def distance_formula(self, size: float) -> Formula:
+        """Return a function that is positive inside and vanishes on the boundary.
+
+        Args:
+            size: Length of the whole region.
+
+        Raises:
+            GeometryError: If there is none.
+        """
 
     def parts_of(self) -> tuple[Shape, ...]:
         """The shapes that it is put together from."""
         return ()
 
     def with_radii(self, radii: Mapping[str, Radius]) -> Shape:
-        """The same with other radii of its stars, by their keys."""
+        """The same shape with other radii of its star-shaped parts, by their keys."""
         del radii
         return self
 
     def stars(self) -> Iterator[Star]:
-        """Stars in it, in the order they are written."""
+        """The star-shaped regions in it, in the order they are written."""
         for part in self.parts_of():
             yield from part.stars()
 
@@ -42,7 +56,7 @@ class Shape(ABC):
 @final
 @dataclass(frozen=True)
 class Polygon(Shape):
-    """What a closed line through corners surrounds, whichever way round it runs.
+    """The inside of a closed line through corners, in either direction.
 
     Attributes:
         corners: Three or more.
@@ -67,6 +81,10 @@ class Polygon(Shape):
         following = (*self.corners[1:], self.corners[0])
         pairs = zip(self.corners, following, strict=True)
         return tuple(Segment(self.face, a, b) for a, b in pairs if a != b)
+
+    def distance_formula(self, size: float) -> Formula:
+        """See the base class."""
+        return half_planes(self.corners, size)
 
 
 def box(x: tuple[float, float], y: tuple[float, float], face: str = "") -> Polygon:
@@ -100,11 +118,16 @@ class Disk(Shape):
             Arc(self.face, self.centre, self.radius, k * quarter, quarter) for k in range(4)
         )
 
+    def distance_formula(self, size: float) -> Formula:
+        """See the base class."""
+        del size
+        return Circle(self.centre, self.radius)
+
 
 @final
 @dataclass(frozen=True)
 class Star(Shape):
-    """What a radius sweeps as it turns once about a centre.
+    """A star-shaped region: what a radius sweeps as it turns once about a centre.
 
     Attributes:
         centre: From which every point of the boundary is seen.
@@ -130,6 +153,14 @@ class Star(Shape):
             RadialArc(self.face, self.centre, self.radius, k * quarter, quarter) for k in range(4)
         )
 
+    def distance_formula(self, size: float) -> Formula:
+        """See the base class.
+
+        Raises:
+            GeometryError: Always.
+        """
+        raise GeometryError("no formula gives the distance to the boundary of a star")
+
     def with_radii(self, radii: Mapping[str, Radius]) -> Shape:
         """See the base class."""
         return replace(self, radius=radii.get(self.key, self.radius))
@@ -142,7 +173,7 @@ class Star(Shape):
 @final
 @dataclass(frozen=True)
 class Union(Shape):
-    """What lies in any of its parts."""
+    """The points in any of its parts."""
 
     parts: tuple[Shape, ...]
 
@@ -153,6 +184,11 @@ class Union(Shape):
     def curves(self) -> tuple[Curve, ...]:
         """Those of all parts."""
         return tuple(c for p in self.parts for c in p.curves())
+
+    def distance_formula(self, size: float) -> Formula:
+        """See the base class."""
+        parts = [p.distance_formula(size) for p in self.parts]
+        return reduce(lambda a, b: RUnion(a, b, math.pi, size), parts)
 
     def parts_of(self) -> tuple[Shape, ...]:
         """See the base class."""
@@ -166,7 +202,7 @@ class Union(Shape):
 @final
 @dataclass(frozen=True)
 class Difference(Shape):
-    """What lies in one shape and in none of the others."""
+    """The points in one shape and in none of the others."""
 
     whole: Shape
     removed: tuple[Shape, ...]
@@ -179,6 +215,11 @@ class Difference(Shape):
     def curves(self) -> tuple[Curve, ...]:
         """Those of all parts."""
         return tuple(c for p in self.parts_of() for c in p.curves())
+
+    def distance_formula(self, size: float) -> Formula:
+        """See the base class."""
+        whole, *removed = (p.distance_formula(size) for p in self.parts_of())
+        return reduce(lambda a, b: RIntersection(a, b.complement(), math.pi, size), removed, whole)
 
     def parts_of(self) -> tuple[Shape, ...]:
         """See the base class."""

@@ -42,7 +42,7 @@ def lift_expression(
     faces: Sequence[str],
     constant: float = 0.0,
 ) -> sp.Expr | None:
-    """Write a function that meets data of a channel.
+    """Return a function that meets initial data and prescribed values of a channel.
 
     Args:
         pde: Equations, domain and conditions.
@@ -63,10 +63,10 @@ def lift_expression(
         terms = pde.initial[channel][:order]
         found = sp.Add(*(term * since**k for k, term in enumerate(terms)))
     for axis in pde.space:
-        asked = _missing(pde, channel, found, axis, faces)
-        if asked is None:
+        gaps = _missing(pde, channel, found, axis, faces)
+        if gaps is None:
             return None
-        found = found + _blend(asked, axis)
+        found = found + _blend(gaps, axis)
     return found
 
 
@@ -90,10 +90,10 @@ def lift_obstacle(
     axis, _ = pde.domain.across(face)
     others = [f for f in faces if pde.domain.across(f)[0] is not axis]
     base = lift_expression(pde, channel, order, others)
-    asked = None if base is None else _missing(pde, channel, base, axis, [face])
-    if asked is None:
+    gaps = None if base is None else _missing(pde, channel, base, axis, [face])
+    if gaps is None:
         return UNKNOWN
-    (gap,) = asked.values()
+    (gap,) = gaps.values()
     touched: list[tuple[sp.Expr, Coordinate, float, str]] = []
     if pde.time is not None:
         time = pde.time
@@ -130,7 +130,7 @@ def restrict(pde: PDE, expression: sp.Expr, axis: Coordinate, at: float) -> sp.E
 def _missing(
     pde: PDE, channel: str, found: sp.Expr, axis: Coordinate, faces: Sequence[str]
 ) -> dict[str, sp.Expr] | None:
-    """What each prescribed value asks beyond a function; None where that is not known."""
+    """What each prescribed value demands beyond a function; None where that is not known."""
     gaps: dict[str, sp.Expr] = {}
     for end in ENDS:
         face = f"{axis.name}.{end}"
@@ -151,8 +151,8 @@ def _blend(gaps: Mapping[str, sp.Expr], axis: Coordinate) -> sp.Expr:
     if len(gaps) < 2:
         return sp.Add(*gaps.values())
     low, high = gaps.values()
-    share = (axis.symbol - _exact(axis.low)) / (_exact(axis.high) - _exact(axis.low))
-    return low * (1 - share) + high * share
+    fraction = (axis.symbol - _exact(axis.low)) / (_exact(axis.high) - _exact(axis.low))
+    return low * (1 - fraction) + high * fraction
 
 
 def _vanishing(pde: PDE, atom: Any, axis: Coordinate, at: float) -> bool:

@@ -49,13 +49,11 @@ def build_boundary(
             refuse(issues, place, f"boundary: '{key}' is not a face or an axis", hint)
             continue
         if not targets and key in spec.space:
-            message = f"boundary.{key}: no piece of the boundary lies on a side across {key}"
+            message = f"boundary.{key}: no part of the boundary lies on a side across {key}"
             refuse(issues, place, message, f"The faces are {', '.join(faces)}.")
         if any(c.whole_axis for c in conditions):
             if key not in spec.space:
-                refuse(
-                    issues, place, f"boundary.{key}: periodic is said of a whole axis, such as x"
-                )
+                refuse(issues, place, f"boundary.{key}: periodic holds for a whole axis, such as x")
             elif len(conditions) > 1:
                 refuse(issues, place, f"boundary.{key}: periodic excludes any other condition")
             else:

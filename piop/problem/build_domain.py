@@ -120,7 +120,7 @@ def trace_shapes(spec: Spec, resolved: Resolved, issues: list[Issue]) -> Traced:
             shape = _Reader(constants, middle).whole(words, path)
             found[path] = shape, trace(shape, sides, (first, second))
         except GeometryError as error:
-            where = " where inputs are in the middle of their laws" if middle.used else ""
+            where = " where inputs are in the middle of their distributions" if middle.used else ""
             refuse(issues, spec.place(middle.path), f"{middle.path}: {error}{where}")
     return found if len(found) == len(shapes) else {}
 
@@ -155,7 +155,7 @@ class _Middle:
         return found
 
     def _without_inputs(self, expression: Expr) -> Expr:
-        """Put the middle of its law in place of every input."""
+        """Replace every input by the middle of its distribution."""
         values = self.resolved.names.values
         known = [n for n in self._random() if n in values]
         for name in known:
@@ -188,8 +188,8 @@ class _Middle:
                 value = law.value
             case _:
                 raise GeometryError(
-                    f"its radius depends on {name}, whose law has no middle that the shape could "
-                    "be looked at for"
+                    f"its radius depends on {name}, whose distribution has no middle that the "
+                    "shape could be traced for"
                 )
         return sympy.Float(value)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 Mode = Literal["auto", "hard", "soft"]
-AS_ASKED = "as asked"
+AS_REQUESTED = "as requested"
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def _decide(mode: Mode, what: str, obstacle: str | None, reason: str) -> tuple[b
     """Decide whether a condition is a hard constraint, and give the reason.
 
     Args:
-        mode: As asked.
+        mode: As requested.
         what: The condition.
         obstacle: Why it cannot be one; None where it can.
         reason: How it is met where it is one.
@@ -246,7 +246,7 @@ def _decide(mode: Mode, what: str, obstacle: str | None, reason: str) -> tuple[b
         )
     if mode != "soft" and obstacle is None:
         return True, reason
-    return False, obstacle or AS_ASKED
+    return False, obstacle or AS_REQUESTED
 
 
 def space_order(problem: Problem, unknown: str) -> int:

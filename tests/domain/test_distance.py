@@ -136,7 +136,7 @@ def test_at_the_inner_corner_of_an_l_it_is_harmonic_to_leading_order():
 def test_at_corners_themselves_it_is_finite():
     for name in SHAPES:
         found = outline(SHAPES[name])
-        corners = np.array([c.place for c in found.corners])
+        corners = np.array([c.point for c in found.corners])
         assert np.abs(at(approximate_distance(SHAPES[name], found), corners)).max() < 1e-6
 
 
@@ -159,7 +159,7 @@ def test_half_planes_make_up_polygons_that_wind(name):
     points = places(outline(polygon), 20000) * 1.2
     formula = half_planes(polygon.corners, 1.0)
     assert ((formula(points[:, 0], points[:, 1], np) > 0) == polygon.inside(points)).all()
-    outside = formula.outside()
+    outside = formula.complement()
     assert outside(points[:, 0], points[:, 1], np) == pytest.approx(
         -formula(points[:, 0], points[:, 1], np)
     )
@@ -173,7 +173,7 @@ def test_corners_at_which_nothing_turns_are_no_corners():
 @pytest.mark.parametrize(
     ("shape", "reason"),
     [
-        (Star((0, 0), Radius.of(lambda angle: 1 + 0 * angle)), "a star's boundary"),
+        (Star((0, 0), Radius.of(lambda angle: 1 + 0 * angle)), "the boundary of a star"),
         (Union((UNIT, box((1, 2), (0, 0.5)), Disk((0, 1), 0.3))), "its parts touch along a line"),
     ],
 )

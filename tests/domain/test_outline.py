@@ -81,7 +81,7 @@ REFUSED = [
     (Difference(UNIT, (box((-1, 2), (-1, 2)),)), "the shape is empty"),
     (Polygon(((0, 0), (1, 1), (1, 0), (0, 1))), r"touches itself at \(0.5, 0.5\)"),
     (Difference(UNIT, (Disk((0.5, 0.25), 0.25),)), r"touches itself at \(0.5, "),
-    (Union((UNIT, box((2, 3), (0, 1)))), "in 2 pieces"),
+    (Union((UNIT, box((2, 3), (0, 1)))), "in 2 parts"),
     (Union((UNIT, box((1, 2), (1, 2)))), r"touches itself at \(1, 1\)"),
 ]
 

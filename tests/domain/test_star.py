@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from piop.domain import Difference, Disk, GeometryError, Radius, Star, Union, box, outline
-from piop.domain.intersections import intersections
 
 from .cases import UNIT
-from .test_delaunay import check
+from .test_mesh import check
 
 ANGLES = 2 * math.pi * np.arange(20_000) / 20_000
 
@@ -121,7 +120,7 @@ def test_stars_cut_straight_sides_disks_and_each_other():
 
 def test_pieces_of_one_star_meet_at_their_ends_alone():
     curves = Star((0.5, 0.5), Radius.of(wavy()[0])).curves()
-    assert len(intersections(curves[0], curves[1])) == 0
+    assert len(curves[0].intersections(curves[1])) == 0
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_shapes_that_differ_have_no_hard_constraints():
 
 def test_soft_penalises_all():
     found = decide_constraints(plate(), "soft")
-    assert [d.why for d in found] == ["as asked"]
+    assert [d.why for d in found] == ["as requested"]
     assert found.hard_faces == ((),)
 
 

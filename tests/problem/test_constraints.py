@@ -86,7 +86,7 @@ def test_soft_leaves_everything_to_the_loss():
     assert [(c.unknown, c.order) for c in found.soft_initial] == [("u", 0)]
     assert [c.axis for c in found.soft_periodic] == ["x"]
     assert not any(d.hard for d in found)
-    assert {d.why for d in found} == {"as asked"}
+    assert {d.why for d in found} == {"as requested"}
 
 
 def test_hard_refuses_what_cannot_be_a_hard_constraint():

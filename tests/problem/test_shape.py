@@ -72,7 +72,7 @@ ACROSS = "{x: {dirichlet: {u: 0}}, rest: {dirichlet: {u: 0}}}"
     [
         (L_SHAPE, "{x: {dirichlet: {u: 0}}}", "boundary.y.max: u needs 1 condition here; 0 given"),
         (RING, "{hole: {dirichlet: {u: 0}}}", "'hole' is not a face or an axis"),
-        (RING, ACROSS, "no piece of the boundary lies on a side across x"),
+        (RING, ACROSS, "no part of the boundary lies on a side across x"),
         (CAVITY.replace("cavity", "rest"), None, "'rest' has a meaning in boundary"),
         (CAVITY.replace("0.5, R", "0.2, R"), None, r"touches itself at \(0.5, 0\)"),
         (BOW, None, r":8:1: domain: the boundary touches itself at \(0.5, 0.5\)"),

@@ -13,8 +13,8 @@ from scipy.spatial import KDTree
 from skfem.mesh import MeshTri1, MeshTri2
 from sympy import Expr
 
-from piop.domain import Outline, Radius, RegionFamily, TriangleMesh
-from piop.domain.delaunay import triangulate
+from piop.domain import Outline, Radius, RegionFamily
+from piop.domain.mesh import TriangleMesh, triangulate
 from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expression
 from piop.reference.fem.space import Array
@@ -85,7 +85,7 @@ class MeshHierarchy:
             if before == after and abs(corner.angle - math.pi) < 1e-6:
                 continue
             exponent = math.pi / corner.angle / (1 if before == after else 2)
-            away = np.linalg.norm(self.first.points - np.array(corner.place), axis=1)
+            away = np.linalg.norm(self.first.points - np.array(corner.point), axis=1)
             extra = math.ceil(degree / exponent - 1e-9) - 1
             found[int(away.argmin())] = min(max(extra, 0), _MOST_CUTS)
         return found
@@ -246,7 +246,7 @@ def spread(outline: Outline, places: Array, count: int) -> Array:
     Returns:
         Their numbers ``[count]``, ascending.
     """
-    corners = [c.place for c in outline.corners if abs(c.angle - math.pi) > _SMOOTH]
+    corners = [c.point for c in outline.corners if abs(c.angle - math.pi) > _SMOOTH]
     away = np.full(len(places), np.inf)
     if corners:
         away[KDTree(places).query(np.array(corners))[1]] = -np.inf

@@ -11,8 +11,8 @@ from typing import final
 import numpy as np
 import torch
 
-from piop.domain import GeometryError, Outline, PlaneRegion, RegionFamily, TriangleMesh
-from piop.domain.delaunay import triangulate
+from piop.domain import GeometryError, Outline, PlaneRegion, RegionFamily
+from piop.domain.mesh import TriangleMesh, triangulate
 from piop.errors import SolverError
 from piop.fields import InputFunction
 from piop.forms.weak import WeakForm, weak_form

@@ -189,7 +189,7 @@ class SoftGauge(SoftConstraint):
         problem: The problem.
         means: Unknown → its mean, its units.
         scales: Typical size of each channel, by name.
-        grid: That of the equations; None to place points.
+        grid: That of the equations; None to draw points.
         like: A tensor of the device and precision of a step.
     """
 
@@ -339,8 +339,8 @@ class OutwardNormal(InputFunction):
         """
         if any(order):
             raise NotImplementedError("a normal is known on the boundary alone")
-        places = points.double().cpu().reshape(-1, 2).numpy()
-        found = torch.from_numpy(self.domain.normals(places, self.face)[:, self.component])
+        positions = points.double().cpu().reshape(-1, 2).numpy()
+        found = torch.from_numpy(self.domain.normals(positions, self.face)[:, self.component])
         return found.reshape(points.shape[:-1]).to(points)
 
     def take(self, index: Tensor) -> Self:

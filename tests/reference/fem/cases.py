@@ -8,7 +8,7 @@ import numpy as np
 import sympy
 import torch
 
-from piop.domain.delaunay import triangulate
+from piop.domain.mesh import triangulate
 from piop.expression import write
 from piop.forms.weak import weak_form
 from piop.problem import Problem

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from piop.domain import Difference, Disk, GeometryError, Polygon, box, outline, quality
-from piop.domain.delaunay import triangulate
-from piop.domain.mesh import areas, sides
+from piop.domain import Difference, Disk, GeometryError, Polygon, box, outline
+from piop.domain.mesh import areas, quality, sides, triangulate
 
 from .cases import AREAS, UNIT
 
