@@ -49,7 +49,7 @@ def test_outer_loop_comes_first_and_holes_run_the_other_way():
     assert all(isinstance(c, Arc) and c.radius == 0.12 and c.sweep < 0 for c in inner)
 
 
-def test_pieces_have_the_shape_on_their_left():
+def test_curves_have_the_shape_on_their_left():
     for shape, _ in AREAS.values():
         for curve in outline(shape).curves:
             s = np.linspace(0.05, 0.95, 7)
@@ -101,8 +101,8 @@ def test_area_of_a_square_less_any_disks_is_that_counted_on_a_fine_grid(disks):
     shape = Difference(UNIT, tuple(Disk((x, y), r) for x, y, r in disks))
     try:
         found = outline(shape)
-    except GeometryError as error:  # several pieces, tangent circles: said, not guessed
-        assert "pieces" in str(error) or "touches" in str(error)
+    except GeometryError as error:  # several parts, tangent circles: an error, no guess
+        assert "parts" in str(error) or "touches" in str(error)
         return
     side = (np.arange(600) + 0.5) / 600
     grid = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)

@@ -118,7 +118,7 @@ def test_stars_cut_straight_sides_disks_and_each_other():
         assert outline(shape).area == pytest.approx(shape.inside(grid).mean(), abs=2e-4)
 
 
-def test_pieces_of_one_star_meet_at_their_ends_alone():
+def test_curves_of_one_star_meet_at_their_ends_alone():
     curves = Star((0.5, 0.5), Radius.of(wavy()[0])).curves()
     assert len(curves[0].intersections(curves[1])) == 0
 
