@@ -13,12 +13,11 @@ from piop.forms.evolution import split_linear
 from piop.problem import Problem
 from piop.reference.fourier.etdrk import (
     ETDRK4,
-    Pairs,
     coupled_coefficients,
     pairs_of,
     scalar_coefficients,
 )
-from piop.reference.fourier.grid import PeriodicGrid
+from piop.reference.fourier.grid import Pairs, PeriodicGrid
 from piop.reference.fourier.nonlinear import Nonlinear, stabilise
 from piop.reference.fourier.products import NonlinearTerm, compile_products
 from piop.reference.fourier.symbols import Symbols, build_symbols

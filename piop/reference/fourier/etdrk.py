@@ -11,49 +11,7 @@ import torch
 from torch import Tensor
 
 from piop.linalg import invert
-
-Pairs = Mapping[tuple[int, int], Tensor]
-"""A sparse matrix of symbols: (row, column) → ``[B or 1, *modes]``."""
-
-
-@final
-class Multiplier:
-    """A matrix of symbols acting on spectra, ``out[:, r] = Σ_c M[r, c] x[:, c]``.
-
-    Args:
-        pairs: Its entries that are not zero.
-        rows: Number of rows.
-        columns: Number of columns.
-    """
-
-    def __init__(self, pairs: Pairs, rows: int, columns: int) -> None:
-        self.pairs, self.rows = dict(pairs), rows
-        square = rows == columns and set(self.pairs) == {(i, i) for i in range(rows)}
-        self.diagonal = None
-        if square and rows:
-            entries = torch.broadcast_tensors(*(self.pairs[i, i] for i in range(rows)))
-            self.diagonal = torch.stack(entries, 1)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """``M x``."""
-        if self.diagonal is not None:
-            return x * self.diagonal
-        return self.add(x, x.new_zeros((x.shape[0], self.rows, *x.shape[2:])))
-
-    def plus(self, base: Tensor, x: Tensor) -> Tensor:
-        """``base + M x``."""
-        if self.diagonal is not None:
-            return torch.addcmul(base, x, self.diagonal)
-        return self.add(x, base.clone())
-
-    def add(self, x: Tensor, out: Tensor, first: int = 0) -> Tensor:
-        """``out += M x``, in place; ``x`` holds some columns of it, from ``first`` on."""
-        if self.diagonal is not None and not first:
-            return out.addcmul_(x, self.diagonal)
-        for (row, column), symbol in self.pairs.items():
-            if first <= column < first + x.shape[1]:
-                out[:, row].addcmul_(x[:, column - first], symbol)
-        return out
+from piop.reference.fourier.grid import Multiplier, Pairs
 
 
 @final

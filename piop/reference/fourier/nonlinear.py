@@ -17,8 +17,7 @@ from torch import Tensor
 
 from piop.errors import SolverError
 from piop.forms.evolution import Split
-from piop.reference.fourier.etdrk import Multiplier
-from piop.reference.fourier.grid import power
+from piop.reference.fourier.grid import Multiplier, power
 from piop.reference.fourier.products import NonlinearTerm
 from piop.reference.fourier.symbols import Symbols, Table, nonlinear_auxiliaries
 

@@ -10,8 +10,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from piop.reference.fourier.etdrk import ETDRK4, Multiplier
-from piop.reference.fourier.grid import PeriodicGrid, power, tail
+from piop.reference.fourier.etdrk import ETDRK4
+from piop.reference.fourier.grid import Multiplier, PeriodicGrid, power, tail
 from piop.reference.fourier.nonlinear import Nonlinear
 
 _INTERVAL = 24  # steps between measurements of the tail

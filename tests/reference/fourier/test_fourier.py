@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from piop.reference.fourier.etdrk import Multiplier
-from piop.reference.fourier.grid import PeriodicGrid, embed, evaluate_on, power, tail
+from piop.reference.fourier.grid import Multiplier, PeriodicGrid, embed, evaluate_on, power, tail
 
 from ..cases import Waves, evolve, periodic
 
