@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import torch
@@ -27,6 +28,27 @@ class SourcePoints(Protocol):
     def axes(self) -> tuple[Tensor, ...]:
         """Coordinates along each axis, each ``[n_i]``."""
         ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TensorGrid:
+    """A tensor grid of points with given coordinates.
+
+    Attributes:
+        along: Coordinates along each axis ``[n_i]``.
+    """
+
+    along: tuple[Tensor, ...]
+
+    def axes(self) -> tuple[Tensor, ...]:
+        """Coordinates along each axis."""
+        return self.along
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Points along each axis."""
+        return tuple(len(a) for a in self.along)
 
 
 @final

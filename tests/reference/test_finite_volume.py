@@ -14,9 +14,8 @@ from piop.problem.methods import FiniteVolumes, Fourier
 from piop.reference import Limits, solve_reference
 from piop.reference.finite_volume.flux import Flow
 from piop.reference.finite_volume.mesh import CellMesh
-from piop.reference.finite_volume.scheme import Scheme
+from piop.reference.finite_volume.scheme import FiniteVolumeStepper, Scheme
 from piop.reference.finite_volume.solve import initial_means
-from piop.reference.finite_volume.time_stepping import FiniteVolumeStepper
 from piop.reference.sources import Sources
 from tests.oracles import sine_series
 

@@ -26,8 +26,8 @@ from piop.boundary import RobinForm
 from piop.errors import SolverError
 from piop.forms.linear import DivergenceForm
 from piop.problem import Problem
-from piop.reference.elliptic.grids import (
-    CellGrid,
+from piop.reference.elliptic.cells import (
+    StencilOperator,
     at_centres,
     at_nodes,
     between,
@@ -35,8 +35,7 @@ from piop.reference.elliptic.grids import (
     half_steps,
     interleave,
 )
-from piop.reference.elliptic.stencil import StencilOperator
-from piop.reference.sources import Sources
+from piop.reference.sources import Sources, TensorGrid
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate
@@ -107,7 +106,7 @@ class Assembler:
         Raises:
             SolverError: If a coefficient changes its sign, or anything is not finite.
         """
-        fine = self._lattice([2 * n for n in sizes])
+        fine = self._half_cells([2 * n for n in sizes])
         volume = math.prod(c.length / n for c, n in zip(self.space, sizes, strict=True))
         fields = {a: self.sources.field(a, fine, 0.0) for a in dict.fromkeys(self.form.diffusion)}
         sign = self._sign(list(fields.values()))
@@ -137,9 +136,9 @@ class Assembler:
             StencilOperator(tuple(links), tuple(ground), mass), right, tuple(halves), tuple(walls)
         )
 
-    def _lattice(self, sizes: Sequence[int]) -> CellGrid:
+    def _half_cells(self, sizes: Sequence[int]) -> TensorGrid:
         device = self.sources.device
-        return CellGrid(
+        return TensorGrid(
             tuple(centres(c, n, device) for c, n in zip(self.space, sizes, strict=True))
         )
 
@@ -157,7 +156,7 @@ class Assembler:
             )
         return torch.where(low > 0, 1.0, -1.0).to(low).reshape(-1, *[1] * len(self.space))
 
-    def _cell_mean(self, expression: Expr, fine: CellGrid, sizes: Sequence[int]) -> Tensor:
+    def _cell_mean(self, expression: Expr, fine: TensorGrid, sizes: Sequence[int]) -> Tensor:
         """Means over cells ``[B, *sizes]``."""
         if expression.is_number:
             size = (self.sources.batch, *sizes)
@@ -176,9 +175,9 @@ class Assembler:
         along = [half_steps(c, n, device) for c, n in zip(self.space, sizes, strict=True)]
         place = self.space[axis].high if end else self.space[axis].low
         along[axis] = torch.tensor([place], dtype=torch.float64, device=device)
-        lattice = CellGrid(tuple(along))
+        points = TensorGrid(tuple(along))
         alpha, beta, value, a = (
-            self.sources.field(e, lattice, 0.0)
+            self.sources.field(e, points, 0.0)
             for e in (wall.alpha, wall.beta, wall.value, self.form.diffusion[axis])
         )
         for i, c in enumerate(self.space):

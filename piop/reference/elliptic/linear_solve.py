@@ -22,7 +22,7 @@ from torch import Tensor
 
 from piop.errors import SolverError
 from piop.reference.elliptic.assemble import Discrete
-from piop.reference.elliptic.stencil import StencilOperator, add_pairs, dense, mergeable
+from piop.reference.elliptic.cells import StencilOperator, add_pairs, dense, mergeable
 
 _COARSEST = 320  # cells of the last network, which is factorised
 _DEGREE = 3  # of the smoother

@@ -22,7 +22,7 @@ from piop.fields import InputFunction
 from piop.forms.linear import divergence_form
 from piop.problem import Problem
 from piop.reference.elliptic.assemble import Assembler, reconstruct
-from piop.reference.elliptic.grids import first_grid
+from piop.reference.elliptic.cells import first_grid
 from piop.reference.elliptic.linear_solve import solve_cells
 from piop.reference.refinement import (
     SAFETY,

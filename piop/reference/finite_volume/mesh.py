@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -14,27 +13,7 @@ from torch import Tensor
 
 from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.problem import Problem
-from piop.reference.sources import Sources
-
-
-@dataclass(frozen=True, eq=False)
-class QuadratureNodes:
-    """A tensor grid of points.
-
-    Attributes:
-        coordinates: Along each axis ``[n_i]``.
-    """
-
-    coordinates: tuple[Tensor, ...]
-
-    def axes(self) -> tuple[Tensor, ...]:
-        """Coordinates along each axis."""
-        return self.coordinates
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Points along each axis."""
-        return tuple(len(c) for c in self.coordinates)
+from piop.reference.sources import Sources, TensorGrid
 
 
 class CellMesh:
@@ -61,14 +40,14 @@ class CellMesh:
         self.widths = tuple(length / n for length, n in zip(lengths, sizes, strict=True))
         edges = [self._along(i, torch.arange(n + 1)) for i, n in enumerate(sizes)]
         middles = [self._along(i, torch.arange(n) + 0.5) for i, n in enumerate(sizes)]
-        self.centres = QuadratureNodes(tuple(middles))
+        self.centres = TensorGrid(tuple(middles))
         axes = range(len(sizes))
         self.faces = tuple(
-            QuadratureNodes(tuple(edges[j] if j == i else middles[j] for j in axes)) for i in axes
+            TensorGrid(tuple(edges[j] if j == i else middles[j] for j in axes)) for i in axes
         )
         self.ends = tuple(
             tuple(
-                QuadratureNodes(tuple(edges[j][end] if j == i else middles[j] for j in axes))
+                TensorGrid(tuple(edges[j][end] if j == i else middles[j] for j in axes))
                 for end in (slice(0, 1), slice(-1, None))
             )
             for i in axes
@@ -78,9 +57,9 @@ class CellMesh:
         places = cells.to(self.device, torch.float64)
         return self.lows[axis] + self.lengths[axis] * (places / self.sizes[axis])
 
-    def quadrature(self, offsets: Tensor) -> QuadratureNodes:
+    def quadrature(self, offsets: Tensor) -> TensorGrid:
         """Points at fractions ``offsets [q]`` of every cell, cell after cell."""
-        return QuadratureNodes(
+        return TensorGrid(
             tuple(
                 self._along(i, (torch.arange(n)[:, None] + offsets).reshape(-1))
                 for i, n in enumerate(self.sizes)
@@ -135,9 +114,9 @@ class KnownValues:
             *self.clock,
             *self.functions,
         )
-        self._kept: dict[QuadratureNodes, dict[Any, Tensor]] = {}
+        self._kept: dict[TensorGrid, dict[Any, Tensor]] = {}
 
-    def at(self, nodes: QuadratureNodes, t: Tensor) -> list[Tensor]:
+    def at(self, nodes: TensorGrid, t: Tensor) -> list[Tensor]:
         """Values in the order of ``atoms``, each broadcastable to ``[B, *nodes.sizes]``.
 
         Args:
@@ -164,7 +143,7 @@ class KnownValues:
     def _arguments(self, atom: Any) -> tuple[str, ...]:
         return self.sources.arguments[name_of(atom)]
 
-    def _fixed(self, atom: Any, nodes: QuadratureNodes) -> Tensor:
+    def _fixed(self, atom: Any, nodes: TensorGrid) -> Tensor:
         if atom in self.functions:
             return self.sources.on_grid(atom, argument_order(atom), nodes, self.sources.start)
         if atom in self.scalars:
@@ -172,7 +151,7 @@ class KnownValues:
         axis = next(i for i, c in enumerate(self.problem.space) if c.symbol == atom)
         return self.sources.coordinate(axis, nodes)
 
-    def _moving(self, atom: Any, nodes: QuadratureNodes, t: Tensor) -> Tensor:
+    def _moving(self, atom: Any, nodes: TensorGrid, t: Tensor) -> Tensor:
         """An input that depends on time, each sample at its own time."""
         names = self._arguments(atom)
         axes = dict(zip(self.space, nodes.axes(), strict=True))

@@ -11,17 +11,18 @@ from torch import Tensor
 from piop.fields import InputFunction
 from piop.forms.evolution import split_linear
 from piop.problem import Problem
-from piop.reference.fourier.etdrk import (
-    ETDRK4,
-    coupled_coefficients,
-    pairs_of,
-    scalar_coefficients,
-)
 from piop.reference.fourier.grid import Pairs, PeriodicGrid
 from piop.reference.fourier.nonlinear import Nonlinear, stabilise
 from piop.reference.fourier.products import NonlinearTerm, compile_products
 from piop.reference.fourier.symbols import Symbols, build_symbols
-from piop.reference.fourier.time_stepping import SpectralLevel, SpectralStepper
+from piop.reference.fourier.time_stepping import (
+    ETDRK4,
+    SpectralLevel,
+    SpectralStepper,
+    coupled_coefficients,
+    pairs_of,
+    scalar_coefficients,
+)
 from piop.reference.sources import Sources
 
 _DEFAULT_DEGREE = 3  # padding for products that are no polynomial: twice the points

@@ -5,8 +5,8 @@ import torch
 
 from piop.problem import Problem
 from piop.reference.elliptic import linear_solve as multigrid
+from piop.reference.elliptic.cells import dense
 from piop.reference.elliptic.linear_solve import conjugate_gradients
-from piop.reference.elliptic.stencil import dense
 from piop.sampling import Draws, sample_inputs
 
 from .cases import at_centres, steady

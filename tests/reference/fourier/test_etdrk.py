@@ -6,7 +6,7 @@ import pytest
 import scipy.linalg
 import torch
 
-from piop.reference.fourier.etdrk import coupled_coefficients, scalar_coefficients
+from piop.reference.fourier.time_stepping import coupled_coefficients, scalar_coefficients
 
 mpmath.mp.dps = 120
 STEP = 0.3
