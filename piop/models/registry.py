@@ -10,13 +10,12 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from piop.errors import UsageError
+from piop.models import deeponet, pit
 from piop.models.core.base import Backbone, Preset, Presets, Signature
-from piop.models.deeponet import presets as deeponet
 from piop.models.fno import presets as fno
 from piop.models.galerkin import presets as galerkin
 from piop.models.ipot import presets as ipot
 from piop.models.oformer import presets as oformer
-from piop.models.pit import presets as pit
 from piop.models.position_attention import presets as position_attention
 
 BACKBONES: Mapping[str, Presets] = {

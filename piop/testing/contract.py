@@ -42,7 +42,7 @@ class BackboneContract(SensorTests, QueryTests, WeightTests):
         presets: Name → preset, as an entry point of ``piop.backbones`` gives them.
 
     Example:
-        >>> from piop.models.deeponet.presets import PRESETS
+        >>> from piop.models.deeponet import PRESETS
         >>> class TestDeepONet(BackboneContract):
         ...     presets = PRESETS
     """
@@ -125,7 +125,8 @@ class BackboneContract(SensorTests, QueryTests, WeightTests):
         """Times increase, lie within the time axis, and end where it ends."""
         assert case.signature.time is not None
         axis = case.signature.coordinates[case.signature.time]
-        times = case.build().fixed_times() or ()
+        times = case.build().fixed_times()
+        assert times is not None, "a rollout has fixed times"
         assert all(a < b for a, b in pairwise(times)), times
         assert times[0] >= axis.low
         assert abs(times[-1] - axis.high) < ROUNDING * abs(axis.high)

@@ -13,7 +13,7 @@ from piop.models.registry import all_backbones
 from .cases import SIGNATURES
 
 MODULE = """
-from piop.models.deeponet.presets import PRESETS
+from piop.models.deeponet import PRESETS
 ONE = PRESETS["default"]
 NAMELESS = {"paper": ONE}
 WRONG = {"default": 3}
