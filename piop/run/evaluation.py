@@ -114,7 +114,7 @@ def mean_residual(
 
 def ends_only(model: Model) -> bool:
     """Whether an operator predicts only the final time."""
-    return getattr(model.operator.backbone, "times", "any") == "end"
+    return model.operator.end_only
 
 
 def nonzero_solutions(problem: Problem, held_out: HeldOut) -> Tensor:

@@ -21,123 +21,19 @@ from piop.training.batches.input_grid import evaluate_on_grids, is_even_grid
 from piop.training.batches.training_grid import lay_out
 from piop.training.setup import Model
 
-POINTS_AT_ONCE = 2**16
-"""Places of a grid, of all functions, that are answered together, unless one function has more."""
-VALUES_AT_ONCE = 2**24
-"""Products of a query and a place of the grid that are held at once to interpolate."""
-
-
-def predict_on_grid(
-    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Queries
-) -> Tensor:
-    """Evaluate the operator, a few functions at a time and never a part of the queries.
-
-    A tensor grid is answered as such where it is even and no coarser than the grid of training;
-    else the operator answers there, and its values are interpolate_grid, as they are for points. A
-    network that was trained on scattered data is given the points themselves.
-
-    Args:
-        problem: The problem.
-        model: The operator and its lift.
-        inputs: Sensors of B functions.
-        queries: Where.
-
-    Returns:
-        ``[B, N, C]`` float64 on the CPU.
-
-    Raises:
-        DataError: If it takes an input with jumps by a grid of sensors, and they lie on none.
-    """
-    backbone = model.operator.backbone
-    assert isinstance(backbone, Backbone)  # noqa: S101 - others answer point by point
-    _require_even(model, backbone, inputs)
-    points = None if queries.points is None else queries.points.double()
-    batch = max([len(s.values) for s in inputs.values()] + [1 if points is None else len(points)])
-    each = math.prod(
-        queries.shape if model.training_grid is None else map(len, model.training_grid)
-    )
-    together = max(1, min(batch, POINTS_AT_ONCE // each))
-    found = []
-    for start in range(0, batch, together):
-        part = slice(start, min(start + together, batch))
-        seen = {name: slice_of(s, part, model.operator.scale) for name, s in inputs.items()}
-        if points is None:
-            axes = [axis.double() for axis in (queries.axes or {}).values()]
-            values = _on_axes(problem, model, backbone, seen, axes)
-        else:
-            own = points[part] if len(points) > 1 else points
-            values = _at_points(problem, model, backbone, seen, own)
-        found.append(values.double().cpu())
-    return torch.cat([v.expand(batch, -1, -1) if len(found) == 1 else v for v in found])
-
-
-def _on_axes(
-    problem: Problem,
-    model: Model,
-    backbone: Backbone,
-    given: Mapping[str, FunctionSamples],
-    axes: list[Tensor],
-) -> Tensor:
-    """Answer on a tensor grid ``[B, N, C]``."""
-    like = model.operator.scale
-    functions = interpolate_needed_inputs(problem, model.known, model.grids, given)
-    seen = evaluate_on_grids(model.grids, functions, given)
-    layout = lay_out(backbone, model.training_grid or axes, axes).to(like)
-    lift = None
-    if model.known is not None:
-        rows = model.known.on_grid(functions, [axis.to(like) for axis in axes])
-        lift = rows.expand(len(rows), *map(len, axes), -1).flatten(1, -2)
-    return model.operator.laid(seen, layout, lift)
-
-
-def _at_points(
-    problem: Problem,
-    model: Model,
-    backbone: Backbone,
-    given: Mapping[str, FunctionSamples],
-    points: Tensor,
-) -> Tensor:
-    """Answer at ``points [B or 1, N, D]``."""
-    like = model.operator.scale
-    functions = interpolate_needed_inputs(problem, model.known, model.grids, given)
-    seen = evaluate_on_grids(model.grids, functions, given)
-    at = points.to(like)
-    lift = None if model.known is None else model.known(functions, at)
-    if model.training_grid is None:
-        return model.operator(seen, at, lift)
-    own_ticks = [axis.to(like) for axis in model.training_grid]
-    values = model.operator.increment(seen, own_ticks)
-    size = max(1, VALUES_AT_ONCE // values[..., 0].numel())
-    axes = backbone.signature.coordinates
-    pieces = [interpolate_grid(values, model.training_grid, axes, p) for p in points.split(size, 1)]
-    return torch.cat(pieces, 1) + (model.operator.mean if lift is None else lift)
-
-
-def _require_even(model: Model, backbone: Backbone, inputs: Mapping[str, FunctionSamples]) -> None:
-    for entry in backbone.signature.functions:
-        rough = entry.gridded and not entry.smooth and entry.name not in model.grids
-        if rough and not is_even_grid(inputs[entry.name]):
-            raise DataError(
-                f"input {entry.name!r}: this operator was trained on sensors on an even grid, and "
-                f"reads jumps off no others; give values on a grid"
-            )
-
-
-def slice_of(samples: FunctionSamples, part: slice, like: Tensor) -> FunctionSamples:
-    """Take some functions, in the device and precision of a tensor."""
-    mask = None if samples.mask is None else samples.mask[part]
-    return FunctionSamples(samples.points[part], samples.values[part], mask).to(like)
-
-
 PAIRS_AT_ONCE = 2**20
 """Pairs of a query and a sensor or token evaluated together: bounds memory, and keeps the work
 within the caches of a CPU."""
 QUERIES_AT_ONCE = 2**14
 """Queries evaluated together at most."""
 FEWEST_QUERIES = 16
-"""Queries evaluated together at least, since every piece reads the inputs anew."""
+"""Queries evaluated together at least, since every chunk encodes the inputs anew."""
 SENSORS_AT_ONCE = 2**20
-"""Sensors of all functions that are read together, unless one function has more."""
+"""Sensors of all samples encoded together, unless one sample has more."""
+POINTS_AT_ONCE = 2**16
+"""Grid points of all samples evaluated together, unless one sample has more."""
+VALUES_AT_ONCE = 2**24
+"""Products of a query and a grid point held at once in an interpolation."""
 
 
 @torch.no_grad()
@@ -150,16 +46,16 @@ def predict_values(
         problem: The problem.
         model: The operator and its lift.
         inputs: Sensors of B functions; empty for a problem without inputs.
-        queries: Where; a tensor ``[B or 1, N, D]`` holds points.
+        queries: Grid or points; a tensor ``[B or 1, N, D]`` holds points.
 
     Returns:
-        ``[B, N, C]`` float64 on the CPU; of a grid the last coordinate is the fastest.
+        ``[B, N, C]`` float64 on the CPU; on a grid the last coordinate varies fastest.
 
     Raises:
-        UsageError: If the operator does not answer there.
+        UsageError: If the operator predicts only the final time and others are requested.
     """
     where = Queries(points=queries) if isinstance(queries, Tensor) else queries
-    if getattr(model.operator.backbone, "times", "any") == "end":
+    if model.operator.end_only:
         _require_end(problem, where)
     if model.operator.gridded:
         return predict_on_grid(problem, model, inputs, where)
@@ -177,37 +73,37 @@ def _require_end(problem: Problem, queries: Queries) -> None:
     other = times[(times - time.high).abs() > 1e-6 * time.length]
     if len(other):
         raise UsageError(
-            f"at: {time.name} = {other[0].item():g}: this operator answers at the end of the time "
-            f"axis alone; ask for {time.name} = {time.high:g}"
+            f"at: {time.name} = {other[0].item():g}: this operator predicts only the final time; "
+            f"request {time.name} = {time.high:g}"
         )
 
 
 def _predict_points(
     problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Tensor
 ) -> Tensor:
-    """Evaluate an operator that answers point by point, a few points at a time."""
+    """Evaluate a pointwise operator, a few samples and queries at a time."""
     batch = max([len(s.values) for s in inputs.values()] + [len(queries)])
     count = queries.shape[1]
     found = torch.empty(batch, count, len(problem.channels), dtype=torch.float64)
     sensors = max([s.points.shape[1] for s in inputs.values()] + [1])
     many = _queries_together(model, inputs)
-    together = max(1, min(batch, SENSORS_AT_ONCE // sensors, many // max(1, count)))
-    for start in range(0, batch, together):
-        part = slice(start, min(start + together, batch))
-        seen = {name: slice_of(s, part, model.operator.scale) for name, s in inputs.items()}
-        functions = interpolate_needed_inputs(problem, model.known, model.grids, seen)
-        seen = evaluate_on_grids(model.grids, functions, seen)
+    size = max(1, min(batch, SENSORS_AT_ONCE // sensors, many // max(1, count)))
+    for start in range(0, batch, size):
+        part = slice(start, min(start + size, batch))
+        observed = {name: slice_of(s, part, model.operator.scale) for name, s in inputs.items()}
+        functions = interpolate_needed_inputs(problem, model.known, model.grids, observed)
+        observed = evaluate_on_grids(model.grids, functions, observed)
         own = queries[part] if len(queries) > 1 else queries
         for first in range(0, count, many):
-            piece = slice(first, first + many)
-            at = own[:, piece].to(model.operator.scale)
+            chunk = slice(first, first + many)
+            at = own[:, chunk].to(model.operator.scale)
             lift = None if model.known is None else model.known(functions, at)
-            found[part, piece] = model.operator(seen, at, lift).double().cpu()
+            found[part, chunk] = model.operator(observed, at, lift).double().cpu()
     return found
 
 
 def _queries_together(model: Model, inputs: Mapping[str, FunctionSamples]) -> int:
-    """How many queries to take at once, of all functions together."""
+    """Return the number of queries of all samples to evaluate at once."""
     sensors = {name: s.points.shape[1] for name, s in inputs.items()}
     sensors |= {name: math.prod(map(len, axes)) for name, axes in model.grids.items()}
     backbone = model.operator.backbone
@@ -219,16 +115,119 @@ def _queries_together(model: Model, inputs: Mapping[str, FunctionSamples]) -> in
     return min(QUERIES_AT_ONCE, max(FEWEST_QUERIES, PAIRS_AT_ONCE // max(1, met)))
 
 
+def predict_on_grid(
+    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Queries
+) -> Tensor:
+    """Evaluate an operator on a grid, a few samples at a time and all queries of each together.
+
+    The operator is evaluated on the requested grid where that is even and no coarser than the
+    training grid; else on the training grid, from which its values are interpolated, as they are
+    to points. A network that was trained on scattered data is evaluated at the points themselves.
+
+    Args:
+        problem: The problem.
+        model: The operator and its lift.
+        inputs: Sensors of B functions.
+        queries: Grid or points.
+
+    Returns:
+        ``[B, N, C]`` float64 on the CPU.
+
+    Raises:
+        DataError: If it needs the sensors of an input with jumps on an even grid, and they are not.
+    """
+    backbone = model.operator.backbone
+    if not isinstance(backbone, Backbone):
+        raise UsageError("a network evaluated on grids must derive from piop.Backbone")
+    _require_even(model, backbone, inputs)
+    points = None if queries.points is None else queries.points.double()
+    batch = max([len(s.values) for s in inputs.values()] + [1 if points is None else len(points)])
+    each = math.prod(
+        queries.shape if model.training_grid is None else map(len, model.training_grid)
+    )
+    size = max(1, min(batch, POINTS_AT_ONCE // each))
+    found = []
+    for start in range(0, batch, size):
+        part = slice(start, min(start + size, batch))
+        observed = {name: slice_of(s, part, model.operator.scale) for name, s in inputs.items()}
+        if points is None:
+            axes = [axis.double() for axis in (queries.axes or {}).values()]
+            values = _on_axes(problem, model, backbone, observed, axes)
+        else:
+            own = points[part] if len(points) > 1 else points
+            values = _at_points(problem, model, backbone, observed, own)
+        found.append(values.double().cpu())
+    return torch.cat([v.expand(batch, -1, -1) if len(found) == 1 else v for v in found])
+
+
+def _on_axes(
+    problem: Problem,
+    model: Model,
+    backbone: Backbone,
+    given: Mapping[str, FunctionSamples],
+    axes: list[Tensor],
+) -> Tensor:
+    """Evaluate on a tensor grid: ``[B, N, C]``."""
+    like = model.operator.scale
+    functions = interpolate_needed_inputs(problem, model.known, model.grids, given)
+    observed = evaluate_on_grids(model.grids, functions, given)
+    layout = lay_out(backbone, model.training_grid or axes, axes).to(like)
+    lift = None
+    if model.known is not None:
+        rows = model.known.on_grid(functions, [axis.to(like) for axis in axes])
+        lift = rows.expand(len(rows), *map(len, axes), -1).flatten(1, -2)
+    return model.operator.laid(observed, layout, lift)
+
+
+def _at_points(
+    problem: Problem,
+    model: Model,
+    backbone: Backbone,
+    given: Mapping[str, FunctionSamples],
+    points: Tensor,
+) -> Tensor:
+    """Evaluate at ``points [B or 1, N, D]``, by interpolation where there is a training grid."""
+    like = model.operator.scale
+    functions = interpolate_needed_inputs(problem, model.known, model.grids, given)
+    observed = evaluate_on_grids(model.grids, functions, given)
+    at = points.to(like)
+    lift = None if model.known is None else model.known(functions, at)
+    if model.training_grid is None:
+        return model.operator(observed, at, lift)
+    ticks = [axis.to(like) for axis in model.training_grid]
+    values = model.operator.increment(observed, ticks)
+    many = max(1, VALUES_AT_ONCE // values[..., 0].numel())
+    axes = backbone.signature.coordinates
+    chunks = [interpolate_grid(values, model.training_grid, axes, p) for p in points.split(many, 1)]
+    return torch.cat(chunks, 1) + (model.operator.mean if lift is None else lift)
+
+
+def _require_even(model: Model, backbone: Backbone, inputs: Mapping[str, FunctionSamples]) -> None:
+    for entry in backbone.signature.functions:
+        rough = entry.gridded and not entry.smooth and entry.name not in model.grids
+        if rough and not is_even_grid(inputs[entry.name]):
+            raise DataError(
+                f"input {entry.name!r}: this operator was trained on sensors on an even grid, and "
+                f"cannot locate jumps from others; give values on a grid"
+            )
+
+
+def slice_of(samples: FunctionSamples, part: slice, like: Tensor) -> FunctionSamples:
+    """Take some samples, on the device and in the precision of a tensor."""
+    mask = None if samples.mask is None else samples.mask[part]
+    return FunctionSamples(samples.points[part], samples.values[part], mask).to(like)
+
+
 def as_dataset(
     problem: Problem, queries: Queries, values: Tensor, attributes: Mapping[str, Any]
 ) -> xr.Dataset:
-    """Name and label a prediction.
+    """Return a prediction as a data set of xarray, with names and units.
 
     Args:
-        problem: Whose names and units to use.
-        queries: Where it is.
+        problem: The problem whose names and units are used.
+        queries: Grid or points of the prediction.
         values: ``[B, N, C]``.
-        attributes: Of the data set.
+        attributes: Attributes of the data set.
 
     Returns:
         A variable per channel over ``sample`` and the coordinates (or ``point``).

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from piop.domain import DistanceFactor
 from piop.errors import DataError
 from piop.fields import FunctionSamples
-from piop.models.core.base import POINT_FIELD
+from piop.models.core.base import POINT_FIELD, Backbone
 from piop.residual import Lift
 from piop.training.batches.training_grid import GridLayout
 
@@ -147,6 +147,11 @@ class Operator(nn.Module):
     def gridded(self) -> bool:
         """Whether the network answers on grids, and not point by point."""
         return not getattr(self.backbone, "field", POINT_FIELD).pointwise
+
+    @property
+    def end_only(self) -> bool:
+        """Whether the network predicts only the final time."""
+        return isinstance(self.backbone, Backbone) and self.backbone.end_only
 
     def on_grid(
         self,

@@ -172,9 +172,9 @@ def test_an_operator_of_the_end_learns_from_data_and_says_so(heat, data, tmp_pat
     x = torch.arange(8, dtype=torch.float64) / 4
     given = {"u0": (x, torch.sin(torch.pi * x))}
     assert run.predict(given).t.values.tolist() == [2.0]
-    with pytest.raises(UsageError, match=r"t = 1.5: .* ask for t = 2"):
+    with pytest.raises(UsageError, match=r"t = 1.5: .* request t = 2"):
         run.predict(given, {"t": [1.5, 2.0], "x": x})
-    with pytest.raises(UsageError, match=r"t = 1: .* ask for t = 2"):
+    with pytest.raises(UsageError, match=r"t = 1: .* request t = 2"):
         run.predict(given, torch.tensor([[1.0, 0.3]]))
     assert strip(resume(run.path, samples=0)) == strip(run)
 
