@@ -11,7 +11,7 @@ from piop.domain.domain import ENDS, Box, Coordinate, Domain, FixedDomain
 from piop.domain.outline import Corner, Outline, named_by_sides, outline
 from piop.domain.radial import RadialArc, Radius
 from piop.domain.regions import PlaneRegion, RegionFamily, trace
-from piop.domain.shapes import Difference, Disk, Polygon, Shape, Star, Union, box
+from piop.domain.shapes import Difference, Disk, Polygon, Shape, StarShaped, Union, box
 
 __all__ = [
     "ENDS",
@@ -36,7 +36,7 @@ __all__ = [
     "RegionFamily",
     "Segment",
     "Shape",
-    "Star",
+    "StarShaped",
     "Union",
     "approximate_distance",
     "box",

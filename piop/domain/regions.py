@@ -182,7 +182,7 @@ def trace(shape: Shape, sides: Sequence[tuple[float, float]], names: tuple[str, 
     Raises:
         GeometryError: If it leaves the box, is empty or not connected, or touches itself.
     """
-    for star in shape.stars():
+    for star in shape.star_shaped():
         points = np.concatenate([c.at(np.linspace(0, 1, 257)) for c in star.curves()])
         for axis, (low, high) in enumerate(sides):
             least, most = points[:, axis].min(), points[:, axis].max()

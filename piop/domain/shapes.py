@@ -47,10 +47,10 @@ class Shape(ABC):
         del radii
         return self
 
-    def stars(self) -> Iterator[Star]:
+    def star_shaped(self) -> Iterator[StarShaped]:
         """The star-shaped regions in it, in the order they are written."""
         for part in self.parts_of():
-            yield from part.stars()
+            yield from part.star_shaped()
 
 
 @final
@@ -126,7 +126,7 @@ class Disk(Shape):
 
 @final
 @dataclass(frozen=True)
-class Star(Shape):
+class StarShaped(Shape):
     """A star-shaped region: what a radius sweeps as it turns once about a centre.
 
     Attributes:
@@ -165,7 +165,7 @@ class Star(Shape):
         """See the base class."""
         return replace(self, radius=radii.get(self.key, self.radius))
 
-    def stars(self) -> Iterator[Star]:
+    def star_shaped(self) -> Iterator[StarShaped]:
         """Itself."""
         yield self
 

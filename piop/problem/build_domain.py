@@ -28,7 +28,7 @@ from piop.domain import (
     Radius,
     RegionFamily,
     Shape,
-    Star,
+    StarShaped,
     Union,
     box,
     trace,
@@ -225,7 +225,7 @@ class _Reader:
             return Union((first, *rest)) if kind == "union" else Difference(first, tuple(rest))
         if kind == "star":
             centre = next(value for key, value in node.items if key.text == "centre")
-            return Star(self.pair(centre), self.radius(path), path, face)
+            return StarShaped(self.pair(centre), self.radius(path), path, face)
         if kind == "disk":
             x, y, radius = (self.number(v) for v in node.items)
             return Disk((x, y), radius, face)

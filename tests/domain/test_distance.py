@@ -15,7 +15,7 @@ from piop.domain import (
     Polygon,
     Radius,
     Shape,
-    Star,
+    StarShaped,
     Union,
     approximate_distance,
     box,
@@ -173,7 +173,7 @@ def test_corners_at_which_nothing_turns_are_no_corners():
 @pytest.mark.parametrize(
     ("shape", "reason"),
     [
-        (Star((0, 0), Radius.of(lambda angle: 1 + 0 * angle)), "the boundary of a star"),
+        (StarShaped((0, 0), Radius.of(lambda angle: 1 + 0 * angle)), "the boundary of a star"),
         (Union((UNIT, box((1, 2), (0, 0.5)), Disk((0, 1), 0.3))), "its parts touch along a line"),
     ],
 )

@@ -15,7 +15,7 @@ from piop.domain import (
     Outline,
     Polygon,
     Radius,
-    Star,
+    StarShaped,
     Union,
     box,
     named_by_sides,
@@ -113,7 +113,7 @@ def test_area_of_a_square_less_any_disks_is_that_counted_on_a_fine_grid(disks):
 def test_normals_point_out(name):
     """By the divergence theorem for linear fields."""
     wave = Radius.of(lambda angle: 0.7 + 0.2 * np.cos(3 * angle))
-    shape = AREAS[name][0] if name in AREAS else Star((0.3, -0.2), wave)
+    shape = AREAS[name][0] if name in AREAS else StarShaped((0.3, -0.2), wave)
     found = outline(shape)
     found = Outline(tuple(c.named(c.face or "rest") for c in found.curves), found.loops)
     nodes, weights = np.polynomial.legendre.leggauss(40)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from piop.domain import Difference, Disk, GeometryError, Radius, Star, Union, box, outline
+from piop.domain import Difference, Disk, GeometryError, Radius, StarShaped, Union, box, outline
 
 from .cases import UNIT
 from .test_mesh import check
@@ -48,12 +48,12 @@ RADII = {"wavy": wavy(), **{f"random {n}": random_radius(n) for n in range(3)}}
 def test_area_and_length_are_those_of_the_integrals(name):
     """Trapezoids of a smooth periodic function miss by less than rounding."""
     radius, slope = RADII[name]
-    found = outline(Star((0.4, -0.3), Radius.of(radius), face="star"))
+    found = outline(StarShaped((0.4, -0.3), Radius.of(radius), face="star"))
     r, along = radius(ANGLES), slope(ANGLES)
     assert found.area == pytest.approx(math.pi * np.mean(r**2), rel=1e-9)
     length = 2 * math.pi * np.mean(np.sqrt(r**2 + along**2))
     assert sum(c.length for c in found.curves) == pytest.approx(length, rel=1e-7)
-    hole = outline(Difference(box((-1, 2), (-1, 1)), (Star((0.4, -0.3), Radius.of(radius)),)))
+    hole = outline(Difference(box((-1, 2), (-1, 1)), (StarShaped((0.4, -0.3), Radius.of(radius)),)))
     assert hole.area == pytest.approx(6 - found.area, rel=1e-9)
 
 
@@ -61,7 +61,7 @@ def test_area_and_length_are_those_of_the_integrals(name):
 def test_tangents_are_those_of_differences_and_nearest_points_are_nearest(name):
     radius, _ = RADII[name]
     random = np.random.default_rng(1)
-    for curve in Star((0.5, 0.5), Radius.of(radius)).curves():
+    for curve in StarShaped((0.5, 0.5), Radius.of(radius)).curves():
         s, h = np.linspace(0.1, 0.9, 9), 1e-5
         secant = (curve.at(s + h) - curve.at(s - h)) / (2 * h)
         secant /= np.linalg.norm(secant, axis=1, keepdims=True)
@@ -78,7 +78,7 @@ def test_tangents_are_those_of_differences_and_nearest_points_are_nearest(name):
 @pytest.mark.parametrize("name", RADII)
 @pytest.mark.parametrize("size", [0.2, 0.07])
 def test_triangles_fill_it_and_meet_its_boundary(name, size):
-    star = Star((0.5, 0.5), Radius.of(RADII[name][0]), face="cavity")
+    star = StarShaped((0.5, 0.5), Radius.of(RADII[name][0]), face="cavity")
     found, mesh = check(Difference(UNIT, (star,)), size)
     chords = mesh.points[mesh.edges]
     turns = []
@@ -94,11 +94,14 @@ def test_triangles_fill_it_and_meet_its_boundary(name, size):
 @given(st.floats(0.15, 0.3), st.floats(-0.3, 0.3), st.integers(2, 7), st.floats(0.2, 0.8))
 def test_any_wave_makes_a_mesh(size, share, number, x):
     radius = Radius.of(wavy(size, share * size, number)[0])
-    check(Difference(box((-0.5, 1.5), (0, 1)), (Star((x, 0.5), radius, face="hole"),)), 0.15)
+    check(Difference(box((-0.5, 1.5), (0, 1)), (StarShaped((x, 0.5), radius, face="hole"),)), 0.15)
 
 
 def test_a_constant_radius_is_a_disk():
-    disk, star = outline(Disk((0.5, 0.5), 0.2)), outline(Star((0.5, 0.5), Radius.of(lambda _: 0.2)))
+    disk, star = (
+        outline(Disk((0.5, 0.5), 0.2)),
+        outline(StarShaped((0.5, 0.5), Radius.of(lambda _: 0.2))),
+    )
     assert star.area == pytest.approx(disk.area, rel=1e-12)
     assert [c.angle for c in star.corners] == pytest.approx([math.pi] * 4)
     assert sum(c.turn for c in star.curves) == pytest.approx(2 * math.pi, rel=1e-4)
@@ -106,8 +109,8 @@ def test_a_constant_radius_is_a_disk():
 
 def test_stars_cut_straight_sides_disks_and_each_other():
     """Areas by counting the squares of a fine grid."""
-    first = Star((0.5, 0.0), Radius.of(wavy()[0]), face="first")
-    second = Star((0.4, 0.35), Radius.of(wavy(0.2, 0.03, 4)[0]), face="second")
+    first = StarShaped((0.5, 0.0), Radius.of(wavy()[0]), face="first")
+    second = StarShaped((0.4, 0.35), Radius.of(wavy(0.2, 0.03, 4)[0]), face="second")
     middles = (np.arange(1200) + 0.5) / 1200
     grid = np.stack(np.meshgrid(middles, middles), -1).reshape(-1, 2)
     for shape in (
@@ -119,7 +122,7 @@ def test_stars_cut_straight_sides_disks_and_each_other():
 
 
 def test_curves_of_one_star_meet_at_their_ends_alone():
-    curves = Star((0.5, 0.5), Radius.of(wavy()[0])).curves()
+    curves = StarShaped((0.5, 0.5), Radius.of(wavy()[0])).curves()
     assert len(curves[0].intersections(curves[1])) == 0
 
 
@@ -138,7 +141,7 @@ def test_radii_that_trace_no_boundary_are_refused(function, message):
 
 
 def test_radii_are_replaced_by_their_key_wherever_they_stand():
-    star = Star((0.5, 0.5), Radius.of(lambda _: 0.2), "here")
+    star = StarShaped((0.5, 0.5), Radius.of(lambda _: 0.2), "here")
     shape = Difference(Union((UNIT, Disk((1, 1), 0.1))), (star,))
     other = shape.with_radii({"here": Radius.of(lambda _: 0.3), "there": Radius.of(lambda _: 9.0)})
     area = outline(shape).area - outline(other).area
