@@ -196,10 +196,10 @@ class PointwiseResidual(Residual):
         data = torch.cat([queries[None], table.expand(-1, *queries.shape)])
         if not self.plan.coefficients:
             return StreamTensor(data, self._layout)
-        weights = torch.stack([w.expand(queries.shape[:-1]) for w in found])
-        for weight, entries in zip(weights, self._seed_slots, strict=True):
+        coefficients = torch.stack([w.expand(queries.shape[:-1]) for w in found])
+        for weight, entries in zip(coefficients, self._seed_slots, strict=True):
             data = data + queries.new_tensor(entries)[:, None, None] * weight[..., None]
-        return StreamTensor(data, self._layout, weights[..., None].expand(-1, *queries.shape))
+        return StreamTensor(data, self._layout, coefficients[..., None].expand(-1, *queries.shape))
 
     def compile_lift(self, expressions: Sequence[Expr | None]) -> PointwiseLift:
         """Compile known functions, one expression per channel, to their streams."""

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from piop.errors import PiopError
 from piop.forms.streams import StreamPlan, StreamTerm
@@ -29,31 +30,32 @@ class NoRuleError(PiopError):
 
 @dataclass(frozen=True)
 class ProductGroup:
-    """Products of rows that share their order, factor and coefficient.
+    """Products of streams that share their order, factor and coefficient.
 
     Attributes:
-        order: How many rows are multiplied.
+        order: How many streams are multiplied.
         factor: The number in front.
-        slot: Which coefficient of the points multiplies it; None for none.
-        rows: The products.
+        slot: Number of the coefficient that multiplies it, one of those that differ from point to
+            point; None for none.
+        products: The products, each as the numbers of its streams.
     """
 
     order: int
     factor: float
     slot: int | None
-    rows: tuple[tuple[int, ...], ...]
+    products: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class StreamLayout:
-    """What the rules must know of a plan.
+    """The part of a plan that the rules need.
 
     Attributes:
-        count: S, the number of rows.
+        count: S, the number of streams.
         order: The highest derivative of an elementwise function that occurs.
-        compositions: For each row, its products in D f(u), grouped.
-        products: For each row, its products in D(ab), grouped.
-        kernel: Sums up attention; None for plain torch operations.
+        compositions: For each stream, its products in D f(u), grouped.
+        products: For each stream, its products in D(ab), grouped.
+        kernel: Computes attention; None for plain torch operations.
     """
 
     count: int
@@ -89,6 +91,35 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
+@final
+@dataclass(frozen=True)
+class OperandRule:
+    """A rule of two operands, told apart by which of them carry streams.
+
+    Attributes:
+        both: (tensor with streams, tensor with streams) → result.
+        first: (tensor with streams, constant) → result.
+        second: (constant, tensor with streams) → result.
+    """
+
+    both: Rule
+    first: Rule
+    second: Rule
+
+    def __call__(self, a: Any, b: Any, **options: Any) -> StreamTensor:
+        """Apply the rule."""
+        if not isinstance(b, StreamTensor):
+            return self.first(a, b, **options)
+        if not isinstance(a, StreamTensor):
+            return self.second(a, b, **options)
+        return self.both(a, b, **options)
+
+
+def reflected(function: Rule) -> Rule:
+    """Return the function with its two operands exchanged."""
+    return lambda a, b, **options: function(b, a, **options)
+
+
 def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
     """Make a method that hands its operands to the rule of a torch function."""
 
@@ -100,19 +131,31 @@ def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
 
 
 class StreamTensor:
-    """A value with its Taylor rows.
+    """A tensor that carries Taylor streams: its value and S − 1 derivatives or sums of them.
 
     Args:
-        data: ``[S, *shape]``; row 0 is the value.
+        data: ``[S, *shape]``; stream 0 is the value.
         layout: The tables of the plan.
-        weights: Coefficients that differ from point to point ``[K, *shape]``, usually a strided
-            view; None where all are numbers.
+        coefficients: Those that differ from point to point ``[K, *shape]``, usually a strided view;
+            None where all are numbers.
     """
 
-    __slots__ = ("data", "layout", "weights")
+    __slots__ = ("_coefficients", "_data", "layout")
 
-    def __init__(self, data: Tensor, layout: StreamLayout, weights: Tensor | None = None) -> None:
-        self.data, self.layout, self.weights = data, layout, weights
+    def __init__(
+        self, data: Tensor, layout: StreamLayout, coefficients: Tensor | None = None
+    ) -> None:
+        self._data, self.layout, self._coefficients = data, layout, coefficients
+
+    @property
+    def data(self) -> Tensor:
+        """The streams ``[S, *shape]``."""
+        return self._data
+
+    @property
+    def coefficients(self) -> Tensor | None:
+        """Coefficients of the points ``[K, *shape]``, or None."""
+        return self._coefficients
 
     @classmethod
     def __torch_function__(
@@ -134,7 +177,7 @@ class StreamTensor:
         )
 
     def __repr__(self) -> str:
-        return f"Stream({self.layout.count} rows, shape={tuple(self.shape)})"
+        return f"StreamTensor({self.layout.count} streams, shape={tuple(self.shape)})"
 
     @property
     def shape(self) -> torch.Size:
@@ -153,17 +196,17 @@ class StreamTensor:
 
     @property
     def device(self) -> torch.device:
-        """Where the rows live."""
+        """Device of the streams."""
         return self.data.device
 
     @property
     def requires_grad(self) -> bool:
-        """Whether reverse mode follows the rows."""
+        """Whether reverse mode follows the streams."""
         return self.data.requires_grad
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the rows live on a CUDA device."""
+        """Whether the streams are on a CUDA device."""
         return self.data.is_cuda
 
     @property
@@ -178,7 +221,7 @@ class StreamTensor:
 
     @property
     def value(self) -> Tensor:
-        """Row 0: what the tensor would have been."""
+        """Stream 0: the tensor without streams."""
         return self.data[0]
 
     def size(self, dim: int | None = None) -> Any:
@@ -221,55 +264,165 @@ class StreamTensor:
     def __setitem__(self, index: Any, value: Any) -> None:
         raise NoRuleError("assignment into a tensor")
 
-    def like(self, rows: Tensor) -> StreamTensor:
-        """Make a stream of the same points from rows ``[S, B, N, *]`` known otherwise."""
-        if rows.shape[0] != self.layout.count:
-            raise ValueError(f"{rows.shape[0]} rows for {self.layout.count} streams")
-        weights = self.weights
-        if weights is not None:
-            flat = weights[(..., *(0,) * (self.ndim - 2))]
-            weights = flat[(..., *(None,) * (rows.ndim - 3))].expand(-1, *rows.shape[1:])
-        return StreamTensor(rows, self.layout, weights)
+    def like(self, streams: Tensor) -> StreamTensor:
+        """Make a tensor at the same points from streams ``[S, B, N, *]`` known otherwise."""
+        if streams.shape[0] != self.layout.count:
+            raise ValueError(f"{streams.shape[0]} streams given for {self.layout.count}")
+        coefficients = self.coefficients
+        if coefficients is not None:
+            flat = coefficients[(..., *(0,) * (self.ndim - 2))]
+            spread = flat[(..., *(None,) * (streams.ndim - 3))]
+            coefficients = spread.expand(-1, *streams.shape[1:])
+        return StreamTensor(streams, self.layout, coefficients)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> StreamTensor:
-        """Apply a linear map that treats all rows, and coefficients, alike, as ``permute`` does."""
-        weights = None if self.weights is None else function(self.weights)
-        return StreamTensor(function(self.data), self.layout, weights)
+        """Apply a linear map that treats all streams, and coefficients, alike, as ``permute``."""
+        coefficients = None if self.coefficients is None else function(self.coefficients)
+        return StreamTensor(function(self.data), self.layout, coefficients)
 
     def replace(self, data: Tensor) -> StreamTensor:
-        """Keep the coefficients, fitted to the shape of new rows that differ along summed axes."""
-        weights = self.weights
-        if weights is not None and weights.shape[1:] != data.shape[1:]:
+        """Keep the coefficients for new streams, whose shape differs along summed axes alone."""
+        coefficients = self.coefficients
+        if coefficients is not None and coefficients.shape[1:] != data.shape[1:]:
             for axis, (old, new) in enumerate(
-                zip(weights.shape[1:], data.shape[1:], strict=True), start=1
+                zip(coefficients.shape[1:], data.shape[1:], strict=True), start=1
             ):
-                weights = weights if old == new else weights.narrow(axis, 0, 1)
-            weights = weights.expand(-1, *data.shape[1:])
-        return StreamTensor(data, self.layout, weights)
+                coefficients = coefficients if old == new else coefficients.narrow(axis, 0, 1)
+            coefficients = coefficients.expand(-1, *data.shape[1:])
+        return StreamTensor(data, self.layout, coefficients)
+
+    def spread(self, data: Tensor) -> StreamTensor:
+        """Keep the coefficients, broadcast to the shape of new streams."""
+        coefficients = self.coefficients
+        if coefficients is not None:
+            coefficients = coefficients.expand(-1, *data.shape[1:])
+        return StreamTensor(data, self.layout, coefficients)
 
     def aligned(self, ndim: int) -> StreamTensor:
-        """Insert axes of length one behind the rows, as broadcasting would."""
+        """Insert axes of length one before those of the value, as broadcasting would."""
         if ndim <= self.ndim:
             return self
         ones = (1,) * (ndim - self.ndim)
-        return self.map(lambda rows: rows.reshape(rows.shape[0], *ones, *rows.shape[1:]))
+        return self.map(lambda data: data.reshape(data.shape[0], *ones, *data.shape[1:]))
+
+    def broadcast(self, shape: Sequence[int]) -> StreamTensor:
+        """Broadcast every stream to a shape."""
+        return self.aligned(len(shape)).map(lambda data: data.expand(-1, *shape))
+
+    def plus(self, constant: Tensor | float) -> StreamTensor:
+        """Add a constant: it has a value but no derivatives."""
+        x = self
+        if isinstance(constant, Tensor):
+            x = x.aligned(constant.ndim)
+            shape = torch.broadcast_shapes(x.shape, constant.shape)
+            x = x if shape == x.shape else x.broadcast(shape)
+            if 8 * constant.numel() <= x.numel() and constant.dtype == x.dtype:
+                data: Any = _AddToValue.apply(x.data, constant)
+                return StreamTensor(data, x.layout, x.coefficients)
+        value, rest = x.data.split([1, x.layout.count - 1])
+        return StreamTensor(torch.cat([value + constant, rest]), x.layout, x.coefficients)
+
+    def attend(self, values: Tensor) -> StreamTensor | None:
+        """Multiply weights of attention by values; None where a plain product will do."""
+        return None
+
+
+class _AddToValue(torch.autograd.Function):
+    """Adds a small constant to the value; its gradient is summed over the value alone."""
+
+    @staticmethod
+    def forward(ctx: Any, data: Tensor, constant: Tensor) -> Any:
+        ctx.shape = constant.shape
+        ndim = data.ndim - 1
+        block = constant.reshape(1, *(1,) * (ndim - constant.ndim), *constant.shape)
+        pad = (0, 0) * ndim + (0, data.shape[0] - 1)
+        return data + torch.nn.functional.pad(block, pad)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return _addition_gradients(ctx, *grads)
+
+
+@once_differentiable
+def _addition_gradients(ctx: Any, grad: Tensor) -> Any:
+    slope = grad[0].sum_to_size(ctx.shape) if ctx.needs_input_grad[1] else None
+    return grad, slope
+
+
+def as_tuple(dims: int | Sequence[int]) -> tuple[int, ...]:
+    """Read one dimension, or several, as torch's functions take them."""
+    return (dims,) if isinstance(dims, int) else tuple(dims)
+
+
+def value_of(x: Any) -> Any:
+    """Return the value of a tensor that carries streams; anything else as it is."""
+    return x.value if isinstance(x, StreamTensor) else x
+
+
+def require_constant(operation: str, *operands: Any) -> None:
+    """Refuse operands that carry streams.
+
+    Raises:
+        NoRuleError: If there is one; ``operation`` says what of.
+    """
+    if any(isinstance(x, StreamTensor) for x in operands):
+        raise NoRuleError(operation)
+
+
+def streamed(operands: Sequence[Any]) -> list[int]:
+    """Find the operands that carry streams, by their numbers."""
+    return [i for i, x in enumerate(operands) if isinstance(x, StreamTensor)]
+
+
+def constant_stream(x: Tensor, like: StreamTensor) -> StreamTensor:
+    """Let a constant carry streams, those beyond its value being zero."""
+    pad = (0, 0) * x.ndim + (0, like.layout.count - 1)
+    coefficients = like.coefficients
+    if coefficients is not None:
+        coefficients = coefficients.new_zeros(()).expand(coefficients.shape[0], *x.shape)
+    return StreamTensor(torch.nn.functional.pad(x[None], pad), like.layout, coefficients)
+
+
+def align(a: StreamTensor, b: StreamTensor) -> tuple[StreamTensor, StreamTensor]:
+    """Align two tensors of the same residual for broadcasting.
+
+    Raises:
+        NoRuleError: If they are of different residuals.
+    """
+    if a.layout is not b.layout:
+        raise NoRuleError("an operation on streams of different residuals")
+    ndim = max(a.ndim, b.ndim)
+    return a.aligned(ndim), b.aligned(ndim)
+
+
+def times_coefficient(x: Tensor, slot: int | None, coefficients: Tensor | None) -> Tensor:
+    """Multiply by a coefficient of the points; by none where ``slot`` is None.
+
+    Raises:
+        NoRuleError: If the coefficients were lost on the way.
+    """
+    if slot is None:
+        return x
+    if coefficients is None:
+        raise NoRuleError("streams that lost their coefficients")
+    return x * coefficients[slot]
 
 
 def _grouped(terms: tuple[StreamTerm, ...]) -> tuple[ProductGroup, ...]:
     found: dict[tuple[int, float, int | None], list[tuple[int, ...]]] = {}
     for term in terms:
         found.setdefault((len(term.rows), term.factor, term.slot), []).append(term.rows)
-    return tuple(ProductGroup(*key, tuple(rows)) for key, rows in found.items())
+    return tuple(ProductGroup(*key, tuple(streams)) for key, streams in found.items())
 
 
-def merge_streams(rows: Tensor) -> Tensor:
-    """Set the rows ``[S, *batch, N, c]`` below each other: ``[*batch, S N, c]``."""
-    return rows.movedim(0, -3).flatten(-3, -2)
+def merge_streams(data: Tensor) -> Tensor:
+    """Let all streams ``[S, *batch, N, c]`` share one axis of points: ``[*batch, S N, c]``."""
+    return data.movedim(0, -3).flatten(-3, -2)
 
 
-def streams_times_matrix(rows: Tensor, matrix: Tensor) -> Tensor:
+def streams_times_matrix(data: Tensor, matrix: Tensor) -> Tensor:
     """Multiply ``[S, *batch, N, K]`` by ``[*batch, K, M]`` without copying the matrix S times."""
     if matrix.ndim == 2:
-        return torch.matmul(rows, matrix)
-    count, n = rows.shape[0], rows.shape[-2]
-    return torch.matmul(merge_streams(rows), matrix).unflatten(-2, (count, n)).movedim(-3, 0)
+        return torch.matmul(data, matrix)
+    count, n = data.shape[0], data.shape[-2]
+    return torch.matmul(merge_streams(data), matrix).unflatten(-2, (count, n)).movedim(-3, 0)

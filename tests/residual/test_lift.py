@@ -100,5 +100,5 @@ def test_lift_needs_one_function_per_channel(burgers) -> None:
 
 def test_rows_of_another_plan_are_refused(burgers) -> None:
     stream = compile_residual(burgers).stream(torch.rand(2, 3, 2))
-    with pytest.raises(ValueError, match="4 rows for 3 streams"):
+    with pytest.raises(ValueError, match="4 streams given for 3"):
         stream.like(torch.zeros(4, 2, 3, 1))

@@ -5,7 +5,7 @@ import sympy
 import torch
 
 from piop.residual import compile_residual
-from piop.residual.rules.attention import _plain, weighted_sum
+from piop.residual.rules.attention import _by_autograd, weighted_sum
 
 B, N, M, H = 2, 3, 5, 2
 T, X = sympy.symbols("t x", real=True)
@@ -64,9 +64,9 @@ def test_written_gradient_equals_torchs(equation, shape, make_problem) -> None:
     first = (_tensor(M, 2, seed=1) - 0.5).requires_grad_()
     values = _tensor(B, M, 3, seed=3).requires_grad_()
     outcomes = []
-    for function in (weighted_sum, _plain):
+    for function in (weighted_sum, _by_autograd):
         scores = torch.sin(stream @ first.mT)[: shape[0]]
-        if function is _plain:
+        if function is _by_autograd:
             scores = scores.map(lambda rows: rows.expand(-1, B, -1, -1))
         rows = function(scores, values).data
         outcomes.append([rows, *torch.autograd.grad(rows.square().sum(), (first, values))])

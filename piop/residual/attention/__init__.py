@@ -1,4 +1,4 @@
-"""Attention of streams to sensors, summed block by block so that no row of scores is kept."""
+"""Attention of streams to sensors, summed block by block so that no stream of scores is kept."""
 
 from piop.residual.attention.kernel import (
     AttentionOperands,

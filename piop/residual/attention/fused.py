@@ -39,14 +39,14 @@ def fused_totals(operands: AttentionOperands, program: ScorePolynomials) -> Tens
     query, batch = operands.query, operands.query.shape[1:-2]
     lead = (math.prod(batch[:-1]), batch[-1])
     n, m = query.shape[-2], operands.key.shape[-2]
-    mask, weights = operands.mask, operands.weights
+    mask, coefficients = operands.mask, operands.coefficients
     numbers, factors = program.encoded()
     totals, _ = attend(
         query.reshape(program.count, *lead, n, -1),
         operands.key.reshape(*lead, m, -1),
         operands.value.reshape(*lead, m, -1),
         None if mask is None else mask.expand(*batch, 1, m).reshape(*lead, m),
-        None if weights is None else weights.expand(-1, *batch, n).reshape(-1, *lead, n),
+        None if coefficients is None else coefficients.expand(-1, *batch, n).reshape(-1, *lead, n),
         numbers,
         factors,
     )
@@ -59,7 +59,7 @@ def attend(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
-    weights: Tensor | None,
+    coefficients: Tensor | None,
     numbers: Sequence[int],
     factors: Sequence[float],
 ) -> tuple[Tensor, Tensor]:
@@ -70,7 +70,7 @@ def attend(
         key: ``[B, H, M, d]``.
         value: ``[B, H, M, e]``.
         mask: ``[B, H, M]``, or None.
-        weights: ``[K, B, H, N]``, or None.
+        coefficients: ``[K, B, H, N]``, or None.
         numbers: The products of a plan, without their factors.
         factors: The factors.
 
@@ -81,7 +81,7 @@ def attend(
     totals, shift = empty_totals(query, value)
     sizes, options = _launch(query, key, value, mask, program)
     blocks = triton.cdiv(query.shape[3], options["BN"])
-    inputs = _inputs(query, key, value, mask, weights)
+    inputs = _inputs(query, key, value, mask, coefficients)
     grid = (blocks * query.shape[1] * query.shape[2],)
     with torch.cuda.device_of(query):
         kernels.sum_sensors[grid](*inputs, _rows(totals), shift, *sizes, **options)
@@ -95,7 +95,7 @@ def attend_backward(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
-    weights: Tensor | None,
+    coefficients: Tensor | None,
     shift: Tensor,
     numbers: Sequence[int],
     factors: Sequence[float],
@@ -107,7 +107,7 @@ def attend_backward(
     sizes, options = _launch(query, key, value, mask, program)
     options["SLOPES"] = tuple(p.flat() for p in program.slopes)
     heads = query.shape[1] * query.shape[2]
-    inputs = (*_inputs(query, key, value, mask, weights), _rows(grad), shift)
+    inputs = (*_inputs(query, key, value, mask, coefficients), _rows(grad), shift)
     queries = (triton.cdiv(query.shape[3], options["BN"]) * heads,)
     sensors = (triton.cdiv(key.shape[2], options["BM"]) * heads,)
     with torch.cuda.device_of(query):
@@ -120,10 +120,10 @@ register_gradient(attend, attend_backward)
 
 
 def _inputs(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, weights: Tensor | None
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, coefficients: Tensor | None
 ) -> tuple[Any, ...]:
     """Give tensors with their strides; where one is absent, another stands in and is not read."""
-    absent = key if mask is None else mask, query if weights is None else weights
+    absent = key if mask is None else mask, query if coefficients is None else coefficients
     return tuple((x, *x.stride()) for x in (query, key, value, *absent))
 
 

@@ -1,12 +1,12 @@
-"""Triton kernels of attention with streams: rows of scores live in registers, block by block.
+"""Triton kernels of attention with streams: streams of scores live in registers, block by block.
 
 Three kernels: the sums over sensors, and backward one over queries and one over sensors, each of
 which computes the scores again. Nothing is added atomically, so the numbers repeat. Tuples hold the
-S rows; loops over them and over the products of a plan are unrolled when a kernel is compiled. The
-plain twin is ``online.py``; the mathematics is in ``docs/math.md``, 11.
+S streams; loops over them and over the products of a plan are unrolled when a kernel is compiled.
+The plain twin is ``online.py``; the mathematics is in ``docs/math.md``, 11.
 
 Source: T. Dao, FlashAttention-2 (2023), arXiv:2307.08691, algorithms 1 and 2, with a polynomial of
-rows of scores in place of the one weight; P. Tillet et al., Triton (2019),
+streams of scores in place of the one weight; P. Tillet et al., Triton (2019),
 doi:10.1145/3315508.3329973.
 """
 
@@ -18,18 +18,18 @@ import triton.language as tl
 # pyright: reportGeneralTypeIssues=false, reportArgumentType=false
 # Arguments in capitals are known when a kernel is compiled. A tuple in TERMS or SLOPES is (target,
 # lead, slot, factor, members …), as ``Product.flat`` gives it. A tensor comes as the tuple of its
-# pointer and its strides over (rows,) batch, head, point and feature.
+# pointer and its strides over (streams,) batch, head, point and feature.
 
 
 @triton.jit
-def add_products(start, target: tl.constexpr, leads, z, weights, PRODUCTS: tl.constexpr):
-    """Add to a row what the plan adds to it."""
+def add_products(start, target: tl.constexpr, leads, z, coefficients, PRODUCTS: tl.constexpr):
+    """Add to a stream what the plan adds to it."""
     total = start
     for i in tl.static_range(len(PRODUCTS)):
         if PRODUCTS[i][0] == target:
             product = leads[PRODUCTS[i][1]] * PRODUCTS[i][3]
             if PRODUCTS[i][2] >= 0:
-                product = product * weights[PRODUCTS[i][2]][:, None]
+                product = product * coefficients[PRODUCTS[i][2]][:, None]
             for member in tl.static_range(4, len(PRODUCTS[i])):
                 product = product * z[PRODUCTS[i][member]]
             total = total + product
@@ -37,8 +37,8 @@ def add_products(start, target: tl.constexpr, leads, z, weights, PRODUCTS: tl.co
 
 
 @triton.jit
-def load_rows(x, b, h, point, feature, keep, COUNT: tl.constexpr):
-    """Load the rows of ``[COUNT, B, H, N, d]`` at points and features."""
+def load_streams(x, b, h, point, feature, keep, COUNT: tl.constexpr):
+    """Load the streams of ``[COUNT, B, H, N, d]`` at points and features."""
     pointer = x[0] + b * x[2] + h * x[3]
     offsets = point * x[4] + feature * x[5]
     found = ()
@@ -66,11 +66,13 @@ def load_block(x, b, h, point, feature, keep):
 
 
 @triton.jit
-def score_rows(rows, key, bias, b, h, m, there, MASKED: tl.constexpr, PRECISION: tl.constexpr):
-    """Multiply rows of queries by keys ``[BD, BM]``; mask row 0, also past the last sensor."""
+def score_streams(
+    streams, key, bias, b, h, m, there, MASKED: tl.constexpr, PRECISION: tl.constexpr
+):
+    """Multiply queries by keys ``[BD, BM]``; mask the value, also past the last sensor."""
     z = ()
-    for r in tl.static_range(len(rows)):
-        z = z + (tl.dot(rows[r], key, input_precision=PRECISION, out_dtype=key.dtype),)
+    for r in tl.static_range(len(streams)):
+        z = z + (tl.dot(streams[r], key, input_precision=PRECISION, out_dtype=key.dtype),)
     first = z[0]
     if MASKED:
         pointer = bias[0] + b * bias[1] + h * bias[2]
@@ -80,7 +82,7 @@ def score_rows(rows, key, bias, b, h, m, there, MASKED: tl.constexpr, PRECISION:
 
 @triton.jit
 def sum_sensors(
-    query, key, value, bias, weights, totals, shift, heads, n_count, m_count, d_count, e_count,
+    query, key, value, bias, coefficients, totals, shift, heads, n_count, m_count, d_count, e_count,
     S: tl.constexpr, SLOTS: tl.constexpr, TERMS: tl.constexpr, MASKED: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -92,9 +94,9 @@ def sum_sensors(
     n = (tl.program_id(0) % blocks).to(tl.int64) * BN + tl.arange(0, BN)
     d, e = tl.arange(0, BD), tl.arange(0, BE)
     here, in_d, in_e = n < n_count, d < d_count, e < e_count
-    rows = load_rows(query, b, h, n[:, None], d[None], here[:, None] & in_d[None], S)
-    c = load_weights(weights, b, h, n, here, SLOTS)
-    kind = rows[0].dtype
+    streams = load_streams(query, b, h, n[:, None], d[None], here[:, None] & in_d[None], S)
+    c = load_weights(coefficients, b, h, n, here, SLOTS)
+    kind = streams[0].dtype
     top = tl.full([BN], float("-inf"), kind)
     sums, norms = (), ()
     for _ in tl.static_range(S):
@@ -105,7 +107,7 @@ def sum_sensors(
         there = m < m_count
         k = load_block(key, b, h, m[None], d[:, None], there[None] & in_d[:, None])
         v = load_block(value, b, h, m[:, None], e[None], there[:, None] & in_e[None])
-        level, z = score_rows(rows, k, bias, b, h, m, there, MASKED, PRECISION)
+        level, z = score_streams(streams, k, bias, b, h, m, there, MASKED, PRECISION)
         higher = tl.maximum(top, tl.max(level, 1))
         finite = tl.where(higher == float("-inf"), 0.0, higher)
         fade, p = tl.exp(top - finite), tl.exp(level - finite[:, None])
@@ -130,11 +132,11 @@ def sum_sensors(
 
 
 @triton.jit
-def slope_rows(
+def slope_streams(
     level, z, grads, norms, v, c, lowest,
     TERMS: tl.constexpr, SLOPES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Give the rows e·w_r, and the gradients of the rows of scores, of one block of pairs."""
+    """Give the streams e·w_r, and the gradients of the streams of scores, of one block of pairs."""
     p = tl.exp(level - lowest[:, None])
     a, parts = (), (p,)
     for r in tl.static_range(len(z)):
@@ -168,22 +170,22 @@ def load_grads(totals, head, n, e, here, in_e, n_count, e_count, S: tl.constexpr
 
 @triton.jit
 def slope_queries(
-    query, key, value, bias, weights, totals, shift, out,
+    query, key, value, bias, coefficients, totals, shift, out,
     heads, n_count, m_count, d_count, e_count,
     S: tl.constexpr, SLOTS: tl.constexpr, TERMS: tl.constexpr, SLOPES: tl.constexpr,
     MASKED: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Give the gradients of the rows of one block of queries: the sum of slope · key."""
+    """Give the gradients of the streams of one block of queries: the sum of slope · key."""
     blocks = tl.cdiv(n_count, BN)
     head = (tl.program_id(0) // blocks).to(tl.int64)
     b, h = head // heads, head % heads
     n = (tl.program_id(0) % blocks).to(tl.int64) * BN + tl.arange(0, BN)
     d, e = tl.arange(0, BD), tl.arange(0, BE)
     here, in_d, in_e = n < n_count, d < d_count, e < e_count
-    rows = load_rows(query, b, h, n[:, None], d[None], here[:, None] & in_d[None], S)
-    c = load_weights(weights, b, h, n, here, SLOTS)
-    kind = rows[0].dtype
+    streams = load_streams(query, b, h, n[:, None], d[None], here[:, None] & in_d[None], S)
+    c = load_weights(coefficients, b, h, n, here, SLOTS)
+    kind = streams[0].dtype
     grads, norms = load_grads(totals, head, n, e, here, in_e, n_count, e_count, S)
     lowest = tl.load(shift + head * n_count + n, mask=here, other=0.0)
     sums = ()
@@ -194,8 +196,10 @@ def slope_queries(
         there = m < m_count
         k = load_block(key, b, h, m[None], d[:, None], there[None] & in_d[:, None])
         v = load_block(value, b, h, m[:, None], e[None], there[:, None] & in_e[None])
-        level, z = score_rows(rows, k, bias, b, h, m, there, MASKED, PRECISION)
-        _parts, slopes = slope_rows(level, z, grads, norms, v, c, lowest, TERMS, SLOPES, PRECISION)
+        level, z = score_streams(streams, k, bias, b, h, m, there, MASKED, PRECISION)
+        _parts, slopes = slope_streams(
+            level, z, grads, norms, v, c, lowest, TERMS, SLOPES, PRECISION
+        )
         more = ()
         for r in tl.static_range(S):
             part = tl.dot(slopes[r], tl.trans(k), input_precision=PRECISION, out_dtype=kind)
@@ -209,13 +213,13 @@ def slope_queries(
 
 @triton.jit
 def slope_sensors(
-    query, key, value, bias, weights, totals, shift, key_out, value_out,
+    query, key, value, bias, coefficients, totals, shift, key_out, value_out,
     heads, n_count, m_count, d_count, e_count,
     S: tl.constexpr, SLOTS: tl.constexpr, TERMS: tl.constexpr, SLOPES: tl.constexpr,
     MASKED: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr, BE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Give the gradients of one block of keys and values: sums over all rows of all queries."""
+    """Give the gradients of one block of keys and values: sums over all streams of all queries."""
     blocks = tl.cdiv(m_count, BM)
     head = (tl.program_id(0) // blocks).to(tl.int64)
     b, h = head // heads, head % heads
@@ -229,15 +233,17 @@ def slope_sensors(
     for first in range(0, n_count, BN):
         n = first + tl.arange(0, BN).to(tl.int64)
         here = n < n_count
-        rows = load_rows(query, b, h, n[:, None], d[None], here[:, None] & in_d[None], S)
-        c = load_weights(weights, b, h, n, here, SLOTS)
+        streams = load_streams(query, b, h, n[:, None], d[None], here[:, None] & in_d[None], S)
+        c = load_weights(coefficients, b, h, n, here, SLOTS)
         grads, norms = load_grads(totals, head, n, e, here, in_e, n_count, e_count, S)
         lowest = tl.load(shift + head * n_count + n, mask=here, other=0.0)
-        level, z = score_rows(rows, k, bias, b, h, m, there, MASKED, PRECISION)
-        parts, slopes = slope_rows(level, z, grads, norms, v, c, lowest, TERMS, SLOPES, PRECISION)
+        level, z = score_streams(streams, k, bias, b, h, m, there, MASKED, PRECISION)
+        parts, slopes = slope_streams(
+            level, z, grads, norms, v, c, lowest, TERMS, SLOPES, PRECISION
+        )
         for r in tl.static_range(S):
             key_sum += tl.dot(
-                tl.trans(slopes[r]), rows[r], input_precision=PRECISION, out_dtype=kind
+                tl.trans(slopes[r]), streams[r], input_precision=PRECISION, out_dtype=kind
             )
             value_sum += tl.dot(
                 tl.trans(parts[r]), grads[r], input_precision=PRECISION, out_dtype=kind

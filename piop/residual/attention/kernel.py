@@ -17,11 +17,11 @@ from piop.residual.streams import StreamLayout
 
 @dataclass(frozen=True)
 class ScoreMonomial:
-    """One product, added to a row: factor · coefficient · lead · Π members.
+    """One product, added to a stream: factor · coefficient · lead · Π members.
 
     Attributes:
-        target: The row it is added to.
-        lead: The row of the first factor.
+        target: The stream it is added to.
+        lead: The stream of the first factor.
         slot: Which coefficient of the points multiplies it; -1 for none.
         factor: The number in front.
         members: Rows of scores multiplied besides.
@@ -40,12 +40,12 @@ class ScoreMonomial:
 
 @dataclass(frozen=True)
 class ScorePolynomials:
-    """What a plan adds to the rows of scores, and the derivative of that.
+    """What a plan adds to the streams of scores, and the derivative of that.
 
     Attributes:
-        count: S, the number of rows.
+        count: S, the number of streams.
         slots: K, the number of coefficients that differ from point to point.
-        terms: What w_r holds beside z_r; ``lead`` is a row of scores.
+        terms: What w_r holds beside z_r; ``lead`` is a stream of scores.
     """
 
     count: int
@@ -61,7 +61,7 @@ class ScorePolynomials:
             )
             for r, groups in enumerate(layout.compositions)
             for group in groups
-            for key in group.rows
+            for key in group.products
             if r > 0
         ]
         slots = 1 + max((t.slot for t in terms), default=-1)
@@ -69,23 +69,23 @@ class ScorePolynomials:
 
     @cached_property
     def slopes(self) -> tuple[ScoreMonomial, ...]:
-        """Σ_r a_r ∂w_r/∂z_i beyond a_i: ``lead`` is the row of a, ``target`` is i."""
+        """Σ_r a_r ∂w_r/∂z_i beyond a_i: ``lead`` is the stream of a, ``target`` is i."""
         found = []
         for term in self.terms:
             key = (term.lead, *term.members)
-            for row in sorted(set(key)):
+            for stream in sorted(set(key)):
                 others = list(key)
-                others.remove(row)
-                factor = term.factor * key.count(row)
-                found.append(ScoreMonomial(row, term.target, term.slot, factor, tuple(others)))
+                others.remove(stream)
+                factor = term.factor * key.count(stream)
+                found.append(ScoreMonomial(stream, term.target, term.slot, factor, tuple(others)))
         return tuple(found)
 
     def encoded(self) -> tuple[list[int], list[float]]:
         """Give it as plain lists, which is what an operation of torch can be told."""
         numbers: list[int] = []
         for p in self.terms:
-            row = [p.target, p.lead, p.slot, *p.members]
-            numbers += row + [-1] * (ENCODED_WIDTH - len(row))
+            stream = [p.target, p.lead, p.slot, *p.members]
+            numbers += stream + [-1] * (ENCODED_WIDTH - len(stream))
         return numbers, [p.factor for p in self.terms]
 
     @classmethod
@@ -115,18 +115,18 @@ class AttentionOperands:
         key: ``[*batch, M, d]``.
         value: ``[*batch, M, e]``.
         mask: Added to the scores of every query ``[*batch, 1, M]``, or None.
-        weights: Coefficients of the points ``[K, *batch, N]``, or None where all are numbers.
+        coefficients: Coefficients of the points ``[K, *batch, N]``, or None where all are numbers.
     """
 
     query: Tensor
     key: Tensor
     value: Tensor
     mask: Tensor | None
-    weights: Tensor | None
+    coefficients: Tensor | None
 
 
 Kernel = Callable[[AttentionOperands, ScorePolynomials], Tensor]
-"""Sums the rows of e^z [v | 1] over the sensors, as :func:`~.online.online_totals` does."""
+"""Sums the streams of e^z [v | 1] over the sensors, as :func:`~.online.online_totals` does."""
 
 
 def choose_kernel(name: str, device: str) -> Kernel | None:

@@ -6,7 +6,7 @@ arithmetic.
 
 Source: M. Milakov, N. Gimelshein, Online normalizer calculation for softmax (2018),
 arXiv:1805.02867, algorithm 3; T. Dao et al., FlashAttention (2022), arXiv:2205.14135, algorithms 1
-and 4. The rows beyond the value are ours: ``docs/math.md``, 11.
+and 4. The streams beyond the value are ours: ``docs/math.md``, 11.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from piop.residual.attention.kernel import AttentionOperands, ScoreMonomial, Sco
 from piop.residual.streams import merge_streams, streams_times_matrix
 
 MAX_BLOCK_SCORES = {"cpu": 2**22, "cuda": 2**26}
-"""Scores, all rows counted, that are held at once on a device: 16 and 256 MiB in float32."""
+"""Scores, all streams counted, that are held at once on a device: 16 and 256 MiB in float32."""
 
 
 def online_totals(
     operands: AttentionOperands, program: ScorePolynomials, block: int | None = None
 ) -> Tensor:
-    """Sum the rows of e^{z − m} [v | 1] over the sensors, z = q·k + mask, m the largest of row 0.
+    """Sum the streams of e^{z − m} [v | 1] over the sensors, z = q·k + mask, m the largest value.
 
     Args:
         operands: Queries, keys, values, mask and coefficients; the last two without gradient.
@@ -41,7 +41,7 @@ def online_totals(
     query = operands.query
     held = MAX_BLOCK_SCORES.get(query.device.type, MAX_BLOCK_SCORES["cpu"])
     block = block or max(16, held // max(1, math.prod(query.shape[:-1])))
-    tensors = query, operands.key, operands.value, operands.mask, operands.weights
+    tensors = query, operands.key, operands.value, operands.mask, operands.coefficients
     return attend_in_blocks(*tensors, *program.encoded(), block)[0]
 
 
@@ -51,7 +51,7 @@ def attend_in_blocks(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
-    weights: Tensor | None,
+    coefficients: Tensor | None,
     numbers: Sequence[int],
     factors: Sequence[float],
     block: int,
@@ -63,7 +63,7 @@ def attend_in_blocks(
         key: ``[*batch, M, d]``.
         value: ``[*batch, M, e]``.
         mask: ``[*batch, 1, M]``, or None.
-        weights: ``[K, *batch, N]``, or None.
+        coefficients: ``[K, *batch, N]``, or None.
         numbers: The program, encoded.
         factors: Its factors.
         block: Sensors at once.
@@ -79,9 +79,11 @@ def attend_in_blocks(
         higher = torch.maximum(top, z[0].amax(-1))
         shift = _finite(higher)
         e = torch.exp(z[0] - shift[..., None])
-        rows = torch.stack([e, *(e * w for w in _weighted_rows(z, weights, program)[1:])])
+        streams = torch.stack(
+            [e, *(e * w for w in _weighted_streams(z, coefficients, program)[1:])]
+        )
         totals = totals * torch.exp(top - shift)[..., None] + streams_times_matrix(
-            rows, _extended(v)
+            streams, _extended(v)
         )
         top = higher
     return totals.contiguous(), _finite(top)
@@ -94,7 +96,7 @@ def attend_in_blocks_backward(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
-    weights: Tensor | None,
+    coefficients: Tensor | None,
     shift: Tensor,
     numbers: Sequence[int],
     factors: Sequence[float],
@@ -106,19 +108,19 @@ def attend_in_blocks_backward(
     for k, v, bias in _blocks(key, value, mask, block):
         z = _scores(query, k, bias)
         e = torch.exp(z[0] - shift[..., None])
-        w = _weighted_rows(z, weights, program)
+        w = _weighted_streams(z, coefficients, program)
         a = streams_times_matrix(grad, _extended(v).mT).unbind(0)
         first = a[0]
-        for row, slope in zip(w[1:], a[1:], strict=True):
-            first = torch.addcmul(first, row, slope)
+        for stream, slope in zip(w[1:], a[1:], strict=True):
+            first = torch.addcmul(first, stream, slope)
         slopes = [first, *a[1:]]
         for product in program.slopes:
-            slopes[product.target] = _added(slopes[product.target], product, a, z, weights)
+            slopes[product.target] = _added(slopes[product.target], product, a, z, coefficients)
         grad_scores = torch.stack([e * slope for slope in slopes])
         grad_query = grad_query + streams_times_matrix(grad_scores, k)
         grad_key.append(merge_streams(grad_scores).mT @ merge_streams(query))
-        rows = torch.stack([e, *(e * row for row in w[1:])])
-        grad_value.append(merge_streams(rows).mT @ merge_streams(grad[..., :-1]))
+        streams = torch.stack([e, *(e * stream for stream in w[1:])])
+        grad_value.append(merge_streams(streams).mT @ merge_streams(grad[..., :-1]))
     return grad_query.contiguous(), torch.cat(grad_key, -2), torch.cat(grad_value, -2)
 
 
@@ -182,13 +184,13 @@ def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> list[Tensor]:
     return z
 
 
-def _weighted_rows(
-    z: Sequence[Tensor], weights: Tensor | None, program: ScorePolynomials
+def _weighted_streams(
+    z: Sequence[Tensor], coefficients: Tensor | None, program: ScorePolynomials
 ) -> list[Tensor]:
-    """Give w_r, (row r of e^z) / e^z; its first entry is not used."""
+    """Give w_r, (stream r of e^z) / e^z; its first entry is not used."""
     w = list(z)
     for term in program.terms:
-        w[term.target] = _added(w[term.target], term, z, z, weights)
+        w[term.target] = _added(w[term.target], term, z, z, coefficients)
     return w
 
 
@@ -197,11 +199,11 @@ def _added(
     product: ScoreMonomial,
     leads: Sequence[Tensor],
     z: Sequence[Tensor],
-    weights: Tensor | None,
+    coefficients: Tensor | None,
 ) -> Tensor:
     found = leads[product.lead]
     if product.slot >= 0:
-        found = found * weights[product.slot][..., None]  # type: ignore[index]
+        found = found * coefficients[product.slot][..., None]  # type: ignore[index]
     for member in product.members:
         found = found * z[member]
     return torch.add(total, found, alpha=product.factor)

@@ -1,4 +1,4 @@
-"""Linear maps and products of matrices: all rows in one large product."""
+"""Linear maps and matrix products: all streams in one large product."""
 
 from __future__ import annotations
 
@@ -9,100 +9,115 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from piop.residual.rules.attention import (
-    LazyScores,
-    LazySoftmax,
-    product_coefficients,
-    weighted_sum,
+from piop.residual.rules.attention import LazyScores, product_coefficients
+from piop.residual.rules.composition import bilinear
+from piop.residual.streams import (
+    NoRuleError,
+    OperandRule,
+    StreamTensor,
+    align,
+    reflected,
+    require_constant,
+    rule,
+    streamed,
+    streams_times_matrix,
 )
-from piop.residual.rules.composition import add_constant, align, bilinear
-from piop.residual.streams import NoRuleError, StreamTensor, rule, streams_times_matrix
 
 
 @rule("linear")
-def linear(x: Any, weight: Any, bias: Tensor | None = None) -> StreamTensor:
+def linear(x: StreamTensor, weight: Any, bias: Tensor | None = None) -> StreamTensor:
     """As ``F.linear``; the bias reaches the value only."""
-    if not isinstance(x, StreamTensor) or isinstance(weight, StreamTensor):
-        raise NoRuleError("linear with a weight that depends on the queries")
+    require_constant("linear with a weight that depends on the queries", weight, bias)
     out = x.replace(F.linear(x.data, weight))
-    return out if bias is None else add_constant(out, bias)
+    return out if bias is None else out.plus(bias)
+
+
+def _matmul_both(a: StreamTensor, b: StreamTensor) -> StreamTensor:
+    a, b = align(a, b)
+    data = bilinear(a, b, torch.matmul)
+    return StreamTensor(data, a.layout, product_coefficients(a, data.shape[1:]))
+
+
+def _times_matrix(a: StreamTensor, matrix: Tensor) -> StreamTensor:
+    attended = a.attend(matrix)
+    if attended is not None:
+        return attended
+    a = a.aligned(matrix.ndim)
+    if a.ndim == matrix.ndim > 2:
+        return LazyScores(a, matrix)
+    data = streams_times_matrix(a.data, matrix)
+    return StreamTensor(data, a.layout, product_coefficients(a, data.shape[1:]))
+
+
+def _matrix_times(matrix: Tensor, b: StreamTensor) -> StreamTensor:
+    b = b.aligned(matrix.ndim)
+    data = torch.matmul(matrix, b.data)
+    coefficients = b.coefficients
+    if coefficients is not None:
+        coefficients = coefficients[..., :1, :].expand(-1, *data.shape[1:])
+    return StreamTensor(data, b.layout, coefficients)
+
+
+_matrix_product = OperandRule(_matmul_both, _times_matrix, _matrix_times)
 
 
 @rule("matmul", "__matmul__", "bmm", "mm")
 def matmul(a: Any, b: Any) -> StreamTensor:
-    """Multiply matrices, either or both of them streams."""
-    if a.ndim < 2 or b.ndim < 2:
-        if isinstance(b, StreamTensor) or b.ndim > 1:
-            raise NoRuleError("matmul with a vector")
-        return (a * b).sum(-1)
-    if isinstance(a, StreamTensor) and isinstance(b, StreamTensor):
-        a, b = align(a, b)
-        data = bilinear(a, b, torch.matmul)
-        return StreamTensor(data, a.layout, product_coefficients(a, data.shape[1:]))
-    if isinstance(a, LazySoftmax):
-        return weighted_sum(a.scores.aligned(b.ndim), b)
-    if isinstance(a, StreamTensor):
-        a = a.aligned(b.ndim)
-        if a.ndim == b.ndim > 2:
-            return LazyScores(a, b)
-        data = streams_times_matrix(a.data, b)
-        return StreamTensor(data, a.layout, product_coefficients(a, data.shape[1:]))
-    b = b.aligned(a.ndim)
-    data = torch.matmul(a, b.data)
-    weights = b.weights
-    if weights is not None:
-        weights = weights[..., :1, :].expand(-1, *data.shape[1:])
-    return StreamTensor(data, b.layout, weights)
+    """Multiply matrices, either or both of which carry streams."""
+    if min(a.ndim, b.ndim) > 1:
+        return _matrix_product(a, b)
+    require_constant("matmul with a vector", b)
+    if b.ndim > 1:
+        raise NoRuleError("matmul with a vector")
+    return (a * b).sum(-1)
 
 
-@rule("__rmatmul__")
-def reflected_matmul(a: Any, b: Any) -> StreamTensor:
-    """Give b @ a."""
-    return matmul(b, a)
+rule("__rmatmul__")(reflected(matmul))
 
 
 @rule("addmm", "baddbmm")
 def addmm(x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> StreamTensor:
-    """Give βx + α·a@b."""
+    """Return βx + α·a@b."""
     return beta * x + alpha * matmul(a, b)
 
 
 @rule("einsum")
 def einsum(equation: str, *operands: Any) -> StreamTensor:
-    """As ``torch.einsum`` with at most two streams among the operands."""
+    """As ``torch.einsum``; at most two of the operands carry streams."""
     if len(operands) == 1 and isinstance(operands[0], Sequence):
         operands = tuple(operands[0])
-    places = [i for i, o in enumerate(operands) if isinstance(o, StreamTensor)]
+    positions = streamed(operands)
     left, _, right = equation.replace(" ", "").partition("->")
-    if "->" not in equation or "." in equation or len(places) > 2:
+    if "->" not in equation or "." in equation or len(positions) > 2:
         raise NoRuleError(f"einsum({equation!r})")
     letters = left.split(",")
     lead = next(c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in equation)
-    first = operands[places[0]]
+    first = operands[positions[0]]
 
-    def run(*streamed: Tensor) -> Tensor:
+    def run(*data: Tensor) -> Tensor:
         parts = list(operands)
         names = list(letters)
-        for place, rows in zip(places, streamed, strict=True):
-            parts[place] = rows
-            names[place] = lead + names[place]
+        for position, streams in zip(positions, data, strict=True):
+            parts[position] = streams
+            names[position] = lead + names[position]
         return torch.einsum(f"{','.join(names)}->{lead}{right}", *parts)
 
-    if len(places) == 1:
+    if len(positions) == 1:
         data = run(first.data)
     else:
-        data = bilinear(first, operands[places[1]], lambda a, b: run(*_same_lead(a, b)))
-    weights = first.weights
-    if weights is not None:
-        names = letters[places[0]]
+        data = bilinear(first, operands[positions[1]], lambda a, b: run(*_same_lead(a, b)))
+    coefficients = first.coefficients
+    if coefficients is not None:
+        names = letters[positions[0]]
         for letter in set(names) - set(right):
-            weights = weights.select(1 + names.index(letter), 0)
+            coefficients = coefficients.select(1 + names.index(letter), 0)
             names = names.replace(letter, "")
-        weights = weights.permute(0, *(1 + names.index(c) for c in right if c in names))
+        kept = (1 + names.index(c) for c in right if c in names)
+        coefficients = coefficients.permute(0, *kept)
         for position, letter in enumerate(right, start=1):
-            weights = weights if letter in names else weights.unsqueeze(position)
-        weights = weights.expand(-1, *data.shape[1:])
-    return StreamTensor(data, first.layout, weights)
+            coefficients = coefficients if letter in names else coefficients.unsqueeze(position)
+        coefficients = coefficients.expand(-1, *data.shape[1:])
+    return StreamTensor(data, first.layout, coefficients)
 
 
 def _same_lead(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

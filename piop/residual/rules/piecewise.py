@@ -1,4 +1,4 @@
-"""Functions with kinks: their rows follow the branch that is taken, as reverse mode does."""
+"""Functions with kinks: their streams follow the branch that is taken, as reverse mode does."""
 
 from __future__ import annotations
 
@@ -9,27 +9,37 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from piop.residual.rules.composition import align, compose, constant_stream
+from piop.residual.rules.composition import compose
 from piop.residual.rules.derivatives import exp
-from piop.residual.streams import NoRuleError, StreamTensor, rule
+from piop.residual.streams import (
+    NoRuleError,
+    StreamTensor,
+    align,
+    constant_stream,
+    require_constant,
+    rule,
+    streamed,
+    value_of,
+)
 
 
 @rule("where")
 def where(condition: Tensor, a: Any, b: Any) -> StreamTensor:
-    """Choose elementwise between streams and constants."""
-    if isinstance(condition, StreamTensor):
-        raise NoRuleError("where() with a condition that is no comparison")
-    anchors = [x for x in (a, b) if isinstance(x, StreamTensor)]
-    a, b = _as_stream(a, b), _as_stream(b, a)
-    a, b = align(a, b)
+    """Choose elementwise between tensors that carry streams and constants."""
+    require_constant("where() with a condition that is no comparison", condition)
+    operands = [a, b]
+    positions = streamed(operands)
+    if not positions:
+        raise NoRuleError("where() between constants")
+    like = operands[positions[0]]
+    for i in {0, 1} - set(positions):
+        constant = torch.as_tensor(operands[i], dtype=like.dtype, device=like.device)
+        operands[i] = constant_stream(constant, like)
+    a, b = align(*operands)
     ndim = max(a.ndim, condition.ndim)
-    a, b = a.aligned(ndim), b.aligned(ndim)
-    data = torch.where(condition, a.data, b.data)
-    anchor = max((x.aligned(ndim) for x in anchors), key=StreamTensor.numel)
-    weights = anchor.weights
-    return StreamTensor(
-        data, a.layout, None if weights is None else weights.expand(-1, *data.shape[1:])
-    )
+    aligned = a.aligned(ndim), b.aligned(ndim)
+    data = torch.where(condition, *(x.data for x in aligned))
+    return max((aligned[i] for i in positions), key=StreamTensor.numel).spread(data)
 
 
 @rule("masked_fill")
@@ -73,10 +83,9 @@ def step(x: StreamTensor, *args: Any) -> Tensor:
 
 
 @rule("remainder", "fmod", "__mod__")
-def remainder(x: Any, divisor: Any) -> StreamTensor:
-    """Wrap a coordinate into a period: the rows do not change."""
-    if not isinstance(x, StreamTensor) or isinstance(divisor, StreamTensor):
-        raise NoRuleError("remainder with a divisor that depends on the queries")
+def remainder(x: StreamTensor, divisor: Any) -> StreamTensor:
+    """Wrap a coordinate into a period: the streams do not change."""
+    require_constant("remainder with a divisor that depends on the queries", divisor)
     return x + (torch.remainder(x.value, divisor) - x.value).detach()
 
 
@@ -91,18 +100,18 @@ def clamp(x: StreamTensor, min: Any = None, max: Any = None) -> StreamTensor:
 @rule("maximum")
 def maximum(a: Any, b: Any) -> StreamTensor:
     """The larger of two."""
-    return where(_value(a) >= _value(b), a, b)
+    return where(value_of(a) >= value_of(b), a, b)
 
 
 @rule("minimum")
 def minimum(a: Any, b: Any) -> StreamTensor:
     """The smaller of two."""
-    return where(_value(a) <= _value(b), a, b)
+    return where(value_of(a) <= value_of(b), a, b)
 
 
 def _compare(function: Any) -> Any:
     def compare(a: Any, b: Any) -> Tensor:
-        return function(_value(a), _value(b))
+        return function(value_of(a), value_of(b))
 
     return compare
 
@@ -120,19 +129,9 @@ for _name in ("new_zeros", "new_ones", "new_full", "new_tensor", "new_empty"):
 rule("detach")(lambda x: x.value.detach())
 
 
-def _value(x: Any) -> Any:
-    return x.value if isinstance(x, StreamTensor) else x
-
-
-def _as_stream(x: Any, like: Any) -> StreamTensor:
-    if isinstance(x, StreamTensor):
-        return x
-    if not isinstance(like, StreamTensor):
-        raise NoRuleError("where() between constants")
-    return constant_stream(torch.as_tensor(x, dtype=like.dtype, device=like.device), like)
-
-
 def _piecewise_linear(x: StreamTensor, function: Any, slope: Tensor) -> StreamTensor:
     """Apply a function whose second derivative vanishes almost everywhere."""
     value, rest = x.data.split([1, x.layout.count - 1])
-    return StreamTensor(torch.cat([function(value), slope.detach() * rest]), x.layout, x.weights)
+    return StreamTensor(
+        torch.cat([function(value), slope.detach() * rest]), x.layout, x.coefficients
+    )

@@ -10,17 +10,16 @@ from torch import Tensor
 
 from piop.residual.rules.composition import bilinear, compose, multiply
 from piop.residual.rules.derivatives import exp, log, rsqrt, sqrt
-from piop.residual.streams import NoRuleError, StreamTensor, rule
+from piop.residual.streams import NoRuleError, StreamTensor, as_tuple, rule
 
 Dim = int | Sequence[int] | None
 
 
 def axes(x: StreamTensor, dim: Dim) -> tuple[int, ...]:
-    """Turn dimensions of a value into dimensions of its rows."""
+    """Turn dimensions of the value into dimensions of the streams."""
     if dim is None:
         raise NoRuleError("a reduction over every dimension, the batch's too")
-    dims = (dim,) if isinstance(dim, int) else tuple(dim)
-    return tuple(d % x.ndim + 1 for d in dims)
+    return tuple(d % x.ndim + 1 for d in as_tuple(dim))
 
 
 @rule("sum")
@@ -93,18 +92,18 @@ def logsumexp(x: StreamTensor, dim: Dim, keepdim: bool = False) -> StreamTensor:
     return _dropped(out, axes(x, dim), keepdim)
 
 
-def _extreme(x: StreamTensor, dim: Dim, keepdim: bool, which: Any) -> StreamTensor:
+def _extreme(x: StreamTensor, dim: Dim, keepdim: bool, argument: Any) -> StreamTensor:
     axis, *others = axes(x, dim)
     if others:
         raise NoRuleError("amax or amin over several dimensions")
-    index = which(x.value, axis - 1, keepdim=True)
-    rows = x.data.gather(axis, index.expand(x.layout.count, *index.shape))
-    return _dropped(x.replace(rows), (axis,), keepdim)
+    index = argument(x.value, axis - 1, keepdim=True)
+    data = x.data.gather(axis, index.expand(x.layout.count, *index.shape))
+    return _dropped(x.replace(data), (axis,), keepdim)
 
 
 @rule("amax")
 def amax(x: StreamTensor, dim: Dim = None, keepdim: bool = False) -> StreamTensor:
-    """Largest entry along a dimension; the rows are those of the entry that is largest."""
+    """Largest entry along a dimension; its streams are those of that entry."""
     return _extreme(x, dim, keepdim, torch.argmax)
 
 
@@ -117,11 +116,13 @@ def amin(x: StreamTensor, dim: Dim = None, keepdim: bool = False) -> StreamTenso
 @rule("cumsum")
 def cumsum(x: StreamTensor, dim: int, *, dtype: Any = None) -> StreamTensor:
     """Running sum."""
-    return StreamTensor(torch.cumsum(x.data, axes(x, dim)[0], dtype=dtype), x.layout, x.weights)
+    return StreamTensor(
+        torch.cumsum(x.data, axes(x, dim)[0], dtype=dtype), x.layout, x.coefficients
+    )
 
 
 def _dropped(x: StreamTensor, dims: tuple[int, ...], keepdim: bool) -> StreamTensor:
-    return x if keepdim else x.map(lambda rows: rows.squeeze(dims))
+    return x if keepdim else x.map(lambda data: data.squeeze(dims))
 
 
 @rule("layer_norm")
@@ -180,11 +181,11 @@ def normalize(
 def dropout(
     x: StreamTensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> StreamTensor:
-    """Do nothing in evaluation; one random mask for all rows in training."""
+    """Do nothing in evaluation; one random mask for all streams in training."""
     if not training or p == 0:
         return x
     mask = torch.nn.functional.dropout(torch.ones_like(x.data[0]), p)
-    return StreamTensor(x.data * mask, x.layout, x.weights)
+    return StreamTensor(x.data * mask, x.layout, x.coefficients)
 
 
 def _unit(x: StreamTensor, dims: tuple[int, ...], eps: float) -> StreamTensor:

@@ -73,7 +73,7 @@ def dense(given, program):
     for term in program.terms:
         product = term.factor * z[term.lead]
         if term.slot >= 0:
-            product = product * given.weights[term.slot][..., None]
+            product = product * given.coefficients[term.slot][..., None]
         for member in term.members:
             product = product * z[member]
         w[term.target] = w[term.target] + product

@@ -51,7 +51,15 @@ def test_kernels_compile_for_a_gpu_that_is_not_here(name, tmp_path, monkeypatch)
         "PRECISION": "tf32",
     }
     known = {k: v for k, v in known.items() if k in kernel.arg_names}
-    strides = {"query": 5, "key": 4, "value": 4, "bias": 3, "weights": 4, "totals": 1, "out": 1}
+    strides = {
+        "query": 5,
+        "key": 4,
+        "value": 4,
+        "bias": 3,
+        "coefficients": 4,
+        "totals": 1,
+        "out": 1,
+    }
     pointers = {"shift", "key_out", "value_out"}
     signature = {
         argument: "constexpr"

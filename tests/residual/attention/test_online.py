@@ -43,6 +43,6 @@ def test_the_operation_keeps_its_contract():
     leaves = [x.detach().requires_grad_() for x in (given.query, given.key, given.value)]
     torch.library.opcheck(
         attend_in_blocks,
-        (*leaves, given.mask, given.weights, *program.encoded(), 3),
+        (*leaves, given.mask, given.coefficients, *program.encoded(), 3),
         test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
     )
