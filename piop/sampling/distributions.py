@@ -13,9 +13,8 @@ from piop.fields import InputFunction
 from piop.sampling.expressions import ExpressionFunction
 from piop.sampling.files import stored_functions
 from piop.sampling.functions import PiecewiseConstantFunction, ScalarFunction
-from piop.sampling.gaussian import gaussian_prior
 from piop.sampling.random import Draws
-from piop.sampling.series import draw_series
+from piop.sampling.random_fields import draw_series, gaussian_prior
 from piop.spec import distributions as laws
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from piop.errors import DataError
 from piop.sampling.functions import FourierFunction
-from piop.sampling.gaussian import Prior
+from piop.sampling.random_fields import Prior
 
 NUGGET = 1e-12
 _CHUNK = 2**23  # numbers in the largest temporary, to bound memory

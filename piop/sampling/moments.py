@@ -12,9 +12,8 @@ from piop.errors import NotSupportedError
 from piop.sampling.collocation import scale_to_box, unit_points
 from piop.sampling.distributions import input_axes, sample_inputs
 from piop.sampling.files import stored_functions
-from piop.sampling.gaussian import Prior, gaussian_prior
 from piop.sampling.random import Draws
-from piop.sampling.series import series_prior
+from piop.sampling.random_fields import Prior, gaussian_prior, series_prior
 from piop.spec import distributions as laws
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from piop.problem import Input, Problem
 
 
-PAIRS = 2**22
+MAX_PAIRS = 2**22
 """Distances between points and sensors held at once: bounds memory."""
 
 
@@ -60,7 +60,7 @@ class NearestFunction(InputFunction):
         """Evaluate at ``points [B or 1, N, d]``: ``[B, N]``; derivatives are zero."""
         if any(order):
             return self.values.new_zeros(self.batch, points.shape[1])
-        size = max(1, PAIRS // self.values.numel())
+        size = max(1, MAX_PAIRS // self.values.numel())
         pieces = points.split(size, 1)
         return torch.cat([self._at(piece) for piece in pieces], 1)
 

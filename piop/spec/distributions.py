@@ -140,7 +140,7 @@ class GaussianRandomField:
         mean: Constant added to the field, units of the input.
         modes: Highest wavenumber (periodic) or number of half waves (otherwise) kept along each
             axis; by default so many that the variance left out is negligible, see
-            :mod:`piop.sampling.gaussian`.
+            :mod:`piop.sampling.random_fields`.
 
     Source: Li et al. 2021, App. A.3 (2010.08895); Lindgren, Rue & Lindström 2011, eq. 2 for the
     Matérn form.

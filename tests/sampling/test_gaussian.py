@@ -7,8 +7,8 @@ import gstools
 import pytest
 import torch
 
-from piop.sampling.gaussian import CAP, gaussian_prior
 from piop.sampling.random import Draws
+from piop.sampling.random_fields import MAX_PERIODS, gaussian_prior
 from piop.spec.distributions import GaussianRandomField, Matern
 
 
@@ -156,7 +156,7 @@ def test_default_modes_leave_out_less_than_stated_or_stop_at_the_cap():
     left_out = 1 - float(chosen.variance.sum() / full.variance.sum())
     assert 1e-11 < left_out < 1e-8
     rough = gaussian_prior(GaussianRandomField(tau=5.0, alpha=1.0), [axis])
-    assert rough.bases[0].size == 2 * CAP[1] + 1
+    assert rough.bases[0].size == 2 * MAX_PERIODS[1] + 1
 
 
 def test_three_dimensions_work_with_mixed_boundaries():

@@ -298,7 +298,7 @@ def test_a_rough_expression_takes_the_nearest_sensor_over_the_end(item, problem,
     assert found(at).tolist() == [[1, 2, 3, 4]]
     assert found.derivative(at, (1, 0)).abs().max() == 0
     with monkeypatch.context() as few:
-        few.setattr("piop.sampling.reconstruct.PAIRS", 8)  # two points at a time
+        few.setattr("piop.sampling.reconstruct.MAX_PAIRS", 8)  # two points at a time
         assert found(at).tolist() == [[1, 2, 3, 4]]
     mask = torch.tensor([[False, True, True, True]])
     masked = reconstruct(p, p.inputs[0], FunctionSamples(points, samples.values, mask))

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from piop.sampling.series import draw_series, series_prior
+from piop.sampling.random_fields import draw_series, series_prior
 from piop.spec.distributions import FourierSeries
 
 LAW = FourierSeries(terms=10, amplitude=(-0.5, 0.5), wavenumber=(1, 3))

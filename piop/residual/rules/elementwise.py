@@ -11,14 +11,7 @@ from torch import Tensor
 
 from piop.residual.rules import derivatives
 from piop.residual.rules.composition import compose, divide, multiply
-from piop.residual.streams import (
-    NoRuleError,
-    OperandRule,
-    StreamTensor,
-    align,
-    reflected,
-    rule,
-)
+from piop.residual.streams import NoRuleError, OperandRule, StreamTensor, align, reflected, rule
 
 SMOOTH = ("exp", "sin", "cos", "sinh", "cosh", "tanh", "tan", "sigmoid", "erf", "log", "log1p")
 SMOOTH += ("expm1", "atan", "reciprocal", "sqrt", "rsqrt", "silu")
