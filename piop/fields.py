@@ -63,6 +63,38 @@ class FunctionSamples:
         return FunctionSamples(points, values, None if mask is None else mask.to(points.device))
 
 
+MAX_PAIRS = 2**22
+"""Largest number of distances between points and sensors held at once: bounds memory."""
+
+
+def nearest_sensor_values(
+    samples: FunctionSamples, at: Tensor, lengths: Sequence[float], periodic: Sequence[bool]
+) -> Tensor:
+    """Return the value at the nearest real sensor, distances measured in lengths of the axes.
+
+    Args:
+        samples: Sensors and values ``[B, M, c]``.
+        at: ``[B or 1, N, d]``.
+        lengths: Of the d axes.
+        periodic: For each axis, whether the distance runs over the end.
+
+    Returns:
+        ``[B, N, c]``.
+    """
+    points, values, mask = samples.points, samples.values, samples.mask
+    found = []
+    for chunk in at.split(max(1, MAX_PAIRS // values[..., 0].numel()), 1):
+        square = values.new_zeros(())
+        for axis, (length, around) in enumerate(zip(lengths, periodic, strict=True)):
+            step = (chunk[..., None, axis] - points[:, None, :, axis]) / length
+            square = square + (step - step.round() if around else step) ** 2
+        if mask is not None:
+            square = torch.where(mask[:, None], square, torch.inf)
+        index = square.argmin(-1, keepdim=True).expand(-1, -1, values.shape[-1])
+        found.append(values.gather(1, index))
+    return torch.cat(found, 1)
+
+
 class InputFunction(ABC):
     """A batch of B functions of d coordinates that can be evaluated, and differentiated, anywhere.
 

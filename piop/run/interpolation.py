@@ -17,7 +17,7 @@ from piop.problem import Coordinate, Input, Problem
 from piop.run.arguments import InputData, given_functions, read_inputs
 from piop.sampling import reconstruct
 from piop.sampling.distributions import input_axes
-from piop.sampling.interpolate import interpolate
+from piop.sampling.files import interpolate
 
 MISS = 1e-2
 """Relative distance between values and their interpolant that is let pass."""

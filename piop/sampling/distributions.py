@@ -1,30 +1,467 @@
-"""From the laws of a problem to batches of random input functions."""
+"""Random inputs: one class per distribution, with its draws, mean and deviation, and covariance.
+
+A new distribution is a class of :mod:`piop.spec.distributions` and one here, listed in
+``SAMPLERS``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final
 
 import torch
-from sympy import Symbol
-from sympy.core.function import AppliedUndef
+from sympy import Expr
+from torch import Tensor
 
 from piop.errors import NotSupportedError
 from piop.fields import InputFunction
-from piop.sampling.expressions import ExpressionFunction
+from piop.sampling.collocation import scale_to_box, unit_points
+from piop.sampling.expressions import CompiledExpression, ExpressionFunction, names_in
 from piop.sampling.files import stored_functions
-from piop.sampling.functions import PiecewiseConstantFunction, ScalarFunction
+from piop.sampling.functions import NearestFunction, PiecewiseConstantFunction, ScalarFunction
+from piop.sampling.kriging import krige
 from piop.sampling.random import Draws
-from piop.sampling.random_fields import draw_series, gaussian_prior
-from piop.spec import distributions as laws
+from piop.sampling.random_fields import Prior, draw_series, gaussian_prior, series_prior
+from piop.spec import distributions as spec
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate, Input, Problem
+
+_FUNCTIONS, _POINTS = 256, 64  # of estimates from draws: seed 0, steps and samples from 0
+_SMOOTHNESS, _LENGTH = 2.5, 0.2  # of the substitute field, the length as a fraction of each axis
+
+Drawn = Mapping[str, InputFunction]
+Distribution = TypeVar("Distribution")
+
+
+def input_axes(problem: Problem, item: Input) -> tuple[Coordinate, ...]:
+    """Coordinates that an input depends on, in its own order."""
+    return tuple(problem.coordinate(name) for name in item.of)
+
+
+class Sampler(ABC):
+    """The distribution of one input.
+
+    Args:
+        problem: The problem.
+        item: The input.
+
+    Attributes:
+        axes: The coordinates that the input depends on.
+        depends_on: Names of the inputs that must be drawn before.
+        drawable: Whether functions are drawn at all.
+    """
+
+    drawable = True
+
+    def __init__(self, problem: Problem, item: Input) -> None:
+        self.problem, self.item = problem, item
+        self.axes = input_axes(problem, item)
+        self.depends_on: frozenset[str] = frozenset()
+
+    @abstractmethod
+    def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
+        """Draw functions in float64.
+
+        Args:
+            draws: The random numbers.
+            drawn: Functions of the inputs that this one depends on.
+
+        Raises:
+            NotSupportedError: If the distribution cannot be drawn from.
+        """
+
+    @abstractmethod
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation over all draws and the whole domain."""
+
+    def spectrum(self) -> Prior | None:
+        """Mean and variance in a basis of waves, where the distribution is stated by them."""
+        return None
+
+    def prior(self) -> Prior:
+        """Mean and covariance under which the input is interpolated.
+
+        Those of the distribution where it has them; otherwise those of a substitute: a Matérn field
+        of smoothness 2.5 with the input's own mean and variance, its length a fifth of each axis,
+        stationary, with no condition at walls.
+
+        Raises:
+            NotSupportedError: For the distribution ``history``.
+        """
+        mean, std = positive_deviation(self.moments())
+        matern = spec.Matern(_SMOOTHNESS, _LENGTH, std**2)
+        # On axes of length 1; a wall's axis is periodic over twice its length, never seen whole.
+        units = (_Unit(a.name, *((0.0, 1.0) if a.periodic else (-0.5, 1.5))) for a in self.axes)
+        field = spec.GaussianRandomField(matern=matern, mean=mean)
+        prior = gaussian_prior(field, cast("tuple[Coordinate, ...]", tuple(units)))
+        bases = tuple(
+            replace(b, frequency=b.frequency / (a.high - a.low), origin=a.low)
+            for b, a in zip(prior.bases, self.axes, strict=True)
+        )
+        return replace(prior, bases=bases)
+
+    def interpolate(self, points: Tensor, values: Tensor, mask: Tensor | None) -> InputFunction:
+        """Interpolate values ``[B, M]`` observed at points ``[B, M, d]``, all in float64."""
+        if not self.axes:
+            return ScalarFunction(_masked_mean(values, mask))
+        return krige(self.prior().to(points.device), points, values, mask)
+
+    @property
+    def stream(self) -> str:
+        """Name of the stream of random numbers that the input is drawn from."""
+        return f"input/{self.item.name}"
+
+
+class DistributionSampler(Sampler, Generic[Distribution]):
+    """An input with a distribution of its own.
+
+    Args:
+        problem: The problem.
+        item: The input.
+        distribution: As the spec states it.
+    """
+
+    def __init__(self, problem: Problem, item: Input, distribution: Distribution) -> None:
+        super().__init__(problem, item)
+        self.distribution = distribution
+
+
+class NumberSampler(DistributionSampler[Distribution]):
+    """A random number per function, constant in the coordinates."""
+
+    @abstractmethod
+    def numbers(self, draws: Draws) -> Tensor:
+        """Draw numbers ``[B]``."""
+
+    def draw(self, draws: Draws, drawn: Drawn) -> ScalarFunction:
+        """Draw constant functions."""
+        return ScalarFunction(self.numbers(draws), len(self.axes))
+
+    def interpolate(self, points: Tensor, values: Tensor, mask: Tensor | None) -> ScalarFunction:
+        """Take the mean of the observed values."""
+        return ScalarFunction(_masked_mean(values, mask), len(self.axes))
+
+
+@final
+class UniformSampler(NumberSampler[spec.Uniform]):
+    """Uniform between two ends."""
+
+    def numbers(self, draws: Draws) -> Tensor:
+        """Draw numbers ``[B]``."""
+        low, high = self.distribution.low, self.distribution.high
+        return low + (high - low) * draws.uniform(self.stream)
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation."""
+        return _uniform_moments(self.distribution.low, self.distribution.high)
+
+
+@final
+class IntegerSampler(NumberSampler[spec.Integer]):
+    """Whole numbers, all as likely."""
+
+    def numbers(self, draws: Draws) -> Tensor:
+        """Draw numbers ``[B]``."""
+        return draws.integers(self.stream, self.distribution.low, self.distribution.high).double()
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation."""
+        low, high = self.distribution.low, self.distribution.high
+        count = high - low + 1
+        return (low + high) / 2, math.sqrt((count**2 - 1) / 12)
+
+
+@final
+class LogUniformSampler(NumberSampler[spec.LogUniform]):
+    """Numbers whose logarithm is uniform."""
+
+    def numbers(self, draws: Draws) -> Tensor:
+        """Draw numbers ``[B]``."""
+        low, high = self.distribution.low, self.distribution.high
+        return low * (high / low) ** draws.uniform(self.stream)
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation."""
+        low, high = self.distribution.low, self.distribution.high
+        if low == high:
+            return low, 0.0
+        width = math.log(high / low)
+        mean, second = (high - low) / width, (high**2 - low**2) / (2 * width)
+        return mean, math.sqrt(second - mean**2)
+
+
+@final
+class NormalSampler(NumberSampler[spec.Normal]):
+    """Normally distributed numbers."""
+
+    def numbers(self, draws: Draws) -> Tensor:
+        """Draw numbers ``[B]``."""
+        return self.distribution.mean + self.distribution.std * draws.normal(self.stream)
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation."""
+        return self.distribution.mean, self.distribution.std
+
+
+@final
+class ConstantSampler(NumberSampler[spec.Constant]):
+    """The same number in every draw."""
+
+    def numbers(self, draws: Draws) -> Tensor:
+        """Repeat the number ``[B]``."""
+        values = torch.full((draws.batch,), self.distribution.value, dtype=torch.float64)
+        return values.to(draws.index.device)
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation."""
+        return self.distribution.value, 0.0
+
+
+@final
+class PiecewiseConstantSampler(DistributionSampler[spec.PiecewiseConstant]):
+    """Equal cells, each with its own uniform value."""
+
+    def draw(self, draws: Draws, drawn: Drawn) -> PiecewiseConstantFunction:
+        """Draw a value for each cell."""
+        low, high = self.distribution.low, self.distribution.high
+        shape = self.distribution.per_axis(len(self.axes))
+        return self._function(low + (high - low) * draws.uniform(self.stream, *shape))
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation."""
+        return _uniform_moments(self.distribution.low, self.distribution.high)
+
+    def interpolate(self, points: Tensor, values: Tensor, mask: Tensor | None) -> InputFunction:
+        """Average the sensors of each cell; a cell without any takes the mean of all draws."""
+        if not self.axes:
+            return ScalarFunction(_masked_mean(values, mask))
+        shape = (len(values), *self.distribution.per_axis(len(self.axes)))
+        mean, _ = self.moments()
+        empty = self._function(torch.full(shape, mean, dtype=torch.float64, device=values.device))
+        cells, flat = empty.cells(points), empty.values.flatten(1)
+        real = torch.ones_like(values) if mask is None else mask.to(values)
+        count = torch.zeros_like(flat).scatter_add(1, cells, real)
+        total = torch.zeros_like(flat).scatter_add(1, cells, torch.where(real > 0, values, 0.0))
+        filled = torch.where(count > 0, total / count.clamp_min(1.0), flat)
+        return replace(empty, values=filled.reshape(empty.values.shape))
+
+    def _function(self, values: Tensor) -> PiecewiseConstantFunction:
+        return PiecewiseConstantFunction(
+            values,
+            low=tuple(axis.low for axis in self.axes),
+            high=tuple(axis.high for axis in self.axes),
+            periodic=tuple(axis.periodic for axis in self.axes),
+        )
+
+
+class RandomFieldSampler(DistributionSampler[Distribution]):
+    """A random field with a mean and variance in a trigonometric basis."""
+
+    def spectrum(self) -> Prior:
+        """Mean and variance of the coefficients."""
+        return self.prior()
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation."""
+        return self.prior().moments()
+
+
+@final
+class FourierSeriesSampler(RandomFieldSampler[spec.FourierSeries]):
+    """Random Fourier series."""
+
+    def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
+        """Draw series."""
+        return draw_series(self.distribution, self.axes, draws, self.stream)
+
+    def prior(self) -> Prior:
+        """Mean and variance of the coefficients."""
+        return series_prior(self.distribution, self.axes)
+
+
+@final
+class GaussianFieldSampler(RandomFieldSampler[spec.GaussianRandomField]):
+    """Gaussian random fields."""
+
+    def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
+        """Draw fields."""
+        return self.prior().normal(draws, self.stream)
+
+    def prior(self) -> Prior:
+        """Mean and variance of the coefficients."""
+        return gaussian_prior(self.distribution, self.axes)
+
+
+@final
+class FileSampler(DistributionSampler[spec.FromFile]):
+    """Functions stored in a file, which is read when first needed."""
+
+    _stored: InputFunction | None = None
+
+    def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
+        """Choose functions of the file."""
+        stored = self.stored()
+        chosen = draws.integers(self.stream, 0, stored.batch - 1).cpu()
+        return stored.take(chosen).to(draws.index.device)
+
+    def stored(self) -> InputFunction:
+        """Return every function of the file, as one batch."""
+        if self._stored is None:
+            self._stored = stored_functions(self.item, self.distribution, self.axes)
+        return self._stored
+
+    def moments(self) -> tuple[float, float]:
+        """Estimate from up to 256 functions at 64 points each."""
+        stored = self.stored()
+        count = min(_FUNCTIONS, stored.batch)
+        return _estimate(stored.take(torch.linspace(0, stored.batch - 1, count).long()), self.axes)
+
+
+@final
+class DataSampler(DistributionSampler[spec.FromData]):
+    """Functions that come with their solutions in a data set, and are never drawn."""
+
+    def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
+        """Refuse to draw.
+
+        Raises:
+            NotSupportedError: Always.
+        """
+        raise NotSupportedError(
+            f"inputs.{self.item.name}: its law is data, so it cannot be drawn; give --data FILE"
+        )
+
+    def moments(self) -> tuple[float, float]:
+        """Refuse, as :meth:`draw` does."""
+        return _estimate(self.draw(Draws(0, 0, torch.arange(_FUNCTIONS)), {}), self.axes)
+
+
+@final
+class HistorySampler(DistributionSampler[spec.History]):
+    """The past of the solution, which only data have."""
+
+    drawable = False
+
+    def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
+        """Refuse to draw.
+
+        Raises:
+            NotSupportedError: Always.
+        """
+        raise NotSupportedError(
+            f"inputs.{self.item.name}: its law is history, so it cannot be drawn: its values come "
+            "from a solution"
+        )
+
+    def moments(self) -> tuple[float, float]:
+        """Refuse: they are those of data.
+
+        Raises:
+            NotSupportedError: Always.
+        """
+        raise NotSupportedError(f"inputs.{self.item.name}: a history has the statistics of data")
+
+    def prior(self) -> Prior:
+        """Refuse: the distribution of a solution is unknown.
+
+        Raises:
+            NotSupportedError: Always.
+        """
+        raise NotSupportedError(f"inputs.{self.item.name}: the law history has no covariance")
+
+
+@final
+class ExpressionSampler(Sampler):
+    """An input given by an expression of others.
+
+    Args:
+        problem: The problem.
+        item: The input.
+        expression: Of the input's coordinates and of other inputs.
+    """
+
+    def __init__(self, problem: Problem, item: Input, expression: Expr) -> None:
+        super().__init__(problem, item)
+        self.expression = CompiledExpression(expression, [axis.symbol for axis in self.axes])
+        self.depends_on = names_in(expression) - set(item.of)
+
+    def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
+        """Put drawn inputs into the expression."""
+        parts = {name: drawn[name] for name in self.depends_on}
+        return ExpressionFunction(self.expression, parts, draws.batch, draws.index.device)
+
+    def moments(self) -> tuple[float, float]:
+        """Estimate from 256 functions at 64 points each."""
+        drawn = sample_inputs(self.problem, Draws(0, 0, torch.arange(_FUNCTIONS)))
+        return _estimate(drawn[self.item.name], self.axes)
+
+    def interpolate(self, points: Tensor, values: Tensor, mask: Tensor | None) -> InputFunction:
+        """Interpolate; where the expression is not smooth, by the nearest sensor."""
+        if not self.axes or self.item.smooth:
+            return super().interpolate(points, values, mask)
+        lengths = tuple(a.high - a.low for a in self.axes)
+        periodic = tuple(a.periodic for a in self.axes)
+        return NearestFunction(points, values, mask, lengths, periodic)
+
+
+SAMPLERS: Mapping[type, Callable[[Problem, Input, Any], Sampler]] = {
+    spec.FourierSeries: FourierSeriesSampler,
+    spec.GaussianRandomField: GaussianFieldSampler,
+    spec.PiecewiseConstant: PiecewiseConstantSampler,
+    spec.Uniform: UniformSampler,
+    spec.LogUniform: LogUniformSampler,
+    spec.Integer: IntegerSampler,
+    spec.Normal: NormalSampler,
+    spec.Constant: ConstantSampler,
+    spec.FromFile: FileSampler,
+    spec.FromData: DataSampler,
+    spec.History: HistorySampler,
+}
+"""Distribution of the spec → its sampler."""
+
+
+def input_sampler(problem: Problem, item: Input) -> Sampler:
+    """Return the sampler of an input."""
+    if item.expression is not None:
+        return ExpressionSampler(problem, item, item.expression)
+    return SAMPLERS[type(item.law)](problem, item, item.law)
+
+
+@final
+class InputSampler:
+    """Draws all inputs of a problem; files are read, and expressions compiled, once.
+
+    Args:
+        problem: The problem.
+
+    Raises:
+        NotSupportedError: For expressions of what is not an input.
+        ValueError: If expressions refer to each other.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._names = [item.name for item in problem.inputs]
+        samplers = [input_sampler(problem, item) for item in problem.inputs]
+        self._samplers = _dependencies_first(samplers)
+
+    def __call__(
+        self, draws: Draws, dtype: torch.dtype = torch.float64
+    ) -> dict[str, InputFunction]:
+        """Draw, as :func:`sample_inputs` does."""
+        drawn: dict[str, InputFunction] = {}
+        for sampler in self._samplers:
+            drawn[sampler.item.name] = sampler.draw(draws, drawn).to(dtype=dtype)
+        return {name: drawn[name] for name in self._names if name in drawn}
 
 
 def sample_inputs(
     problem: Problem, draws: Draws, dtype: torch.dtype = torch.float64
 ) -> dict[str, InputFunction]:
-    """Draw every input of a problem, hidden ones and those stated by an expression included.
+    """Draw every input of a problem, hidden ones and those given by an expression included.
 
     Numbers are drawn in float64 and then rounded to ``dtype``, so that the functions are the same
     in every precision.
@@ -36,114 +473,82 @@ def sample_inputs(
 
     Returns:
         One batch of ``draws.batch`` functions for each input, by name, in the order of the problem;
-        none for the law ``history``, whose values come from a solution.
+        none for the distribution ``history``, whose values come from a solution.
 
     Raises:
-        NotSupportedError: For the law ``data``, and for expressions of what is not an input.
+        NotSupportedError: For the distribution ``data``, and for expressions of what is not an
+            input.
         DataError: For ``from_file``, if the file does not fit.
     """
-    drawn: dict[str, InputFunction] = {}
-    for item in _dependencies_first(problem):
-        if isinstance(item.law, laws.History):
-            continue
-        if item.expression is not None:
-            drawn[item.name] = _by_expression(problem, item, drawn, draws, dtype)
-        else:
-            drawn[item.name] = draw(item, input_axes(problem, item), draws).to(dtype=dtype)
-    return {item.name: drawn[item.name] for item in problem.inputs if item.name in drawn}
+    return InputSampler(problem)(draws, dtype)
 
 
-def input_axes(problem: Problem, item: Input) -> tuple[Coordinate, ...]:
-    """Coordinates that an input depends on, in its own order."""
-    return tuple(problem.coordinate(name) for name in item.of)
+def input_statistics(problem: Problem) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation of every input, over all draws and the whole domain.
 
-
-def draw(item: Input, axes: tuple[Coordinate, ...], draws: Draws) -> InputFunction:
-    """Draw one input that has a law.
+    Exact for the distributions themselves; estimated for ``from_file`` and for inputs by expression
+    from up to 256 functions at 64 points each. The deviation of an input that never varies is given
+    as 1, so that one may divide by it.
 
     Raises:
-        NotSupportedError: For the law ``history``.
+        NotSupportedError: For the distribution ``history``.
+        DataError: If a file does not fit.
     """
-    law, lane, d = item.law, f"input/{item.name}", len(axes)
-    match law:
-        case laws.FourierSeries():
-            return draw_series(law, axes, draws, lane)
-        case laws.GaussianRandomField():
-            return gaussian_prior(law, axes).normal(draws, lane)
-        case laws.PiecewiseConstant():
-            values = law.low + (law.high - law.low) * draws.uniform(lane, *law.per_axis(d))
-            return PiecewiseConstantFunction(
-                values,
-                low=tuple(axis.low for axis in axes),
-                high=tuple(axis.high for axis in axes),
-                periodic=tuple(axis.periodic for axis in axes),
-            )
-        case laws.Uniform():
-            return ScalarFunction(law.low + (law.high - law.low) * draws.uniform(lane), d)
-        case laws.Integer():
-            return ScalarFunction(draws.integers(lane, law.low, law.high).double(), d)
-        case laws.LogUniform():
-            return ScalarFunction(law.low * (law.high / law.low) ** draws.uniform(lane), d)
-        case laws.Normal():
-            return ScalarFunction(law.mean + law.std * draws.normal(lane), d)
-        case laws.Constant():
-            values = torch.full((draws.batch,), law.value, dtype=torch.float64)
-            return ScalarFunction(values.to(draws.index.device), d)
-        case laws.FromFile():
-            stored = stored_functions(item, law, axes)
-            return stored.take(draws.integers(lane, 0, stored.batch - 1).cpu()).to(
-                draws.index.device
-            )
-        case laws.FromData():
+    found = {item.name: input_sampler(problem, item).moments() for item in problem.inputs}
+    return {name: positive_deviation(moments) for name, moments in found.items()}
+
+
+def positive_deviation(moments: tuple[float, float]) -> tuple[float, float]:
+    """Replace a deviation of zero by one."""
+    mean, std = moments
+    return mean, std if std > 0 else 1.0
+
+
+def _estimate(functions: InputFunction, axes: Sequence[Coordinate]) -> tuple[float, float]:
+    """Estimate mean and deviation at random points, the same ones every time."""
+    draws = Draws(0, 0, torch.arange(functions.batch))
+    unit = unit_points(draws, "statistics", _POINTS if axes else 1, len(axes), "sobol")
+    values = functions(scale_to_box(unit, [a.low for a in axes], [a.high for a in axes]))
+    return float(values.mean()), float(values.std(correction=0))
+
+
+def _uniform_moments(low: float, high: float) -> tuple[float, float]:
+    return (low + high) / 2, (high - low) / math.sqrt(12)
+
+
+def _masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return values.mean(1)
+    return torch.where(mask, values, 0.0).sum(1) / mask.sum(1).clamp_min(1)
+
+
+def _dependencies_first(samplers: Sequence[Sampler]) -> list[Sampler]:
+    """Order so that inputs given by an expression follow those it uses; leave histories out."""
+    names = {s.item.name for s in samplers}
+    for sampler in samplers:
+        if others := sorted(sampler.depends_on - names):
             raise NotSupportedError(
-                f"inputs.{item.name}: its law is data, so it cannot be drawn; give --data FILE"
+                f"inputs.{sampler.item.name}: its expression uses {', '.join(others)}, which is no "
+                "input: a parameter to infer has no law to be drawn from"
             )
-        case _:
-            raise NotSupportedError(
-                f"inputs.{item.name}: its law is history, so it cannot be drawn: its values come "
-                "from a solution"
-            )
-
-
-def _by_expression(
-    problem: Problem,
-    item: Input,
-    drawn: dict[str, InputFunction],
-    draws: Draws,
-    dtype: torch.dtype,
-) -> InputFunction:
-    assert item.expression is not None  # noqa: S101 - the caller looked
-    symbols = tuple(axis.symbol for axis in input_axes(problem, item))
-    parts = {name: drawn[name] for name in _names(item)}
-    return ExpressionFunction(
-        item.expression, symbols, parts, draws.batch, draws.index.device, dtype
-    )
-
-
-def _names(item: Input) -> set[str]:
-    """Names of the inputs that an expression uses."""
-    if item.expression is None:
-        return set()
-    leaves = item.expression.atoms(AppliedUndef, Symbol)
-    named = {leaf.name if isinstance(leaf, Symbol) else leaf.func.__name__ for leaf in leaves}
-    return named - set(item.of)
-
-
-def _dependencies_first(problem: Problem) -> list[Input]:
-    """Order the inputs so that those stated by an expression follow those it uses."""
-    waiting = list(problem.inputs)
-    for item in waiting:
-        if others := sorted(_names(item) - {i.name for i in waiting}):
-            raise NotSupportedError(
-                f"inputs.{item.name}: its expression uses {', '.join(others)}, which is no input: "
-                "a parameter to infer has no law to be drawn from"
-            )
-    ordered: list[Input] = []
+    ordered: list[Sampler] = []
+    waiting = list(samplers)
     while waiting:
-        done = {item.name for item in ordered}
-        ready = [i for i in waiting if _names(i) <= done]
+        done = {s.item.name for s in ordered}
+        ready = [s for s in waiting if s.depends_on <= done]
         if not ready:
-            raise ValueError(f"inputs {', '.join(i.name for i in waiting)} state each other")
+            names = ", ".join(s.item.name for s in waiting)
+            raise ValueError(f"inputs {names} refer to each other")
         ordered += ready
-        waiting = [i for i in waiting if i not in ready]
-    return ordered
+        waiting = [s for s in waiting if s not in ready]
+    return [s for s in ordered if s.drawable]
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A periodic axis without units."""
+
+    name: str
+    low: float
+    high: float
+    periodic: bool = True

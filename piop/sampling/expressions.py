@@ -1,23 +1,65 @@
-"""Inputs stated by an expression of other inputs and of coordinates."""
+"""Inputs given by an expression of other inputs and of coordinates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Self, final
 
 import sympy
 import torch
-from sympy import Expr, Symbol
+from sympy import Derivative, Expr, Symbol
 from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.fields import InputFunction
+from piop.forms.terms import applied, argument_order, name_of
 from piop.lowering import compile_expression
 
 Evaluate = Callable[[str, tuple[int, ...], tuple[int, ...]], Tensor]
 """Name of a part, its columns, its derivative's order → values."""
+
+
+@final
+class CompiledExpression:
+    """An expression and its derivatives, each compiled when first needed.
+
+    Args:
+        expression: Of the symbols, of ``Function(name)(...)`` and of ``Symbol(name)`` for scalars.
+        symbols: One per coordinate, in the order of the points' columns.
+    """
+
+    def __init__(self, expression: Expr, symbols: Sequence[Symbol]) -> None:
+        self.expression, self.symbols = expression, tuple(symbols)
+        self._compiled: dict[tuple[int, ...], tuple[list[Expr], Callable[..., Tensor]]] = {}
+
+    def __call__(
+        self, order: tuple[int, ...], coordinates: Sequence[Tensor], evaluate: Evaluate
+    ) -> Tensor:
+        """Evaluate a derivative.
+
+        Args:
+            order: How often to differentiate along each coordinate.
+            coordinates: Values of the symbols.
+            evaluate: Gives the values of the parts.
+        """
+        if order not in self._compiled:
+            expression = self.expression
+            for symbol, times in zip(self.symbols, order, strict=True):
+                for _ in range(times):
+                    expression = sympy.diff(expression, symbol).doit()
+            leaves = _leaves(expression)
+            self._compiled[order] = leaves, compile_expression(expression, tuple(leaves))
+        leaves, run = self._compiled[order]
+        return torch.as_tensor(run([self._leaf(leaf, coordinates, evaluate) for leaf in leaves]))
+
+    def _leaf(self, leaf: Expr, coordinates: Sequence[Tensor], evaluate: Evaluate) -> Tensor:
+        if leaf in self.symbols:
+            return coordinates[self.symbols.index(leaf)]
+        if leaf.is_Symbol:
+            return evaluate(str(leaf), (), ())
+        columns = tuple(self.symbols.index(s) for s in applied(leaf).args)
+        return evaluate(name_of(leaf), columns, argument_order(leaf))
 
 
 @final
@@ -29,13 +71,14 @@ class ExpressionFunction(InputFunction):
     ``sign``) they are those on either side.
 
     Attributes:
-        expression: Of the symbols, of ``Function(name)(...)`` and of ``Symbol(name)`` for scalars.
-        symbols: One per coordinate, in the order of the points' columns.
+        expression: The expression.
         parts: Functions by name; all of one batch.
+        count: B, the number of functions.
+        device: Of the values; None for that of the parts.
+        dtype: Of the values.
     """
 
-    expression: Expr
-    symbols: tuple[Symbol, ...]
+    expression: CompiledExpression
     parts: Mapping[str, InputFunction]
     count: int
     device: torch.device | None = None
@@ -49,7 +92,7 @@ class ExpressionFunction(InputFunction):
     @property
     def dimension(self) -> int:  # type: ignore[override]
         """d, the number of coordinates."""
-        return len(self.symbols)
+        return len(self.expression.symbols)
 
     def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
         """Evaluate at ``points [B or 1, N, d]``: ``[B, N]``."""
@@ -58,7 +101,8 @@ class ExpressionFunction(InputFunction):
         def evaluate(name: str, columns: tuple[int, ...], order: tuple[int, ...]) -> Tensor:
             return self.parts[name].derivative(points[..., list(columns)], order)
 
-        values = self._evaluate(tuple(order), points.unbind(-1), evaluate)
+        values = self.expression(tuple(order), points.unbind(-1), evaluate)
+        values = values.to(self.device, self.dtype)
         return values.expand(self.count, points.shape[1])
 
     def on_grid(self, axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
@@ -74,28 +118,9 @@ class ExpressionFunction(InputFunction):
             sizes = [len(axes[c]) if c in columns else 1 for c in range(d)]
             return values.reshape(-1, *sizes)
 
-        values = self._evaluate(tuple(order or (0,) * d), spread, evaluate)
+        values = self.expression(tuple(order or (0,) * d), spread, evaluate)
+        values = values.to(self.device, self.dtype)
         return values.expand(self.count, *map(len, axes))
-
-    def _evaluate(
-        self, order: tuple[int, ...], coordinates: Sequence[Tensor], evaluate: Evaluate
-    ) -> Tensor:
-        atoms, run = _compiled(self.expression, self.symbols, order)
-        values = [self._atom(atom, coordinates, evaluate) for atom in atoms]
-        return torch.as_tensor(run(values)).to(self.device, self.dtype)
-
-    def _atom(self, atom: Expr, coordinates: Sequence[Tensor], evaluate: Evaluate) -> Tensor:
-        if atom in self.symbols:
-            return coordinates[self.symbols.index(atom)]
-        if isinstance(atom, Symbol):
-            return evaluate(atom.name, (), ())
-        function, counts = atom, {}
-        if isinstance(atom, sympy.Derivative):
-            function = atom.expr
-            counts = {symbol: int(times) for symbol, times in atom.variable_count}  # type: ignore[misc]
-        columns = tuple(self.symbols.index(s) for s in function.args)
-        order = tuple(counts.get(s, 0) for s in function.args)
-        return evaluate(function.func.__name__, columns, order)
 
     def take(self, index: Tensor) -> Self:
         """Keep the functions with these indices of the batch."""
@@ -114,16 +139,10 @@ class ExpressionFunction(InputFunction):
         )
 
 
-@lru_cache(maxsize=256)
-def _compiled(
-    expression: Expr, symbols: tuple[Symbol, ...], order: tuple[int, ...]
-) -> tuple[tuple[Expr, ...], Callable[[Sequence[Tensor]], Tensor]]:
-    """Differentiate, and walk the result once; a pure function of its arguments."""
-    for symbol, times in zip(symbols, order, strict=True):
-        for _ in range(times):
-            expression = sympy.diff(expression, symbol).doit()
-    atoms = (*_leaves(expression),)
-    return atoms, compile_expression(expression, atoms)
+def names_in(expression: Expr) -> frozenset[str]:
+    """Names of the functions and symbols in an expression."""
+    leaves = expression.atoms(AppliedUndef, Symbol)
+    return frozenset(str(leaf) if leaf.is_Symbol else name_of(leaf) for leaf in leaves)
 
 
 def _leaves(expression: Expr) -> list[Expr]:
@@ -132,7 +151,7 @@ def _leaves(expression: Expr) -> list[Expr]:
     stack: list[sympy.Basic] = [expression]
     while stack:
         node = stack.pop()
-        if isinstance(node, Symbol | AppliedUndef | sympy.Derivative):
+        if isinstance(node, Symbol | AppliedUndef | Derivative):
             found[node] = None
         else:
             stack.extend(node.args)

@@ -10,7 +10,7 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from piop.fields import InputFunction
+from piop.fields import FunctionSamples, InputFunction, nearest_sensor_values
 from piop.sampling.basis import Basis, TrigonometricBasis
 
 _CHUNK = 2**24  # numbers in the largest temporary of one evaluation, to bound memory
@@ -209,3 +209,55 @@ class PiecewiseConstantFunction(InputFunction):
     ) -> Self:
         """Move to a device or dtype."""
         return replace(self, values=self.values.to(device=device, dtype=dtype))
+
+
+@final
+@dataclass(frozen=True)
+class NearestFunction(InputFunction):
+    """The value at the nearest sensor, distances measured in lengths of the axes.
+
+    Attributes:
+        points: ``[B, M, d]``.
+        values: ``[B, M]``.
+        mask: True where a sensor is real ``[B, M]``, or None.
+        lengths: Of the axes ``[d]``.
+        periodic: Whether the distance runs over the end, for each axis.
+    """
+
+    points: Tensor
+    values: Tensor
+    mask: Tensor | None
+    lengths: tuple[float, ...]
+    periodic: tuple[bool, ...]
+
+    @property
+    def batch(self) -> int:  # type: ignore[override]
+        """B, the number of functions."""
+        return len(self.values)
+
+    @property
+    def dimension(self) -> int:  # type: ignore[override]
+        """d, the number of coordinates."""
+        return len(self.lengths)
+
+    def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
+        """Evaluate at ``points [B or 1, N, d]``: ``[B, N]``; derivatives are zero."""
+        if any(order):
+            return self.values.new_zeros(self.batch, points.shape[1])
+        samples = FunctionSamples(self.points, self.values[..., None], self.mask)
+        return nearest_sensor_values(samples, points.to(self.points), self.lengths, self.periodic)[
+            ..., 0
+        ]
+
+    def take(self, index: Tensor) -> Self:
+        """Keep the functions with these indices of the batch."""
+        mask = None if self.mask is None else self.mask[index]
+        return replace(self, points=self.points[index], values=self.values[index], mask=mask)
+
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """Move to a device or dtype."""
+        mask = None if self.mask is None else self.mask.to(device)
+        points, values = (v.to(device=device, dtype=dtype) for v in (self.points, self.values))
+        return replace(self, points=points, values=values, mask=mask)

@@ -1,23 +1,21 @@
-"""Best linear interpolation under a law's mean and covariance.
+"""Best linear interpolation under the mean and covariance of a distribution.
 
-For f = Σ c_k φ_k with mean m and variances S of c, and values v seen at points with Φ = φ_k(x_i),
-the coefficients of least mean-square error are ĉ = m + S Φᵀ(Φ S Φᵀ + εI)⁻¹(v − Φm). With fewer
-functions than points the same ĉ comes from S^½(S^½ΦᵀΦS^½ + εI)⁻¹S^½Φᵀ(v − Φm) (push-through
-identity), which is smaller and better conditioned. ε, a share ``NUGGET`` of the variance, keeps
-the matrix regular where points are close; it grows tenfold for a sample whose Cholesky factor
-still fails.
+For f = Σ c_k φ_k with mean m and variances S of c, and values v observed at points, with Φ =
+φ_k(x_i), the coefficients of least mean-square error are ĉ = m + S Φᵀ(Φ S Φᵀ + εI)⁻¹(v − Φm). With
+fewer functions than points the same ĉ comes from S^½(S^½ΦᵀΦS^½ + εI)⁻¹S^½Φᵀ(v − Φm) (push-through
+identity), which is smaller and better conditioned. ε, a fraction ``NUGGET`` of the variance, keeps
+the matrix regular where points are close; it grows tenfold for a sample whose Cholesky factor still
+fails.
 
 Cost for each layout of sensors (one per sample, unless all share it, as on a grid): with fewer
 sensors than functions M³/3, and in d > 1 coordinates M²·K1⋯Kd/2^d for the covariance matrix; with
-more, which are taken a piece at a time, M·K². No matrix is larger than min(M, K) squared.
+more, which are taken in chunks, M·K². No matrix is larger than min(M, K) squared.
 
 Source: Rasmussen & Williams 2006, eqs. 2.23 and 2.24; Stein 1999, "Interpolation of spatial data",
 Sec. 1.2.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -28,11 +26,11 @@ from piop.sampling.random_fields import Prior
 
 NUGGET = 1e-12
 _CHUNK = 2**23  # numbers in the largest temporary, to bound memory
-_PIECE = 2**19  # numbers in the functions at one piece of many sensors, for a CPU's cache
+_POINT_CHUNK = 2**19  # numbers in the functions at one chunk of many sensors, for a CPU's cache
 
 
 def krige(prior: Prior, points: Tensor, values: Tensor, mask: Tensor | None) -> FourierFunction:
-    """Interpolate values seen at scattered points.
+    """Interpolate values observed at scattered points.
 
     Args:
         prior: Mean and variance of the coefficients, float64, on the points' device.
@@ -63,24 +61,6 @@ def krige(prior: Prior, points: Tensor, values: Tensor, mask: Tensor | None) -> 
     return prior.function(prior.mean + change)
 
 
-def posterior_variance(prior: Prior, points: Tensor, at: Tensor) -> Tensor:
-    """Variance left at ``at [1, Q, d]`` by values at ``points [B, M, d]``: ``[B, Q]``."""
-    cross = covariance(prior, points, at)  # [B, M, Q]
-    real = torch.ones_like(points[..., 0])
-    known = (cross * _solve(covariance(prior, points, points), cross, real)).sum(1)
-    return (variance_at(prior, at) - known).clamp_min(0.0)
-
-
-def variance_at(prior: Prior, at: Tensor) -> Tensor:
-    """Variance of the values at ``at [1, Q, d]``: ``[1, Q]``."""
-    spread = replace(prior.function(prior.variance[None]), offset=0.0)
-    squares = [basis.table(x) ** 2 for basis, x in zip(spread.bases, at.unbind(-1), strict=True)]
-    values = spread.coefficients.expand(1, at.shape[1], *prior.variance.shape)
-    for table in squares:
-        values = torch.einsum("bnk,bnk...->bn...", table, values)
-    return values
-
-
 def covariance(prior: Prior, x: Tensor, y: Tensor) -> Tensor:
     """Covariance of values at ``x [B or 1, N, d]`` and ``y [B or 1, M, d]``: ``[B, N, M]``."""
     columns = zip(prior.bases, x.unbind(-1), y.unbind(-1), strict=True)
@@ -93,8 +73,8 @@ def covariance(prior: Prior, x: Tensor, y: Tensor) -> Tensor:
     tables = [(a.expand(batch, -1, -1), b.expand(batch, -1, -1)) for a, b in tables]
     widest = max(max(p.size for p in prior.bases), variance[0].numel())
     size = max(1, min(rows, _CHUNK // (batch * y.shape[1] * widest)))
-    pieces = [[(a[:, i : i + size], b) for a, b in tables] for i in range(0, rows, size)]
-    return torch.cat([_paired(piece, groups, variance) for piece in pieces], dim=1)
+    chunks = [[(a[:, i : i + size], b) for a, b in tables] for i in range(0, rows, size)]
+    return torch.cat([_paired(chunk, groups, variance) for chunk in chunks], dim=1)
 
 
 def _paired(
@@ -146,29 +126,29 @@ def _few_functions(prior: Prior, points: Tensor, rest: Tensor, real: Tensor) -> 
     root = prior.variance.sqrt().flatten()
     gram = right = torch.zeros((), dtype=rest.dtype, device=rest.device)
     squares = []
-    for piece in _pieces(points, prior):
-        columns = zip(prior.bases, points[:, piece].unbind(-1), strict=True)
+    for chunk in _chunks(points, prior):
+        columns = zip(prior.bases, points[:, chunk].unbind(-1), strict=True)
         first, *others = [basis.table(x) for basis, x in columns]
         for table in others:
             first = (first[..., None] * table[:, :, None]).flatten(2)
-        design = first * root * real[:, piece, None]  # [B, M, K]
+        design = first * root * real[:, chunk, None]  # [B, M, K]
         squares.append((design**2).sum(-1))
         gram = gram + design.mT @ design
-        right = right + (design * rest[:, piece, None]).sum(1)
+        right = right + (design * rest[:, chunk, None]).sum(1)
     level = _level(torch.cat(squares, 1), real)
     solved = _cholesky_solve(gram, right[..., None], level)[..., 0]
     return (root * solved).unflatten(-1, prior.variance.shape)
 
 
 def _mean_at(prior: Prior, points: Tensor) -> Tensor:
-    """Mean of the law at ``points [B, M, d]``: ``[B, M]``."""
+    """Mean of the distribution at ``points [B, M, d]``: ``[B, M]``."""
     mean = prior.function(prior.mean[None])
-    return torch.cat([mean(points[:, piece]) for piece in _pieces(points, prior)], 1)
+    return torch.cat([mean(points[:, chunk]) for chunk in _chunks(points, prior)], 1)
 
 
-def _pieces(points: Tensor, prior: Prior) -> list[slice]:
-    """Cut the M points of ``[B, M, d]`` so that functions at a piece take bounded memory."""
-    size = max(1, _PIECE // (len(points) * prior.variance.numel()))
+def _chunks(points: Tensor, prior: Prior) -> list[slice]:
+    """Cut the M points of ``[B, M, d]`` so that functions at a chunk take bounded memory."""
+    size = max(1, _POINT_CHUNK // (len(points) * prior.variance.numel()))
     return [slice(i, i + size) for i in range(0, points.shape[1], size)]
 
 

@@ -1,4 +1,4 @@
-"""Where input functions are seen, and what is seen there."""
+"""Sensors: their placement, the values observed there, and functions reconstructed from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from piop.errors import NotSupportedError
 from piop.fields import FunctionSamples, InputFunction, grid_axis
 from piop.sampling.collocation import scale_to_box, unit_points
-from piop.sampling.distributions import input_axes
+from piop.sampling.distributions import input_axes, input_sampler
 from piop.sampling.random import Draws
 from piop.spec.model import AT_POINTS
 
@@ -52,8 +52,8 @@ def place_sensors(
     if item.place == AT_POINTS:
         if points is None:
             raise NotSupportedError(
-                f"inputs.{item.name}: is seen at the points of the solution, which functions of "
-                "the law come without; give --data FILE"
+                f"inputs.{item.name}: is observed at the points of the solution, and functions of "
+                "the distribution come without; give --data FILE"
             )
         names = [c.name for c in problem.coordinates]
         return points[..., [names.index(name) for name in item.of]].to(draws.index.device, dtype)
@@ -79,11 +79,11 @@ def observe(
     dtype: torch.dtype = torch.float64,
     points: Tensor | None = None,
 ) -> dict[str, FunctionSamples]:
-    """See the visible inputs at sensors placed as the problem says.
+    """Observe the visible inputs at sensors placed as the problem says.
 
     Args:
         functions: From :func:`piop.sampling.sample_inputs`.
-        problem: Whose visible inputs to see.
+        problem: Whose visible inputs to observe.
         draws: Sample numbers in the order of the functions' batch.
         dtype: Of points and values; a function evaluates in its own.
         points: Those of the solution, where there is one ``[B, M, D]``.
@@ -92,17 +92,43 @@ def observe(
         Points ``[B, M, d]`` and values ``[B, M, 1]`` of each visible input, by name.
 
     Raises:
-        NotSupportedError: For the law ``history``, of which there is no function, and for sensors
-            at the points of a solution where there is none.
+        NotSupportedError: For the distribution ``history``, of which there is no function, and for
+            sensors at the points of a solution where there is none.
     """
-    seen = {}
+    observed = {}
     for item in problem.visible_inputs:
         if item.name not in functions:
             raise NotSupportedError(
-                f"inputs.{item.name}: a history is seen in data, which hold the solution; "
+                f"inputs.{item.name}: a history is observed in data, which contain the solution; "
                 "give --data FILE"
             )
-        places = place_sensors(problem, item, draws, points=points)
-        values = functions[item.name](places)[..., None]
-        seen[item.name] = FunctionSamples(places.to(dtype), values.to(dtype))
-    return seen
+        at = place_sensors(problem, item, draws, points=points)
+        values = functions[item.name](at)[..., None]
+        observed[item.name] = FunctionSamples(at.to(dtype), values.to(dtype))
+    return observed
+
+
+def reconstruct(problem: Problem, item: Input, samples: FunctionSamples) -> InputFunction:
+    """Interpolate an input from its values at sensors, any number at any points.
+
+    The best linear interpolant under the distribution's mean and covariance, see
+    :mod:`piop.sampling.kriging`; for ``piecewise_constant`` each cell takes the mean of its
+    sensors, or that of the distribution where it has none; for ``from_file`` and smooth expressions
+    a Matérn field is the substitute; where an expression is not smooth, the nearest sensor counts.
+    Functions constant in their coordinates, and scalars, take the mean of the observed values.
+
+    Args:
+        problem: Whose input it is.
+        item: The input.
+        samples: One channel; the points' dtype is that of the result, computed in float64.
+
+    Returns:
+        B functions.
+
+    Raises:
+        DataError: Points or values are not finite.
+        NotSupportedError: For the distribution ``history``.
+    """
+    points, values = samples.points.double(), samples.values[..., 0].double()
+    found = input_sampler(problem, item).interpolate(points, values, samples.mask)
+    return found.to(dtype=samples.values.dtype)

@@ -329,7 +329,7 @@ def test_stream_looks_like_its_value(burgers) -> None:
     assert stream.is_floating_point()
     assert not hasattr(stream, "__array__")
     assert not stream.requires_grad
-    assert repr(stream) == "Stream(3 rows, shape=(2, 4, 2))"
+    assert repr(stream) == "StreamTensor(3 streams, shape=(2, 4, 2))"
     torch.testing.assert_close(stream.value, queries)
     torch.testing.assert_close(stream.detach(), queries)
 

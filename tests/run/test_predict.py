@@ -90,7 +90,7 @@ def test_sensors_read_in_pieces_equal_those_read_at_once(trained, monkeypatch):
     given = {"u0": (x, np.cos(np.pi * x + 0.3))}
     whole = trained.predict(given, AT)["u"].values
     monkeypatch.setattr("piop.models.core.harmonic_fit.MOST_VALUES", 400)
-    monkeypatch.setattr("piop.sampling.kriging._PIECE", 400)
+    monkeypatch.setattr("piop.sampling.kriging._POINT_CHUNK", 400)
     found = trained.predict(given, AT)["u"].values
     assert np.abs(found - whole).max() < 1e-11
 

@@ -8,7 +8,7 @@ import torch
 from scipy.fft import idctn
 
 from piop.problem import Problem
-from piop.sampling.moments import law_prior
+from piop.sampling.random_fields import gaussian_prior
 
 
 @pytest.mark.parametrize(("name", "factor"), [("darcy_fno", 9), ("darcy_smooth", 1)])
@@ -29,7 +29,7 @@ def test_the_field_of_the_darcy_generator_is_our_law(name, factor, s=24):
     spectrum = s * size * xi
     spectrum[0, 0] = 0
     theirs = torch.from_numpy(idctn(spectrum, norm="ortho"))
-    prior = law_prior(law, problem.space)
+    prior = gaussian_prior(law, problem.space)
     ours = prior.function((prior.variance.sqrt() * torch.from_numpy(xi))[None])
     centres = (torch.arange(s, dtype=torch.float64) + 0.5) / s
     assert torch.allclose(ours.on_grid([centres, centres])[0], theirs / factor**0.5, atol=1e-12)
@@ -39,7 +39,7 @@ def test_what_the_cut_of_darcy_smooth_leaves_out():
     problem = Problem.from_file("darcy_smooth")
     law = problem.inputs[0].law
     kept, whole = (
-        float(law_prior(dataclasses.replace(law, modes=n), problem.space).variance.sum())
+        float(gaussian_prior(dataclasses.replace(law, modes=n), problem.space).variance.sum())
         for n in (law.modes, 400)
     )
     assert 1 - kept / whole == pytest.approx(0.0017, abs=1e-4)

@@ -12,15 +12,16 @@ from piop.errors import DataError, NotSupportedError
 from piop.fields import FunctionSamples
 from piop.sampling import (
     FourierFunction,
-    expected_reconstruction_error,
     observe,
     place_sensors,
     reconstruct,
     sample_inputs,
 )
-from piop.sampling.kriging import covariance, krige, posterior_variance, variance_at
-from piop.sampling.moments import interpolation_prior
+from piop.sampling.distributions import input_sampler
+from piop.sampling.kriging import covariance, krige
 from piop.spec import distributions as laws
+
+from .expected_error import expected_reconstruction_error, posterior_variance, variance_at
 
 SERIES = laws.FourierSeries(10, (-0.5, 0.5), (1, 3))
 FIELD = laws.GaussianRandomField(tau=5.0, alpha=3.0, scale=1e4)
@@ -105,7 +106,7 @@ def test_no_other_linear_weights_do_better_on_average(item, problem, many):
     one, draws = p.inputs[0], many(20000)
     f = sample_inputs(p, draws)["a"]
     points, at = place_sensors(p, one, draws)[:1], torch.tensor([[[0.07]]]).double()
-    prior = interpolation_prior(p, one)
+    prior = input_sampler(p, one).prior()
     weights = torch.linalg.solve(covariance(prior, points, points), covariance(prior, points, at))
     values, exact = f(points), f(at)[:, 0]
 
@@ -168,7 +169,7 @@ def test_either_form_of_the_system_solves_the_formula(count, item, problem, many
     law = laws.FourierSeries(4, (0.5, 1.0), (0, 8), (0.0, 2.0))  # 17 functions with a mean
     p = problem(item("a", ["x"], law, shape=(count,)))
     samples = seen(p, sample_inputs(p, many(2)), many(2))
-    prior, values = interpolation_prior(p, p.inputs[0]), samples.values[..., 0] + 0.1
+    prior, values = input_sampler(p, p.inputs[0]).prior(), samples.values[..., 0] + 0.1
     found = krige(prior, samples.points, values, None)
     design, s = prior.bases[0].table(samples.points[..., 0]), prior.variance.diag()
     gram = design @ s @ design.mT
@@ -183,7 +184,7 @@ def test_covariance_over_frequencies_is_that_over_functions(item, problem, axis)
     law = laws.GaussianRandomField(tau=5.0, alpha=3.0, modes=3)
     space = [axis("x"), axis("y", periodic=False), axis("z")]
     p = problem(item("a", ["x", "y", "z"], law), space=space)
-    prior = interpolation_prior(p, p.inputs[0])
+    prior = input_sampler(p, p.inputs[0]).prior()
     x, y = torch.rand(2, 5, 3).double(), torch.rand(2, 4, 3).double()
 
     def design(points):
@@ -200,7 +201,7 @@ def test_covariance_over_frequencies_is_that_over_functions(item, problem, axis)
 def test_waves_of_partial_phase_have_their_own_variance_for_sine_and_cosine(item, problem, axis):
     law = laws.FourierSeries(3, (0.5, 1.0), (0, 2), (0.0, 1.0))
     p = problem(item("a", ["x", "y"], law), space=[axis("x"), axis("y")])
-    prior, x = interpolation_prior(p, p.inputs[0]), torch.rand(1, 6, 2).double()
+    prior, x = input_sampler(p, p.inputs[0]).prior(), torch.rand(1, 6, 2).double()
     tables = [b.table(c) for b, c in zip(prior.bases, x.unbind(-1), strict=True)]
     design = torch.einsum("bni,bnj->bnij", *tables).flatten(2)
     slow = (design * prior.variance.flatten()) @ design.mT
@@ -220,7 +221,7 @@ def test_the_nugget_grows_until_the_factor_exists(item, problem, many, monkeypat
 def test_long_lists_of_points_are_cut_without_change(item, problem, axis, monkeypatch):
     law = laws.GaussianRandomField(tau=5.0, alpha=3.0, modes=3)
     p = problem(item("a", ["x", "y"], law), space=[axis("x"), axis("y")])
-    prior, x = interpolation_prior(p, p.inputs[0]), torch.rand(2, 9, 2).double()
+    prior, x = input_sampler(p, p.inputs[0]).prior(), torch.rand(2, 9, 2).double()
     whole = covariance(prior, x, x)
     monkeypatch.setattr("piop.sampling.kriging._CHUNK", 300)
     torch.testing.assert_close(covariance(prior, x, x), whole)
@@ -229,11 +230,11 @@ def test_long_lists_of_points_are_cut_without_change(item, problem, axis, monkey
 def test_many_sensors_are_taken_a_piece_at_a_time_without_change(item, problem, axis, monkeypatch):
     law = laws.GaussianRandomField(tau=5.0, alpha=3.0, modes=2)
     p = problem(item("a", ["x", "y"], law), space=[axis("x"), axis("y")])
-    prior, x = interpolation_prior(p, p.inputs[0]), torch.rand(2, 60, 2).double()
+    prior, x = input_sampler(p, p.inputs[0]).prior(), torch.rand(2, 60, 2).double()
     prior = replace(prior, mean=torch.ones_like(prior.mean))
     values, mask = torch.randn(2, 60).double(), torch.rand(2, 60) < 0.8
     whole = krige(prior, x, values, mask)
-    monkeypatch.setattr("piop.sampling.kriging._PIECE", 400)  # eight sensors of both samples
+    monkeypatch.setattr("piop.sampling.kriging._POINT_CHUNK", 400)  # eight sensors of both samples
     torch.testing.assert_close(krige(prior, x, values, mask).coefficients, whole.coefficients)
 
 
@@ -298,7 +299,7 @@ def test_a_rough_expression_takes_the_nearest_sensor_over_the_end(item, problem,
     assert found(at).tolist() == [[1, 2, 3, 4]]
     assert found.derivative(at, (1, 0)).abs().max() == 0
     with monkeypatch.context() as few:
-        few.setattr("piop.sampling.reconstruct.MAX_PAIRS", 8)  # two points at a time
+        few.setattr("piop.fields.MAX_PAIRS", 8)  # two points at a time
         assert found(at).tolist() == [[1, 2, 3, 4]]
     mask = torch.tensor([[False, True, True, True]])
     masked = reconstruct(p, p.inputs[0], FunctionSamples(points, samples.values, mask))
@@ -314,7 +315,7 @@ def test_a_smooth_expression_is_interpolated_by_a_stand_in_law(item, problem, ax
 
 def test_the_stand_in_law_has_the_variance_of_the_input_everywhere(item, problem, axis):
     p = by_expression(item, problem, axis, sympy.exp(30 * G), True, (10,))
-    prior = interpolation_prior(p, p.inputs[0])
+    prior = input_sampler(p, p.inputs[0]).prior()
     at = torch.tensor([[[0.0, 0.0], [0.5, 1.0], [1.0, 2.0]]]).double()
     variance = variance_at(prior, at)
     torch.testing.assert_close(variance, variance[:, :1].expand(1, 3), rtol=1e-6, atol=0)
@@ -332,7 +333,3 @@ def test_bad_numbers_and_what_has_no_covariance_are_refused(item, problem, many)
     past = problem(item("a", ["x"], laws.History(1.0)))
     with pytest.raises(NotSupportedError, match=r"inputs\.a: the law history has no covariance"):
         reconstruct(past, past.inputs[0], FunctionSamples(points, points))
-    for law, of in ((laws.Uniform(0.0, 1.0), ["x"]), (laws.PiecewiseConstant(3, 0.0, 1.0), ["x"])):
-        flat = problem(item("a", of, law))
-        with pytest.raises(NotSupportedError, match="an expected error is known for smooth"):
-            expected_reconstruction_error(flat, flat.inputs[0], points)

@@ -96,5 +96,7 @@ def test_sensors_at_the_points_of_the_solution_are_those_of_each_sample(
 
 def test_sensors_at_the_points_of_no_solution_are_refused(item, problem, square, many):
     p = problem(item("a", ["x", "y"], LAW, "points", (5,)), space=square)
-    with pytest.raises(NotSupportedError, match="functions of the law come without; give --data"):
+    with pytest.raises(
+        NotSupportedError, match="functions of the distribution come without; give --data"
+    ):
         observe(sample_inputs(p, many(2)), p, many(2))

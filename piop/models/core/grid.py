@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from piop.fields import FunctionSamples, tensor_grid
+from piop.fields import MAX_PAIRS, FunctionSamples, tensor_grid
 from piop.models.core.base import (
     GRID_FIELD,
     Backbone,
@@ -21,7 +21,6 @@ from piop.models.core.base import (
 from piop.models.core.coordinates import take_columns
 from piop.models.core.harmonic_fit import HarmonicFit
 from piop.models.core.interpolation import (
-    MOST_PAIRS,
     even_ticks,
     interpolate_grid,
     interpolation_weights,
@@ -147,7 +146,7 @@ class GridInputs(InputInterpolator):
         if not entry.smooth:
             ticks = [t + TIE_SHIFT * (a.high - a.low) for t, a in zip(ticks, own, strict=True)]
         points = tensor_grid(ticks)[None]
-        few = points.shape[1] * samples.points.shape[1] <= MOST_PAIRS
+        few = points.shape[1] * samples.points.shape[1] <= MAX_PAIRS
         if entry.smooth or few or samples.mask is not None:
             values = self.interpolate(entry, samples, points)
         else:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from piop.fields import FunctionSamples
+from piop.fields import FunctionSamples, nearest_sensor_values
 from piop.models.core.base import AxisSignature
-from piop.models.core.coordinates import squared_distances
-
-MOST_PAIRS = 2**22
-"""Distances between points and sensors held in memory at once."""
 
 LINE_TOLERANCE = 1e-4
 """Sensors that are closer than this fraction of an axis lie on one line of their grid."""
@@ -107,14 +102,9 @@ def nearest_values(
     Returns:
         ``[B, L, c]``.
     """
-    found = []
-    for chunk in at.split(max(1, MOST_PAIRS // values[..., 0].numel()), 1):
-        squares = squared_distances(chunk, samples.points, axes)
-        if samples.mask is not None:
-            squares = squares.masked_fill(~samples.mask[:, None], math.inf)
-        index = squares.argmin(-1, keepdim=True).expand(-1, -1, values.shape[-1])
-        found.append(values.gather(1, index))
-    return torch.cat(found, 1)
+    lengths = [axis.high - axis.low for axis in axes]
+    sensors = FunctionSamples(samples.points, values, samples.mask)
+    return nearest_sensor_values(sensors, at, lengths, [axis.periodic for axis in axes])
 
 
 def nearest_on_grid(

@@ -14,7 +14,7 @@ from piop.datasets import AnyDataset, Dataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
 from piop.residual import Residual, compile_residual
-from piop.sampling import Draws, collocation, observe, reconstruct, sample_inputs
+from piop.sampling import Draws, InputSampler, collocation, observe, reconstruct
 from piop.sampling.collocation import choose_by_density, residual_density
 from piop.training.batches.batch import Batch, CollocationPoints
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
@@ -96,11 +96,11 @@ class DistributionFunctions:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+        self.problem, self.sample = problem, InputSampler(problem)
 
     def __call__(self, draws: Draws, dtype: torch.dtype) -> Functions:
-        """Draw them, and see them where the spec says."""
-        functions = sample_inputs(self.problem, draws, dtype)
+        """Draw functions, and observe them where the spec says."""
+        functions = self.sample(draws, dtype)
         return functions, observe(functions, self.problem, draws, dtype)
 
 

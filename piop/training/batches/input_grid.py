@@ -11,9 +11,7 @@ from torch import Tensor
 from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples, InputFunction, grid_axis
 from piop.problem import Input, Problem
-from piop.sampling.distributions import input_axes
-from piop.sampling.moments import law_prior
-from piop.spec.distributions import FourierSeries, GaussianRandomField
+from piop.sampling.distributions import input_axes, input_sampler
 
 NEGLECTED_BY_HARMONICS = 1e-6
 """Share of an input's variance that the harmonics of a network may leave out.
@@ -48,12 +46,10 @@ def highest_wavenumber(
         Whole periods (half waves between walls) over an axis, at most ``MOST_WAVES``; 0 where the
         law has no spectrum, and for what networks take as numbers.
     """
-    if not isinstance(item.law, FourierSeries | GaussianRandomField):
+    sampler = input_sampler(problem, item)
+    prior, axes = sampler.spectrum(), sampler.axes
+    if prior is None or item.name in problem.vectors:
         return 0
-    if item.name in problem.vectors:
-        return 0
-    axes = input_axes(problem, item)
-    prior = law_prior(item.law, axes)
     turns = [
         basis.frequency * axis.length / ((2 if axis.periodic else 1) * torch.pi)
         for basis, axis in zip(prior.bases, axes, strict=True)

@@ -91,7 +91,7 @@ def test_large_grids_are_counted_and_small_ones_searched_to_the_same_values(monk
     read = GridInputs(signature, (0, 1))
     searched = read(inputs, TICKS[1:])
     assert torch.equal(searched, values.reshape(3, 7, 4, 2)), "values where the sensors are"
-    monkeypatch.setattr("piop.models.core.grid.MOST_PAIRS", 0)
+    monkeypatch.setattr("piop.models.core.grid.MAX_PAIRS", 0)
     assert torch.equal(read(inputs, TICKS[1:]), searched)
 
 

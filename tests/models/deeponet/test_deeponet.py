@@ -130,7 +130,7 @@ def test_an_input_with_jumps_is_read_at_the_nearest_sensor(monkeypatch):
                 if mask[b, m] and (best is None or distance < best[0]):
                     best = (distance, m)
             assert torch.equal(found[b, i], values[b, best[1]])
-    monkeypatch.setattr("piop.models.core.interpolation.MOST_PAIRS", 250)  # three places at a time
+    monkeypatch.setattr("piop.fields.MAX_PAIRS", 250)  # three places at a time
     assert torch.equal(
         nearest_values(values, FunctionSamples(points, values, mask), at, axes), found
     )

@@ -1,4 +1,4 @@
-"""Every law draws what it says, sample by sample, in any batch and precision."""
+"""Every distribution draws what it states, sample by sample, in any batch and precision."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 
 from piop.errors import NotSupportedError
 from piop.sampling import Draws, observe, sample_inputs
-from piop.sampling.distributions import draw
+from piop.sampling.distributions import SAMPLERS, input_sampler
 from piop.spec import distributions as laws
 
 
@@ -103,10 +103,14 @@ def test_a_source_of_time_is_periodic_in_space_alone(everything, many):
     assert f.derivative(ends, (1, 0))[:, 2:].abs().max() < 1e-10
 
 
+def test_every_distribution_of_the_spec_has_a_sampler():
+    assert set(SAMPLERS) == set(laws.LAWS.values())
+
+
 def test_history_is_not_drawn(problem, item, many):
     past = item("u0", ["x"], laws.History(1.0))
     assert sample_inputs(problem(past), many(2)) == {}
     with pytest.raises(NotSupportedError, match=r"inputs\.u0: its law is history, so it cannot be"):
-        draw(past, (), many(2))
-    with pytest.raises(NotSupportedError, match=r"inputs\.u0: a history is seen in data"):
+        input_sampler(problem(past), past).draw(many(2), {})
+    with pytest.raises(NotSupportedError, match=r"inputs\.u0: a history is observed in data"):
         observe({}, problem(past), many(2))
