@@ -49,7 +49,7 @@ def samples_from_columns(raw: RawFile, problem: Problem) -> dict[str, FunctionSa
     number = sample_numbers(raw)
     found = {}
     for item in problem.visible_inputs:
-        if isinstance(item.law, History):
+        if isinstance(item.distribution, History):
             message = f"'{item.name}' is a history, which a table does not hold"
             raise DataError(f"{raw.path}: {message}; give the solution on a grid, as NetCDF or npz")
         values = column(raw, item.name, "an input of the spec")
@@ -154,7 +154,7 @@ def sensors_from(raw: RawFile, problem: Problem) -> dict[str, FunctionSamples]:
 
 
 def _one(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
-    if isinstance(item.law, History):
+    if isinstance(item.distribution, History):
         return read_history(raw, problem, item)
     label = (
         f"an input of the spec, a function of {', '.join(item.of)}" if item.of else "a scalar input"

@@ -228,7 +228,7 @@ def write_dataset(dataset: Dataset, path: str | Path, problem: Problem) -> None:
         for name, values in dataset.values.items():
             writer.append(name, dimensions, values)
         for item in problem.visible_inputs:
-            if isinstance(item.law, History):
+            if isinstance(item.distribution, History):
                 continue  # it is in the solution
             write_input(writer, item.name, item.of, dataset.inputs[item.name], dataset.axes)
         if dataset.error_estimate is not None:

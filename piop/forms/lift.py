@@ -156,11 +156,15 @@ def _blend(gaps: Mapping[str, sp.Expr], axis: Coordinate) -> sp.Expr:
 
 
 def _vanishing(pde: PDE, atom: Any, axis: Coordinate, at: float) -> bool:
-    """Whether a law holds an input at zero at an end of an axis."""
-    law = next((i.law for i in pde.inputs if i.name == name_of(atom)), None)
-    if not isinstance(law, GaussianRandomField) or law.mean or at not in (axis.low, axis.high):
+    """Whether a distribution holds an input at zero at an end of an axis."""
+    distribution = next((i.distribution for i in pde.inputs if i.name == name_of(atom)), None)
+    if (
+        not isinstance(distribution, GaussianRandomField)
+        or distribution.mean
+        or at not in (axis.low, axis.high)
+    ):
         return False
-    return law.boundary.get(axis.name) == "dirichlet"
+    return distribution.boundary.get(axis.name) == "dirichlet"
 
 
 def _vanishes(pde: PDE, expression: sp.Expr) -> bool:

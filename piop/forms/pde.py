@@ -11,7 +11,7 @@ from sympy import Expr, Function
 from piop.boundary import BoundaryCondition, normal_symbols
 from piop.domain import Coordinate, Domain
 from piop.forms.differentiate import differentiate
-from piop.spec.distributions import Law
+from piop.spec.distributions import Distribution
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Input:
     Attributes:
         name: As in the spec.
         of: Names of the coordinates it depends on; empty for a number.
-        law: How it is drawn, or None for an expression.
-        expression: Of other inputs and coordinates, or None for a law.
+        distribution: How it is drawn, or None for an expression.
+        expression: Of other inputs and coordinates, or None for a distribution.
         hidden: Drawn, but not shown to the network.
         smooth: Whether its point-wise derivatives exist.
         sensor_shape: Sensors per axis for ``grid``, else their number; ``(1,)`` for a number.
@@ -33,7 +33,7 @@ class Input:
 
     name: str
     of: tuple[str, ...]
-    law: Law | None
+    distribution: Distribution | None
     expression: Expr | None
     hidden: bool
     smooth: bool

@@ -24,7 +24,7 @@ class Gas:
         momenta: m_i, the flux of ρ along axis i.
         energy: E, whose flux is (E + p) m_i/ρ.
         carried: Everything else, with fluxes q m_i/ρ.
-        pressure: p of the state, by any law.
+        pressure: p of the state, by any equation of state.
         energy_of: E of ρ, m, the rest and ``PRESSURE``; None where p is not linear in E.
     """
 
@@ -117,8 +117,9 @@ def wave_speeds(law: ConservationLaw, axis: int, gas: Gas | None) -> Pairs | Non
     """Give formulas among which the slowest and the fastest wave speed are.
 
     One unknown: F′(u). A gas: the two speeds besides its velocity v, from the traces of A and A²,
-    λ₊ + λ₋ = tr A − (n − 2)v and λ₊² + λ₋² = tr A² − (n − 2)v², whatever its pressure law. Other
-    systems: the characteristic polynomial is factored; its factors must be of degree two at most.
+    λ₊ + λ₋ = tr A − (n − 2)v and λ₊² + λ₋² = tr A² − (n − 2)v², whatever its equation of
+    state. Other systems: the characteristic polynomial is factored; its factors must be of degree
+    two at most.
 
     Returns:
         None where that fails, so that eigenvalues must be computed in numbers.

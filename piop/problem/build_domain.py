@@ -37,7 +37,7 @@ from piop.domain.regions import OUTLINE
 from piop.errors import Issue
 from piop.expression import Scope, as_number, parse
 from piop.expression.functions import evaluate
-from piop.spec import distributions as laws
+from piop.spec import distributions
 from piop.spec.model import Spec
 from piop.spec.names import refuse
 from piop.spec.read_domain import alternatives, chooser, part_names, stars
@@ -126,7 +126,7 @@ def trace_shapes(spec: Spec, resolved: Resolved, issues: list[Issue]) -> Traced:
 
 
 class _Middle:
-    """Radii with every input in the middle of its law.
+    """Radii with every input in the middle of its distribution.
 
     Attributes:
         used: Whether an input stood in any.
@@ -174,18 +174,22 @@ class _Middle:
         if name in self.resolved.inputs:
             return self._without_inputs(self.resolved.inputs[name])
         item = self.spec.inputs.get(name)
-        law: Any = self.spec.parameters[name] if item is None else item.law
-        match law:
-            case laws.GaussianRandomField() | laws.Normal():
-                value = law.mean
-            case laws.FourierSeries():
+        distribution: Any = self.spec.parameters[name] if item is None else item.distribution
+        match distribution:
+            case distributions.GaussianRandomField() | distributions.Normal():
+                value = distribution.mean
+            case distributions.FourierSeries():
                 value = 0.0
-            case laws.Uniform() | laws.LogUniform() | laws.PiecewiseConstant():
-                value = 0.5 * (law.low + law.high)
-            case laws.Integer():
-                value = (law.low + law.high) // 2
-            case laws.Constant():
-                value = law.value
+            case (
+                distributions.Uniform()
+                | distributions.LogUniform()
+                | distributions.PiecewiseConstant()
+            ):
+                value = 0.5 * (distribution.low + distribution.high)
+            case distributions.Integer():
+                value = (distribution.low + distribution.high) // 2
+            case distributions.Constant():
+                value = distribution.value
             case _:
                 raise GeometryError(
                     f"its radius depends on {name}, whose distribution has no middle that the "

@@ -291,7 +291,9 @@ def _input_smoothness(problem: Problem, item: Input) -> tuple[float, str]:
         if not item.smooth:
             return 0.0, f"{item.name} is declared smooth: false"
         return expression_smoothness(problem, item.expression)
-    smoothness = item.law.differentiability(len(item.of)) if item.law is not None else 0.0
+    smoothness = (
+        item.distribution.differentiability(len(item.of)) if item.distribution is not None else 0.0
+    )
     if not smoothness > 0:
         return 0.0, f"nothing is known of the smoothness of {item.name}, or it has jumps"
     return smoothness, f"{item.name} has fewer than {smoothness:g} derivatives"

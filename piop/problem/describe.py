@@ -153,18 +153,22 @@ def _parameter(problem: Problem, name: str, value: float) -> str:
 
 
 def _input(item: Input) -> dict[str, Any]:
-    law: dict[str, Any] | None = None
-    if item.law is not None:
-        values = {f.name: getattr(item.law, f.name) for f in fields(item.law) if f.compare}
+    drawn: dict[str, Any] | None = None
+    if item.distribution is not None:
+        values = {
+            f.name: getattr(item.distribution, f.name)
+            for f in fields(item.distribution)
+            if f.compare
+        }
         if values.get("matern") is not None:
             del values["scale"]
-        law = {"law": NAMES[type(item.law)]} | {
+        drawn = {"law": NAMES[type(item.distribution)]} | {
             k: _plain(v) for k, v in values.items() if v is not None
         }
     return {
         "name": item.name,
         "of": list(item.of),
-        "law": law,
+        "law": drawn,
         "expression": None if item.expression is None else write(item.expression),
         "hidden": item.hidden,
         "smooth": item.smooth,
@@ -211,10 +215,10 @@ def _interval(found: dict[str, Any], units: Any) -> str:
 def _sentence(item: dict[str, Any]) -> str:
     name = f"{item['name']}({', '.join(item['of'])})" if item["of"] else item["name"]
     if item["law"]:
-        law = dict(item["law"])
-        rule = law.pop("law")
-        said = ", ".join(_value(k, v) for k, v in law.items() if v != {} and v is not False)
-        rule += f" ({said})" if said else ""
+        drawn = dict(item["law"])
+        rule = drawn.pop("law")
+        settings = ", ".join(_value(k, v) for k, v in drawn.items() if v != {} and v is not False)
+        rule += f" ({settings})" if settings else ""
     else:
         rule = f"= {item['expression']}"
     counts = " × ".join(map(str, item["sensors"]["count"]))

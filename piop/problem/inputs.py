@@ -11,7 +11,7 @@ from piop.domain import Coordinate
 from piop.errors import Issue
 from piop.expression.functions import JUMPS
 from piop.forms.pde import Input
-from piop.spec import distributions as laws
+from piop.spec import distributions
 from piop.spec.distributions import History
 from piop.spec.model import AT_POINTS, SensorSpec, Spec
 from piop.spec.names import refuse
@@ -28,7 +28,7 @@ _SENSORS = {0: 1, 1: 64, 2: 256, 3: 512}  # by number of coordinates
 def read_inputs(
     spec: Spec, resolved: Resolved, points: int | None, issues: list[Issue]
 ) -> tuple[Input, ...]:
-    """The inputs of a problem: parameters given by a law first, then those of ``inputs:``.
+    """The inputs of a problem: parameters given by a distribution first, then those of ``inputs:``.
 
     Args:
         spec: As written.
@@ -52,12 +52,14 @@ def read_inputs(
             continue  # refused already
         of = tuple(t.text for t in item.of)
         expression = resolved.inputs.get(name)
-        smooth = _smooth(item.law, expression) if item.smooth is None else item.smooth
+        smooth = _smooth(item.distribution, expression) if item.smooth is None else item.smooth
         angle = resolved.names.angle_of(spec, name)
         shape, place = _sensors(spec, name, len(of), points, issues, around=angle is not None)
         symbol = resolved.names.values[name].expr  # type: ignore[union-attr]
         found.append(
-            Input(name, of, item.law, expression, item.hidden, smooth, shape, place, symbol)
+            Input(
+                name, of, item.distribution, expression, item.hidden, smooth, shape, place, symbol
+            )
         )
     return tuple(found)
 
@@ -66,8 +68,8 @@ def _is_random(spec: Spec, name: str) -> bool:
     return name in spec.parameters and not isinstance(spec.parameters[name], ScalarNode)
 
 
-def _smooth(law: laws.Law | None, expression: Expr | None) -> bool:
-    if isinstance(law, laws.PiecewiseConstant):
+def _smooth(distribution: distributions.Distribution | None, expression: Expr | None) -> bool:
+    if isinstance(distribution, distributions.PiecewiseConstant):
         return False
     return expression is None or not expression.has(*JUMPS)
 
@@ -119,21 +121,25 @@ def _points(
 
 def history_of(problem: Problem) -> Input | None:
     """The input that is the past of the solution, if there is one."""
-    return next((i for i in problem.inputs if isinstance(i.law, History)), None)
+    return next((i for i in problem.inputs if isinstance(i.distribution, History)), None)
 
 
 def seen_times(problem: Problem, item: Input) -> tuple[float, ...]:
     """Times of a past: even ones after the start, the last at its end."""
-    assert isinstance(item.law, History) and problem.time is not None  # noqa: S101 - checked
-    low, span, count = problem.time.low, item.law.until - problem.time.low, item.law.times
-    return (*(low + span * k / count for k in range(1, count)), item.law.until)
+    assert isinstance(item.distribution, History) and problem.time is not None  # noqa: S101 - checked
+    low, span, count = (
+        problem.time.low,
+        item.distribution.until - problem.time.low,
+        item.distribution.times,
+    )
+    return (*(low + span * k / count for k in range(1, count)), item.distribution.until)
 
 
 def channels_of(problem: Problem, item: Input) -> int:
     """c, how many values a sensor of an input gives."""
-    if not isinstance(item.law, History):
+    if not isinstance(item.distribution, History):
         return 1
-    return item.law.times * len(problem.unknowns)
+    return item.distribution.times * len(problem.unknowns)
 
 
 def asked_coordinates(problem: Problem) -> tuple[Coordinate, ...]:
@@ -141,5 +147,5 @@ def asked_coordinates(problem: Problem) -> tuple[Coordinate, ...]:
     past = history_of(problem)
     if past is None or problem.time is None:
         return problem.coordinates
-    assert isinstance(past.law, History)  # noqa: S101 - as found
-    return (replace(problem.time, low=past.law.until), *problem.space)
+    assert isinstance(past.distribution, History)  # noqa: S101 - as found
+    return (replace(problem.time, low=past.distribution.until), *problem.space)

@@ -176,7 +176,10 @@ class FiniteVolumes(Method):
     """Fluxes between cells, also at shocks."""
 
     name = "finite volumes, MUSCL and SSP-RK3"
-    why = "a first-order law in flux form: what leaves a cell enters the next, also at a shock"
+    why = (
+        "a first-order conservation law in flux form: what leaves a cell enters the next, also at "
+        "a shock"
+    )
 
     def obstacles(self, problem: Problem) -> Iterator[str]:
         """Ask for a conservation law on a box in one or two dimensions."""

@@ -428,7 +428,7 @@ def input_sampler(problem: Problem, item: Input) -> Sampler:
     """Return the sampler of an input."""
     if item.expression is not None:
         return ExpressionSampler(problem, item, item.expression)
-    return SAMPLERS[type(item.law)](problem, item, item.law)
+    return SAMPLERS[type(item.distribution)](problem, item, item.distribution)
 
 
 @final

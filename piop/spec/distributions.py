@@ -1,4 +1,4 @@
-"""The laws from which random inputs are drawn: what the words under ``inputs:`` mean.
+"""Distributions of random inputs, as ``inputs:`` of a spec states them by ``law:``.
 
 Pure configuration: no torch, no drawing. Every class checks its own numbers and raises
 ``ValueError`` with a text that names the key, the value and what is allowed. L is the length of
@@ -16,7 +16,7 @@ from typing import Literal, final
 
 AxisBoundary = Literal["periodic", "neumann", "dirichlet"]
 AXIS_BOUNDARIES: tuple[str, ...] = ("periodic", "neumann", "dirichlet")
-_LARGEST = 10**9  # whole numbers of a law
+_LARGEST = 10**9  # whole numbers of a distribution
 
 
 def _number(key: str, value: object) -> float:
@@ -44,12 +44,12 @@ def _range(key: str, value: object) -> tuple[float, float]:
     return low, high
 
 
-def _low_high(law: Uniform | LogUniform | Integer | PiecewiseConstant) -> None:
-    low, high = _number("low", law.low), _number("high", law.high)
+def _low_high(distribution: Uniform | LogUniform | Integer | PiecewiseConstant) -> None:
+    low, high = _number("low", distribution.low), _number("high", distribution.high)
     if low > high:
         raise ValueError(f"low: {low:g} is above high: {high:g}")
-    object.__setattr__(law, "low", low)
-    object.__setattr__(law, "high", high)
+    object.__setattr__(distribution, "low", low)
+    object.__setattr__(distribution, "high", high)
 
 
 @final
@@ -129,9 +129,9 @@ class GaussianRandomField:
         alpha: Dimensionless: the field has fewer than α − d/2 mean-square derivatives; above d/2
             unless ``modes`` is given. Not given with ``matern``.
         scale: Prefactor of the covariance > 0. Not given with ``matern``.
-        matern: The same law stated by smoothness, length and variance instead; on a periodic axis
-            its covariance is the Matérn one summed over all periods, so the variance is σ² only
-            where ℓ is well below L.
+        matern: The same distribution stated by smoothness, length and variance instead; on a
+            periodic axis its covariance is the Matérn one summed over all periods, so the variance
+            is σ² only where ℓ is well below L.
         boundary: ``periodic``, ``neumann`` (zero slope) or ``dirichlet`` (zero value, before
             ``mean`` is added) for each named axis; by default periodic on periodic axes, else
             neumann.
@@ -200,14 +200,14 @@ class GaussianRandomField:
             )
 
     def covariance(self, dimension: int) -> tuple[float, float, float]:
-        """State the law as (scale, τ, α) in ``dimension`` coordinates, given as Matérn or not.
+        """Return (scale, τ, α) in ``dimension`` coordinates, given as Matérn or not.
 
         Raises:
             ValueError: If α ≤ d/2 and ``modes`` is not given: the variance would be infinite.
 
         Example:
-            >>> law = GaussianRandomField(matern=Matern(smoothness=0.5, length=1.0))
-            >>> law.covariance(1)  # exponential covariance: spectral density 2/(1 + w²)
+            >>> distribution = GaussianRandomField(matern=Matern(smoothness=0.5, length=1.0))
+            >>> distribution.covariance(1)  # exponential covariance: spectral density 2/(1 + w²)
             (2.0, 1.0, 1.0)
 
         Source: Rasmussen & Williams 2006, eq. 4.15 in angular frequency.
@@ -379,7 +379,8 @@ class FromFile:
         path: NetCDF (``.nc``), ``.npz`` or ``.csv``, relative to the folder of the spec and inside
             it.
         variable: Name of the array in the file; by default the name of the input.
-        file: Where the path leads, once checked to lie inside the folder; no part of the law.
+        file: Where the path leads, once checked to lie inside the folder; it is not
+            compared.
     """
 
     path: str
@@ -425,7 +426,7 @@ class History:
 @final
 @dataclass(frozen=True)
 class FromData:
-    """Functions that come with their solutions, in a data set, and are drawn from no law.
+    """Functions that come with their solutions, in a data set, and are drawn from no distribution.
 
     Attributes:
         noise: Levels of noise that they are seen with, drawn for each sample; shares of the
@@ -445,7 +446,7 @@ class FromData:
         return math.nan
 
 
-Law = (
+Distribution = (
     FourierSeries
     | GaussianRandomField
     | PiecewiseConstant
@@ -459,9 +460,9 @@ Law = (
     | History
 )
 
-SCALAR_LAWS = (Uniform, LogUniform, Integer, Normal, Constant)
+SCALAR_DISTRIBUTIONS = (Uniform, LogUniform, Integer, Normal, Constant)
 
-LAWS: dict[str, type[Law]] = {
+DISTRIBUTIONS: dict[str, type[Distribution]] = {
     "fourier_series": FourierSeries,
     "gaussian_random_field": GaussianRandomField,
     "piecewise_constant": PiecewiseConstant,
@@ -474,4 +475,6 @@ LAWS: dict[str, type[Law]] = {
     "data": FromData,
     "history": History,
 }
-NAMES: dict[type[Law], str] = {law: name for name, law in LAWS.items()}
+NAMES: dict[type[Distribution], str] = {
+    distribution: name for name, distribution in DISTRIBUTIONS.items()
+}

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from piop.boundary import BoundaryCondition
 from piop.errors import Place
-from piop.spec.distributions import Law
+from piop.spec.distributions import Distribution
 from piop.spec.tree import Node, ScalarNode
 
 Text: TypeAlias = ScalarNode
@@ -27,18 +27,18 @@ def _empty(**options: Any) -> Any:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input: ``of`` coordinates, and either a law or an expression of other inputs.
+    """One input: ``of`` coordinates, and either a distribution or an expression of other inputs.
 
     Attributes:
         of: Coordinates it depends on; empty for a scalar.
-        law: How it is drawn.
-        expression: In place of a law.
+        distribution: How it is drawn.
+        expression: In place of a distribution.
         hidden: Drawn, but not shown to the network.
-        smooth: Whether point-wise derivatives of it exist; None lets the law decide.
+        smooth: Whether point-wise derivatives of it exist; None lets the distribution decide.
     """
 
     of: tuple[Text, ...]
-    law: Law | None = None
+    distribution: Distribution | None = None
     expression: Text | None = None
     hidden: bool = False
     smooth: bool | None = None
@@ -99,7 +99,7 @@ class Spec:
     source: str = ""
     time: Mapping[str, tuple[Text, Text]] = _empty()
     space: Mapping[str, tuple[Text, Text]] = _empty()
-    parameters: Mapping[str, Text | Law] = _empty()
+    parameters: Mapping[str, Text | Distribution] = _empty()
     inputs: Mapping[str, InputSpec] = _empty()
     definitions: Mapping[str, Text] = _empty()
     auxiliary: Mapping[str, AuxiliarySpec] = _empty()

@@ -1,29 +1,31 @@
-"""The ``law:`` part of an input or parameter."""
+"""The distribution of an input or parameter, read from ``law:`` and its keys."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from piop.spec import distributions as laws
+from piop.spec import distributions
 from piop.spec.reader import Bad, Reader
 from piop.spec.tree import Node, SequenceNode
 
 
-def law_keys(law: str) -> tuple[str, ...]:
-    """The keys that a law knows."""
-    return tuple(k for k in laws.LAWS[law].__dataclass_fields__ if k != "file")
+def distribution_keys(distribution: str) -> tuple[str, ...]:
+    """Return the keys of a distribution."""
+    return tuple(
+        k for k in distributions.DISTRIBUTIONS[distribution].__dataclass_fields__ if k != "file"
+    )
 
 
-def read_law(
+def read_distribution(
     reader: Reader, name: str, found: dict[str, Node], path: str, whole: Node, folder: Path | None
-) -> laws.Law:
-    """Build the law ``name`` from its keys.
+) -> distributions.Distribution:
+    """Build the distribution ``name`` from its keys.
 
     Args:
         reader: Collects issues.
-        name: A key of ``LAWS``.
-        found: The keys of the law that are written.
+        name: A key of ``DISTRIBUTIONS``.
+        found: The keys of the distribution that are written.
         path: Where, for messages.
         whole: The node all of this stands in.
         folder: Folder that files must lie in; None allows any.
@@ -35,10 +37,10 @@ def read_law(
             values[key] = _READERS[key](reader, node, f"{path}.{key}")
         except Bad:
             failed = True
-    fields = laws.LAWS[name].__dataclass_fields__
+    fields = distributions.DISTRIBUTIONS[name].__dataclass_fields__
     missing = [
         k
-        for k in law_keys(name)
+        for k in distribution_keys(name)
         if k not in found and fields[k].default is fields[k].default_factory
     ]
     if missing:
@@ -46,13 +48,15 @@ def read_law(
     if failed:
         raise Bad
     try:
-        law = laws.LAWS[name](**values)
-    except ValueError as error:  # the laws check their own numbers; their texts start with the key
+        distribution = distributions.DISTRIBUTIONS[name](**values)
+    except (
+        ValueError
+    ) as error:  # the distributions check their own numbers; their texts start with the key
         node = found.get(str(error).split(":")[0].split(".")[0], whole)
         raise reader.fail(node.place, f"{path}: {error}") from None
-    if isinstance(law, laws.FromFile):
-        return _inside(reader, law, path, found["path"], folder)
-    return law
+    if isinstance(distribution, distributions.FromFile):
+        return _inside(reader, distribution, path, found["path"], folder)
+    return distribution
 
 
 def _count(reader: Reader, node: Node, path: str) -> int:
@@ -72,17 +76,17 @@ def _wavenumbers(reader: Reader, node: Node, path: str) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _matern(reader: Reader, node: Node, path: str) -> laws.Matern:
+def _matern(reader: Reader, node: Node, path: str) -> distributions.Matern:
     found = reader.keys(node, path, ("smoothness", "length", "variance"))
     values = {k: reader.number(n, f"{path}.{k}") for k, n in found.items()}
     if missing := [k for k in ("smoothness", "length") if k not in values]:
         raise reader.fail(node.place, f"{path}: matern needs {', '.join(missing)}")
-    return laws.Matern(**values)
+    return distributions.Matern(**values)
 
 
 def _boundary(reader: Reader, node: Node, path: str) -> dict[str, str]:
     entries = reader.mapping(node, path)
-    return {k: reader.word(n, f"{path}.{k}", laws.AXIS_BOUNDARIES) for k, n, _ in entries}
+    return {k: reader.word(n, f"{path}.{k}", distributions.AXIS_BOUNDARIES) for k, n, _ in entries}
 
 
 def _levels(reader: Reader, node: Node, path: str) -> tuple[float, ...]:
@@ -121,13 +125,15 @@ _READERS: dict[str, Any] = {
 
 
 def _inside(
-    reader: Reader, law: laws.FromFile, path: str, node: Node, folder: Path | None
-) -> laws.FromFile:
+    reader: Reader, distribution: distributions.FromFile, path: str, node: Node, folder: Path | None
+) -> distributions.FromFile:
     if folder is None:
-        return laws.FromFile(law.path, law.variable, Path(law.path))
+        return distributions.FromFile(
+            distribution.path, distribution.variable, Path(distribution.path)
+        )
     root = folder.resolve()
-    target = (root / law.path).resolve() if "\0" not in law.path else Path("/")
+    target = (root / distribution.path).resolve() if "\0" not in distribution.path else Path("/")
     if not target.is_relative_to(root):
-        message = f"{path}.path: '{law.path}' leads out of the folder of the spec"
+        message = f"{path}.path: '{distribution.path}' leads out of the folder of the spec"
         raise reader.fail(node.place, message, "Pass the file on the command line instead.")
-    return laws.FromFile(law.path, law.variable, target)
+    return distributions.FromFile(distribution.path, distribution.variable, target)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from piop.expression import Refusal, Scope, parse
-from piop.spec.distributions import LAWS, SCALAR_LAWS, Law
+from piop.spec.distributions import DISTRIBUTIONS, SCALAR_DISTRIBUTIONS, Distribution
 from piop.spec.model import (
     AT_POINTS,
     AuxiliarySpec,
@@ -16,7 +16,7 @@ from piop.spec.model import (
     Setting,
     Text,
 )
-from piop.spec.read_distributions import law_keys, read_law
+from piop.spec.read_distributions import distribution_keys, read_distribution
 from piop.spec.reader import Bad, Reader, is_number
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -25,20 +25,22 @@ NONE_KNOWN = "data"
 PLACES = ("grid", "uniform", "latin_hypercube", "sobol", AT_POINTS)
 
 
-def read_parameters(reader: Reader, node: Node, folder: Path | None) -> dict[str, Text | Law]:
-    """Constants, or laws that make a parameter a scalar input; constants may use earlier ones."""
-    result: dict[str, Text | Law] = {}
+def read_parameters(
+    reader: Reader, node: Node, folder: Path | None
+) -> dict[str, Text | Distribution]:
+    """Read constants, which may use earlier ones, or distributions, which make scalar inputs."""
+    result: dict[str, Text | Distribution] = {}
     for key, value, place in reader.mapping(node, "parameters"):
         path = f"parameters.{key}"
         try:
             reader.name(ScalarNode(key, place), "parameters")
             if isinstance(value, MappingNode):
-                law = _law_of(reader, value, path, folder, ())[0]
-                if not isinstance(law, SCALAR_LAWS):
+                distribution = _distribution_of(reader, value, path, folder, ())[0]
+                if not isinstance(distribution, SCALAR_DISTRIBUTIONS):
                     raise reader.fail(
-                        value.place, f"{path}: a parameter is a number; use a scalar law"
+                        value.place, f"{path}: a parameter is a number; use a scalar distribution"
                     )
-                result[key] = law
+                result[key] = distribution
             else:
                 result[key] = _constant(reader, reader.text(value, path), key, path)
         except Bad:
@@ -65,26 +67,28 @@ def _constant(reader: Reader, text: ScalarNode, name: str, path: str) -> Text:
     return text
 
 
-def _law_of(
+def _distribution_of(
     reader: Reader, node: Node, path: str, folder: Path | None, extra: tuple[str, ...]
-) -> tuple[Law | None, dict[str, Node]]:
-    """The law of a mapping, if it names one, and the other keys (only ``extra`` are allowed)."""
+) -> tuple[Distribution | None, dict[str, Node]]:
+    """Read the distribution of a mapping, if it names one; other keys must be in ``extra``."""
     named = (
         {k.text: v for k, v in node.items if isinstance(k, ScalarNode)}
         if isinstance(node, MappingNode)
         else {}
     )
-    law_name = reader.word(named["law"], f"{path}.law", LAWS) if "law" in named else None
-    own = law_keys(law_name) if law_name else ()
+    name = reader.word(named["law"], f"{path}.law", DISTRIBUTIONS) if "law" in named else None
+    own = distribution_keys(name) if name else ()
     found = reader.keys(node, path, (*extra, "law", *own))
-    law = None
-    if law_name:
-        law = read_law(
-            reader, law_name, {k: v for k, v in found.items() if k in own}, path, node, folder
+    distribution = None
+    if name:
+        distribution = read_distribution(
+            reader, name, {k: v for k, v in found.items() if k in own}, path, node, folder
         )
     elif not extra:
-        raise reader.fail(node.place, f"{path}: 'law' is missing", f"One of {', '.join(LAWS)}.")
-    return law, {k: v for k, v in found.items() if k in extra}
+        raise reader.fail(
+            node.place, f"{path}: 'law' is missing", f"One of {', '.join(DISTRIBUTIONS)}."
+        )
+    return distribution, {k: v for k, v in found.items() if k in extra}
 
 
 def read_coordinates(
@@ -123,7 +127,9 @@ def read_inputs(reader: Reader, node: Node, folder: Path | None) -> dict[str, In
 
 
 def _input(reader: Reader, node: Node, path: str, folder: Path | None) -> InputSpec:
-    law, rest = _law_of(reader, node, path, folder, ("of", "expression", "hidden", "smooth"))
+    distribution, rest = _distribution_of(
+        reader, node, path, folder, ("of", "expression", "hidden", "smooth")
+    )
     of: tuple[Text, ...] = ()
     if "of" in rest:
         items = (
@@ -135,16 +141,18 @@ def _input(reader: Reader, node: Node, path: str, folder: Path | None) -> InputS
     expression = (
         reader.text(rest["expression"], f"{path}.expression") if "expression" in rest else None
     )
-    if (law is None) == (expression is None):
-        raise reader.fail(node.place, f"{path}: either a law or an expression is needed")
-    if law is not None and isinstance(law, SCALAR_LAWS) and of:
-        raise reader.fail(node.place, f"{path}: this law draws one number; leave 'of' out")
+    if (distribution is None) == (expression is None):
+        raise reader.fail(node.place, f"{path}: either a distribution or an expression is needed")
+    if distribution is not None and isinstance(distribution, SCALAR_DISTRIBUTIONS) and of:
+        raise reader.fail(node.place, f"{path}: this distribution draws one number; leave 'of' out")
     given = ("FromFile", "FromData", "History")
-    scalar_law = isinstance(law, SCALAR_LAWS) or type(law).__name__ in given
-    if law is not None and not of and not scalar_law:
+    is_scalar = (
+        isinstance(distribution, SCALAR_DISTRIBUTIONS) or type(distribution).__name__ in given
+    )
+    if distribution is not None and not of and not is_scalar:
         raise reader.fail(node.place, f"{path}: 'of' is missing: the coordinates it depends on")
     flags = {k: reader.boolean(rest[k], f"{path}.{k}") for k in ("hidden", "smooth") if k in rest}
-    return InputSpec(of, law, expression, flags.get("hidden", False), flags.get("smooth"))
+    return InputSpec(of, distribution, expression, flags.get("hidden", False), flags.get("smooth"))
 
 
 def read_texts(reader: Reader, node: Node, section: str) -> dict[str, Text]:

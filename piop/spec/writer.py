@@ -11,7 +11,7 @@ from typing import Any
 
 from piop.errors import Issue
 from piop.expression import write
-from piop.spec import distributions as laws
+from piop.spec import distributions
 from piop.spec.distributions import NAMES
 from piop.spec.load import KEYS
 from piop.spec.model import AuxiliarySpec, ConditionSpec, InputSpec, LearnSpec, SensorSpec, Spec
@@ -48,7 +48,7 @@ def hash_of(spec: Spec, resolved: Resolved) -> str:
 
 def _meaning(spec: Spec, resolved: Resolved) -> dict[str, Any]:
     infer = [t.text for t in spec.infer]
-    laws = {
+    drawn = {
         k: _canonical(v) for k, v in spec.parameters.items() if k not in resolved.names.constants
     }
     return {
@@ -57,7 +57,7 @@ def _meaning(spec: Spec, resolved: Resolved) -> dict[str, Any]:
             [n, *map(repr, resolved.names.bounds[n])] for n in (*spec.time, *spec.space)
         ],
         "time": list(spec.time),
-        "laws": laws,
+        "laws": drawn,
         "unknowns": [u.text for u in spec.unknowns],
         "inputs": {k: _input_meaning(k, v, resolved) for k, v in spec.inputs.items()},
         "equations": [write(e.left - e.right) for e in resolved.equations],
@@ -81,7 +81,13 @@ def _meaning(spec: Spec, resolved: Resolved) -> dict[str, Any]:
 
 def _input_meaning(name: str, item: Any, resolved: Resolved) -> Any:
     expression = write(resolved.inputs[name]) if name in resolved.inputs else None
-    return [[t.text for t in item.of], _canonical(item.law), expression, item.hidden, item.smooth]
+    return [
+        [t.text for t in item.of],
+        _canonical(item.distribution),
+        expression,
+        item.hidden,
+        item.smooth,
+    ]
 
 
 def _canonical(value: Any) -> Any:
@@ -180,31 +186,33 @@ def _plain(value: Any) -> Any:
             return {k: _plain(v) for k, v in value.items()}
         case tuple() | list():
             return [_plain(v) for v in value]
-    return _law(value) if type(value) in laws.NAMES else value
+    return _distribution(value) if type(value) in distributions.NAMES else value
 
 
 def _drop_empty(found: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if v is not None}
 
 
-def _law(law: Any) -> dict[str, Any]:
-    result: dict[str, Any] = {"law": laws.NAMES[type(law)]}
-    for item in fields(law):
-        value = getattr(law, item.name)
+def _distribution(distribution: Any) -> dict[str, Any]:
+    result: dict[str, Any] = {"law": distributions.NAMES[type(distribution)]}
+    for item in fields(distribution):
+        value = getattr(distribution, item.name)
         empty = value is None or (isinstance(value, Dict) and not value)
         if item.compare and not empty and value != item.default:
-            result[item.name] = _matern(value) if isinstance(value, laws.Matern) else _plain(value)
+            result[item.name] = (
+                _matern(value) if isinstance(value, distributions.Matern) else _plain(value)
+            )
     return result
 
 
-def _matern(value: laws.Matern) -> dict[str, float]:
+def _matern(value: distributions.Matern) -> dict[str, float]:
     return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
 def _input(item: InputSpec) -> dict[str, Any]:
     result: dict[str, Any] = {"of": list(item.of)} if item.of else {}
-    if item.law is not None:
-        result |= _law(item.law)
+    if item.distribution is not None:
+        result |= _distribution(item.distribution)
     if item.expression is not None:
         result["expression"] = item.expression
     if item.hidden:

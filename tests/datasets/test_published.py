@@ -251,7 +251,7 @@ def test_neuralop_darcy_permeabilities_follow_the_law_of_the_spec():
     itself six times over it was 0.975 to 1.028. α = 2, τ = 3 of Li et al. 2021 gives 4.9; a field
     with its constant mode 4.1.
     """
-    law = Problem.from_file("darcy").inputs[0].law
+    law = Problem.from_file("darcy").inputs[0].distribution
     assert _law_misfit(law.alpha, law.tau) < 1.05
     assert _law_misfit(2, 3) > 4
     assert _law_misfit(law.alpha, law.tau, zero_mean=False) > 4

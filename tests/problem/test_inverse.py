@@ -30,7 +30,7 @@ def test_unknown_and_input_change_places():
     assert (found.name, found.unknowns) == ("darcy", ("a",))
     assert found.residuals == ()
     (u,) = found.inputs
-    assert (u.name, u.of, u.law) == ("u", ("x", "y"), FromData((0.0, 0.1)))
+    assert (u.name, u.of, u.distribution) == ("u", ("x", "y"), FromData((0.0, 0.1)))
     assert (u.sensor_shape, u.place) == ((17, 16), "grid")
     assert found.save == (9, 8)
     assert [(c.low, c.high, c.periodic) for c in found.coordinates] == [(0, 1, False), (0, 2, True)]
@@ -54,7 +54,7 @@ save: {t: 6, x: 9}
 """).inverse()
     assert found.time.name == "t"
     assert found.save == (6, 9)
-    assert found.inputs[0].law == FromData()
+    assert found.inputs[0].distribution == FromData()
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_a_level_of_noise_is_not_negative():
     with pytest.raises(SpecError, match=r"noise: a noise level is a number from 0 on"):
         Problem.from_yaml(text + "inputs: {u: {of: [x], law: data, noise: [-1]}}")
     found = Problem.from_yaml(text + "inputs: {u: {of: [x], law: data, noise: 0.5}}")
-    assert found.inputs[0].law == FromData((0.5,))
+    assert found.inputs[0].distribution == FromData((0.5,))

@@ -83,7 +83,7 @@ def test_navier_stokes_has_an_auxiliary_channel():
     psi = problem.function("psi")
     w = problem.function("w")
     assert problem.residuals[-1] == -w - Derivative(psi, (x, 2)) - Derivative(psi, (y, 2))
-    law = problem.inputs[0].law
+    law = problem.inputs[0].distribution
     assert law == GaussianRandomField(scale=343, tau=7, alpha=2.5, zero_mean=True)
 
 

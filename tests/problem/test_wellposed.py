@@ -191,7 +191,7 @@ def test_a_driven_poisson_equation_needs_a_mean_of_zero():
     series = "law: fourier_series, terms: 2, amplitude: [0, 1], wavenumber: [0, 2]"
     field = "law: gaussian_random_field, tau: 3, alpha: 2, zero_mean: true"
     assert "wavenumber start at 1" in only(edit(POISSON, (field, series)))
-    assert "Use a law without" in only(
+    assert "Use a distribution without" in only(
         edit(POISSON, (field, "law: piecewise_constant, cells: 2, low: 0, high: 1"))
     )
 
@@ -292,7 +292,7 @@ def test_laws_must_fit_their_coordinates():
     assert "leave 'of' out" in only(
         edit(HEAT, field, ("law: gaussian_random_field, QQ", "law: normal, mean: 0, std: 1"))
     )
-    assert "either a law or an expression" in only(
+    assert "either a distribution or an expression" in only(
         edit(HEAT, field, (", law: gaussian_random_field, QQ", ""))
     )
     assert "a parameter is a number" in only(

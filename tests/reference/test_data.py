@@ -95,7 +95,7 @@ def test_neuralop_burgers_starts_from_the_law_of_burgers_wang():
     found = torch.fft.rfft(torch.cat(rows).double(), norm="forward").abs().square().mean(0)
     problem = Problem.from_file("burgers_wang")
     (axis,) = problem.space
-    prior = gaussian_prior(problem.inputs[0].law, (axis,))
+    prior = gaussian_prior(problem.inputs[0].distribution, (axis,))
     # c cos + s sin with orthonormal waves: |û_k|² = (c² + s²)·2/4.
     size = prior.variance[: len(prior.variance) // 2 + 1]
     assert float(found[0]) < 1e-6 * float(found[1])

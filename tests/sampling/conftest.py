@@ -21,7 +21,7 @@ def _item(name, of, law=None, place="uniform", shape=(16,), **more):
     return SimpleNamespace(
         name=name,
         of=tuple(of),
-        law=law,
+        distribution=law,
         sensor_shape=shape,
         place=place,
         symbol=symbol,

@@ -104,7 +104,7 @@ def test_a_source_of_time_is_periodic_in_space_alone(everything, many):
 
 
 def test_every_distribution_of_the_spec_has_a_sampler():
-    assert set(SAMPLERS) == set(laws.LAWS.values())
+    assert set(SAMPLERS) == set(laws.DISTRIBUTIONS.values())
 
 
 def test_history_is_not_drawn(problem, item, many):

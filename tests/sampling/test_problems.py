@@ -13,7 +13,9 @@ from piop.spec.distributions import History
 
 def is_drawn(problem):
     """Whether its inputs come from laws, and not from data."""
-    return problem.residuals and not any(isinstance(i.law, History) for i in problem.inputs)
+    return problem.residuals and not any(
+        isinstance(i.distribution, History) for i in problem.inputs
+    )
 
 
 SPECS = sorted(

@@ -22,7 +22,7 @@ def test_the_field_of_the_darcy_generator_is_our_law(name, factor, s=24):
     does not see.
     """
     problem = Problem.from_file(name)
-    law = dataclasses.replace(problem.inputs[0].law, modes=s - 1)
+    law = dataclasses.replace(problem.inputs[0].distribution, modes=s - 1)
     xi = np.random.default_rng(0).standard_normal((s, s))
     k = np.arange(s)
     size = 3 * (np.pi**2 * (k[:, None] ** 2 + k**2) + 9) ** -1.0
@@ -37,7 +37,7 @@ def test_the_field_of_the_darcy_generator_is_our_law(name, factor, s=24):
 
 def test_what_the_cut_of_darcy_smooth_leaves_out():
     problem = Problem.from_file("darcy_smooth")
-    law = problem.inputs[0].law
+    law = problem.inputs[0].distribution
     kept, whole = (
         float(gaussian_prior(dataclasses.replace(law, modes=n), problem.space).variance.sum())
         for n in (law.modes, 400)

@@ -35,7 +35,7 @@ def test_paths_of_a_spec_stay_inside_its_folder(path, tmp_path):
 
 def test_a_path_inside_is_resolved_and_python_may_pass_any(tmp_path):
     (tmp_path / "a.yaml").write_text(WITH_FILE.replace("PATH", "data/u0.nc"))
-    law = Problem.from_file(tmp_path / "a.yaml").inputs[0].law
+    law = Problem.from_file(tmp_path / "a.yaml").inputs[0].distribution
     assert law.file == tmp_path.resolve() / "data/u0.nc"
     assert law.path == "data/u0.nc"
     problem = Problem(
@@ -43,7 +43,7 @@ def test_a_path_inside_is_resolved_and_python_may_pass_any(tmp_path):
         inputs={"u0": {"of": ["x"], "law": "from_file", "path": Path("/data/u0.nc")}},
         equations=["dt(u) = dxx(u)"], initial={"u": "u0"}, boundary={"x": "periodic"},
     )  # fmt: skip
-    assert problem.inputs[0].law.file == Path("/data/u0.nc")
+    assert problem.inputs[0].distribution.file == Path("/data/u0.nc")
 
 
 def test_files_that_cannot_be_read_say_why(tmp_path):

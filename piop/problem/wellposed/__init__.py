@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS
 from piop.problem.wellposed.boundary import check_boundary
-from piop.problem.wellposed.distributions import check_laws, check_rough
+from piop.problem.wellposed.distributions import check_distributions, check_rough
 from piop.problem.wellposed.domain import check_domain
 from piop.problem.wellposed.equations import check_data, check_equations, check_initial, check_usage
 from piop.problem.wellposed.evolution import check_flux, check_growth
@@ -33,7 +33,7 @@ _EQUATIONS = frozenset(
 _COUNTS: tuple[tuple[Pass, frozenset[str]], ...] = (
     (check_usage, frozenset()),
     (check_domain, frozenset({"domain", "space"})),
-    (check_laws, frozenset({"inputs", "names", "boundary", "space"})),
+    (check_distributions, frozenset({"inputs", "names", "boundary", "space"})),
     (check_equations, _EQUATIONS),
     (check_initial, _EQUATIONS | {"initial"}),
     (check_boundary, _EQUATIONS | {"boundary", "domain"}),
@@ -50,7 +50,7 @@ _MATHEMATICS: tuple[Pass, ...] = (
 
 _OF_DATA: tuple[tuple[Pass, frozenset[str]], ...] = (
     (check_domain, frozenset({"domain", "space"})),
-    (check_laws, frozenset({"inputs", "names", "boundary", "space"})),
+    (check_distributions, frozenset({"inputs", "names", "boundary", "space"})),
     (check_data, frozenset()),
 )
 """Passes for a problem without equations, which is known from its solutions alone."""

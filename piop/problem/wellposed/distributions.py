@@ -11,7 +11,7 @@ from piop.errors import Issue
 from piop.expression import write
 from piop.forms.pde import Input
 from piop.problem.inputs import history_of
-from piop.spec import distributions as laws
+from piop.spec import distributions
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from piop.problem.problem import Problem
 
 
-def check_laws(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
-    """Refuse laws of the wrong dimension, of infinite variance, or not periodic where space is."""
+def check_distributions(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
+    """Refuse those of wrong dimension or infinite variance, and aperiodic ones on periodic axes."""
     del resolved
     for item in problem.inputs:
-        match item.law:
-            case laws.GaussianRandomField() as law:
-                _fit(problem, item, "alpha", law.covariance, issues)
-                _axes(problem, item, law, issues)
-            case laws.PiecewiseConstant() as law:
-                _fit(problem, item, "cells", law.per_axis, issues)
-            case laws.History(until=until):
+        match item.distribution:
+            case distributions.GaussianRandomField() as distribution:
+                _fit(problem, item, "alpha", distribution.covariance, issues)
+                _axes(problem, item, distribution, issues)
+            case distributions.PiecewiseConstant() as distribution:
+                _fit(problem, item, "cells", distribution.per_axis, issues)
+            case distributions.History(until=until):
                 _history(problem, item, until, issues)
 
 
 def _fit(
     problem: Problem, item: Input, key: str, check: Callable[[int], object], issues: list[Issue]
 ) -> None:
-    """Let a law check the number of coordinates itself; its text starts with the key."""
+    """Let a distribution check the number of coordinates itself; its text starts with the key."""
     try:
         check(len(item.of))
     except ValueError as error:
@@ -51,9 +51,12 @@ def _refuse(
 
 
 def _axes(
-    problem: Problem, item: Input, law: laws.GaussianRandomField, issues: list[Issue]
+    problem: Problem,
+    item: Input,
+    distribution: distributions.GaussianRandomField,
+    issues: list[Issue],
 ) -> None:
-    for axis, condition in law.boundary.items():
+    for axis, condition in distribution.boundary.items():
         key = f"boundary.{axis}"
         if axis not in item.of:
             _refuse(problem, item, key, f"'{axis}' is not in 'of'", issues)

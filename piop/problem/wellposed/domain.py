@@ -54,7 +54,7 @@ def _check_choice(problem: Problem, by: ScalarNode, issues: list[Issue]) -> None
     if item is None:
         hint = did_you_mean(name, [i.name for i in problem.inputs]) or f"Write inputs: {{{usual}}}."
         refuse(issues, by.place, f"domain.choose: '{name}' is not an input", hint)
-    elif item.of or not isinstance(item.law, Integer):
+    elif item.of or not isinstance(item.distribution, Integer):
         what = f"depends on {', '.join(item.of)}" if item.of else "is not drawn as a whole number"
         message = f"domain.choose: '{name}' {what}, and is to be the number of a shape"
         refuse(issues, by.place, message, f"Write inputs: {{{usual}}}.")
@@ -64,16 +64,16 @@ def _check_choice(problem: Problem, by: ScalarNode, issues: list[Issue]) -> None
             "points it is seen at, since one never seen has no number"
         )
         refuse(issues, by.place, message, f"Write inputs: {{{usual}}}.")
-    elif item.law.low < 0 or item.law.high > last:
-        key = "low" if item.law.low < 0 else "high"
+    elif item.distribution.low < 0 or item.distribution.high > last:
+        key = "low" if item.distribution.low < 0 else "high"
         message = (
-            f"{path}: is drawn from {item.law.low} to {item.law.high}, and domain.of has the "
-            f"shapes 0 to {last}"
+            f"{path}: is drawn from {item.distribution.low} to {item.distribution.high}, and "
+            f"domain.of has the shapes 0 to {last}"
         )
         refuse(issues, problem.spec.place(f"{path}.{key}"), message)
     else:
         for number, shape in enumerate(shapes):
-            if not item.law.low <= number <= item.law.high:
+            if not item.distribution.low <= number <= item.distribution.high:
                 message = f"{shape}: is never drawn, since {name}, its number {number}, is not"
                 place = problem.spec.place(shape)
                 refuse(issues, place, message, f"Leave it out, or let {name} reach {number}.")

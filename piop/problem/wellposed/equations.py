@@ -160,7 +160,7 @@ def _unused(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
     spec = problem.spec
     for section, name, place in declarations(spec):
         item = spec.inputs.get(name)
-        history = item is not None and isinstance(item.law, History)
+        history = item is not None and isinstance(item.distribution, History)
         if (
             section in ("parameters", "inputs", "definitions")
             and name not in resolved.names.used

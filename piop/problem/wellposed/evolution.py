@@ -22,7 +22,7 @@ from piop.expression.functions import evaluate
 from piop.forms.differentiate import partial
 from piop.forms.pde import PDE, Input
 from piop.forms.terms import LinearTerm, orders, read_terms, space_order, split_terms
-from piop.spec import distributions as laws
+from piop.spec import distributions
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 
@@ -77,7 +77,7 @@ def _decided_by_nonlinear(
 
 
 def _settings(problem: Problem) -> list[dict[Expr, float]]:
-    """Points of the domain times the extremes of each input's law."""
+    """Points of the domain times the extremes of each input's distribution."""
     random = np.random.default_rng(0)
     known = [i for i in problem.inputs if _range(i)]
     ranges = [_range(i) for i in known]
@@ -93,15 +93,15 @@ def _settings(problem: Problem) -> list[dict[Expr, float]]:
 
 
 def _range(item: Input) -> tuple[float, ...]:
-    match item.law:
+    match item.distribution:
         case (
-            laws.Uniform(low, high)
-            | laws.LogUniform(low, high)
-            | laws.Integer(low, high)
-            | laws.PiecewiseConstant(_, low, high)
+            distributions.Uniform(low, high)
+            | distributions.LogUniform(low, high)
+            | distributions.Integer(low, high)
+            | distributions.PiecewiseConstant(_, low, high)
         ):
             return (low, high)
-        case laws.Constant(value):
+        case distributions.Constant(value):
             return (value,)
     return ()
 

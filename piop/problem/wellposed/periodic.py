@@ -16,7 +16,7 @@ from piop.expression.calculus import occurs_bare
 from piop.expression.functions import JUMPS, evaluate
 from piop.forms.pde import Input
 from piop.forms.terms import additive_terms, orders, split_terms
-from piop.spec import distributions as laws
+from piop.spec import distributions
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 
@@ -201,10 +201,10 @@ class _Driver:
 def _refuse_input(problem: Problem, name: str, item: Input, issues: list[Issue]) -> None:
     path = f"inputs.{item.name}"
     message = f"{path}: its samples have a mean, and then the equation for {name} has no solution"
-    hint = "Use a law without a mean."
-    if isinstance(item.law, laws.GaussianRandomField):
+    hint = "Use a distribution without a mean."
+    if isinstance(item.distribution, distributions.GaussianRandomField):
         hint = "Set zero_mean: true."
-    elif isinstance(item.law, laws.FourierSeries):
+    elif isinstance(item.distribution, distributions.FourierSeries):
         hint = "Let wavenumber start at 1."
     refuse(issues, problem.spec.place(path), message, hint)
 
@@ -214,16 +214,21 @@ def _mean_is_zero(problem: Problem, item: Input) -> bool:
     space = {c.name for c in problem.space}
     if not set(item.of) <= space:
         return True
-    match item.law:
-        case laws.GaussianRandomField(zero_mean=zero, mean=mean):
+    match item.distribution:
+        case distributions.GaussianRandomField(zero_mean=zero, mean=mean):
             return zero and mean == 0
-        case laws.FourierSeries(wavenumber=(low, _)):
+        case distributions.FourierSeries(wavenumber=(low, _)):
             return low > 0
-        case laws.PiecewiseConstant() | laws.Uniform() | laws.LogUniform() | laws.Normal():
+        case (
+            distributions.PiecewiseConstant()
+            | distributions.Uniform()
+            | distributions.LogUniform()
+            | distributions.Normal()
+        ):
             return False
-        case laws.Integer(low=low, high=high):
+        case distributions.Integer(low=low, high=high):
             return low == high == 0
-        case laws.Constant(value=value):
+        case distributions.Constant(value=value):
             return value == 0
     return True
 

@@ -132,7 +132,11 @@ def _fit(count: int, keep: int, fewest: int) -> int:
 
 def _pieces(problem: Problem, axis: str) -> int:
     """Cells of piecewise constant inputs along an axis: their least common multiple."""
-    laws = [(i.law, i.of) for i in problem.inputs if isinstance(i.law, PiecewiseConstant)]
+    laws = [
+        (i.distribution, i.of)
+        for i in problem.inputs
+        if isinstance(i.distribution, PiecewiseConstant)
+    ]
     counts = [law.per_axis(len(of))[of.index(axis)] for law, of in laws if axis in of]
     return math.lcm(1, *counts)
 

@@ -26,7 +26,7 @@ from piop.training.loop.phases import Draw
 
 def noise_levels(problem: Problem) -> tuple[float, ...]:
     """Give the levels of noise that inputs are seen with; empty where nothing is said of noise."""
-    found = [i.law.noise for i in problem.inputs if isinstance(i.law, FromData)]
+    found = [i.distribution.noise for i in problem.inputs if isinstance(i.distribution, FromData)]
     return max(found, key=len, default=())
 
 
@@ -42,7 +42,7 @@ def noise_scales(problem: Problem, data: AnyDataset) -> dict[str, list[float]]:
     """
     found = {}
     for item in problem.visible_inputs:
-        if isinstance(item.law, FromData) and any(item.law.noise):
+        if isinstance(item.distribution, FromData) and any(item.distribution.noise):
             each = _same_sensors(data, item.name)
             rows = (_rows(piece.inputs[item.name], each) for piece in data.chunks())
             found[item.name] = [float(f"{v:.6g}") for v in _deviation(rows).tolist()]

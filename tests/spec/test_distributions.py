@@ -6,7 +6,7 @@ import pytest
 from scipy import integrate, special
 
 from piop.spec.distributions import (
-    LAWS,
+    DISTRIBUTIONS,
     NAMES,
     Constant,
     FourierSeries,
@@ -89,7 +89,7 @@ def test_lists_become_tuples_and_whole_numbers_floats():
 
 
 def test_every_law_has_one_name():
-    assert {LAWS[name]: name for name in LAWS} == NAMES
+    assert {DISTRIBUTIONS[name]: name for name in DISTRIBUTIONS} == NAMES
     assert set(NAMES) > {FourierSeries, GaussianRandomField, FromFile, History}
 
 
