@@ -17,15 +17,15 @@ from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
 from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
+from piop.training.batches.batch import BatchSetting, Source
 from piop.training.batches.data import DataPointSource, MixedSource, TrajectorySource
 from piop.training.batches.equations import EquationSource, choose_function_source
 from piop.training.batches.input_grid import Axes, input_grids
 from piop.training.batches.noise import NoisySource, noise_levels
 from piop.training.batches.training_grid import equation_grid, training_grid
 from piop.training.config import TrainingConfig
-from piop.training.distributed import Processes
+from piop.training.distributed import Alone, Processes
 from piop.training.independence import require_independent_queries
-from piop.training.loop.phases import Draw
 from piop.training.loss.constraints import SoftConstraint, soft_constraints
 from piop.training.loss.known_field import KnownField, hard_constraint_lift
 from piop.training.loss.objective import ResidualLoss
@@ -253,43 +253,36 @@ def build_source(
     config: TrainingConfig,
     data: AnyDataset | None,
     processes: Processes | None = None,
-) -> Draw:
-    """Choose where batches come from: the law, the data, or both.
+) -> Source:
+    """Build the source of batches: of the equations, of the data, or both.
 
     Raises:
         UsageError: If there is neither physics nor data.
     """
-    like, seed = example_tensor(config), config.machine.seed
-    law = None
+    setting = BatchSetting(
+        problem,
+        model.known,
+        model.grids,
+        config,
+        example_tensor(config),
+        processes or Alone(),
+    )
+    equations = None
     if loss.residual is not None:
         functions = choose_function_source(problem, data, model.grids)
-        law = EquationSource(
-            problem, loss, statistics, model.grids, config, like, processes, functions
-        )
+        equations = EquationSource(setting, loss, statistics, functions)
     if data is None:
-        if law is None:
+        if equations is None:
             raise UsageError("without physics there must be data: give --data FILE")
-        return law
-    known, grids = model.known, model.grids
-    seen: Draw
+        return equations
+    source: Source
     if model.operator.gridded:
-        seen = TrajectorySource(
-            problem,
-            data,
-            model.operator.backbone,  # type: ignore[arg-type]
-            model.training_grid,
-            known,
-            grids,
-            config,
-            like,
-            processes,
-        )
+        source = TrajectorySource(setting, data, model.operator.backbone, model.training_grid)
     else:
-        seen = DataPointSource(problem, data, known, grids, config.points, like, seed, processes)
+        source = DataPointSource(setting, data)
     if statistics.noise:
-        levels, functions = noise_levels(problem), config.points.data_functions
-        seen = NoisySource(seen, levels, statistics.noise, functions, seed, processes)
-    return seen if law is None else MixedSource(law, seen)
+        source = NoisySource(source, setting, noise_levels(problem), statistics.noise)
+    return source if equations is None else MixedSource(equations, source)
 
 
 def example_tensor(config: TrainingConfig) -> Tensor:

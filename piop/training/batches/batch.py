@@ -1,16 +1,22 @@
-"""What one step of training looks at, as plain tensors, and how it is drawn from the law."""
+"""Batches of a training step, as plain tensors, and the interface of their sources."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from piop.fields import FunctionSamples
+from piop.problem import Problem
+from piop.sampling import Draws
 from piop.training.batches.training_grid import GridLayout
+from piop.training.config import TrainingConfig
+from piop.training.distributed import Alone, Processes
+from piop.training.loss.known_field import KnownField
 
 
 @dataclass(frozen=True)
@@ -20,8 +26,8 @@ class CollocationPoints:
     Attributes:
         queries: ``[B, N, D]``, or ``[1, N, D]`` where all functions share them.
         input_values: Values and derivatives of the inputs that the equations need, ``[B, N]`` each.
-        lift: Streams of the lift there; None where nothing is built in.
-        weight: What each counts, of mean one, ``[1, N]``; None where all count the same.
+        lift: Streams of the lift there; None without hard constraints.
+        weight: Weight of each, of mean one, ``[1, N]``; None where all have the same.
     """
 
     queries: Tensor
@@ -49,7 +55,7 @@ class Observations:
     Attributes:
         inputs: Sensors of the trajectories.
         queries: ``[B, N, D]``.
-        lift: Values of the lift ``[B, N, C]``; None where nothing is built in.
+        lift: Values of the lift ``[B, N, C]``; None without hard constraints.
         targets: ``[B, N, C]``, NaN where a channel was not measured.
         size: Mean square of each trajectory and channel ``[B, C]``, squared units.
         known: Number of targets that are not NaN ``[]``, in the whole batch of all processes.
@@ -68,17 +74,17 @@ class Observations:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step looks at.
+    """The batch of one step.
 
     Attributes:
         inputs: Sensors of B random functions.
         size: Mean square of the data of each function over that of the law ``[B]``, dimensionless.
         equations: Collocation points; None without physics.
-        conditions: Points of each penalised condition, by its name.
+        conditions: Points of each soft constraint, by its name.
         observations: Data; None without.
-        share: Share of the whole batch's functions that are here, in (0, 1]; below one where
-            several processes split it. Means over the functions are multiplied by it, so that the
-            sum over processes is the mean of the whole.
+        fraction: Fraction of the functions of the whole batch that are here, in (0, 1]; below one
+            where several processes split it. Means over the functions are multiplied by it, so that
+            the sum over processes is the mean of the whole.
         weights: Adaptive weights as they stand, by the keys of their kind; without them everything
             counts the same.
     """
@@ -88,12 +94,51 @@ class Batch:
     equations: CollocationPoints | None = None
     conditions: dict[str, CollocationPoints] = field(default_factory=dict)
     observations: Observations | None = None
-    share: float = 1.0
+    fraction: float = 1.0
     weights: dict[str, Tensor] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class BatchSetting:
+    """What all sources of batches of a run share.
+
+    Attributes:
+        problem: The problem.
+        known: Values of the hard constraints; None for none.
+        grids: Input → the even grid on which it is given to the operator, in place of sensors.
+        config: The run's choices.
+        like: A tensor of the device and precision of the batches.
+        processes: The processes that share a batch; this one draws its part.
+    """
+
+    problem: Problem
+    known: KnownField | None
+    grids: Mapping[str, tuple[Tensor, ...]]
+    config: TrainingConfig
+    like: Tensor
+    processes: Processes = field(default_factory=Alone)
+
+    def draws(self, step: int, samples: range) -> Draws:
+        """Return the randomness of some samples of a step; step 0 is kept for fixed sets."""
+        index = torch.arange(samples.start, samples.stop)
+        return Draws(self.config.machine.seed, step + 1, index, self.like.device)
+
+
+class Source(ABC):
+    """Draws the batch of a step; the same step gives the same batch, whatever came before."""
+
+    @abstractmethod
+    def __call__(self, step: int, fraction: float) -> Batch:
+        """Draw a batch.
+
+        Args:
+            step: Number of the step.
+            fraction: Fraction of the budget that is spent, in [0, 1).
+        """
+
+
 def flatten(value: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:
-    """Take a nest of dataclasses, dicts and tuples apart into its tensors.
+    """Split a nest of dataclasses, dicts and tuples into its tensors.
 
     Returns:
         The tensors, in a fixed order, and the function that puts as many others in their places.
@@ -105,38 +150,23 @@ def flatten(value: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:
         {'a': (tensor([2.]), None)}
     """
     tensors: list[Tensor] = []
-
-    def collect(node: Any) -> None:
-        if isinstance(node, Tensor):
-            tensors.append(node)
-        for child in _children(node):
-            collect(child)
+    _map_tensors(tensors.append, value)
 
     def rebuild(replacements: list[Tensor]) -> Any:
         supply = iter(replacements)
+        return _map_tensors(lambda _: next(supply), value)
 
-        def build(node: Any) -> Any:
-            if isinstance(node, Tensor):
-                return next(supply)
-            if isinstance(node, Mapping):
-                return {key: build(child) for key, child in node.items()}
-            if isinstance(node, tuple):
-                return tuple(build(child) for child in node)
-            if is_dataclass(node) and not isinstance(node, type):
-                return replace(node, **{f.name: build(getattr(node, f.name)) for f in fields(node)})
-            return node
-
-        return build(value)
-
-    collect(value)
     return tensors, rebuild
 
 
-def _children(node: Any) -> list[Any]:
+def _map_tensors(function: Callable[[Tensor], Any], node: Any) -> Any:
+    """Apply a function to every tensor of a nest, in order."""
+    if isinstance(node, Tensor):
+        return function(node)
     if isinstance(node, Mapping):
-        return list(node.values())
+        return {key: _map_tensors(function, child) for key, child in node.items()}
     if isinstance(node, tuple):
-        return list(node)
-    if is_dataclass(node) and not isinstance(node, type):
-        return [getattr(node, f.name) for f in fields(node)]
-    return []
+        return tuple(_map_tensors(function, child) for child in node)
+    if is_dataclass(node):
+        return replace(node, **{k: _map_tensors(function, v) for k, v in vars(node).items()})
+    return node

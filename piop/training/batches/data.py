@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -14,9 +15,8 @@ from piop.fields import FunctionSamples, InputFunction
 from piop.models import Backbone
 from piop.problem import Problem
 from piop.sampling import Draws
-from piop.training.batches.batch import Batch, Observations
+from piop.training.batches.batch import Batch, BatchSetting, Observations, Source
 from piop.training.batches.equations import (
-    EquationSource,
     horizon,
     interpolate_inputs,
     steps_within,
@@ -25,246 +25,225 @@ from piop.training.batches.equations import (
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
 from piop.training.batches.training_grid import GridLayout, data_indices, lay_out
 from piop.training.batches.trajectories import PreparedTrajectories, mean_square, trajectories
-from piop.training.config import PointsConfig, TrainingConfig
-from piop.training.distributed import Alone, Processes
 from piop.training.loss.known_field import KnownField
 
 
-@final
-class TrajectorySource:
-    """Draws trajectories of a data set for every step, each with all of its points.
-
-    Data on a grid are compared on their own grid: where the network does not answer there, its
-    values are interpolated. Scattered data are given to the network as they are.
+class DatasetSource(Source):
+    """Draws trajectories of a data set for every step.
 
     Args:
-        problem: The problem.
+        setting: What all sources share.
         data: The trajectories to train on.
-        backbone: The network.
-        training_grid: Positions along each coordinate of its own grid; None for scattered alone.
-        known: What is built in; None for nothing.
-        grids: Where the operator sees inputs, in place of sensors.
-        config: How many trajectories, which of their points, and the curriculum of a march.
-        like: A tensor of the device and precision of the batches.
-        processes: Those that share a batch; this one draws its part.
+        chosen: Indices along each axis of the points to train on; empty for all.
+        axes: Positions along each coordinate of those points; empty for scattered data.
     """
 
     def __init__(
         self,
-        problem: Problem,
+        setting: BatchSetting,
         data: AnyDataset,
-        backbone: Backbone,
-        training_grid: Axes | None,
-        known: KnownField | None,
-        grids: Mapping[str, Axes],
-        config: TrainingConfig,
-        like: Tensor,
-        processes: Processes | None = None,
+        chosen: Sequence[Tensor] = (),
+        axes: Sequence[Tensor] = (),
     ) -> None:
-        self.problem, self.known, self.grids = problem, known, grids
-        self.config, self.like = config.points, like
-        self.seed, self.count = config.machine.seed, len(data)
-        rollout = backbone.field.rollout and config.sampling.horizon < 1
-        self.rollout = backbone.fixed_times() if rollout else None
-        self.sampling = config.sampling
-        self.layout: GridLayout | None = None
-        self.chosen: tuple[Tensor, ...] = ()
-        self.axes: list[Tensor] = []
-        if not data.scattered:
-            assert training_grid is not None  # noqa: S101 - only scattered data go without
-            self.chosen = data_indices(problem, data, config.points)
-            for coordinate, index in zip(problem.coordinates, self.chosen, strict=True):
-                self.axes.append(data.axes[coordinate.name].double()[index])
-            self.layout = lay_out(backbone, training_grid, self.axes).to(like)
-        part = (processes or Alone()).part(config.points.data_functions)
-        self.part = slice(part.start, part.stop)
-        self.trajectories = trajectories(data, self._hold, lambda s: self._drawn(s)[self.part])
+        self.setting, self.config, self.like = setting, setting.config.points, setting.like
+        self.count, self.chosen, self.axes = len(data), tuple(chosen), tuple(axes)
+        own = setting.processes.part(self.config.data_functions)
+        self.part = slice(own.start, own.stop)
+        self.trajectories = trajectories(data, self._prepare, lambda s: self._drawn(s)[self.part])
 
-    def _hold(self, data: Dataset) -> PreparedTrajectories:
-        """Prepare trajectories, with those of their points that are learnt from."""
-        seen = {name: s.to(self.like) for name, s in data.inputs.items()}
-        functions = interpolate_needed_inputs(self.problem, self.known, self.grids, seen)
-        channels = self.problem.channels
-        columns = [data.values[c].double() if c in data.values else None for c in channels]
-        shape = next(c for c in columns if c is not None).shape
-        missing = torch.full((1,), torch.nan, dtype=torch.float64)
-        values = torch.stack([missing.expand(shape) if c is None else c for c in columns], -1)
-        lift = None
+    def _prepare(self, data: Dataset) -> PreparedTrajectories:
+        """Prepare trajectories, with those of their points that are trained on."""
+        problem, grids = self.setting.problem, self.setting.grids
+        observed = {name: s.to(self.like) for name, s in data.inputs.items()}
+        functions = interpolate_needed_inputs(problem, self.setting.known, grids, observed)
+        values = _stack_channels(problem, data)
         if data.points is not None:
-            points = data.points.to(self.like)
+            points = data.points
         else:
             for i, index in enumerate(self.chosen):
                 values = values.index_select(i + 1, index)
-            points = torch.stack(torch.meshgrid(*self.axes, indexing="ij"), -1)[None]
-            points = points.to(self.like).flatten(1, -2)
-            if self.known is not None:
-                axes = [axis.to(self.like) for axis in self.axes]
-                lift = self.known.on_grid(functions, axes)
+            points = torch.stack(torch.meshgrid(*self.axes, indexing="ij"), -1).flatten(0, -2)[None]
         values = values.flatten(1, -2).to(self.like)
-        inputs = evaluate_on_grids(self.grids, functions, seen)
-        return PreparedTrajectories(functions, inputs, points, values, mean_square(values), lift)
+        inputs = evaluate_on_grids(grids, functions, observed)
+        size, lift = mean_square(values), self._grid_lift(functions)
+        return PreparedTrajectories(functions, inputs, points.to(self.like), values, size, lift)
+
+    @abstractmethod
+    def _grid_lift(self, functions: Mapping[str, InputFunction]) -> Tensor | None:
+        """Evaluate the lift on the grid of the data; None where it is evaluated at points."""
+
+    def _draws(self, step: int) -> Draws:
+        return self.setting.draws(step, range(self.config.data_functions))
 
     def _drawn(self, step: int) -> Tensor:
-        """Trajectories of a step ``[F]``, those of all processes."""
-        index = torch.arange(self.config.data_functions)
-        draws = Draws(self.seed, step + 1, index, self.like.device)
-        return draws.integers("data/trajectory", 0, self.count - 1)
+        """Return the trajectories of a step ``[F]``, of all processes."""
+        return self._draws(step).integers("data/trajectory", 0, self.count - 1)
 
-    @torch.no_grad()
-    def __call__(self, step: int, share: float) -> Batch:
-        """Draw the batch of a step, without equations.
-
-        Args:
-            step: Which step.
-            share: Share of the budget that is spent, in [0, 1): how far a march is asked for.
-        """
-        held, chosen = self.trajectories.find(step)
-        queries = held.points[chosen] if len(held.points) > 1 else held.points
-        reached = self._reached(queries, share)
-        targets = held.values[chosen].masked_fill(~reached[..., None], torch.nan)
-        at = reached[0].nonzero()[:, 0][None]
-        seen = Observations(
-            {name: take_samples(s, chosen) for name, s in held.inputs.items()},
-            queries,
-            self._lift(held, chosen, queries),
-            targets,
-            held.size[chosen],
-            self.trajectories.known(self._drawn(step), at),
-            self.layout,
-        )
-        return Batch(observations=seen)
-
-    def _reached(self, queries: Tensor, share: float) -> Tensor:
-        """Mark what lies within the steps in use ``[1 or B, P]``; the first time stays."""
-        times = queries[..., 0]
-        if self.rollout is None:
-            return torch.ones_like(times, dtype=torch.bool)
-        steps = steps_within(len(self.rollout) - 1, horizon(share, self.sampling))
-        end = max(self.rollout[int(steps.count_nonzero())], float(times.min()))
-        return times <= end + 1e-6 * abs(end)
-
-    def _lift(self, held: PreparedTrajectories, chosen: Tensor, queries: Tensor) -> Tensor | None:
-        """Values of the lift ``[B, N, C]``; None where nothing is built in."""
-        if held.lift is not None:
-            rows = held.lift[chosen] if len(held.lift) > 1 else held.lift
-            whole = (len(chosen), *(len(axis) for axis in self.axes), rows.shape[-1])
-            return rows.expand(whole).flatten(1, -2)
-        if self.known is None:
+    def _point_lift(
+        self, prepared: PreparedTrajectories, chosen: Tensor, queries: Tensor
+    ) -> Tensor | None:
+        """Evaluate the lift at points ``[B, N, C]``; None without hard constraints."""
+        known = self.setting.known
+        if known is None:
             return None
-        taken = {name: held.functions[name].take(chosen) for name in self.known.names}
-        return self.known(taken, queries)
+        return known({n: prepared.functions[n].take(chosen) for n in known.names}, queries)
 
 
-class DataPointSource:
-    """Draws trajectories of a data set and points of each for every step.
+@final
+class DataPointSource(DatasetSource):
+    """Draws trajectories of a data set, and points of each, for every step.
 
     Args:
-        problem: The problem.
+        setting: What all sources share.
         data: The trajectories to train on.
-        known: What is built in; None for nothing.
-        grids: Where the operator sees inputs, in place of sensors.
-        config: How many trajectories and points.
-        like: A tensor of the device and precision of the batches.
-        seed: Of everything drawn.
-        processes: Those that share a batch; this one draws its part.
+    """
+
+    def __init__(self, setting: BatchSetting, data: AnyDataset) -> None:
+        axes = () if data.scattered else [data.axes[c.name] for c in setting.problem.coordinates]
+        super().__init__(setting, data, axes=axes)
+
+    def _grid_lift(self, functions: Mapping[str, InputFunction]) -> Tensor | None:
+        return None
+
+    @torch.no_grad()
+    def __call__(self, step: int, fraction: float) -> Batch:
+        """Draw the batch of a step, without equations; the fraction changes nothing."""
+        prepared, chosen = self.trajectories.find(step)
+        last, count = prepared.values.shape[1] - 1, self.config.data_queries
+        at = self._draws(step).integers("data/point", 0, last, count)
+        known = self.trajectories.known(self._drawn(step), at)
+        at = at[self.part]
+        own = prepared.points.shape[0] > 1
+        queries = prepared.points[chosen[:, None], at] if own else prepared.points[0][at]
+        return Batch(
+            observations=Observations(
+                {name: take_samples(s, chosen) for name, s in prepared.inputs.items()},
+                queries,
+                self._point_lift(prepared, chosen, queries),
+                prepared.values[chosen[:, None], at],
+                prepared.size[chosen],
+                known,
+            )
+        )
+
+
+@final
+class TrajectorySource(DatasetSource):
+    """Draws trajectories of a data set for every step, each with all of its points.
+
+    Data on a grid are compared on their own grid: where the network is not evaluated there, its
+    values are interpolated. Scattered data are given to the network as they are.
+
+    Args:
+        setting: What all sources share; of the config the curriculum of a rollout as well.
+        data: The trajectories to train on.
+        backbone: The network.
+        training_grid: Positions along each coordinate of its own grid; None for scattered data.
     """
 
     def __init__(
         self,
-        problem: Problem,
+        setting: BatchSetting,
         data: AnyDataset,
-        known: KnownField | None,
-        grids: Mapping[str, Axes],
-        config: PointsConfig,
-        like: Tensor,
-        seed: int,
-        processes: Processes | None = None,
+        backbone: Backbone,
+        training_grid: Axes | None,
     ) -> None:
-        self.problem, self.known, self.grids, self.config = problem, known, grids, config
-        self.like, self.seed, self.count = like, seed, len(data)
-        part = (processes or Alone()).part(config.data_functions)
-        self.part = slice(part.start, part.stop)
-        self.trajectories = trajectories(data, self._hold, lambda s: self._chosen(s)[self.part])
+        sampling, problem = setting.config.sampling, setting.problem
+        rollout = backbone.field.rollout and sampling.horizon < 1
+        self.rollout, self.sampling = backbone.fixed_times() if rollout else None, sampling
+        self.layout: GridLayout | None = None
+        chosen: Sequence[Tensor] = ()
+        axes: list[Tensor] = []
+        if training_grid is not None and not data.scattered:
+            chosen = data_indices(problem, data, setting.config.points)
+            for coordinate, index in zip(problem.coordinates, chosen, strict=True):
+                axes.append(data.axes[coordinate.name].double()[index])
+            self.layout = lay_out(backbone, training_grid, axes).to(setting.like)
+        super().__init__(setting, data, chosen, axes)
 
-    def _hold(self, data: Dataset) -> PreparedTrajectories:
-        """Prepare trajectories: ``size`` is that of all points, whichever are drawn."""
-        seen = {name: s.to(self.like) for name, s in data.inputs.items()}
-        functions = interpolate_needed_inputs(self.problem, self.known, self.grids, seen)
-        points, values = _flat(self.problem, data)
-        values = values.to(self.like)
-        inputs = evaluate_on_grids(self.grids, functions, seen)
-        return PreparedTrajectories(
-            functions, inputs, points.to(self.like), values, mean_square(values)
-        )
-
-    def _draws(self, step: int) -> Draws:
-        index = torch.arange(self.config.data_functions)
-        return Draws(self.seed, step + 1, index, self.like.device)
-
-    def _chosen(self, step: int) -> Tensor:
-        """Trajectories of a step ``[F]``, those of all processes."""
-        return self._draws(step).integers("data/trajectory", 0, self.count - 1)
+    def _grid_lift(self, functions: Mapping[str, InputFunction]) -> Tensor | None:
+        if self.setting.known is None or not self.axes:
+            return None
+        return self.setting.known.on_grid(functions, [axis.to(self.like) for axis in self.axes])
 
     @torch.no_grad()
-    def __call__(self, step: int, share: float) -> Batch:
-        """Draw the batch of a step, without equations; the share changes nothing."""
-        held, chosen = self.trajectories.find(step)
-        last, count = held.values.shape[1] - 1, self.config.data_queries
-        at = self._draws(step).integers("data/point", 0, last, count)
-        known = self.trajectories.known(self._chosen(step), at)
-        at = at[self.part]
-        own = held.points.shape[0] > 1
-        queries = held.points[chosen[:, None], at] if own else held.points[0][at]
-        rows = None
-        if self.known is not None:
-            taken = {name: held.functions[name].take(chosen) for name in self.known.names}
-            rows = self.known(taken, queries)
-        inputs = {name: take_samples(s, chosen) for name, s in held.inputs.items()}
-        targets = held.values[chosen[:, None], at]
-        seen = Observations(inputs, queries, rows, targets, held.size[chosen], known)
-        return Batch(observations=seen)
+    def __call__(self, step: int, fraction: float) -> Batch:
+        """Draw the batch of a step, without equations.
+
+        Args:
+            step: Number of the step.
+            fraction: Fraction of the budget that is spent, which sets the horizon of a rollout.
+        """
+        prepared, chosen = self.trajectories.find(step)
+        queries = prepared.points[chosen] if len(prepared.points) > 1 else prepared.points
+        reached = self._within_horizon(queries, fraction)
+        at = reached[0].nonzero()[:, 0][None]
+        return Batch(
+            observations=Observations(
+                {name: take_samples(s, chosen) for name, s in prepared.inputs.items()},
+                queries,
+                self._lift(prepared, chosen, queries),
+                prepared.values[chosen].masked_fill(~reached[..., None], torch.nan),
+                prepared.size[chosen],
+                self.trajectories.known(self._drawn(step), at),
+                self.layout,
+            )
+        )
+
+    def _within_horizon(self, queries: Tensor, fraction: float) -> Tensor:
+        """Mark the points of the steps in use ``[1 or B, P]``; the first time stays."""
+        times = queries[..., 0]
+        if self.rollout is None:
+            return torch.ones_like(times, dtype=torch.bool)
+        steps = steps_within(len(self.rollout) - 1, horizon(fraction, self.sampling))
+        end = max(self.rollout[int(steps.count_nonzero())], float(times.min()))
+        return times <= end + 1e-6 * abs(end)
+
+    def _lift(
+        self, prepared: PreparedTrajectories, chosen: Tensor, queries: Tensor
+    ) -> Tensor | None:
+        """Return values of the lift ``[B, N, C]``; None without hard constraints."""
+        if prepared.lift is None:
+            return self._point_lift(prepared, chosen, queries)
+        rows = prepared.lift[chosen] if len(prepared.lift) > 1 else prepared.lift
+        whole = (len(chosen), *(len(axis) for axis in self.axes), rows.shape[-1])
+        return rows.expand(whole).flatten(1, -2)
 
 
-class MixedSource:
-    """Equations on functions of the law and data on trajectories, in one batch.
+@final
+class MixedSource(Source):
+    """Equations on input functions and data on trajectories, in one batch.
 
     Args:
-        law: Where the equations' part comes from.
-        data: Where the data's part comes from.
+        equations: Source of the equations' part.
+        data: Source of the data's part.
     """
 
-    def __init__(self, law: EquationSource, data: Callable[[int, float], Batch]) -> None:
-        self.law, self.data = law, data
+    def __init__(self, equations: Source, data: Source) -> None:
+        self.equations, self.data = equations, data
 
-    def __call__(self, step: int, share: float) -> Batch:
+    def __call__(self, step: int, fraction: float) -> Batch:
         """Draw both parts."""
-        seen = self.data(step, share).observations
-        return replace(self.law(step, share), observations=seen)
+        observations = self.data(step, fraction).observations
+        return replace(self.equations(step, fraction), observations=observations)
 
 
 def interpolate_needed_inputs(
     problem: Problem,
     known: KnownField | None,
     grids: Mapping[str, Axes],
-    seen: Mapping[str, FunctionSamples],
+    observed: Mapping[str, FunctionSamples],
 ) -> dict[str, InputFunction]:
-    """Interpolate from their sensors the inputs that built-in data or grids need."""
+    """Interpolate from their sensors the inputs that hard constraints or grids need."""
     needed = {*grids, *(known.names if known is not None else ())}
-    return interpolate_inputs(problem, {name: seen[name] for name in sorted(needed)})
+    return interpolate_inputs(problem, {name: observed[name] for name in sorted(needed)})
 
 
-def _flat(problem: Problem, data: Dataset) -> tuple[Tensor, Tensor]:
-    """Points ``[1 or n, P, D]`` and values ``[n, P, C]``, NaN for channels without data."""
-    if data.points is not None:
-        points = data.points
-    else:
-        axes = [data.axes[c.name] for c in problem.coordinates]
-        points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)[None]
-    n, count = len(data), points.shape[1]
-    missing = torch.full((1, 1), torch.nan, dtype=torch.float64)
-    columns = [
-        data.values[c].reshape(n, count).double() if c in data.values else missing.expand(n, count)
-        for c in problem.channels
-    ]
+def _stack_channels(problem: Problem, data: Dataset) -> Tensor:
+    """Return values ``[n, …, C]``, NaN for channels without data."""
+    columns = [data.values[c].double() if c in data.values else None for c in problem.channels]
+    shape = next(c for c in columns if c is not None).shape
+    missing = torch.full((1,), torch.nan, dtype=torch.float64).expand(shape)
+    found = [missing if c is None else c for c in columns]
     # a batch that is read from a file has no time for a copy
-    return points, columns[0][..., None] if len(columns) == 1 else torch.stack(columns, -1)
+    return found[0][..., None] if len(found) == 1 else torch.stack(found, -1)

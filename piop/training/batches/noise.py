@@ -19,9 +19,7 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws
 from piop.spec.distributions import FromData
-from piop.training.batches.batch import Batch
-from piop.training.distributed import Alone, Processes
-from piop.training.loop.phases import Draw
+from piop.training.batches.batch import Batch, BatchSetting, Source
 
 
 def noise_levels(problem: Problem) -> tuple[float, ...]:
@@ -107,39 +105,38 @@ def add_noise(
 
 
 @final
-class NoisySource:
-    """Batches of data whose inputs are seen with noise, at a level drawn for each function.
+class NoisySource(Source):
+    """Batches of data with noise on the inputs, at a level drawn for each function.
 
     Args:
-        draw: Gives the batches.
+        source: Source of the batches.
+        setting: What all sources share.
         levels: Levels to draw from, each as likely.
         scales: Standard deviations of the inputs.
-        functions: F, functions of a step in all processes.
-        seed: Of the noise.
-        processes: Those that share a batch; this one sees its part.
     """
 
     def __init__(
         self,
-        draw: Draw,
+        source: Source,
+        setting: BatchSetting,
         levels: Sequence[float],
         scales: Mapping[str, Sequence[float]],
-        functions: int,
-        seed: int,
-        processes: Processes | None = None,
     ) -> None:
-        self.draw, self.scales, self.seed = draw, scales, seed
+        self.source, self.setting, self.scales = source, setting, scales
         self.levels = torch.tensor(levels, dtype=torch.float64)
-        self.part = (processes or Alone()).part(functions)
+        self.part = setting.processes.part(setting.config.points.data_functions)
 
-    def __call__(self, step: int, share: float) -> Batch:
-        """Draw a batch and the noise of its step."""
-        batch = self.draw(step, share)
-        seen = batch.observations
-        assert seen is not None  # noqa: S101 - noise is for data
-        index = torch.arange(self.part.start, self.part.stop)
-        draws = Draws(self.seed, step + 1, index, seen.queries.device)
+    def __call__(self, step: int, fraction: float) -> Batch:
+        """Draw a batch and the noise of its step.
+
+        Raises:
+            ValueError: If the batch has no data.
+        """
+        batch = self.source(step, fraction)
+        if batch.observations is None:
+            raise ValueError("noise is for data, and the batch has none")
+        draws = self.setting.draws(step, self.part)
         chosen = draws.integers("noise/level", 0, len(self.levels) - 1)
         level = self.levels.to(chosen.device)[chosen]
-        inputs = add_noise(seen.inputs, self.scales, level, draws)
-        return replace(batch, observations=replace(seen, inputs=inputs))
+        inputs = add_noise(batch.observations.inputs, self.scales, level, draws)
+        return replace(batch, observations=replace(batch.observations, inputs=inputs))

@@ -109,8 +109,8 @@ class ResidualLoss(nn.Module):
             if len(self.equations) > 1:  # to name the one that fails
                 statistics["equations"] = (found.values.detach() ** 2).sum((0, 1))
             squares = squares * self.weightings.of_points(batch.weights, queries)
-            parts["residual"] = squares.mean() * batch.share
-            total = probe(batch.weights, EQUATIONS, found.values, found.weight) * batch.share
+            parts["residual"] = squares.mean() * batch.fraction
+            total = probe(batch.weights, EQUATIONS, found.values, found.weight) * batch.fraction
         weight = self._function_weight(batch)
         for name, points in batch.conditions.items():
             condition = self.conditions[name]
@@ -118,11 +118,11 @@ class ResidualLoss(nn.Module):
             known = points.input_values, self._trained()
             values = condition.residual(field, points.queries, *known).values
             misfits = condition.misfits(values)
-            part = ((misfits**2).sum(-1) * weight).mean() * batch.share
+            part = ((misfits**2).sum(-1) * weight).mean() * batch.fraction
             parts[condition.part] = (
                 parts[condition.part] + part if condition.part in parts else part
             )
-            total = total + probe(batch.weights, name, misfits, weight) * batch.share
+            total = total + probe(batch.weights, name, misfits, weight) * batch.fraction
         if batch.observations is not None:
             misfits, known = self._data(batch.observations)
             parts["data"] = (misfits**2).sum() / known

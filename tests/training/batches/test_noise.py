@@ -7,8 +7,9 @@ from piop.datasets import Dataset
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws
-from piop.training.batches.batch import Batch, Observations
+from piop.training.batches.batch import Batch, BatchSetting, Observations
 from piop.training.batches.noise import NoisySource, add_noise, noise_levels, noise_scales
+from piop.training.config import BudgetConfig, MachineConfig, PointsConfig, TrainingConfig
 
 TEXT = """
 name: noisy
@@ -79,7 +80,7 @@ def test_noise_is_normal_of_the_level_times_the_scale():
     assert seen["u"].values is values
 
 
-def test_noise_is_new_at_every_step_and_the_same_on_any_process():
+def test_noise_is_new_at_every_step_and_the_same_on_any_process(problem):
     def draw(step, share):
         points = torch.zeros(4, 3, 1)
         seen = {"u": FunctionSamples(points, torch.zeros(4, 3, 1))}
@@ -91,7 +92,14 @@ def test_noise_is_new_at_every_step_and_the_same_on_any_process():
             return range(4, 8)
 
     def noise(functions, step, processes=None):
-        source = NoisySource(draw, (0.0, 1.0), {"u": [1.0]}, functions, 7, processes)
+        config = TrainingConfig(
+            BudgetConfig(steps=1),
+            MachineConfig(seed=7),
+            PointsConfig(data_functions=functions),
+        )
+        shared = (processes,) if processes else ()
+        setting = BatchSetting(problem, None, {}, config, torch.empty(0), *shared)
+        source = NoisySource(draw, setting, (0.0, 1.0), {"u": [1.0]})
         return source(step, 0.0).observations.inputs["u"].values
 
     first, again, other = noise(4, 0), noise(4, 0), noise(4, 1)
