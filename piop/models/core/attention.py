@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from piop.models.core.coordinates import shortest_waves
-
 Harmonics = tuple[Tensor, Tensor]
 """Cosines and sines of the wave vectors at some points, ``[B, P, K]`` each."""
 
@@ -96,11 +94,6 @@ class RelativeAttention(nn.Module):
         self.out = nn.Linear(heads * self.depth, width)
         self._initialise_kernels(dimension)
 
-    @staticmethod
-    def wave_vectors(dimension: int, harmonics: int) -> Tensor:
-        """Wave vectors by which the pairs of a key rotate: ``[P, d]``."""
-        return shortest_waves(dimension, harmonics)
-
     def _initialise_kernels(self, dimension: int) -> None:
         """Start with kernels β(cos Δ − 1), β = 2·3^h in head h, of different widths."""
         with torch.no_grad():
@@ -125,7 +118,7 @@ class RelativeAttention(nn.Module):
         Args:
             state: ``[B, N, width]``.
             tokens: ``[B, M, width]``.
-            at_queries: Harmonics of ``wave_vectors`` at the queries, ``[B, N, P]`` each.
+            at_queries: Cosines and sines of P wave vectors at the queries, ``[B, N, P]`` each.
             at_tokens: The same at the tokens, ``[B, M, P]`` each.
             blocked: Added to the scores, as of :func:`masked_scores`.
 

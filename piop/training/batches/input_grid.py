@@ -23,8 +23,10 @@ NEGLECTED_BY_TOKENS = 1e-4
 """Share of the variance that attention's tokens may leave out: their number costs time."""
 LARGEST_WAVENUMBER = {1: 24, 2: 8, 3: 4}
 """Largest wave number of those harmonics, by the number of coordinates: they cost time."""
-POINTS_PER_WAVE = {1: 4, 2: 3, 3: 3}
-FEWEST_POINTS = {1: 16, 2: 12, 3: 8}
+SENSORS_PER_WAVE = {1: 4, 2: 3, 3: 3}
+"""Sensors per axis and shortest harmonic: they determine the harmonic fit of a network."""
+FEWEST_SENSORS = {1: 16, 2: 12, 3: 8}
+"""Sensors per axis at least."""
 
 UNEVEN = 1e-5
 """Share of an axis by which sensors may miss an even grid, as after storing float32."""
@@ -74,7 +76,7 @@ def input_grids(problem: Problem) -> dict[str, Axes]:
         wave = highest_wavenumber(problem, item)
         if wave and item.smooth:
             d = len(item.of)
-            count = max(POINTS_PER_WAVE[d] * wave, FEWEST_POINTS[d])
+            count = max(SENSORS_PER_WAVE[d] * wave, FEWEST_SENSORS[d])
             axes = input_axes(problem, item)
             found[item.name] = tuple(grid_axis(a.low, a.high, count, a.periodic) for a in axes)
     return found
