@@ -11,14 +11,13 @@ import click
 
 from piop import __version__
 from piop.cli.backbones import backbones
-from piop.cli.check import check
 from piop.cli.data import data
 from piop.cli.evaluate import evaluate
-from piop.cli.failures import guarded
-from piop.cli.new import new
+from piop.cli.failures import run_command
 from piop.cli.predict import predict
 from piop.cli.settings import settings
 from piop.cli.solve import resume, solve
+from piop.cli.specs import check, new
 
 
 class Commands(click.Group):
@@ -58,4 +57,4 @@ for _command in (new, check, solve, resume, evaluate, predict, data, backbones, 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and leave: 0 done, 1 failed while running, 2 wrong usage or a bad spec."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(guarded(cli, given))
+    sys.exit(run_command(cli, given))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from piop.cli.console import common, is_terminal, print_json, say
+from piop.cli.console import common_options, is_terminal, print_json, say
 
 if TYPE_CHECKING:
     from piop.training.catalogue import Entry
@@ -17,7 +17,7 @@ HEADINGS = ("backbone", "preset", "parameters", "evaluated", "times", "physics",
 
 
 @click.command()
-@common
+@common_options
 def backbones(as_json: bool) -> None:
     """List the backbones and their presets.
 
@@ -72,8 +72,8 @@ def table_rows(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
             f"{first.parameters:,}",
             first.field.label,
             "the end" if first.end_only else "any",
-            _share(first.physics.values()),
-            _share(first.data.values()),
+            _fraction(first.physics.values()),
+            _fraction(first.data.values()),
             first.source,
         )
         for same in rows.values()
@@ -81,7 +81,7 @@ def table_rows(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
     ]
 
 
-def _share(obstacles: Any) -> str:
+def _fraction(obstacles: Any) -> str:
     reasons = list(obstacles)
     return f"{sum(reason is None for reason in reasons)} of {len(reasons)}"
 

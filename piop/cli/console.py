@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import math
@@ -14,11 +15,11 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def prepare_streams() -> None:
+def prepare_output() -> None:
     """Let every symbol be printed on any terminal, and show piop's log on stderr."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    for file in (sys.stdout, sys.stderr):
+        if isinstance(file, io.TextIOWrapper):
+            file.reconfigure(errors="replace")
     logger = logging.getLogger("piop")
     logger.handlers = [_Stderr()]
     logger.setLevel(logging.INFO)
@@ -26,7 +27,7 @@ def prepare_streams() -> None:
 
 
 class _Stderr(logging.Handler):
-    """Looks stderr up each time, since a progress bar takes its place while it is shown."""
+    """A handler that looks stderr up each time, since a progress bar replaces it while shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
@@ -34,14 +35,14 @@ class _Stderr(logging.Handler):
 
 
 def say(text: str) -> None:
-    """Tell the user what happens, on stderr."""
+    """Print a message for the user on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
-def is_terminal(stream: TextIO) -> bool:
-    """Whether someone watches; a closed stream has no one."""
+def is_terminal(file: TextIO) -> bool:
+    """Whether output goes to a terminal; a closed file is none."""
     try:
-        return stream.isatty()
+        return file.isatty()
     except ValueError:
         return False
 
@@ -65,13 +66,13 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def common(command: F) -> F:
+def common_options(command: F) -> F:
     """Give a command ``--json`` and ``--debug``; :mod:`piop.cli.failures` reads the second."""
     as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-    return as_json(debugging(command))
+    return as_json(debug_option(command))
 
 
-def debugging(command: F) -> F:
+def debug_option(command: F) -> F:
     """Give a command ``--debug``."""
     help_text = "Show the traceback of an error."
     return click.option("--debug", is_flag=True, expose_value=False, help=help_text)(command)

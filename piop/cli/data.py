@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from piop.cli.console import common, print_json, say
+from piop.cli.console import common_options, print_json, say
 from piop.errors import UsageError
 
 
@@ -33,7 +33,7 @@ from piop.errors import UsageError
     type=click.Path(path_type=Path),
     help="Say what a file holds and how it maps to a spec.",
 )
-@common
+@common_options
 def data(
     spec: str | None,
     count: int | None,

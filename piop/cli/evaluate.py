@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from piop.cli.console import common
+from piop.cli.console import common_options
 from piop.cli.results import show_discretisation, show_results
 
 
@@ -35,7 +35,7 @@ from piop.cli.results import show_discretisation, show_results
     help="Judge on the first samples of this file instead.",
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="By default the run's own.")
-@common
+@common_options
 def evaluate(
     run: Path,
     samples: int,

@@ -1,125 +1,185 @@
-"""Every way a command can end badly: a message for people, an exit code for scripts."""
+"""Errors of commands as messages and exit codes, also in several processes."""
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from typing import Any, final
 
 import click
 
-from piop.cli.console import prepare_streams, print_json
-from piop.cli.distributed import run_together
+from piop.cli.console import prepare_output, print_json
 from piop.errors import PiopError, SpecError
-from piop.training.launch import launched_together
+from piop.training.launch import launched_first, launched_together
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+DISTRIBUTED = ("solve", "resume", "data")
+"""Commands whose work several processes share; only the first process runs any other command."""
+OUT_OF_MEMORY = (
+    "out of memory: use fewer functions or queries (--set functions=8 --set queries=128), "
+    "or fewer samples at a time"
+)
 
 
-def guarded(command: click.Command, arguments: Sequence[str]) -> int:
-    """Run a command, turn whatever it raises into a message on stderr, and give the exit code.
+@final
+@dataclass(frozen=True)
+class Failure:
+    """The end of a command that failed.
+
+    Attributes:
+        code: Exit code.
+        error: The exception.
+        text: Message for people, written to stderr.
+        details: Further entries of the JSON object; None where there is no such object.
+        advice: Lines after the message, given whether a traceback was shown.
+    """
+
+    code: int
+    error: BaseException
+    text: str
+    details: Mapping[str, Any] | None = field(default_factory=dict)
+    advice: Callable[[bool], str] = lambda _: ""
+
+    def report(self, as_json: bool, debug: bool) -> None:
+        """Write the message, and with ``--json`` the error as one JSON object to stdout."""
+        if debug and self.details is not None:
+            traceback.print_exception(self.error)
+        print(self.text + self.advice(debug), file=sys.stderr)
+        if as_json and self.details is not None:
+            body = {
+                "type": type(self.error).__name__,
+                "message": str(self.error),
+                "exit_code": self.code,
+            }
+            _print_error({"error": {**body, **self.details}})
+        _drop_unwritten_stdout()
+
+
+Outcome = tuple[int, Failure | None]
+"""Exit code, and what went wrong."""
+
+
+def run_command(command: click.Command, arguments: Sequence[str]) -> int:
+    """Run a command, report whatever it raises on stderr, and return the exit code.
 
     A traceback is shown with ``--debug`` only. With ``--json`` the error is also one JSON object on
     stdout.
     """
-    prepare_streams()
+    prepare_output()
     debug, as_json = "--debug" in arguments, "--json" in arguments
 
-    def attempt() -> tuple[int, BaseException | None]:
+    def attempt() -> Outcome:
         return _attempt(command, arguments)
 
-    def tell(error: BaseException) -> None:
-        _tell(error, as_json, debug)
+    def report(failure: Failure) -> None:
+        failure.report(as_json, debug)
 
     try:
         if launched_together():
-            return run_together(arguments, attempt, tell)
-        code, error = attempt()
-    except PiopError as reason:  # the other processes cannot be reached
-        code, error = reason.exit_code, reason
-    if error is not None:
-        tell(error)
+            return run_distributed(arguments, attempt, report)
+        code, failure = attempt()
+    except PiopError as error:  # the other processes cannot be reached
+        code, failure = error.exit_code, Failure(error.exit_code, error, f"piop: {error}")
+    if failure is not None:
+        report(failure)
     return code
 
 
-def _attempt(command: click.Command, arguments: Sequence[str]) -> tuple[int, BaseException | None]:
-    """Run a command: its exit code, and what it raised."""
+def run_distributed(
+    arguments: Sequence[str],
+    attempt: Callable[[], Outcome],
+    report: Callable[[Failure], None],
+) -> int:
+    """Run a command as one of several processes, which all end with the same exit code.
+
+    Args:
+        arguments: Arguments of the command line.
+        attempt: Runs the command.
+        report: Reports a failure to the user.
+
+    Returns:
+        The exit code.
+    """
+    if not set(DISTRIBUTED) & set(arguments[:1]):
+        code, failure = attempt() if launched_first() else (0, None)
+        if failure is not None:
+            report(failure)
+        return code
+    from piop.training.distributed import joined
+
+    with joined() as processes, ExitStack() as silence:
+        if not processes.leads:
+            silence.enter_context(redirect_stdout(io.StringIO()))
+            silence.enter_context(redirect_stderr(io.StringIO()))
+        code, failure = attempt()
+        silence.close()
+        if failure is None:
+            return code
+        # torchrun ends the others as soon as one has left: all leave after the report
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        reports, code = processes.tell(code)
+        if reports:
+            report(failure)
+        return code
+
+
+def _attempt(command: click.Command, arguments: Sequence[str]) -> Outcome:
+    """Run a command: its exit code, and how it failed."""
+    failure = None
     try:
         code = command.main(args=list(arguments), prog_name="piop", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
         _detach_stdout()  # the reader, such as head, has had enough
         return 1, None
-    except click.ClickException as error:
-        return error.exit_code, error
     except (click.Abort, KeyboardInterrupt) as error:
-        return INTERRUPTED, error
+        failure = Failure(INTERRUPTED, error, "piop: interrupted", None)
+    except click.ClickException as error:
+        failure = Failure(error.exit_code, error, _usage_text(error), None)
+    except SpecError as error:
+        issues = [vars(issue) for issue in error.issues]
+        failure = Failure(error.exit_code, error, str(error), {"issues": issues})
+    except PiopError as error:
+        failure = Failure(error.exit_code, error, f"piop: {error}")
+    except OSError as error:
+        failure = Failure(1, error, f"piop: {_system_text(error)}")
+    except MemoryError as error:
+        failure = Failure(1, error, f"piop: {OUT_OF_MEMORY}")
     except Exception as error:
-        return (error.exit_code if isinstance(error, PiopError) else 1), error
-    return (code if isinstance(code, int) else 0), None
+        if _is_out_of_memory(error):
+            failure = Failure(1, error, f"piop: {OUT_OF_MEMORY}")
+        else:
+            text = f"piop: unexpected {type(error).__name__}: {error}"
+            failure = Failure(1, error, text, advice=_bug_advice)
+    if failure is not None:
+        return failure.code, failure
+    return code or 0, None
 
 
-def _tell(error: BaseException, as_json: bool, debug: bool) -> None:
-    if isinstance(error, click.ClickException):
-        error.show()
-    elif isinstance(error, Exception) and not isinstance(error, click.Abort):
-        if debug:
-            traceback.print_exception(error)
-        _report(error, as_json, debug)
-    else:
-        print("piop: interrupted", file=sys.stderr)
-
-
-def _report(error: Exception, as_json: bool, debug: bool) -> None:
-    code = error.exit_code if isinstance(error, PiopError) else 1
-    if isinstance(error, SpecError):
-        print(error, file=sys.stderr)
-    elif isinstance(error, PiopError):
-        print(f"piop: {error}", file=sys.stderr)
-    elif isinstance(error, OSError):
-        print(f"piop: {_system_text(error)}", file=sys.stderr)
-    elif _is_out_of_memory(error):
-        text = (
-            "out of memory: use fewer functions or queries (--set functions=8 --set queries=128), "
-            "or fewer samples at a time"
-        )
-        print(f"piop: {text}", file=sys.stderr)
-    else:
-        text = f"unexpected {type(error).__name__}: {error}"
-        advice = "This is a bug in piop. Please report it with the command and its traceback"
-        how = "" if debug else ", which --debug shows"
-        print(f"piop: {text}\n{advice}{how}.", file=sys.stderr)
-    if as_json:
-        _try_json(_as_json(error, code))
-    if isinstance(error, OSError):
-        _drop_unwritten_stdout()
+def _usage_text(error: click.ClickException) -> str:
+    """Return what click shows of a wrong usage."""
+    text = io.StringIO()
+    error.show(text)
+    return text.getvalue().rstrip("\n")
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Tell it without torch, which not every command loads."""
-    name = type(error).__name__ == "OutOfMemoryError"
-    return isinstance(error, MemoryError) or name or "can't allocate memory" in str(error)
+    """Recognise torch's error without importing torch, which not every command needs."""
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 
-def _as_json(error: Exception, code: int) -> dict[str, Any]:
-    body: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "exit_code": code}
-    if isinstance(error, SpecError):
-        body["issues"] = [
-            {
-                "file": i.file,
-                "line": i.line,
-                "column": i.column,
-                "message": i.message,
-                "hint": i.hint,
-            }
-            for i in error.issues
-        ]
-    return {"error": body}
+def _bug_advice(debug: bool) -> str:
+    how = "" if debug else ", which --debug shows"
+    return f"\nThis is a bug in piop. Please report it with the command and its traceback{how}."
 
 
-def _try_json(body: dict[str, Any]) -> None:
+def _print_error(body: dict[str, Any]) -> None:
     try:
         print_json(body)
         sys.stdout.flush()
@@ -128,7 +188,7 @@ def _try_json(body: dict[str, Any]) -> None:
 
 
 def _system_text(error: OSError) -> str:
-    """Say which file and what; the operating system knows no more."""
+    """Name the file and the reason; the operating system gives no more."""
     name = error.filename if error.filename is not None else "output"
     return f"{name}: {error.strerror or error}"
 
@@ -141,6 +201,6 @@ def _drop_unwritten_stdout() -> None:
 
 
 def _detach_stdout() -> None:
-    """Point stdout nowhere, so that Python does not fail again when it flushes at exit."""
+    """Redirect stdout to nowhere, so that Python does not fail again when it flushes at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from piop.cli.console import common, print_json
+from piop.cli.console import common_options, print_json
 from piop.errors import UsageError
 
 
@@ -22,7 +22,7 @@ from piop.errors import UsageError
     "--output", type=click.Path(path_type=Path), required=True, help="The NetCDF to write."
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="By default the run's own.")
-@common
+@common_options
 def predict(
     run: Path,
     source: Path | None,

@@ -60,7 +60,7 @@ class Progress(ABC):
 
 
 @final
-class Plain(Progress):
+class PlainProgress(Progress):
     """One line at the first row, then every ten seconds, and at the end of the budget."""
 
     _last = -EVERY
@@ -77,7 +77,7 @@ class Plain(Progress):
 
 
 @final
-class Bar(Progress):
+class ProgressBar(Progress):
     """A bar with the loss, the time gone and the time left."""
 
     def __enter__(self) -> Self:
@@ -128,5 +128,5 @@ def parameters(row: Row) -> str:
 
 def progress(run: Path, steps: int | None, seconds: float | None) -> Progress:
     """Choose by whether stderr is a terminal."""
-    kind = Bar if is_terminal(sys.stderr) else Plain
+    kind = ProgressBar if is_terminal(sys.stderr) else PlainProgress
     return kind(run, steps, seconds)

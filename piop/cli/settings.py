@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from piop.cli.console import common, print_json
+from piop.cli.console import common_options, print_json
 
 COLUMNS = 120
 INTRODUCTION = (
@@ -24,7 +24,7 @@ INTRODUCTION = (
 @click.command()
 @click.argument("topic", required=False)
 @click.option("--markdown", is_flag=True, help="Print the page docs/settings.md.")
-@common
+@common_options
 def settings(topic: str | None, markdown: bool, as_json: bool) -> None:
     """List the settings of a training run.
 

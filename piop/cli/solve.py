@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from piop.cli.console import common, say
+from piop.cli.console import common_options, say
 from piop.cli.failures import INTERRUPTED
 from piop.cli.progress import progress
 from piop.cli.results import show_results
@@ -24,14 +24,14 @@ DEFAULT_TIME = "5m"
 SEEDS = click.IntRange(0, 2**32 - 1)
 
 
-def budget(command: Callable[..., Any]) -> Callable[..., Any]:
+def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command ``--steps`` and ``--time``."""
     steps = click.option("--steps", type=click.IntRange(min=1), help="Train so many steps.")
     time = click.option("--time", help="Train so long: 90s, 5m, 1h, compilation not counted.")
     return steps(time(command))
 
 
-profiled = click.option(
+profile_option = click.option(
     "--profile", is_flag=True, help="Write where a step's time goes, to profile.json."
 )
 
@@ -39,7 +39,7 @@ profiled = click.option(
 @click.command()
 @click.argument("spec")
 @click.option("--backbone", help="The network; by default the spec's, else pit.")
-@budget
+@budget_options
 @click.option("--data", type=click.Path(path_type=Path), help="Learn from these solutions as well.")
 @click.option("--no-physics", is_flag=True, help="Learn from the data alone.")
 @click.option(
@@ -71,12 +71,12 @@ profiled = click.option(
 @click.option(
     "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated."
 )
-@profiled
+@profile_option
 @click.option("--force", is_flag=True, help="Replace a run folder that is there.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The run folder; by default runs/NAME-DATE-TIME."
 )
-@common
+@common_options
 def solve(
     spec: str,
     steps: int | None,
@@ -128,8 +128,8 @@ def solve(
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@budget
-@profiled
+@budget_options
+@profile_option
 @click.option(
     "--set",
     "pairs",
@@ -137,7 +137,7 @@ def solve(
     multiple=True,
     help="Another size of the batch, such as functions=4, or learning_rate; may be repeated.",
 )
-@common
+@common_options
 def resume(
     run: Path,
     steps: int | None,

@@ -22,13 +22,7 @@ from piop.run.configuration import (
     require_graphs,
     threads_of,
 )
-from piop.run.data import (
-    DataArgument,
-    GivenData,
-    note_grids,
-    training_and_held_out,
-    usable_data,
-)
+from piop.run.data import DataArgument, GivenData, note_grids, training_and_held_out, usable_data
 from piop.run.folder import RunFolder, new_folder, open_folder, write_json
 from piop.run.run import Run
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings, require_applicable

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from piop.cli.app import cli
-from piop.cli.failures import guarded
+from piop.cli.failures import run_command
 
 SMALL = ["--set", "functions=2", "--set", "queries=16", "--no-compile", "--device", "cpu"]
 
@@ -16,7 +16,7 @@ def piop(capsys):
     """Run a command in this process: exit code, stdout, stderr."""
 
     def run(*arguments):
-        code = guarded(cli, [str(a) for a in arguments])
+        code = run_command(cli, [str(a) for a in arguments])
         out = capsys.readouterr()
         assert "Traceback" not in out.out + out.err
         return code, out.out, out.err
@@ -29,7 +29,7 @@ def finished(tmp_path_factory):
     """A run of a few steps, made once."""
     path = tmp_path_factory.mktemp("runs") / "heat"
     arguments = ["solve", "heat", "--steps", "3", "--seed", "1", "--out", str(path), *SMALL]
-    assert guarded(cli, arguments) == 0
+    assert run_command(cli, arguments) == 0
     return path
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from piop.cli.app import cli
-from piop.cli.failures import guarded
+from piop.cli.failures import run_command
 
 
 def outside(*arguments, **options):
@@ -24,12 +24,12 @@ def test_an_unexpected_error_is_called_a_bug_and_shown_only_on_demand(capsys, mo
         raise ZeroDivisionError("oops")
 
     monkeypatch.setattr("piop.problem.Problem.from_file", broken)
-    assert guarded(cli, ["check", "heat"]) == 1
+    assert run_command(cli, ["check", "heat"]) == 1
     err = capsys.readouterr().err
     assert "unexpected ZeroDivisionError: oops" in err
     assert "report" in err
     assert "Traceback" not in err
-    assert guarded(cli, ["check", "heat", "--debug"]) == 1
+    assert run_command(cli, ["check", "heat", "--debug"]) == 1
     assert "Traceback" in capsys.readouterr().err
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from piop.cli.progress import Bar, Plain, progress
+from piop.cli.progress import PlainProgress, ProgressBar, progress
 
 
 def row(step, seconds=0.0):
@@ -15,10 +15,10 @@ def row(step, seconds=0.0):
 
 
 def test_the_share_follows_the_budget():
-    assert Plain(Path("r"), 10, None).share(row(4)) == 0.4
-    assert Plain(Path("r"), None, 60.0).share(row(4, 15.0)) == 0.25
-    assert Plain(Path("r"), None, None).share(row(4)) is None
-    assert Plain(Path("r"), 10, None).share(row(40)) == 1.0
+    assert PlainProgress(Path("r"), 10, None).share(row(4)) == 0.4
+    assert PlainProgress(Path("r"), None, 60.0).share(row(4, 15.0)) == 0.25
+    assert PlainProgress(Path("r"), None, None).share(row(4)) is None
+    assert PlainProgress(Path("r"), 10, None).share(row(40)) == 1.0
 
 
 def test_plain_lines_come_at_the_start_at_the_end_and_not_too_often(capsys):
@@ -36,7 +36,7 @@ def test_plain_lines_come_at_the_start_at_the_end_and_not_too_often(capsys):
 def test_plain_lines_come_again_after_a_while(capsys, monkeypatch):
     clock = iter([0.0, 5.0, 11.0])
     monkeypatch.setattr("piop.cli.progress.time.monotonic", lambda: next(clock))
-    show = Plain(Path("r"), None, None)
+    show = PlainProgress(Path("r"), None, None)
     for step in (1, 2, 3):
         show(row(step))
     assert [line.split()[1] for line in capsys.readouterr().err.splitlines()[1:]] == ["1", "3"]
@@ -45,7 +45,7 @@ def test_plain_lines_come_again_after_a_while(capsys, monkeypatch):
 def test_a_terminal_gets_a_bar_on_stderr(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     chosen = progress(Path("runs/a"), 4, None)
-    assert isinstance(chosen, Bar)
+    assert isinstance(chosen, ProgressBar)
     with chosen as show:
         for step in (1, 4):
             show(row(step))
@@ -61,10 +61,10 @@ def test_a_closed_stderr_is_no_terminal(monkeypatch):
             raise ValueError("closed")
 
     monkeypatch.setattr(sys, "stderr", Closed())
-    assert isinstance(progress(Path("r"), 1, None), Plain)
+    assert isinstance(progress(Path("r"), 1, None), PlainProgress)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_an_error_passes_through_the_bar(error):
-    with pytest.raises(error), Bar(Path("r"), 1, None):
+    with pytest.raises(error), ProgressBar(Path("r"), 1, None):
         raise error

@@ -7,7 +7,7 @@ import logging
 
 import numpy as np
 
-from piop.cli.console import prepare_streams, print_json
+from piop.cli.console import prepare_output, print_json
 from piop.cli.results import error_table, profile_table, resolution_table
 
 EVALUATION = {
@@ -57,7 +57,7 @@ def test_json_is_strict_and_knows_arrays(capsys):
 
 
 def test_the_log_goes_to_stderr_with_its_level(capsys):
-    prepare_streams()
+    prepare_output()
     logging.getLogger("piop.datasets").warning("careful with %s", "this")
     logging.getLogger("piop.datasets").info("fine")
     out = capsys.readouterr()

@@ -17,12 +17,7 @@ from piop.errors import UsageError
 from piop.models.core.attention import MASKED_SCORE
 from piop.models.core.base import AxisSignature, Inputs, Signature, scalar_values, standardised
 from piop.models.core.coordinates import take_columns
-from piop.models.ipot.attention import (
-    Attention,
-    FourierFeatures,
-    GatedFeedForward,
-    KeysAndValues,
-)
+from piop.models.ipot.attention import Attention, FourierFeatures, GatedFeedForward, KeysAndValues
 from piop.models.ipot.network import LatentBackbone, LatentModel, LatentRollout
 
 ENCODER_EXPANSION = 4

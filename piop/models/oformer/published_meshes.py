@@ -16,11 +16,7 @@ from piop.models.core.base import GRID_FIELD, ROLLOUT_FIELD, Inputs, Signature
 from piop.models.core.rollout import RolloutBackbone
 from piop.models.oformer.layers import Gate, rotary_frequencies
 from piop.models.oformer.nodes import SensorNodes
-from piop.models.oformer.published import (
-    PublishedOFormer,
-    PublishedOFormerConfig,
-    unbiased_mlp,
-)
+from piop.models.oformer.published import PublishedOFormer, PublishedOFormerConfig, unbiased_mlp
 
 STATICS_MESH_RATE = 4
 """Rate of the attention among queries over ``cross_rate``, electro- and magnetostatics."""

@@ -77,6 +77,10 @@ class Processes(ABC):
     def collect(self, content: bytes) -> Iterator[bytes]:
         """Bring bytes of every process to the first, one after the other; the others get none."""
 
+    def tell(self, code: int) -> tuple[bool, int]:
+        """Decide whether this process reports an error that ends the run, and its exit code."""
+        return self.leads, code
+
     def hurry(self) -> None:  # noqa: B027 - one process waits for no one
         """Note that the run was asked to stop, so that it must not wait for long any more."""
 

@@ -1,4 +1,4 @@
-"""``piop new``: a commented spec to start from."""
+"""``piop new`` and ``piop check``: a spec to start from, and the analysis of a spec."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from piop.cli.console import debugging
+from piop.cli.console import common_options, debug_option, print_json
 from piop.errors import PiopError, UsageError
 
 TEMPLATE = """\
@@ -49,7 +49,7 @@ units: {t: s, x: m, u: m/s}              # labels of files and figures
 
 @click.command()
 @click.argument("name")
-@debugging
+@debug_option
 def new(name: str) -> None:
     """Write NAME.yaml, a commented spec to start from.
 
@@ -70,3 +70,22 @@ def new(name: str) -> None:
         path.unlink(missing_ok=True)
         raise PiopError(f"{path}: cannot be written: {error.strerror}") from None
     print(f"Wrote {path}. Next:\n  piop check {path}\n  piop solve {path} --time 2m")
+
+
+@click.command()
+@click.argument("spec")
+@common_options
+def check(spec: str, as_json: bool) -> None:
+    """Say what piop makes of SPEC.
+
+    Prints its equations, class, solver, streams and conditions, or all that is wrong with it. SPEC
+    is a file, or the name of a problem that comes with piop, such as burgers.
+    """
+    from piop.problem import Problem
+    from piop.problem.describe import to_json, to_text
+
+    problem = Problem.from_file(spec)
+    if as_json:
+        print_json(to_json(problem))
+    else:
+        print(to_text(problem))
