@@ -9,7 +9,7 @@ from pathlib import Path
 
 from piop.problem import Problem
 from piop.problem.inputs import history_of
-from piop.problem.library import builtin_names
+from piop.spec.load import builtin_names
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 BEGIN, END = "<!-- problems -->", "<!-- end of problems -->"

@@ -79,7 +79,7 @@ def find_capabilities(problem: Problem) -> Capabilities:
     """Decide what can be done with a problem.
 
     Args:
-        problem: Any problem that passed its checks.
+        problem: One that passed its checks.
     """
     method, reasons = first_method(problem)
     unsolved = "" if method is not None else f"no solver covers it, because {reasons}"

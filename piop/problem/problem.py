@@ -21,10 +21,17 @@ from piop.problem.build import build
 from piop.problem.capabilities import Capabilities, find_capabilities
 from piop.problem.describe import to_html, to_text
 from piop.problem.inverse import inverse_spec
-from piop.problem.library import builtin_names, find_builtin
 from piop.problem.wellposed import check
 from piop.spec import Spec, spec_to_yaml
-from piop.spec.load import Draft, draft_file, draft_spec, draft_text, draft_words
+from piop.spec.load import (
+    Draft,
+    builtin_names,
+    draft_file,
+    draft_spec,
+    draft_text,
+    draft_words,
+    find_builtin,
+)
 from piop.spec.model import LearnSpec, Setting
 from piop.spec.tree import ScalarNode
 

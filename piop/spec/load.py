@@ -16,6 +16,28 @@ from piop.spec.reader import Bad, Reader, raise_issues
 from piop.spec.resolve import Resolved, resolve
 from piop.spec.tree import MAX_SIZE, Node, read_objects, read_yaml
 
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def _folder() -> Path:
+    """``pdes/`` inside an installed package, or beside it in a checkout."""
+    inside = _PACKAGE / "pdes"
+    return inside if inside.is_dir() else _PACKAGE.parent / "pdes"
+
+
+def builtin_names() -> tuple[str, ...]:
+    """Names such as ``burgers``."""
+    return tuple(sorted(p.stem for p in _folder().glob("*.yaml")))
+
+
+def find_builtin(name: str | Path) -> Path | None:
+    """The file of a built-in problem; None if the name is a path or unknown."""
+    text = str(name)
+    if "/" in text or "\\" in text or "." in text or text not in builtin_names():
+        return None
+    return _folder() / f"{text}.yaml"
+
+
 _DECLARING = ("time", "space", "parameters", "inputs", "definitions", "auxiliary")
 FORMAT = 1
 REQUIRED = frozenset({"name", "space", "unknowns", "equations"})

@@ -11,7 +11,7 @@ from piop.errors import NotSupportedError, UsageError
 from piop.models.core.base import FieldKind, Preset, Signature
 from piop.models.registry import all_backbones
 from piop.problem import Problem
-from piop.problem.library import builtin_names
+from piop.spec.load import builtin_names
 from piop.training.config import BudgetConfig, TrainingConfig
 from piop.training.requirements import obstacle
 from piop.training.setup import constraints_of, signature_of

@@ -13,7 +13,7 @@ from piop.cli.backbones import nested, plain_table, reason_lines, table_rows
 from piop.errors import NotSupportedError
 from piop.models.core.base import GRID_FIELD, POINT_FIELD, ROLLOUT_FIELD
 from piop.problem import Problem
-from piop.problem.library import builtin_names
+from piop.spec.load import builtin_names
 from piop.training import catalogue
 from piop.training.catalogue import Entry
 

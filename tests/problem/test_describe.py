@@ -9,7 +9,7 @@ from piop.errors import NotSupportedError
 from piop.problem import Problem, describe
 from piop.problem.capabilities import choose_method
 from piop.problem.classify import classify
-from piop.problem.library import builtin_names
+from piop.spec.load import builtin_names
 
 PLAIN = {
     "name": "p",

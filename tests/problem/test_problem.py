@@ -10,8 +10,8 @@ from sympy import Derivative, Function, Rational, Symbol
 
 from piop.errors import SpecError
 from piop.problem import Problem
-from piop.problem.library import builtin_names, find_builtin
 from piop.spec.distributions import GaussianRandomField
+from piop.spec.load import builtin_names, find_builtin
 
 t, x, y = (Symbol(n, real=True) for n in "txy")
 u = Function("u", real=True)(t, x)

@@ -10,13 +10,7 @@ import torch
 
 from piop.errors import DataError, NotSupportedError
 from piop.fields import FunctionSamples
-from piop.sampling import (
-    FourierFunction,
-    observe,
-    place_sensors,
-    reconstruct,
-    sample_inputs,
-)
+from piop.sampling import FourierFunction, observe, place_sensors, reconstruct, sample_inputs
 from piop.sampling.distributions import input_sampler
 from piop.sampling.kriging import covariance, krige
 from piop.spec import distributions as laws

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from piop.errors import SpecError
 from piop.problem import Problem
-from piop.problem.library import builtin_names, find_builtin
+from piop.spec.load import builtin_names, find_builtin
 
 SPECS = [find_builtin(name).read_text() for name in builtin_names()]
 PIECES = [

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS
-from piop.problem.wellposed.boundary import check_boundary
 from piop.problem.wellposed.distributions import check_distributions, check_rough
-from piop.problem.wellposed.domain import check_domain
+from piop.problem.wellposed.domain import check_boundary, check_domain
 from piop.problem.wellposed.equations import check_data, check_equations, check_initial, check_usage
 from piop.problem.wellposed.evolution import check_flux, check_growth
 from piop.problem.wellposed.periodic import check_gauge, check_periodicity, check_solvable

@@ -16,12 +16,7 @@ from piop.models import Backbone
 from piop.problem import Problem
 from piop.sampling import Draws
 from piop.training.batches.batch import Batch, BatchSetting, Observations, Source
-from piop.training.batches.equations import (
-    horizon,
-    interpolate_inputs,
-    steps_within,
-    take_samples,
-)
+from piop.training.batches.equations import horizon, interpolate_inputs, steps_within, take_samples
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
 from piop.training.batches.training_grid import GridLayout, data_indices, lay_out
 from piop.training.batches.trajectories import PreparedTrajectories, mean_square, trajectories
