@@ -63,7 +63,7 @@ def measure(threads: int, samples: int, rounds: int) -> dict[str, Any]:
     numbers = list(range(samples))
     assembler = Assembler(problem, divergence_form(problem.pde), sources, numbers)
     discrete = assembler.discretise((CELLS, CELLS))
-    systems = [(assemble(discrete.network, i), discrete.right[i].flatten().numpy())
+    systems = [(assemble(discrete.operator, i), discrete.right[i].flatten().numpy())
                for i in numbers]  # fmt: skip
 
     def direct() -> Any:

@@ -22,7 +22,7 @@ from piop.forms.evolution import Channel, Order
 from piop.forms.terms import applied, derivative_counts, multipliers, name_of, outermost_atoms
 from piop.problem import Problem
 
-Place = tuple[int, Order]
+ChannelDerivative = tuple[int, Order]
 """Channel and order of differentiation along each axis of space."""
 
 
@@ -40,9 +40,9 @@ class Row:
     """
 
     channel: int
-    mass: dict[Place, Expr]
+    mass: dict[ChannelDerivative, Expr]
     value: Expr
-    slopes: dict[Place, Expr]
+    slopes: dict[ChannelDerivative, Expr]
     face: tuple[int, int] | None = None
     fixes: bool = False
 
@@ -76,7 +76,7 @@ class Equations:
     """
 
     channels: tuple[Channel, ...]
-    unknowns: dict[sympy.Dummy, Place]
+    unknowns: dict[sympy.Dummy, ChannelDerivative]
     inputs: dict[sympy.Dummy, Expr]
     rows: tuple[Row, ...]
     conditions: tuple[Row, ...]
@@ -87,7 +87,7 @@ class Equations:
 
 
 def build_equations(problem: Problem) -> Equations:
-    """Take a problem's equations and conditions apart.
+    """Take a problem's equations and conditions difference.
 
     Raises:
         NotSupportedError: If time derivatives do not stand linearly, with coefficients that neither
@@ -110,7 +110,7 @@ class _Builder:
             Channel(u, p) for u in problem.channels for p in range(max(orders[u], 1))
         )
         self.index = {(c.name, c.time_order): i for i, c in enumerate(self.channels)}
-        self.unknowns: dict[Expr, tuple[sympy.Dummy, Place, bool]] = {}
+        self.unknowns: dict[Expr, tuple[sympy.Dummy, ChannelDerivative, bool]] = {}
         self.inputs: dict[Expr, sympy.Dummy] = {}
 
     def run(self) -> Equations:
@@ -130,7 +130,7 @@ class _Builder:
             conditions.append(self._row(channel, residual, (axis, end), fixes))
         conditions.sort(key=lambda r: r.fixes)
         everything = [*rows.values(), *conditions]
-        unknowns = {d: place for d, place, _ in self.unknowns.values()}
+        unknowns = {d: derivative for d, derivative, _ in self.unknowns.values()}
         slopes = [s for r in everything for s in r.slopes.values()]
         moving = self._moving()
         return Equations(
@@ -172,18 +172,18 @@ class _Builder:
     ) -> Row:
         stood: Any = residual.xreplace({a: self._stand_in(a) for a in outermost_atoms(residual)})
         residual = stood
-        mass: dict[Place, Expr] = {}
-        slopes: dict[Place, Expr] = {}
+        mass: dict[ChannelDerivative, Expr] = {}
+        slopes: dict[ChannelDerivative, Expr] = {}
         value: Any = residual
-        for dummy, place, top in list(self.unknowns.values()):
+        for dummy, derivative, top in list(self.unknowns.values()):
             if not residual.has(dummy):
                 continue
             slope = partial(residual, dummy)
             if top:
-                mass[place] = slope
+                mass[derivative] = slope
                 value = value.xreplace({dummy: sympy.S.Zero})
             else:
-                slopes[place] = slope
+                slopes[derivative] = slope
         moving = self._moving() | {d for d, _, _ in self.unknowns.values()}
         if any(m.free_symbols & moving for m in mass.values()) or (mass and face):
             raise NotSupportedError(
@@ -207,8 +207,8 @@ class _Builder:
             count = derivative_counts(atom)
             times = count.get(self.time, 0)
             top = bool(times) and times == self.orders[name]
-            place = (self.index[name, times - top], tuple(count.get(s, 0) for s in self.space))
-            self.unknowns[atom] = (sympy.Dummy(str(atom), real=True), place, top)
+            derivative = (self.index[name, times - top], tuple(count.get(s, 0) for s in self.space))
+            self.unknowns[atom] = (sympy.Dummy(str(atom), real=True), derivative, top)
         return self.unknowns[atom][0]
 
     def _moving(self) -> set[Any]:

@@ -60,9 +60,9 @@ def chebyshev_axis(low: float, high: float, n: int, device: torch.device) -> Col
         return matrices[order]
 
     def interpolate(points: Tensor) -> Tensor:
-        apart = points[:, None] - nodes
-        hit = apart == 0
-        terms = signs / torch.where(hit, torch.ones_like(apart), apart)
+        difference = points[:, None] - nodes
+        hit = difference == 0
+        terms = signs / torch.where(hit, torch.ones_like(difference), difference)
         matrix = terms / terms.sum(1, keepdim=True)
         return torch.where(hit.any(1, keepdim=True), hit.to(matrix), matrix)
 
@@ -98,8 +98,8 @@ def _lowered(n: int, device: torch.device) -> Tensor:
     angle = math.pi * index / (n - 1)
     signed = torch.where(index % 2 == 0, 1.0, -1.0) * torch.sin(angle) ** 2
     matrix = torch.eye(n, dtype=torch.float64, device=device)
-    for row, apart in ((0, torch.sin(angle / 2) ** 2), (-1, torch.cos(angle / 2) ** 2)):
-        terms = signed / apart
+    for row, difference in ((0, torch.sin(angle / 2) ** 2), (-1, torch.cos(angle / 2) ** 2)):
+        terms = signed / difference
         matrix[row, 1:-1] = terms / terms.sum()
         matrix[row, [0, -1]] = 0.0
     return matrix
@@ -156,8 +156,8 @@ class CollocationMesh:
         """Nodes at walls, and what gives values there by polynomials two degrees lower.
 
         Those go through the nodes off the walls, as the pressure of a flow does whose velocity goes
-        through all of them: on equal terms it would have parts that no velocity feels (Bernardi and
-        Maday 1997, Spectral Methods, sec. 24-25, doi:10.1016/S1570-8659(97)80003-8).
+        through all of them: on equal terms it would have parts that no velocity depends on
+        (Bernardi and Maday 1997, Spectral Methods, sec. 24-25, doi:10.1016/S1570-8659(97)80003-8).
 
         Returns:
             Indices ``[k]`` and a matrix ``[k, points]``.

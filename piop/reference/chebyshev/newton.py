@@ -170,8 +170,8 @@ class Stepper:
     def _correction(self, w: Tensor, found: Tensor, t: float, h: float, slope: Tensor) -> Tensor:
         """−(residual of the stages) through the Newton matrix ``[B, s, C, *sizes]``."""
         batch, stages = found.shape[:2]
-        apart = (found - w).reshape(batch, stages, -1)
-        moved = apart @ self.mass.mT if len(self.mass) > 1 else apart @ self.mass[0].T
+        difference = (found - w).reshape(batch, stages, -1)
+        moved = difference @ self.mass.mT if len(self.mass) > 1 else difference @ self.mass[0].T
         residual = torch.einsum("ij,bjn->bin", self.inverse / h, moved)
         times = [t + c * h for c in self.scheme.nodes]
         residual += self.system.value(found, times).reshape(batch, stages, -1)

@@ -285,8 +285,8 @@ def _check_flow(system: CollocationSystem, t: float, samples: Sequence[int]) -> 
             own = {p: s for p, s in row.slopes.items() if p[0] == row.channel}
             if coordinate.periodic or max((p[1][axis] for p in own), default=0) != 1:
                 continue
-            place = next(p for p in own if p[1][axis] == 1)
-            speed = system.coefficient(row, place, t)
+            derivative = next(p for p in own if p[1][axis] == 1)
+            speed = system.coefficient(row, derivative, t)
             for end, sign in ((0, 1), (-1, -1)):
                 inward = (sign * speed.select(axis + 1, end)).reshape(len(speed), -1)
                 closed = any(

@@ -13,7 +13,7 @@ from torch import Tensor
 from piop.forms.terms import applied, argument_order
 from piop.lowering import compile_expressions
 from piop.problem import Problem
-from piop.reference.chebyshev.equations import Equations, Place, Row, face_of
+from piop.reference.chebyshev.equations import ChannelDerivative, Equations, Row, face_of
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.sources import Sources
 
@@ -95,7 +95,7 @@ class CollocationSystem:
         self.shape = (len(self.equations.channels), *mesh.sizes)
         self.size = len(self.equations.channels) * mesh.points
         self._operators: dict[tuple[int, ...], Tensor] = {}
-        self._known: tuple[tuple[float, ...], list[Tensor]] | None = None
+        self._cached: tuple[tuple[float, ...], list[Tensor]] | None = None
         index = torch.arange(mesh.points, device=mesh.device).reshape(mesh.sizes)
         self._lowered = mesh.lowered() if self.equations.multipliers else None
         self.faces = [index.select(*face_of(c.row)).flatten() for c in program.conditions]
@@ -151,7 +151,7 @@ class CollocationSystem:
         return self._matrix(arguments, lambda c: (c.row.mass, c.mass), {})
 
     def differential(self) -> Tensor:
-        """True at values that their own row marches ``[C, *sizes]``."""
+        """True at values that follow from their own row's time derivative ``[C, *sizes]``."""
         keep = torch.zeros(self.shape, dtype=torch.bool, device=self.mesh.device)
         for row in self.equations.rows:
             keep[row.channel] = bool(row.mass)
@@ -160,36 +160,36 @@ class CollocationSystem:
             flat[compiled.row.channel, nodes] = False
         return keep
 
-    def coefficient(self, row: Row, place: Place, t: float) -> Tensor:
+    def coefficient(self, row: Row, derivative: ChannelDerivative, t: float) -> Tensor:
         """A slope of a row at the zero state, ``[B, *sizes]``."""
         zero = torch.zeros((1, 1, *self.shape), dtype=torch.float64, device=self.mesh.device)
         compiled = self.program.rows[row.channel]
         arguments = [self._arguments(zero, (t,))[n] for n in compiled.needs]
-        slope = compiled.slopes(arguments)[list(row.slopes).index(place)]
+        slope = compiled.slopes(arguments)[list(row.slopes).index(derivative)]
         speed = slope / compiled.mass(arguments)[0]
         speed = speed[:, 0] if speed.ndim else speed
         return speed.expand(self.batch, *self.mesh.sizes)
 
     def _matrix(self, arguments: Sequence[Tensor], pick: Any, gauges: dict[int, float]) -> Tensor:
         count, points = len(self.equations.channels), self.mesh.points
-        parts: list[tuple[int, Tensor | None, Place, Tensor]] = []
+        parts: list[tuple[int, Tensor | None, ChannelDerivative, Tensor]] = []
         for compiled in self.program.rows:
-            places, compute = pick(compiled)
-            found = compute([arguments[n] for n in compiled.needs]) if places else ()
-            for place, k in zip(places, found, strict=True):
+            derivatives, compute = pick(compiled)
+            found = compute([arguments[n] for n in compiled.needs]) if derivatives else ()
+            for derivative, k in zip(derivatives, found, strict=True):
                 lead = k.shape[:1] if k.ndim else (1,)
                 k = (k[:, 0] if k.ndim else k).expand(*lead, *self.mesh.sizes)
-                parts.append((compiled.row.channel, None, place, k.flatten(1)))
+                parts.append((compiled.row.channel, None, derivative, k.flatten(1)))
         for compiled, nodes in zip(self.program.conditions, self.faces, strict=True):
             dim, _ = self._face(compiled)
-            places, compute = pick(compiled)
-            found = compute(self._at_face(compiled, arguments)) if places else ()
+            derivatives, compute = pick(compiled)
+            found = compute(self._at_face(compiled, arguments)) if derivatives else ()
             clear = torch.zeros(1, len(nodes), dtype=torch.float64, device=self.mesh.device)
             parts.append((compiled.row.channel, nodes, (-1, ()), clear))
-            for place, k in zip(places, found, strict=True):
+            for derivative, k in zip(derivatives, found, strict=True):
                 lead = k.shape[:1] if k.ndim else (1,)
                 k = (k[:, 0] if k.ndim else k).expand(*lead, *self._face_shape(dim))
-                parts.append((compiled.row.channel, nodes, place, k.flatten(1)))
+                parts.append((compiled.row.channel, nodes, derivative, k.flatten(1)))
         batch = max([len(p[3]) for p in parts], default=1)
         shape = (batch, count, points, count, points)
         out = torch.zeros(shape, dtype=torch.float64, device=self.mesh.device)
@@ -242,18 +242,18 @@ class CollocationSystem:
     def _values(self, times: Sequence[float]) -> list[Tensor]:
         """Input atoms, scalars and coordinates; only what moves is evaluated again."""
         times = tuple(times)
-        if self._known is not None and self._known[0] == times:
-            return self._known[1]
+        if self._cached is not None and self._cached[0] == times:
+            return self._cached[1]
         mesh, pad = self.mesh, (1,) * (1 + len(self.mesh.sizes))
         atoms = self.program.atoms
         timed = self.program.problem.time is not None
-        if self._known is None:
+        if self._cached is None:
             values = [self.sources.on_grid(a, o, mesh, times[0]).unsqueeze(1) for a, o, _ in atoms]
             values += [v.reshape(-1, *pad) for v in self.sources.scalar_values()]
             values += [torch.zeros(())] if timed else []
             values += [self.sources.coordinate(i, mesh).unsqueeze(1) for i in range(len(pad) - 1)]
         else:
-            values = list(self._known[1])
+            values = list(self._cached[1])
         for i, (atom, order, moves) in enumerate(atoms):
             if moves:
                 found = [self.sources.on_grid(atom, order, mesh, t) for t in times]
@@ -261,5 +261,5 @@ class CollocationSystem:
         if timed:
             moments = torch.tensor(times, dtype=torch.float64, device=mesh.device)
             values[len(atoms) + len(self.program.scalars)] = moments.reshape(1, -1, *pad[1:])
-        self._known = (times, values)
+        self._cached = (times, values)
         return values

@@ -1,8 +1,8 @@
-"""March a system through its save times with steps that follow the solution.
+"""Adaptive time stepping of a system through its save times.
 
 Every step is the interval between two save times divided by a power of two, so that save times are
-met exactly and factorisations are shared. A step is judged by the leading coefficient of its
-collocation polynomial in time: what the next one would add is smaller still.
+met exactly and factorisations are shared. The error of a step is estimated by the leading
+coefficient of its collocation polynomial in time: the next one would be smaller still.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ class TimeStepping:
         self.moving = system.differential()
         self.nodes = torch.tensor([0.0, *scheme.nodes], dtype=torch.float64)
         channels = system.equations.channels
-        self.judged = [
+        self.measured = [
             i for i, c in enumerate(channels) if not c.time_order and bool(self.moving[i].any())
         ]
 
     def run(self, w: Tensor, start: float, times: Sequence[float]) -> CollocationTrajectory:
-        """March from ``w [B, C, *sizes]`` at ``start`` and keep the state at each of ``times``."""
+        """Step from ``w [B, C, *sizes]`` at ``start`` and keep the state at each of ``times``."""
         size = (len(w), len(times), *w.shape[1:])
         until = torch.full((len(w),), math.inf, dtype=w.dtype, device=w.device)
         self.result = CollocationTrajectory(w.new_zeros(size), w.new_zeros(size), until)
@@ -158,7 +158,7 @@ class TimeStepping:
         points = torch.cat([w.unsqueeze(1), stages], 1)
         sizes = torch.maximum(sizes, norm(stages).amax(1).nan_to_num())
         top = _over_points(self.scheme.top, points)[:, 0] * self.moving
-        errors = (norm(top) / _scale(sizes))[:, self.judged].amax(1)
+        errors = (norm(top) / _scale(sizes))[:, self.measured].amax(1)
         errors = torch.where(good & torch.isfinite(errors), errors, math.inf)
         errors = torch.where(self.result.until == math.inf, errors, 0.0)
         return _Step(points, h, errors, sizes)

@@ -4,7 +4,7 @@ The flux between the centres of two neighbouring cells is the difference of thei
 conductance. Along the line between the centres the coefficient acts as resistors in series do (the
 harmonic mean, exact in one dimension where the flux is constant: A. A. Samarskii, The Theory of
 Difference Schemes, 2001, ch. 3), across it as resistors side by side. The coefficient is taken at
-the middles of half cells: an interface that passes through a cell is felt on its side.
+the middles of half cells: an interface that passes through a cell acts on its side.
 
 Values on faces follow from the flux that passes them, values on walls from the condition. Where the
 coefficient jumps on a face the slope does too, and the flux does not: the value on the face is then
@@ -47,28 +47,28 @@ Pair = tuple[Tensor, Tensor]
 @final
 @dataclass(frozen=True)
 class WallValue:
-    """The value on a wall as it follows from the cell beside it, u_wall = constant + share·u_cell.
+    """The value on a wall as it follows from the cell beside it, u_wall = constant + factor·u_cell.
 
     Both ``[B, …]``, of size 1 along the axis, and at every half step along the others.
     """
 
     constant: Tensor
-    share: Tensor
+    factor: Tensor
 
 
 @final
 @dataclass(frozen=True)
 class Discrete:
-    """Networks, right sides and what values between centres follow from, of a batch.
+    """Matrices and right sides of a batch, and the data for values between centres.
 
     Attributes:
-        network: The matrices.
+        operator: The matrices.
         right: Right sides ``[B, *sizes]``.
         halves: Per axis, conductances from a cell's centre to its low and its high face.
         walls: Per axis, low and high; None where it is periodic.
     """
 
-    network: StencilOperator
+    operator: StencilOperator
     right: Tensor
     halves: tuple[Pair, ...]
     walls: tuple[tuple[WallValue, WallValue] | None, ...]
@@ -173,8 +173,8 @@ class Assembler:
         """
         device = self.sources.device
         along = [half_steps(c, n, device) for c, n in zip(self.space, sizes, strict=True)]
-        place = self.space[axis].high if end else self.space[axis].low
-        along[axis] = torch.tensor([place], dtype=torch.float64, device=device)
+        position = self.space[axis].high if end else self.space[axis].low
+        along[axis] = torch.tensor([position], dtype=torch.float64, device=device)
         points = TensorGrid(tuple(along))
         alpha, beta, value, a = (
             self.sources.field(e, points, 0.0)
@@ -192,12 +192,14 @@ class Assembler:
         """Add what walls give to right sides; return the conductances to zero through them."""
         found = []
         for k, (wall, conductance) in enumerate(zip(walls, ends, strict=True)):
-            constant, share = wall.constant, wall.share
+            constant, factor = wall.constant, wall.factor
             for i, c in enumerate(self.space):
                 if i != axis:
-                    constant, share = (at_centres(v, i + 1, c.periodic) for v in (constant, share))
+                    constant, factor = (
+                        at_centres(v, i + 1, c.periodic) for v in (constant, factor)
+                    )
             right.narrow(axis + 1, k * (right.shape[axis + 1] - 1), 1).add_(conductance * constant)
-            found.append(conductance * (1 - share))
+            found.append(conductance * (1 - factor))
         return found[0], found[1]
 
     def _require_finite(self, parts: Sequence[Tensor]) -> None:
@@ -281,10 +283,10 @@ def _refine(
         return torch.stack([values, faces], dim + 1).flatten(dim, dim + 1)
     ends = []
     for k, wall in enumerate(pair):
-        constant, share = wall.constant, wall.share
+        constant, factor = wall.constant, wall.factor
         for later in range(axis + 1, len(space)):  # these are still at centres
             periodic = space[later].periodic
-            constant, share = (at_centres(v, later + 1, periodic) for v in (constant, share))
-        ends.append(constant + share * values.narrow(dim, k * (n - 1), 1))
+            constant, factor = (at_centres(v, later + 1, periodic) for v in (constant, factor))
+        ends.append(constant + factor * values.narrow(dim, k * (n - 1), 1))
     outer = torch.cat([ends[0], faces.narrow(dim, 0, n - 1), ends[1]], dim)
     return interleave(values, outer, dim)

@@ -77,11 +77,11 @@ def at_nodes(values: Tensor, space: Sequence[Coordinate], shape: Sequence[int]) 
         points = values.shape[dim]
         cells = points // 2
         where = grid_axis(axis.low, axis.high, count, axis.periodic).to(values.device) - axis.low
-        place = where / (0.5 * axis.length / cells) - (1.0 if axis.periodic else 0.0)
-        near = place.round()
-        place = torch.where((place - near).abs() < 1e-9 * points, near, place)
-        left = place.floor()
-        weight = (place - left).reshape(-1, *[1] * (values.ndim - dim - 1))
+        position = where / (0.5 * axis.length / cells) - (1.0 if axis.periodic else 0.0)
+        near = position.round()
+        position = torch.where((position - near).abs() < 1e-9 * points, near, position)
+        left = position.floor()
+        weight = (position - left).reshape(-1, *[1] * (values.ndim - dim - 1))
         index = left.long() % points if axis.periodic else left.long().clamp(0, points - 1)
         following = (index + 1) % points if axis.periodic else (index + 1).clamp(max=points - 1)
         low, high = values.index_select(dim, index), values.index_select(dim, following)
@@ -144,7 +144,7 @@ def _pieces(problem: Problem, axis: str) -> int:
 @final
 @dataclass(frozen=True)
 class StencilOperator:
-    """A batch of networks on one grid of cells.
+    """A batch of matrices on one grid of cells.
 
     Attributes:
         links: Per axis ``[B, *sizes]``: from cell k to cell k + 1 along it; the last from the last
@@ -270,21 +270,21 @@ def add_pairs(values: Tensor, dim: int) -> Tensor:
     return pairs
 
 
-def dense(network: StencilOperator) -> Tensor:
-    """The matrix itself ``[B, N, N]``, of small networks."""
-    count = network.mass[0].numel()
-    rows = torch.eye(count, dtype=network.mass.dtype, device=network.mass.device)
-    batch = len(network.mass)
+def dense(operator: StencilOperator) -> Tensor:
+    """The matrix itself ``[B, N, N]``, of small grids."""
+    count = operator.mass[0].numel()
+    rows = torch.eye(count, dtype=operator.mass.dtype, device=operator.mass.device)
+    batch = len(operator.mass)
     columns = [
-        network.apply(r.reshape(1, *network.sizes).expand(batch, *network.sizes)) for r in rows
+        operator.apply(r.reshape(1, *operator.sizes).expand(batch, *operator.sizes)) for r in rows
     ]
     return torch.stack([c.reshape(batch, count) for c in columns], -1)
 
 
-def mergeable(network: StencilOperator, smallest: int = 2) -> Sequence[int]:
+def mergeable(operator: StencilOperator, smallest: int = 2) -> Sequence[int]:
     """Axes whose cells may be merged: long enough, and even where periodic."""
     return [
         i
-        for i, (n, pair) in enumerate(zip(network.sizes, network.walls, strict=True))
+        for i, (n, pair) in enumerate(zip(operator.sizes, operator.walls, strict=True))
         if n > smallest and (pair is not None or n % 2 == 0)
     ]

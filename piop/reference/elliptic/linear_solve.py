@@ -24,7 +24,7 @@ from piop.errors import SolverError
 from piop.reference.elliptic.assemble import Discrete
 from piop.reference.elliptic.cells import StencilOperator, add_pairs, dense, mergeable
 
-_COARSEST = 320  # cells of the last network, which is factorised
+_COARSEST = 320  # cells of the coarsest grid, which is factorised
 _DEGREE = 3  # of the smoother
 _UPPER = 0.125  # the part of the spectrum of D⁻¹A that is smoothed begins here, times its bound
 _BOUND = 2.0  # of that spectrum, since rows of |A| sum to at most twice the diagonal
@@ -34,16 +34,16 @@ _ITERATIONS = 60
 
 @final
 class Cycle:
-    """One V-cycle: an approximate inverse of symmetric, (semi-)definite networks.
+    """One V-cycle: an approximate inverse of symmetric, (semi-)definite matrices.
 
     Args:
-        network: The matrices.
+        operator: The matrices.
         singular: Whether constants are in their kernel.
     """
 
-    def __init__(self, network: StencilOperator, singular: bool) -> None:
-        size = network.diagonal.flatten(1).mean(1)
-        scaled = network.scale(1 / size).to(torch.float32)
+    def __init__(self, operator: StencilOperator, singular: bool) -> None:
+        size = operator.diagonal.flatten(1).mean(1)
+        scaled = operator.scale(1 / size).to(torch.float32)
         self.levels: list[tuple[StencilOperator, tuple[int, ...]]] = []
         while scaled.mass[0].numel() > _COARSEST:
             axes = _strong(scaled)
@@ -69,60 +69,60 @@ class Cycle:
         if level == len(self.levels):
             flat = right.flatten(1)[..., None]
             return torch.cholesky_solve(flat, self.factor)[..., 0].reshape(right.shape)
-        network, axes = self.levels[level]
-        values = _smooth(network, None, right)
-        residual = right - network.apply(values)
+        operator, axes = self.levels[level]
+        values = _smooth(operator, None, right)
+        residual = right - operator.apply(values)
         for axis in axes:
             residual = add_pairs(residual, axis + 1)
         coarse = self._descend(level + 1, residual)
         for axis in axes:
             spread = coarse.repeat_interleave(2, axis + 1)
-            coarse = spread.narrow(axis + 1, 0, network.sizes[axis])
-        return _smooth(network, values + coarse, right)
+            coarse = spread.narrow(axis + 1, 0, operator.sizes[axis])
+        return _smooth(operator, values + coarse, right)
 
 
-def _strong(network: StencilOperator) -> tuple[int, ...]:
+def _strong(operator: StencilOperator) -> tuple[int, ...]:
     """Axes to merge: those along which errors stay smooth because cells are tied strongly."""
-    allowed = mergeable(network)
-    strength = {i: float(network.links[i].mean()) for i in allowed}
+    allowed = mergeable(operator)
+    strength = {i: float(operator.links[i].mean()) for i in allowed}
     most = max(strength.values(), default=0.0)
     return tuple(i for i in allowed if strength[i] >= _STRONG * most)
 
 
-def _smooth(network: StencilOperator, values: Tensor | None, right: Tensor) -> Tensor:
+def _smooth(operator: StencilOperator, values: Tensor | None, right: Tensor) -> Tensor:
     """Chebyshev iteration for D⁻¹A on the upper part of its spectrum (Adams et al., alg. 1)."""
     middle, reach = 0.5 * _BOUND * (1 + _UPPER), 0.5 * _BOUND * (1 - _UPPER)
     ratio = middle / reach
-    residual = right if values is None else right - network.apply(values)
-    step = residual * (network.inverse_diagonal / middle)
+    residual = right if values is None else right - operator.apply(values)
+    step = residual * (operator.inverse_diagonal / middle)
     values = step.clone() if values is None else values + step
     before = 1 / ratio
     for _ in range(_DEGREE - 1):
-        residual = right - network.apply(values)
+        residual = right - operator.apply(values)
         following = 1 / (2 * ratio - before)
         step.mul_(following * before)
-        step.addcmul_(residual, network.inverse_diagonal, value=2 * following / reach)
+        step.addcmul_(residual, operator.inverse_diagonal, value=2 * following / reach)
         values += step
         before = following
     return values
 
 
 def conjugate_gradients(
-    network: StencilOperator, right: Tensor, tolerance: float, *, singular: bool
+    operator: StencilOperator, right: Tensor, tolerance: float, *, singular: bool
 ) -> tuple[Tensor, Tensor]:
     """Solve symmetric, definite systems.
 
     Args:
-        network: The matrices.
+        operator: The matrices.
         right: Right sides ``[B, *sizes]``; of sum zero where singular.
         tolerance: Of the error in the norm of energy, relative to the solution's, as far as the
             preconditioner knows it.
         singular: Whether constants are in the kernels.
 
     Returns:
-        Solutions ``[B, *sizes]`` and which of them met the tolerance ``[B]``.
+        Solutions ``[B, *sizes]`` and which of them converged ``[B]``.
     """
-    precondition = Cycle(network, singular)
+    precondition = Cycle(operator, singular)
     values = torch.zeros_like(right)
     residual = right.clone()
     better = precondition(residual)
@@ -130,11 +130,11 @@ def conjugate_gradients(
     energy = dot(residual, better)
     goal = tolerance**2 * energy
     for _ in range(_ITERATIONS):
-        open_ = energy > goal
-        if not bool(open_.any()):
+        active = energy > goal
+        if not bool(active.any()):
             break
-        image = network.apply(direction)
-        length = torch.where(open_, energy / dot(direction, image), 0.0)
+        image = operator.apply(direction)
+        length = torch.where(active, energy / dot(direction, image), 0.0)
         values.addcmul_(direction, length)
         residual.addcmul_(image, length, value=-1)
         better = precondition(residual)
@@ -144,8 +144,10 @@ def conjugate_gradients(
         direction = torch.addcmul(better, direction, turn)
     if singular:
         values -= values.mean(tuple(range(1, values.ndim)), keepdim=True)
-    met = (energy <= goal) & torch.isfinite(energy)
-    return values, met.flatten() & precondition.sound & torch.isfinite(values).flatten(1).all(1)
+    converged = (energy <= goal) & torch.isfinite(energy)
+    return values, converged.flatten() & precondition.sound & torch.isfinite(values).flatten(1).all(
+        1
+    )
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
@@ -176,36 +178,36 @@ def solve_cells(
     Raises:
         SolverError: If a matrix is singular.
     """
-    network, right, singular = discrete.network, discrete.right, gauge is not None
+    operator, right, singular = discrete.operator, discrete.right, gauge is not None
     if singular:
         right = right - right.mean(tuple(range(1, right.ndim)), keepdim=True)
     values = torch.zeros_like(right)
-    met = network.definite
-    index = met.nonzero().flatten()
+    converged = operator.definite
+    index = converged.nonzero().flatten()
     if len(index):
         whole = len(index) == len(right)
-        part = network if whole else network.take(index)
-        values[index], met[index] = conjugate_gradients(
+        part = operator if whole else operator.take(index)
+        values[index], converged[index] = conjugate_gradients(
             part, right if whole else right[index], tolerance, singular=singular
         )
-    left = (~met).nonzero().flatten()
+    left = (~converged).nonzero().flatten()
     if len(left):
-        values[left] = solve_directly(network.take(left), right[left], singular=singular)
+        values[left] = solve_directly(operator.take(left), right[left], singular=singular)
     bad = ~torch.isfinite(values).flatten(1).all(1)
     if bool(bad.any()):
         sample = samples[int(bad.nonzero()[0])]
         raise SolverError(
-            f"sample {sample}: the equation has no solution, or many, on {network.sizes} cells; is "
-            "its reaction term an eigenvalue of the rest?"
+            f"sample {sample}: the equation has no solution, or many, on {operator.sizes} cells; "
+            "is its reaction term an eigenvalue of the rest?"
         )
     return values if gauge is None else values + gauge
 
 
-def solve_directly(network: StencilOperator, right: Tensor, *, singular: bool) -> Tensor:
+def solve_directly(operator: StencilOperator, right: Tensor, *, singular: bool) -> Tensor:
     """Solve by LU factorisation on the CPU, one system after the other.
 
     Args:
-        network: The matrices.
+        operator: The matrices.
         right: Right sides ``[B, *sizes]``; of sum zero where singular.
         singular: Whether constants are in the kernels; the solution then has mean zero.
 
@@ -214,7 +216,7 @@ def solve_directly(network: StencilOperator, right: Tensor, *, singular: bool) -
     """
     found = []
     for sample in range(len(right)):
-        matrix = assemble(network, sample)
+        matrix = assemble(operator, sample)
         if singular:  # the right side sums to zero, so the pinned value comes out as zero
             matrix[0, 0] = 2 * matrix[0, 0]
         try:
@@ -229,17 +231,17 @@ def solve_directly(network: StencilOperator, right: Tensor, *, singular: bool) -
     return torch.stack(found)
 
 
-def assemble(network: StencilOperator, sample: int) -> csc_matrix:
+def assemble(operator: StencilOperator, sample: int) -> csc_matrix:
     """The matrix of one sample."""
-    cells = np.arange(network.mass[sample].numel()).reshape(network.sizes)
+    cells = np.arange(operator.mass[sample].numel()).reshape(operator.sizes)
     rows, columns = [cells.ravel()], [cells.ravel()]
-    entries = [network.diagonal[sample].flatten().cpu().numpy()]
-    for axis, links in enumerate(network.links):
+    entries = [operator.diagonal[sample].flatten().cpu().numpy()]
+    for axis, links in enumerate(operator.links):
         link = links[sample].flatten().cpu().numpy()
         there = link != 0
         one, other = cells.ravel()[there], np.roll(cells, -1, axis).ravel()[there]
         rows += [one, other]
         columns += [other, one]
         entries += [-link[there], -link[there]]
-    place = (np.concatenate(rows), np.concatenate(columns))
-    return csc_matrix((np.concatenate(entries), place), shape=(cells.size, cells.size))
+    indices = (np.concatenate(rows), np.concatenate(columns))
+    return csc_matrix((np.concatenate(entries), indices), shape=(cells.size, cells.size))

@@ -48,13 +48,13 @@ class MeshLevel:
         if not any(c.turn for c in outline.curves):
             return self.mesh
         bent: Any = MeshTri2.from_mesh(self.mesh)
-        places = np.array(bent.doflocs)
+        points = np.array(bent.doflocs)
         middles = bent.dofs.facet_dofs[0]
         for k, curve in enumerate(outline.curves):
             if curve.turn:
                 own = middles[self.curves == k]
-                places[:, own] = curve.at(curve.parameter(places[:, own].T)).T
-        return replace(bent, doflocs=places)
+                points[:, own] = curve.at(curve.parameter(points[:, own].T)).T
+        return replace(bent, doflocs=points)
 
 
 @final
@@ -127,14 +127,14 @@ class MeshHierarchy:
         if not len(chords) or not len(new):
             return mesh
         middles = before.p[:, before.facets[:, chords]].mean(1)
-        places = np.array(mesh.p)
-        away, which = KDTree(middles.T).query(places[:, new].T)
+        points = np.array(mesh.p)
+        away, which = KDTree(middles.T).query(points[:, new].T)
         own = curves[chords][which]
         for k in bent:
             moved = new[(away < self.same) & (own == k)]
             curve = self.outline.curves[k]
-            places[:, moved] = curve.at(curve.parameter(places[:, moved].T)).T
-        return replace(mesh, doflocs=places)
+            points[:, moved] = curve.at(curve.parameter(points[:, moved].T)).T
+        return replace(mesh, doflocs=points)
 
 
 def samples_by_region(family: RegionFamily, sources: Sources) -> list[list[int]]:
@@ -185,13 +185,13 @@ def _radius(sources: Sources, expression: Expr) -> Radius:
     run = compile_expression(expression, [*functions, *(i.symbol for i in scalars), *axes])
 
     def along(angles: Array) -> Array:
-        places = torch.from_numpy(angles).to(sources.device)
+        points = torch.from_numpy(angles).to(sources.device)
         values = [
-            sources.function(name_of(a)).derivative(places[None, :, None], argument_order(a))[0]
+            sources.function(name_of(a)).derivative(points[None, :, None], argument_order(a))[0]
             for a in functions
         ]
         values += [sources.function(i.name).on_grid(()).reshape(-1) for i in scalars]
-        found = run([*values, *(places for _ in axes)])
+        found = run([*values, *(points for _ in axes)])
         return found.to(torch.float64).cpu().numpy()
 
     return Radius.of(along)
@@ -203,11 +203,11 @@ _SMOOTH = 1e-6  # angles that differ from π by more make a corner
 
 
 def mesh_for(outline: Outline, points: int, degree: int) -> TriangleMesh:
-    """Mesh a shape so finely that elements have somewhat more nodes than are asked for.
+    """Mesh a shape so finely that elements have somewhat more nodes than the output has points.
 
     Args:
         outline: Its boundary.
-        points: How many are asked for.
+        points: Number of points of the output.
         degree: Of the elements.
 
     Raises:
@@ -218,46 +218,46 @@ def mesh_for(outline: Outline, points: int, degree: int) -> TriangleMesh:
     side = math.sqrt(nodes_of_a_unit * outline.area / wanted)
     while True:
         mesh = triangulate(outline, side)
-        have = nodes(mesh, degree)
+        have = count_nodes(mesh, degree)
         if have >= wanted:
             return mesh
         side *= min(_FINER, math.sqrt(have / wanted))
 
 
-def nodes(mesh: TriangleMesh, degree: int) -> int:
-    """Nodes of elements of degree one or two: corners, and middles of edges."""
+def count_nodes(mesh: TriangleMesh, degree: int) -> int:
+    """Count the nodes of elements of degree one or two: corners, and middles of edges."""
     edges = (3 * len(mesh.triangles) + len(mesh.edges)) // 2
     return len(mesh.points) + (edges if degree == 2 else 0)
 
 
-def spread(outline: Outline, places: Array, count: int) -> Array:
-    """Choose nodes that are as far from each other as can be had, one after the other.
+def spread_points(outline: Outline, nodes: Array, count: int) -> Array:
+    """Choose nodes as far from each other as possible, one after the other.
 
-    The next is always the farthest from those chosen (T. F. Gonzalez, Clustering to minimize the
+    The next is always the farthest from those selected (T. F. Gonzalez, Clustering to minimize the
     maximum intercluster distance, Theor. Comput. Sci. 38 (1985), doi:10.1016/0304-3975(85)90224-5):
     no point of the shape is then farther from the cloud than its nearest two points from each
     other, but for the distance between nodes. Corners are left out: slopes may be infinite there.
 
     Args:
         outline: Boundary of the shape.
-        places: Where the nodes are ``[n, 2]``.
-        count: How many to choose.
+        nodes: Positions of the nodes ``[n, 2]``.
+        count: Number of nodes to choose.
 
     Returns:
-        Their numbers ``[count]``, ascending.
+        Numbers of the chosen nodes ``[count]``, ascending.
     """
     corners = [c.point for c in outline.corners if abs(c.angle - math.pi) > _SMOOTH]
-    away = np.full(len(places), np.inf)
+    away = np.full(len(nodes), np.inf)
     if corners:
-        away[KDTree(places).query(np.array(corners))[1]] = -np.inf
-    chosen = [int(np.argmin(np.where(away > 0, places.sum(1), np.inf)))]
+        away[KDTree(nodes).query(np.array(corners))[1]] = -np.inf
+    selected = [int(np.argmin(np.where(away > 0, nodes.sum(1), np.inf)))]
     for _ in range(count - 1):
-        gap = np.linalg.norm(places - places[chosen[-1]], axis=1)
+        gap = np.linalg.norm(nodes - nodes[selected[-1]], axis=1)
         away = np.minimum(away, gap)
-        chosen.append(int(away.argmax()))
-    return np.sort(chosen)
+        selected.append(int(away.argmax()))
+    return np.sort(selected)
 
 
-def found_again(places: Array, wanted: Array) -> Array:
-    """Numbers of the points of ``places [n, 2]`` that are nearest to those wanted ``[m, 2]``."""
-    return np.asarray(KDTree(places).query(wanted)[1])
+def nearest_points(points: Array, wanted: Array) -> Array:
+    """Numbers of the points of ``points [n, 2]`` that are nearest to those wanted ``[m, 2]``."""
+    return np.asarray(KDTree(points).query(wanted)[1])

@@ -20,10 +20,10 @@ from piop.problem import Problem
 from piop.reference.fem.meshes import (
     MeshHierarchy,
     MeshLevel,
-    found_again,
     mesh_for,
+    nearest_points,
     samples_by_region,
-    spread,
+    spread_points,
     trace_outline,
 )
 from piop.reference.fem.space import Array, Space
@@ -231,11 +231,11 @@ class MeshSolver(LevelSolver[GridLevel, MeshResult]):
         mesh on.
         """
         if self.problem.points is not None and self.level == 1:
-            chosen = spread(self.outline, space.places, self.problem.points)
-            self.points = space.places[chosen]
+            chosen = spread_points(self.outline, space.points, self.problem.points)
+            self.points = space.points[chosen]
             return chosen
         if self.problem.points is not None and self.level == 2:
-            self.numbers = found_again(space.places[space.corners], self.points)
+            self.numbers = nearest_points(space.points[space.corners], self.points)
         return space.corners[self.numbers]
 
     def _space(self, level: MeshLevel) -> Space:

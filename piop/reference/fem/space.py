@@ -40,8 +40,8 @@ class PointEvaluator:
     ) -> None:
         self.space = tuple(c.name for c in problem.space)
         self.arguments = {i.name: tuple(i.of) for i in problem.inputs}
-        held = dict.fromkeys(a for e in expressions for a in outermost_atoms(e))
-        self.functions = [a for a in held if name_of(a) in self.arguments]
+        divided = dict.fromkeys(a for e in expressions for a in outermost_atoms(e))
+        self.functions = [a for a in divided if name_of(a) in self.arguments]
         free = {s for e in expressions for s in e.free_symbols}
         self.scalars = [i for i in problem.inputs if not i.of and i.symbol in free]
         normal = [Symbol(f"n{name}", real=True) for name in self.space]
@@ -50,8 +50,10 @@ class PointEvaluator:
         self.run = compile_expressions(expressions, atoms)
         self.count = len(expressions)
 
-    def known(self, sources: Sources, points: Array, normals: Array | None = None) -> list[Tensor]:
-        """Give everything but the unknowns.
+    def coefficients(
+        self, sources: Sources, points: Array, normals: Array | None = None
+    ) -> list[Tensor]:
+        """Return the values of everything but the unknowns.
 
         Args:
             sources: Inputs of B samples.
@@ -61,32 +63,34 @@ class PointEvaluator:
         Returns:
             ``[B or 1, n or 1]`` each, in the order of the compiled atoms.
         """
-        places = torch.from_numpy(np.ascontiguousarray(points))
-        found = [self._input(sources, atom, places) for atom in self.functions]
+        positions = torch.from_numpy(np.ascontiguousarray(points))
+        found = [self._input(sources, atom, positions) for atom in self.functions]
         found += [sources.function(i.name).on_grid(()).reshape(-1, 1).cpu() for i in self.scalars]
-        outward = torch.zeros_like(places) if normals is None else torch.from_numpy(normals)
-        return [*found, *(v[None] for v in (*places.T, *outward.T))]
+        outward = torch.zeros_like(positions) if normals is None else torch.from_numpy(normals)
+        return [*found, *(v[None] for v in (*positions.T, *outward.T))]
 
-    def _input(self, sources: Sources, atom: Any, places: Tensor) -> Tensor:
+    def _input(self, sources: Sources, atom: Any, points: Tensor) -> Tensor:
         """An input or a derivative of it ``[B or 1, n]``."""
         name = name_of(atom)
         function, order = sources.function(name), argument_order(atom)
-        own = places[:, [self.space.index(c) for c in self.arguments[name]]]
+        own = points[:, [self.space.index(c) for c in self.arguments[name]]]
         parts = own.to(sources.device)[None].split(_POINTS, 1)
         return torch.cat([function.derivative(part, order) for part in parts], 1).cpu()
 
-    def __call__(self, known: Sequence[Tensor], unknowns: Sequence[Tensor] = ()) -> list[Array]:
-        """Evaluate at the points that ``known`` is of.
+    def __call__(
+        self, coefficients: Sequence[Tensor], unknowns: Sequence[Tensor] = ()
+    ) -> list[Array]:
+        """Evaluate at the points that ``coefficients`` is of.
 
         Args:
-            known: See :meth:`known`.
+            coefficients: See :meth:`coefficients`.
             unknowns: Values ``[B or 1, n]`` of the unknown atoms.
 
         Returns:
             ``[B or 1, n or 1]`` for each expression.
         """
-        values = self.run([*known, *unknowns])
-        like = known[-1]
+        values = self.run([*coefficients, *unknowns])
+        like = coefficients[-1]
         return [v.expand(1, 1).numpy() if v.ndim == 0 else v.to(like).numpy() for v in values]
 
 
@@ -125,8 +129,8 @@ class Quadrature:
         )
         self.numbers: Array = basis.element_dofs
         entries = self.numbers.size
-        place = (self.numbers.ravel(), np.arange(entries))
-        self.gather = csr_array((np.ones(entries), place), (count, entries))
+        indices = (self.numbers.ravel(), np.arange(entries))
+        self.gather = csr_array((np.ones(entries), indices), (count, entries))
 
     def fields(self, values: Array) -> list[Array]:
         """Functions and their derivatives at the points, ``[B, n]`` each, from ``[B, count]``."""
@@ -168,7 +172,7 @@ class Space:
 
     Attributes:
         count: Number of basis functions.
-        places: Where the function's value is its coefficient ``[count, 2]``.
+        points: Where the function's value is its coefficient ``[count, 2]``.
         corners: Number of the basis function at each vertex of the mesh.
     """
 
@@ -180,7 +184,7 @@ class Space:
         basis: Any = Basis(mesh, element, intorder=order)
         self.mesh, self.element, self.order = mesh, element, order
         self.count: int = basis.N
-        self.places: Array = np.asarray(basis.doflocs).T
+        self.points: Array = np.asarray(basis.doflocs).T
         self.corners: Array = basis.nodal_dofs[0]
         self.volume = Quadrature(basis, basis.N)
         self.faces = {

@@ -21,7 +21,7 @@ from piop.reference.sources import Sources
 
 _STEPS = 40  # of Newton's method
 _SMALL = 1e-11  # step of Newton's method, relative to the solution
-_SHORTEST = 2.0**-12  # share of a step that is taken
+_SHORTEST = 2.0**-12  # fraction of a step that is taken
 _JUMP = 0.2  # of the whole range: what changes by more inside a triangle jumps
 _FACTORISE: dict[str, Any] = {
     "permc_spec": "MMD_AT_PLUS_A",
@@ -50,18 +50,18 @@ class Part:
         self.terms = PointEvaluator(problem, [e for _, _, e in integrand.terms], unknowns)
         self.slopes = PointEvaluator(problem, [s[-1] for s in integrand.slopes], unknowns)
 
-    def known(self, pointwise: PointEvaluator, sources: Sources) -> list[Tensor]:
+    def coefficients(self, pointwise: PointEvaluator, sources: Sources) -> list[Tensor]:
         """Values of everything but the unknowns at the quadrature points."""
-        return pointwise.known(sources, self.quadrature.points, self.quadrature.normals)
+        return pointwise.coefficients(sources, self.quadrature.points, self.quadrature.normals)
 
     def unknowns(self, state: Array) -> list[Tensor]:
         """Values and derivatives of unknowns ``[B, C, count]`` at the quadrature points."""
         fields = [f for c in range(state.shape[1]) for f in self.quadrature.fields(state[:, c])]
         return [torch.from_numpy(np.ascontiguousarray(f)) for f in fields]
 
-    def residual(self, known: Sequence[Tensor], state: Array) -> Array:
+    def residual(self, coefficients: Sequence[Tensor], state: Array) -> Array:
         """The integral for every test function ``[B, C, count]``."""
-        values = self.terms(known, self.unknowns(state))
+        values = self.terms(coefficients, self.unknowns(state))
         sorted_by: dict[int, dict[int, Array]] = {}
         for (i, k, _), value in zip(self.integrand.terms, values, strict=True):
             own = sorted_by.setdefault(i, {})
@@ -71,9 +71,9 @@ class Part:
             found[:, i] = self.quadrature.vector(terms)
         return found
 
-    def blocks(self, known: Sequence[Tensor], state: Array) -> list[tuple[int, int, Array]]:
+    def blocks(self, coefficients: Sequence[Tensor], state: Array) -> list[tuple[int, int, Array]]:
         """Element matrices of one sample: (equation, unknown, ``[a, b, E]``)."""
-        values = self.slopes(known, self.unknowns(state))
+        values = self.slopes(coefficients, self.unknowns(state))
         sorted_by: dict[tuple[int, int], dict[tuple[int, int], Array]] = {}
         for (i, k, j, m, _), value in zip(self.integrand.slopes, values, strict=True):
             own = sorted_by.setdefault((i, j), {})
@@ -95,16 +95,16 @@ class FiniteElementSystem:
         self.problem, self.form, self.space = problem, form, space
         self.faces = [Part(problem, form, form.faces[f], q) for f, q in space.faces.items()]
         self.parts = [Part(problem, form, form.volume, space.volume), *self.faces]
-        places = {c.symbol for c in problem.coordinates}
-        still = [e for e in form.jumps if not outermost_atoms(e) and e.free_symbols <= places]
+        coordinates = {c.symbol for c in problem.coordinates}
+        fixed = [e for e in form.jumps if not outermost_atoms(e) and e.free_symbols <= coordinates]
         self.jumps = PointEvaluator(problem, form.jumps, [])
-        self.still = PointEvaluator(problem, still, [])
+        self.fixed_jumps = PointEvaluator(problem, fixed, [])
         self.shared: Any = None
         self.prescribed = {
             (face, i): PointEvaluator(problem, [value], [])
             for face, given in form.values.items()
             for i, value in given.items()
-            if face in space.on_face  # of shapes to choose from others may have it
+            if face in space.on_face  # other regions of the family may have it
         }
         count, channels = space.count, len(form.atoms)
         self.free = np.ones((channels, count), dtype=bool)
@@ -117,8 +117,8 @@ class FiniteElementSystem:
         state = np.zeros((sources.batch, self.channels, self.space.count))
         for (face, i), value in self.prescribed.items():
             nodes = self.space.on_face[face]
-            known = value.known(sources, self.space.places[nodes])
-            state[:, i, nodes] = value(known)[0]
+            coefficients = value.coefficients(sources, self.space.points[nodes])
+            state[:, i, nodes] = value(coefficients)[0]
         return state
 
     def solve(self, sources: Sources, samples: Sequence[int]) -> Array:
@@ -141,20 +141,20 @@ class FiniteElementSystem:
     def _volume(self, sources: Sources, jumps: PointEvaluator) -> list[Part]:
         """The integral over the shape; triangles in which something jumps are taken apart."""
         volume = self.space.volume
-        held = np.zeros(volume.weights.shape[0], dtype=bool)
-        for values in jumps(jumps.known(sources, volume.points)):
+        divided = np.zeros(volume.weights.shape[0], dtype=bool)
+        for values in jumps(jumps.coefficients(sources, volume.points)):
             whole = np.broadcast_to(values, (len(values), len(volume.points)))
             most = _JUMP * np.ptp(whole, axis=1)
             inside = np.ptp(whole.reshape(len(values), *volume.weights.shape), axis=2)
-            held |= (inside > most[:, None]).any(0)
-        if not held.any() or held.all():
+            divided |= (inside > most[:, None]).any(0)
+        if not divided.any() or divided.all():
             return [Part(self.problem, self.form, self.form.volume, volume)]
-        quadratures = self.space.divided(held)
+        quadratures = self.space.divided(divided)
         return [Part(self.problem, self.form, self.form.volume, q) for q in quadratures]
 
     def _step(self, sources: Sources, given: Array, samples: list[int]) -> Array:
         """One step of Newton's method from zero, which solves a linear problem."""
-        terms = [p.known(p.terms, sources) for p in self.parts]
+        terms = [p.coefficients(p.terms, sources) for p in self.parts]
         state = np.zeros_like(given)
         residual = self._residual(terms, state, given)
         if (bad := ~np.isfinite(residual).all((1, 2))).any():
@@ -165,17 +165,19 @@ class FiniteElementSystem:
         return state - self._inverse(sources, state[:1], samples[0])(residual, state)
 
     def _inverse(self, sources: Sources, state: Array, sample: int) -> Any:
-        """What solves a linear problem; one for all samples where their coefficients are the same.
+        """Return the solver of a linear problem: one for all samples whose coefficients are equal.
 
-        That one divides the triangles in which coefficients jump, and not those of any sample's
+        That solver divides the triangles in which coefficients jump, and not those of any sample's
         source: no sample depends on the others.
         """
         if self.shared is not None:
             return self.shared
         first, parts = sources.take(torch.tensor([0])), self.parts
         if self.form.shared:
-            parts = [*self._volume(first, self.still), *self.faces]
-        found = self._factorised(parts, [p.known(p.slopes, first) for p in parts], state, sample)
+            parts = [*self._volume(first, self.fixed_jumps), *self.faces]
+        found = self._factorised(
+            parts, [p.coefficients(p.slopes, first) for p in parts], state, sample
+        )
         self.shared = found if self.form.shared else None
         return found
 
@@ -186,8 +188,8 @@ class FiniteElementSystem:
         A step is halved until the next one with the same matrix is shorter: the natural test
         (P. Deuflhard, Newton Methods for Nonlinear Problems, 2004, sec. 3.3).
         """
-        terms = [p.known(p.terms, sources) for p in self.parts]
-        slopes = [p.known(p.slopes, sources) for p in self.parts]
+        terms = [p.coefficients(p.terms, sources) for p in self.parts]
+        slopes = [p.coefficients(p.slopes, sources) for p in self.parts]
         fixed = ~self.free
         mean = (given * fixed).sum(2) / np.maximum(fixed.sum(1), 1)
         state = np.repeat(mean[:, :, None], given.shape[2], 2)
@@ -201,20 +203,23 @@ class FiniteElementSystem:
                 )
             solve = self._factorised(self.parts, slopes, state, samples[0])
             step = solve(residual, state)
-            length, share = float(np.linalg.norm(step)), 1.0
+            length, fraction = float(np.linalg.norm(step)), 1.0
             while True:
-                trial = state - share * step
+                trial = state - fraction * step
                 residual = self._residual(terms, trial, given)
                 following = solve(residual, trial) if np.isfinite(residual).all() else None
-                if following is not None and np.linalg.norm(following) <= (1 - share / 4) * length:
+                if (
+                    following is not None
+                    and np.linalg.norm(following) <= (1 - fraction / 4) * length
+                ):
                     break
                 small = length <= _SMALL * np.linalg.norm(trial)
-                share /= 2
-                if small or share < _SHORTEST:
+                fraction /= 2
+                if small or fraction < _SHORTEST:
                     break
             if length <= _SMALL * np.linalg.norm(trial):
                 return trial
-            if share < _SHORTEST:
+            if fraction < _SHORTEST:
                 break
             state = trial
         size = max(float(np.linalg.norm(state)), 1e-300)
@@ -223,18 +228,18 @@ class FiniteElementSystem:
             f"{length / size:.1e} of the solution"
         )
 
-    def _residual(self, known: Sequence[list[Tensor]], state: Array, given: Array) -> Array:
-        """What the equations leave; where values are prescribed, how far they are off."""
-        parts = zip(self.parts, known, strict=True)
+    def _residual(self, coefficients: Sequence[list[Tensor]], state: Array, given: Array) -> Array:
+        """Residual of the equations; where values are prescribed, the difference from them."""
+        parts = zip(self.parts, coefficients, strict=True)
         with np.errstate(over="ignore", invalid="ignore"):
             found = np.sum([part.residual(own, state) for part, own in parts], axis=0)
         return np.where(self.free, found, state - given)
 
     def _factorised(
-        self, parts: Sequence[Part], known: Sequence[list[Tensor]], state: Array, sample: int
+        self, parts: Sequence[Part], coefficients: Sequence[list[Tensor]], state: Array, sample: int
     ) -> Any:
         """Give a function of residuals and states ``[B, C, count]`` that solves for a step."""
-        matrix, free = self._matrix(parts, known, state), self.free.ravel()
+        matrix, free = self._matrix(parts, coefficients, state), self.free.ravel()
         kept, across = matrix[free][:, free], matrix[free][:, ~free]
         means = {i: m for i, m in self.form.gauge.items() if self.free[i].all()}
         rows = np.array([self._mean(i)[free] for i in means])
@@ -266,9 +271,11 @@ class FiniteElementSystem:
         row[channel] = self.space.volume.vector({0: one})[0] / self.space.volume.weights.sum()
         return row.ravel()
 
-    def _matrix(self, parts: Sequence[Part], known: Sequence[list[Tensor]], state: Array) -> Any:
+    def _matrix(
+        self, parts: Sequence[Part], coefficients: Sequence[list[Tensor]], state: Array
+    ) -> Any:
         rows, columns, entries = [], [], []
-        for part, own in zip(parts, known, strict=True):
+        for part, own in zip(parts, coefficients, strict=True):
             numbers = part.quadrature.numbers
             for i, j, block in part.blocks(own, state):
                 row = (numbers + i * self.space.count)[:, None]
@@ -276,17 +283,18 @@ class FiniteElementSystem:
                 rows.append(np.broadcast_to(row, block.shape).ravel())
                 columns.append(np.broadcast_to(column, block.shape).ravel())
                 entries.append(block.ravel())
-        place = (np.concatenate(rows), np.concatenate(columns))
+        indices = (np.concatenate(rows), np.concatenate(columns))
         size = self.channels * self.space.count
-        return coo_array((np.concatenate(entries), place), (size, size)).tocsr()
+        return coo_array((np.concatenate(entries), indices), (size, size)).tocsr()
 
 
 @final
 class Recovery:
     """Completes solutions on one mesh by the unknowns that follow from them.
 
-    Each is the continuous function of the elements that is nearest in L2 to what its equation says.
-    Derivatives jump from triangle to triangle; these functions do not, and have values at nodes.
+    Each is the continuous function of the elements that is nearest in L2 to the right side of its
+    equation. Derivatives jump from triangle to triangle; these functions do not, and have values at
+    nodes.
 
     Args:
         problem: The ``Problem``.
@@ -304,12 +312,12 @@ class Recovery:
         """∫ v_a v_b over the shape."""
         quadrature = self.space.volume
         block = quadrature.matrix({(0, 0): np.ones(1)})
-        place = tuple(
+        indices = tuple(
             np.broadcast_to(numbers, block.shape).ravel()
             for numbers in (quadrature.numbers[:, None], quadrature.numbers[None])
         )
         size = (self.space.count, self.space.count)
-        return csc_array(coo_array((block.ravel(), place), size))
+        return csc_array(coo_array((block.ravel(), indices), size))
 
     def complete(self, sources: Sources, state: Array, samples: Sequence[int]) -> Array:
         """Add them to what was solved for.
@@ -330,10 +338,10 @@ class Recovery:
         whole[:, list(form.solved)] = state
         if self.factors is None:
             return whole
-        known = self.values.known(sources, quadrature.points)
+        coefficients = self.values.coefficients(sources, quadrature.points)
         fields = [f for c in range(state.shape[1]) for f in quadrature.fields(state[:, c])]
         given = [torch.from_numpy(np.ascontiguousarray(f)) for f in fields]
-        for channel, value in zip(form.recovered, self.values(known, given), strict=True):
+        for channel, value in zip(form.recovered, self.values(coefficients, given), strict=True):
             right = np.broadcast_to(quadrature.vector({0: value}), (len(state), self.space.count))
             if (bad := ~np.isfinite(right).all(1)).any():
                 raise SolverError(

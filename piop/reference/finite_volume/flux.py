@@ -63,11 +63,11 @@ def contact_slopes(density: Tensor, pressure: Tensor, slopes: Tensor, dim: int) 
 
 Values = Sequence[Tensor]
 
-_INSIDE = 7  # states between left and right where the speed of one nonlinear unknown is looked at
+_INSIDE = 7  # states between left and right where the speed of one nonlinear unknown is evaluated
 
 
 class Flow:
-    """What crosses faces along an axis.
+    """Flux through faces along an axis.
 
     States are ``[…, n, *sizes]``, such as pairs ``[2, B, n, *sizes]`` of both sides of faces. Where
     a state is not admissible (complex wave speeds, no density) speeds are NaN.
@@ -76,14 +76,14 @@ class Flow:
         law: The law.
         axis: Of space.
         gas: Its reading as gas dynamics, if it is.
-        known: Atoms besides the state, in the order in which their values come.
+        coefficients: Atoms besides the state, in the order in which their values come.
     """
 
     def __init__(
-        self, law: ConservationLaw, axis: int, gas: Gas | None, known: tuple[Any, ...]
+        self, law: ConservationLaw, axis: int, gas: Gas | None, coefficients: tuple[Any, ...]
     ) -> None:
         self.gas, self.axis, self.rank = gas, axis, len(law.fluxes)
-        atoms = (*law.state, *known)
+        atoms = (*law.state, *coefficients)
         pressure = () if gas is None else (gas.pressure,)
         self._fluxes = compile_expressions((*law.fluxes[axis], *pressure), atoms)
         pairs = wave_speeds(law, axis, gas)
@@ -93,17 +93,17 @@ class Flow:
         formulas = jacobian if pairs is None else tuple(s for pair in pairs for s in pair)
         self._speeds = compile_expressions(formulas, atoms)
 
-    def fluxes(self, u: Tensor, known: Values) -> tuple[Tensor, Tensor | None]:
+    def fluxes(self, u: Tensor, coefficients: Values) -> tuple[Tensor, Tensor | None]:
         """Fluxes ``[…, n, *sizes]`` and, for a gas, its pressure ``[…, *sizes]``."""
         parts = u.unbind(-self.rank - 1)
-        values = [v.expand_as(parts[0]) for v in self._fluxes([*parts, *known])]
+        values = [v.expand_as(parts[0]) for v in self._fluxes([*parts, *coefficients])]
         pressure = values.pop() if self.gas is not None else None
         return torch.stack(values, -self.rank - 1), pressure
 
-    def speeds(self, u: Tensor, known: Values) -> tuple[Tensor, Tensor]:
+    def speeds(self, u: Tensor, coefficients: Values) -> tuple[Tensor, Tensor]:
         """Slowest and fastest wave ``[…, *sizes]``."""
         parts = u.unbind(-self.rank - 1)
-        values = [v.expand_as(parts[0]) for v in self._speeds([*parts, *known])]
+        values = [v.expand_as(parts[0]) for v in self._speeds([*parts, *coefficients])]
         if self.numeric:
             low, high = _extremes(values, len(parts))
         else:
@@ -114,29 +114,33 @@ class Flow:
             low = low.masked_fill(parts[self.gas.density] <= 0, torch.nan)
         return low, high
 
-    def bounds(self, u: Tensor, known: Values) -> tuple[Tensor, Tensor]:
+    def bounds(self, u: Tensor, coefficients: Values) -> tuple[Tensor, Tensor]:
         """Slowest and fastest wave ``[B, *sizes]`` of two states ``[2, …]`` and between them."""
-        low, high = self.speeds(u, known)
-        return self._between(u, torch.minimum(*low), torch.maximum(*high), known)
+        low, high = self.speeds(u, coefficients)
+        return self._between(u, torch.minimum(*low), torch.maximum(*high), coefficients)
 
     def _between(
-        self, u: Tensor, slowest: Tensor, fastest: Tensor, known: Values
+        self, u: Tensor, slowest: Tensor, fastest: Tensor, coefficients: Values
     ) -> tuple[Tensor, Tensor]:
         for i in range(self.inside):
-            slower, faster = self.speeds(torch.lerp(u[0], u[1], (i + 1) / (self.inside + 1)), known)
+            slower, faster = self.speeds(
+                torch.lerp(u[0], u[1], (i + 1) / (self.inside + 1)), coefficients
+            )
             slowest, fastest = torch.fmin(slowest, slower), torch.fmax(fastest, faster)
         return slowest, fastest
 
-    def interface(self, u: Tensor, speeds: tuple[Tensor, Tensor], known: Values) -> Tensor:
+    def interface(self, u: Tensor, speeds: tuple[Tensor, Tensor], coefficients: Values) -> Tensor:
         """Flux ``[B, n, *sizes]`` through faces, by an approximate Riemann solver.
 
         Args:
             u: States on both sides ``[2, B, n, *sizes]``.
             speeds: Their slowest and fastest waves ``[2, B, *sizes]``.
-            known: Values at the faces.
+            coefficients: Values at the faces.
         """
-        low, high = self._between(u, torch.minimum(*speeds[0]), torch.maximum(*speeds[1]), known)
-        f, p = self.fluxes(u, known)
+        low, high = self._between(
+            u, torch.minimum(*speeds[0]), torch.maximum(*speeds[1]), coefficients
+        )
+        f, p = self.fluxes(u, coefficients)
         if self.gas is None or p is None:
             return hll(u, f, low, high)
         rows = (self.gas.density, self.gas.momenta[self.axis], self.gas.energy)

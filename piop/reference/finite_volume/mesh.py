@@ -54,8 +54,8 @@ class CellMesh:
         )
 
     def _along(self, axis: int, cells: Tensor) -> Tensor:
-        places = cells.to(self.device, torch.float64)
-        return self.lows[axis] + self.lengths[axis] * (places / self.sizes[axis])
+        positions = cells.to(self.device, torch.float64)
+        return self.lows[axis] + self.lengths[axis] * (positions / self.sizes[axis])
 
     def quadrature(self, offsets: Tensor) -> TensorGrid:
         """Points at fractions ``offsets [q]`` of every cell, cell after cell."""
@@ -79,8 +79,8 @@ class CellMesh:
         return total
 
 
-class KnownValues:
-    """Evaluates what some expressions hold besides the state.
+class CoefficientValues:
+    """Evaluates the coefficients in some expressions: everything in them besides the state.
 
     Each sample has a time of its own. What does not depend on it is evaluated once per nodes.
 
@@ -100,17 +100,17 @@ class KnownValues:
         for expression in expressions:
             atoms = outermost_atoms(expression)
             functions |= dict.fromkeys(a for a in atoms if name_of(a) in names)
-            # Symbols of its own: those that are arguments of an input alone are not asked for.
+            # Symbols of its own: those that are arguments of an input alone are not needed.
             symbols |= (
                 sympy.sympify(expression).xreplace({a: sympy.Dummy() for a in atoms}).free_symbols
             )
         self.scalars = [s for s in sources.scalars if s in symbols]
-        self.places = [c for c in problem.space if c.symbol in symbols]
+        self.axes = [c for c in problem.space if c.symbol in symbols]
         self.clock = [self.time.symbol] if self.time.symbol in symbols else []
         self.functions = list(functions)
         self.atoms: tuple[Any, ...] = (
             *self.scalars,
-            *(c.symbol for c in self.places),
+            *(c.symbol for c in self.axes),
             *self.clock,
             *self.functions,
         )

@@ -15,7 +15,7 @@ from piop.forms.wave_speeds import find_gas
 from piop.lowering import compile_expression, compile_expressions
 from piop.problem import Problem
 from piop.reference.finite_volume.flux import Flow, Variables, contact_slopes, limited_slopes
-from piop.reference.finite_volume.mesh import CellMesh, KnownValues
+from piop.reference.finite_volume.mesh import CellMesh, CoefficientValues
 from piop.reference.sources import Sources
 
 GHOSTS = 3
@@ -32,9 +32,9 @@ class Ghosts:
     """
 
     def __init__(
-        self, problem: Problem, law: ConservationLaw, axis: int, known: KnownValues
+        self, problem: Problem, law: ConservationLaw, axis: int, coefficients: CoefficientValues
     ) -> None:
-        self.axis, self.known = axis, known
+        self.axis, self.coefficients = axis, coefficients
         self.periodic = problem.space[axis].periodic
         name = problem.space[axis].name
         self.signs: list[Tensor | None] = []
@@ -48,7 +48,7 @@ class Ghosts:
                 [
                     (
                         problem.unknowns.index(c.unknown),
-                        compile_expression(c.prescribed, known.atoms),
+                        compile_expression(c.prescribed, coefficients.atoms),
                     )
                     for c in conditions
                     if c.prescribed is not None
@@ -73,7 +73,7 @@ class Ghosts:
             return near * signs.to(u).reshape(1, -1, *[1] * (u.ndim - 2))
         ghost = torch.cat([u.narrow(dim, 0 if end == 0 else n - 1, 1)] * GHOSTS, dim)
         if self.given[end]:
-            values = self.known.at(mesh.ends[self.axis][end], t)
+            values = self.coefficients.at(mesh.ends[self.axis][end], t)
             for row, compiled in self.given[end]:
                 ghost[:, row] = compiled(values).to(u)
         return ghost
@@ -84,8 +84,8 @@ class Scheme:
     """MUSCL in every direction by itself, for a batch of samples.
 
     B. van Leer, J. Comput. Phys. 32 (1979), doi:10.1016/0021-9991(79)90145-1. Second order where
-    the solution is smooth, first order at extrema and shocks. What leaves a cell enters the next,
-    so sums over cells change by sources and boundaries alone.
+    the solution is smooth, first order at extrema and shocks. The flux out of a cell enters the
+    next, so sums over cells change by sources and boundaries alone.
     """
 
     def __init__(
@@ -96,14 +96,14 @@ class Scheme:
         boundary = [v for faces in problem.boundary.values() for c in faces for v in c.values]
         fluxes = [f for axis in law.fluxes for f in axis]
         # A flux that varies in space has speeds that hold no more than it and its inputs.
-        self.known = KnownValues(problem, sources, (*fluxes, *law.source, *boundary))
+        self.coefficients = CoefficientValues(problem, sources, (*fluxes, *law.source, *boundary))
         axes = range(len(mesh.sizes))
-        self.flows = [Flow(law, axis, gas, self.known.atoms) for axis in axes]
-        self.ghosts = [Ghosts(problem, law, axis, self.known) for axis in axes]
-        self.variables = Variables(law, gas, tuple(self.known.scalars))
+        self.flows = [Flow(law, axis, gas, self.coefficients.atoms) for axis in axes]
+        self.ghosts = [Ghosts(problem, law, axis, self.coefficients) for axis in axes]
+        self.variables = Variables(law, gas, tuple(self.coefficients.scalars))
         self._source = None
         if any(s != 0 for s in law.source):
-            self._source = compile_expressions(law.source, (*law.state, *self.known.atoms))
+            self._source = compile_expressions(law.source, (*law.state, *self.coefficients.atoms))
 
     def rate_of_change(self, u: Tensor, t: Tensor, keep: Tensor | None = None) -> Tensor:
         """du/dt of cell means ``u [B, n, *sizes]`` at times ``t [B]``.
@@ -119,19 +119,19 @@ class Scheme:
             flux = self._fluxes(u, t, axis, keep)
             total -= flux.diff(dim=2 + axis) / width
         if self._source is not None:
-            values = self._source([*u.unbind(1), *self.known.at(self.mesh.centres, t)])
+            values = self._source([*u.unbind(1), *self.coefficients.at(self.mesh.centres, t)])
             total += torch.stack([v.expand_as(u[:, 0]) for v in values], 1)
         return total
 
-    def look(self, u: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """How fast waves cross cells, Σ |λ|/h at its largest ``[B]``, and where u is admissible.
+    def wave_rates(self, u: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Rate at which waves cross cells, the largest Σ |λ|/h ``[B]``; where u is admissible.
 
         A state is admissible where its wave speeds are real and finite (and a gas has density).
         """
         total = torch.zeros_like(u[:, 0])
-        known = self.known.at(self.mesh.centres, t)
+        coefficients = self.coefficients.at(self.mesh.centres, t)
         for axis, width in enumerate(self.mesh.widths):
-            low, high = self.flows[axis].speeds(u, known)
+            low, high = self.flows[axis].speeds(u, coefficients)
             speed = torch.maximum(low.abs(), high.abs())
             if self.flows[axis].inside:
                 speed = torch.maximum(speed, self._between(u, t, axis))
@@ -153,15 +153,15 @@ class Scheme:
         middle = w.narrow(dim, 2, cells + 2)
         low, high = (middle - half).narrow(dim, 1, cells + 1), middle + half
         sides = torch.stack([high.narrow(dim, 0, cells + 1), low])
-        flow, known = self.flows[axis], self.known.at(self.mesh.faces[axis], t)
+        flow, coefficients = self.flows[axis], self.coefficients.at(self.mesh.faces[axis], t)
         states = self.variables.back(sides, scalars)
-        speeds = flow.speeds(states, known)
+        speeds = flow.speeds(states, coefficients)
         good = torch.isfinite(speeds[0] + speeds[1])
         if not bool(good.all()):  # first order where the edge of a cell is not admissible
             pair = [padded.narrow(dim, GHOSTS - 1 + i, cells + 1) for i in range(2)]
             states = torch.where(good[:, :, None], states, torch.stack(pair))
-            speeds = flow.speeds(states, known)
-        return flow.interface(states, speeds, known)
+            speeds = flow.speeds(states, coefficients)
+        return flow.interface(states, speeds, coefficients)
 
     def _between(self, u: Tensor, t: Tensor, axis: int) -> Tensor:
         """Largest |λ| between each cell and its neighbours."""
@@ -169,15 +169,15 @@ class Scheme:
         padded = self.ghosts[axis].pad(u, self.mesh, t)
         pair = [padded.narrow(dim, GHOSTS - 1 + i, cells + 1) for i in range(2)]
         low, high = self.flows[axis].bounds(
-            torch.stack(pair), self.known.at(self.mesh.faces[axis], t)
+            torch.stack(pair), self.coefficients.at(self.mesh.faces[axis], t)
         )
         speed = torch.maximum(low.abs(), high.abs())
         return torch.maximum(speed.narrow(dim - 1, 0, cells), speed.narrow(dim - 1, 1, cells))
 
     def _scalars(self, rank: int, t: Tensor) -> list[Tensor]:
-        if not self.known.scalars:
+        if not self.coefficients.scalars:
             return []
-        return self.known.at(self.mesh.centres, t)[: len(self.known.scalars)]
+        return self.coefficients.at(self.mesh.centres, t)[: len(self.coefficients.scalars)]
 
 
 def _beside(keep: Tensor, dim: int) -> Tensor:
@@ -219,7 +219,7 @@ class FiniteVolumeStepper:
     def run(self, u: Tensor, start: float, times: tuple[float, ...]) -> Iterator[Tensor]:
         """Yield the cell means ``[B, n, *sizes]`` at each time."""
         t = torch.full((len(u),), start, dtype=u.dtype, device=u.device)
-        rate, good = self.scheme.look(u, t)
+        rate, good = self.scheme.wave_rates(u, t)
         if not bool(good.all()):
             sample = self.names[int((~good.flatten(1).all(1)).nonzero()[0])]
             raise SolverError(
@@ -233,18 +233,18 @@ class FiniteVolumeStepper:
     def _step(
         self, u: Tensor, t: Tensor, rate: Tensor, end: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        share = COURANT * (_SHORT if self.count < _FIRST else 1.0)
+        fraction = COURANT * (_SHORT if self.count < _FIRST else 1.0)
         self.count += 1
         if self.count > self.steps:
             raise SolverError(
                 f"more than {self.steps} steps; allow more by limits, or a coarser grid"
             )
         left = end - t
-        step = torch.minimum(share / rate.clamp_min(1e-300), left)
-        landing = left - step <= 1e-9 * step  # no crumb of a step at the end
+        step = torch.minimum(fraction / rate.clamp_min(1e-300), left)
+        landing = left - step <= 1e-9 * step  # no tiny step at the end
         step = torch.where(landing, left, step)
         new = self._rk3(u, t, step, None)
-        rate, good = self.scheme.look(new, t + step)
+        rate, good = self.scheme.wave_rates(new, t + step)
         if not bool(good.all()):
             new, step, rate = self._again(u, t, step, new, good)
             landing = landing & (step == left)
@@ -260,7 +260,7 @@ class FiniteVolumeStepper:
             step = torch.where(failed & (attempt > 1), step / 2, step)
             other = self._rk3(u, t, step, keep)
             new = torch.where(failed.reshape(-1, *[1] * (u.ndim - 1)), other, new)
-            rate, good = self.scheme.look(new, t + step)
+            rate, good = self.scheme.wave_rates(new, t + step)
             if bool(good.all()):
                 return new, step, rate
             keep = torch.zeros_like(keep)

@@ -1,7 +1,7 @@
 """Solve a conservation law by finite volumes, on finer and finer meshes.
 
-Values are means over windows around the points of the output: a point value beside a shock says
-nothing that refinement would improve; a mean over a fixed window converges, at first order, because
+Values are means over windows around the points of the output: a point value beside a shock does
+not improve with refinement; a mean over a fixed window converges, at first order, because
 the scheme is conservative.
 
 Between two meshes, one of half the cells of the other, windowed means differ by d; before, by D.
@@ -99,12 +99,12 @@ def _integral(
 ) -> Tensor:
     """∫ from the low end of the axis to ``ends``."""
     dim, n, h = 2 + axis, mesh.sizes[axis], mesh.widths[axis]
-    place = (ends - mesh.lows[axis]) / h
-    cell = place.floor()
+    position = (ends - mesh.lows[axis]) / h
+    cell = position.floor()
     if not window.periodic:
         cell = cell.clamp(0, n - 1)
     shape = [-1] + [1] * (u.ndim - 1 - dim)
-    within = (place - cell).reshape(shape)
+    within = (position - cell).reshape(shape)
     laps, index = (cell / n).floor().reshape(shape), (cell % n).long()
     sums = u.cumsum(dim)
     whole = sums.narrow(dim, n - 1, 1)

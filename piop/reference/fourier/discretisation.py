@@ -129,7 +129,7 @@ class Discretisation:
         for name in ("Q", "f1", "f2", "f3"):
             out: dict[tuple[int, int], Tensor] = {}
             for (r, m), a in tables[name].items():
-                for (state, p), b in nonlinear.places.items():
+                for (state, p), b in nonlinear.prefactors.items():
                     if m == state:
                         out[r, p] = out[r, p] + a * b if (r, p) in out else a * b
             folded[name] = out

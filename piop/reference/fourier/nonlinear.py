@@ -47,7 +47,7 @@ class Nonlinear:
         products, states = len(self.split.right.products), self.split.states
         self._sum = None
         if products > states and not self._late:
-            self._sum = Multiplier(self.symbols.places, states, products)
+            self._sum = Multiplier(self.symbols.prefactors, states, products)
 
     @property
     def products(self) -> int:
@@ -57,10 +57,10 @@ class Nonlinear:
         return len(self.split.right.products) + len(self._late)
 
     @property
-    def places(self) -> Table:
+    def prefactors(self) -> Table:
         """(state, spectrum that ``evaluate`` returns) → symbol in front of it."""
         if self._sum is None:
-            return self.symbols.places
+            return self.symbols.prefactors
         one = torch.ones((1,) * (1 + len(self.symbols.grid.sizes)), dtype=torch.complex128)
         return {(i, i): one.to(self.symbols.grid.device) for i in range(self.split.states)}
 
@@ -76,7 +76,7 @@ class Nonlinear:
             for (row, source), symbol in self.symbols.auxiliary.items():
                 if row == i:
                     total.addcmul_(channels[source], symbol)
-            rows = [(p, s) for (r, p), s in self.symbols.auxiliary_places.items() if r == i]
+            rows = [(p, s) for (r, p), s in self.symbols.auxiliary_prefactors.items() if r == i]
             if rows and self.auxiliary is not None:
                 # Products of an auxiliary equation hold states and earlier auxiliary unknowns.
                 known = [*channels, *(torch.zeros_like(total),) * (count - i)]
@@ -92,10 +92,10 @@ class Nonlinear:
         """Spectra at ``w [B, states, *modes]``: ``[B, P, *modes]``.
 
         They are those of the products; of more products than states, of what the products add to
-        each state, so that a step carries fewer of them about.
+        each state, so that a step handles fewer of them.
         """
         if self.main is not None and not self._late and not self.main.needs_auxiliary:
-            channels = () if self.main.straight else w.unbind(1)
+            channels = () if self.main.direct else w.unbind(1)
             return self.main(channels, w, t) if self._sum is None else self._total(channels, w, t)
         channels = self.channels(w, t)
         if self.main is not None and self._sum is not None:
@@ -107,14 +107,14 @@ class Nonlinear:
         return torch.cat([spectra, torch.stack(late, 1)], 1) if late else spectra
 
     def _total(self, channels: Sequence[Tensor], w: Tensor, t: float) -> Tensor:
-        """What the products add to each state ``[B, states, *modes]``."""
-        stage, places = cast("NonlinearTerm", self.main), cast("Multiplier", self._sum)
+        """Sum of the products' contributions to each state ``[B, states, *modes]``."""
+        term, prefactors = cast("NonlinearTerm", self.main), cast("Multiplier", self._sum)
         if self._base is None or len(self._base) != len(w):
-            self._base, still = torch.zeros_like(w), stage.still(w, t)
-            if still is not None:
-                places.add(still, self._base, stage.pointwise.products)
-        moving = stage.moving(channels, w, t)
-        return self._base.clone() if moving is None else places.plus(self._base, moving)
+            self._base, steady = torch.zeros_like(w), term.steady(w, t)
+            if steady is not None:
+                prefactors.add(steady, self._base, term.pointwise.products)
+        varying = term.varying(channels, w, t)
+        return self._base.clone() if varying is None else prefactors.plus(self._base, varying)
 
     def check_means(self, w: Tensor, t: float, samples: Sequence[int]) -> None:
         """Refuse an auxiliary equation whose right side has a mean its operator cannot produce.
@@ -160,15 +160,15 @@ _LIMIT = 2.0  # below 2.8, where RK4 leaves the imaginary axis: slopes grow afte
 
 
 def slopes(
-    stage: NonlinearTerm, channels: list[Tensor], w: Tensor, t: float
+    term: NonlinearTerm, channels: list[Tensor], w: Tensor, t: float
 ) -> dict[tuple[int, int], Tensor]:
     """∂F_p/∂(argument i) at the points, for each pair that is not zero: ``[B, *fine.sizes]``."""
-    atoms = [a.detach().requires_grad_() for a in stage.atoms(channels, w)]
+    atoms = [a.detach().requires_grad_() for a in term.atoms(channels, w)]
     out: dict[tuple[int, int], Tensor] = {}
     if not atoms:
         return out
     with torch.enable_grad():
-        products = stage.products(atoms, t, len(w))
+        products = term.products(atoms, t, len(w))
         for p in range(products.shape[1]):
             total = products[:, p].sum()
             if not total.requires_grad:
@@ -178,11 +178,11 @@ def slopes(
     return out
 
 
-def stabilise(nonlinear: Nonlinear, stage: NonlinearTerm, w: Tensor, t: float) -> None:
+def stabilise(nonlinear: Nonlinear, term: NonlinearTerm, w: Tensor, t: float) -> None:
     """Shift products and symbols in place (both belong to one discretisation)."""
     symbols, split = nonlinear.symbols, nonlinear.split
-    for (p, i), slope in slopes(stage, nonlinear.channels(w, t), w, t).items():
-        channel, inner = stage.pointwise.unknowns[i]
+    for (p, i), slope in slopes(term, nonlinear.channels(w, t), w, t).items():
+        channel, inner = term.pointwise.unknowns[i]
         places = split.right.products[p].places
         orders = {sum(o) + sum(inner) for _, o, _ in places}
         if min(orders) < 2 or any(row != channel for row, _, _ in places):
@@ -193,32 +193,32 @@ def stabilise(nonlinear: Nonlinear, stage: NonlinearTerm, w: Tensor, t: float) -
             value = (high + low) / 2  # dispersion: centre the remainder
         else:
             value = torch.where(high.abs() >= low.abs(), high, low)
-        value = value.reshape(-1, *(1,) * len(stage.grid.sizes))
-        inner_symbol = stage.grid.derivative(inner)
-        moved = symbols.places[channel, p] * (symbols.points * value) * inner_symbol
+        value = value.reshape(-1, *(1,) * len(term.grid.sizes))
+        inner_symbol = term.grid.derivative(inner)
+        moved = symbols.prefactors[channel, p] * (symbols.points * value) * inner_symbol
         if bool((moved.real > 1e-12 * moved.abs().amax()).any()):
             continue  # it would grow: leave it to N
-        stage.shifts.append((p, i, value))
+        term.shifts.append((p, i, value))
         key = (channel, channel)
         symbols.linear[key] = symbols.linear[key] + moved if key in symbols.linear else moved
 
 
-def longest_step(nonlinear: Nonlinear, stage: NonlinearTerm, w: Tensor, t: float) -> Tensor:
+def longest_step(nonlinear: Nonlinear, term: NonlinearTerm, w: Tensor, t: float) -> Tensor:
     """Step ``[B]`` that keeps the explicit terms stable, as far as the initial state tells (time).
 
     A mode that L damps faster than N can drive it needs no bound.
     """
-    grid, points = stage.grid, nonlinear.symbols.points
+    grid, points = term.grid, nonlinear.symbols.points
     rate = torch.zeros((len(w), *grid.modes), dtype=torch.float64, device=w.device)
-    for (p, i), slope in slopes(stage, nonlinear.channels(w, t), w, t).items():
-        channel, inner = stage.pointwise.unknowns[i]
+    for (p, i), slope in slopes(term, nonlinear.channels(w, t), w, t).items():
+        channel, inner = term.pointwise.unknowns[i]
         largest = slope.flatten(1).abs().amax(1).reshape(-1, *(1,) * len(grid.sizes))
         inner_size = grid.derivative(inner).abs()
         sources = _sources(nonlinear, channel)
-        for (_, q), place in nonlinear.symbols.places.items():
+        for (_, q), prefactor in nonlinear.symbols.prefactors.items():
             if q == p:
                 for factor in sources:
-                    rate = rate + largest * inner_size * place.abs() * (points * factor)
+                    rate = rate + largest * inner_size * prefactor.abs() * (points * factor)
     damping = torch.zeros_like(rate)
     if all(r == c for r, c in nonlinear.symbols.linear) and nonlinear.symbols.linear:
         parts = [-s.real for s in nonlinear.symbols.linear.values()]

@@ -28,20 +28,20 @@ from piop.reference.fourier.symbols import Symbols
 
 @dataclass(frozen=True)
 class PointwiseProducts:
-    """The products of one system, compiled: what they read and how to compute them.
+    """The products of one system, compiled: their arguments and functions.
 
     Attributes:
         unknowns: (channel, space order) of each unknown atom.
         inputs: Input atoms with their orders.
         timed: Whether each input atom depends on time.
-        static: What does not change in time, computed once from inputs, scalars, space and time.
-        compute: Products that move in time, from unknowns, what ``static`` reads, and that.
-        still: Those that stand still, from the same; they come after the moving ones.
-        products: How many move.
-        stills: How many stand still and are no constants.
-        constants: How many are the constant 1; they come last.
-        moving: Whether anything known (input or time itself) moves in time.
-        square: Whether the one that moves is the square of an unknown: done in place.
+        static: The parts that do not change in time, computed once from everything but unknowns.
+        compute: Products that vary in time, from unknowns, what ``static`` reads, and its results.
+        steady: Products that do not vary, from the same; they come after the others.
+        products: Number of products that vary.
+        steady_count: Number of products that do not vary and are no constants.
+        constants: Number of products that are the constant 1; they come last.
+        time_dependent: Whether an input or time itself enters.
+        square: Whether the one that varies is the square of an unknown: done in place.
         degrees: Polynomial degree in the unknowns; None where a product is not a polynomial.
     """
 
@@ -50,11 +50,11 @@ class PointwiseProducts:
     timed: tuple[bool, ...]
     static: Callable[[Sequence[Tensor]], Sequence[Tensor]]
     compute: Callable[[Sequence[Tensor]], Sequence[Tensor]]
-    still: Callable[[Sequence[Tensor]], Sequence[Tensor]]
+    steady: Callable[[Sequence[Tensor]], Sequence[Tensor]]
     products: int
-    stills: int
+    steady_count: int
     constants: int
-    moving: bool
+    time_dependent: bool
     square: bool
     degrees: tuple[int | None, ...]
 
@@ -95,7 +95,7 @@ def compile_products(problem: Problem, split: Split, system: EvolutionSystem) ->
 
 
 def _hoist(expression: Any, moving: set[Any], hoisted: dict[Any, sympy.Dummy]) -> Any:
-    """Replace the largest parts that hold nothing moving by symbols to be computed once."""
+    """Replace the largest parts that do not vary in time by symbols to be computed once."""
     if not expression.free_symbols & moving:
         if expression.is_number or expression.is_Symbol:
             return expression
@@ -144,40 +144,40 @@ class NonlinearTerm:
         self.readers = [_reader(c, o, symbols, states) for c, o in pointwise.unknowns]
         self.needs_auxiliary = any(c >= states for c, _ in self.readers)
         plain = [(i, None) for i in range(states)]
-        self.straight = self.readers == plain  # the states themselves, in order: nothing to copy
+        self.direct = self.readers == plain  # the states themselves, in order: nothing to copy
         self.shifts: list[
             tuple[int, int, Tensor]
         ] = []  # (product, argument, coefficient): stabilise
         self._flat = (
             len(fine.sizes) == 1 or fine is self.grid
         )  # an inverse transform pads by itself
-        self._known: tuple[float, list[Tensor], list[Tensor]] | None = None
-        self._still: Tensor | None = None
+        self._cached: tuple[float, list[Tensor], list[Tensor]] | None = None
+        self._steady: Tensor | None = None
 
-    def known(self, t: float) -> list[Tensor]:
+    def coefficients(self, t: float) -> list[Tensor]:
         """Return the arguments that are no unknowns."""
-        values, static = self._known_and_static(t)
+        values, static = self._inputs_and_static(t)
         return [*values, *static]
 
-    def _known_and_static(self, t: float) -> tuple[list[Tensor], list[Tensor]]:
+    def _inputs_and_static(self, t: float) -> tuple[list[Tensor], list[Tensor]]:
         """Inputs, scalars, space and time; products of them. Only what depends on t is renewed."""
-        if self._known is not None and (self._known[0] == t or not self.pointwise.moving):
-            return self._known[1], self._known[2]
+        if self._cached is not None and (self._cached[0] == t or not self.pointwise.time_dependent):
+            return self._cached[1], self._cached[2]
         s, fine, pad = self.sources, self.fine, (1,) * len(self.fine.sizes)
         inputs = zip(self.pointwise.inputs, self.pointwise.timed, strict=True)
-        if self._known is None:
+        if self._cached is None:
             values = [s.on_grid(a, o, fine, t) for (a, o), _ in inputs]
             values += [v.reshape(-1, *pad) for v in s.scalar_values()]
             values += [s.coordinate(i, fine) for i in range(len(fine.sizes))]
             values.append(torch.full((1, *pad), t, dtype=torch.float64, device=s.device))
             static = list(self.pointwise.static(values))
         else:
-            values, static = list(self._known[1]), self._known[2]
+            values, static = list(self._cached[1]), self._cached[2]
             for i, ((atom, order), moves) in enumerate(inputs):
                 if moves:
                     values[i] = s.on_grid(atom, order, fine, t)
             values[-1] = torch.full_like(values[-1], t)
-        self._known = (t, values, static)
+        self._cached = (t, values, static)
         return values, static
 
     def atoms(self, channels: Sequence[Tensor], whole: Tensor) -> list[Tensor]:
@@ -185,7 +185,7 @@ class NonlinearTerm:
         if not self.readers:
             return []
         spectra = whole
-        if not self.straight:
+        if not self.direct:
             spectra = whole.new_empty((len(whole), len(self.readers), *self.grid.modes))
             for i, (channel, symbol) in enumerate(self.readers):
                 if symbol is None:
@@ -199,25 +199,25 @@ class NonlinearTerm:
         return list(self.fine.backward(spectra).unbind(1))
 
     def products(self, atoms: list[Tensor], t: float, batch: int) -> Tensor:
-        """Products that move, at the points ``[B, P, *fine.sizes]``."""
-        values = list(self.pointwise.compute([*atoms, *self.known(t)]))
+        """Products that vary in time, at the points ``[B, P, *fine.sizes]``."""
+        values = list(self.pointwise.compute([*atoms, *self.coefficients(t)]))
         for product, argument, coefficient in self.shifts:
             values[product] = values[product] - coefficient * atoms[argument]
-        return self._together(values, batch)
+        return self._stacked(values, batch)
 
-    def _together(self, values: Sequence[Tensor], batch: int) -> Tensor:
+    def _stacked(self, values: Sequence[Tensor], batch: int) -> Tensor:
         values = [v.expand(batch, *self.fine.sizes) for v in values]
         return values[0].unsqueeze(1) if len(values) == 1 else torch.stack(values, 1)
 
     def __call__(self, channels: Sequence[Tensor], whole: Tensor, t: float) -> Tensor:
         """Spectra of the products times ``fine.points`` ``[B, P, *modes]``; Nyquist not cleared."""
-        parts = [self.moving(channels, whole, t), self.still(whole, t)]
+        parts = [self.varying(channels, whole, t), self.steady(whole, t)]
         parts = [p for p in parts if p is not None]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
-    def moving(self, channels: Sequence[Tensor], whole: Tensor, t: float) -> Tensor | None:
-        """Those of the products that move, which come first; None where all stand still."""
-        if self.pointwise.square and self.straight and not self.shifts and self._flat:
+    def varying(self, channels: Sequence[Tensor], whole: Tensor, t: float) -> Tensor | None:
+        """Return the products that vary in time, which come first; None where none does."""
+        if self.pointwise.square and self.direct and not self.shifts and self._flat:
             values = self.fine.backward(whole)
             return self._cut(self.fine.sums(values.square_()))
         if not self.pointwise.products:
@@ -225,17 +225,17 @@ class NonlinearTerm:
         points = self.products(self.atoms(channels, whole), t, len(whole))
         return self._cut(self.fine.sums(points))
 
-    def still(self, whole: Tensor, t: float) -> Tensor | None:
-        """Those of the products that stand still, computed once; None where all move."""
-        if self._still is None or len(self._still) != len(whole):
+    def steady(self, whole: Tensor, t: float) -> Tensor | None:
+        """Return the products that do not vary, computed once; None where all do."""
+        if self._steady is None or len(self._steady) != len(whole):
             parts = []
-            if self.pointwise.stills:
-                values = self.pointwise.still(self._known_and_static(t)[0])
-                parts.append(self._cut(self.fine.sums(self._together(values, len(whole)))))
+            if self.pointwise.steady_count:
+                values = self.pointwise.steady(self._inputs_and_static(t)[0])
+                parts.append(self._cut(self.fine.sums(self._stacked(values, len(whole)))))
             ones = whole.new_zeros((len(whole), self.pointwise.constants, *self.grid.modes))
             ones[(..., *(0,) * len(self.grid.sizes))] = self.fine.points
-            self._still = torch.cat([*parts, ones], 1)
-        return self._still if self._still.shape[1] else None
+            self._steady = torch.cat([*parts, ones], 1)
+        return self._steady if self._steady.shape[1] else None
 
     def _cut(self, spectra: Tensor) -> Tensor:
         if self.fine is self.grid:
@@ -248,13 +248,19 @@ class NonlinearTerm:
 
 
 def _reader(channel: int, order: Order, symbols: Symbols, states: int) -> tuple[int, Tensor | None]:
-    """Which channel an atom is read from, and times which symbol."""
+    """Return the channel that an atom is computed from, and the symbol to multiply it by."""
     symbol = symbols.grid.derivative(order) if any(order) else None
     i = channel - states
     sources = [c for row, c in symbols.auxiliary if row == i]
-    places = any(row == i for row, _ in symbols.auxiliary_places)
+    products = any(row == i for row, _ in symbols.auxiliary_prefactors)
     # An auxiliary unknown that is a multiple of one state need not be formed first.
-    if i >= 0 and not places and not symbols.means[i] and len(sources) == 1 and sources[0] < states:
+    if (
+        i >= 0
+        and not products
+        and not symbols.means[i]
+        and len(sources) == 1
+        and sources[0] < states
+    ):
         own = symbols.auxiliary[i, sources[0]]
         return sources[0], own if symbol is None else own * symbol
     return channel, symbol

@@ -24,20 +24,20 @@ class Symbols:
     Attributes:
         linear: (state, state) → symbol of the right side, mass removed.
         points: Points of the grid where products are formed; their spectra come times this number
-            (``Grid.sums``), and ``places`` and ``auxiliary_places`` take it out again.
-        places: (state, product) → symbol in front of each product, mass removed. Products that are
-            no pointwise expression but the spectrum of an auxiliary unknown come after the others.
+            (``Grid.sums``), and ``prefactors`` and ``auxiliary_prefactors`` take it out again.
+        prefactors: (state, product) → symbol in front of each product, mass removed. Products that
+            are the spectrum of an auxiliary unknown come after the pointwise ones.
         auxiliary: (auxiliary, channel) → symbol that fixes it from states and earlier ones.
-        auxiliary_places: (auxiliary, auxiliary product) → symbol.
+        auxiliary_prefactors: (auxiliary, auxiliary product) → symbol.
         means: Mean of each auxiliary unknown (its k = 0 mode where the equation leaves it free).
         free: Which auxiliary unknowns have that freedom.
     """
 
     linear: Table
     points: int
-    places: Table
+    prefactors: Table
     auxiliary: Table
-    auxiliary_places: Table
+    auxiliary_prefactors: Table
     means: tuple[float, ...]
     free: tuple[bool, ...]
     grid: PeriodicGrid
@@ -70,7 +70,7 @@ def build_symbols(
         NotSupportedError: A mass matrix or auxiliary operator that cannot be solved.
     """
     n = split.states
-    auxiliary, auxiliary_places, free = _auxiliary(split, grid, points, sources)
+    auxiliary, auxiliary_prefactors, free = _auxiliary(split, grid, points, sources)
     inverse = _inverse_mass(split, grid, sources)
     rows = {k: polynomial_symbol(p, grid, sources) for k, p in split.right.linear.items()}
     # An auxiliary unknown that is linear in the states dissolves into their symbols.
@@ -85,20 +85,20 @@ def build_symbols(
                     if a == i:
                         _accumulate(rows, (row, source), symbol * s)
     products = len(split.right.products)
-    places: Table = {}
+    prefactors: Table = {}
     for p, product in enumerate(split.right.products):
         for row, order, coefficient in product.places:
             symbol = polynomial_symbol({order: coefficient}, grid, sources)
-            _accumulate(places, (row, p), symbol / points)
+            _accumulate(prefactors, (row, p), symbol / points)
     for row, column in list(rows):
         if column >= n:
-            places[row, products + late.index(column - n)] = rows.pop((row, column))
+            prefactors[row, products + late.index(column - n)] = rows.pop((row, column))
     return Symbols(
         _product(inverse, rows),
         points,
-        _product(inverse, places),
+        _product(inverse, prefactors),
         auxiliary,
-        auxiliary_places,
+        auxiliary_prefactors,
         means,
         free,
         grid,
@@ -122,7 +122,7 @@ def _auxiliary(
 ) -> tuple[Table, Table, tuple[bool, ...]]:
     n = split.states
     solved: Table = {}
-    places: Table = {}
+    prefactors: Table = {}
     free: list[bool] = []
     for i in range(len(split.channels) - n):
         row = {c: p for (r, c), p in split.auxiliary.linear.items() if r == i}
@@ -145,8 +145,8 @@ def _auxiliary(
             for r, order, coefficient in product.places:
                 if r == i:
                     symbol = polynomial_symbol({order: coefficient}, grid, sources)
-                    _accumulate(places, (i, p), -inverse * symbol / points)
-    return solved, places, tuple(free)
+                    _accumulate(prefactors, (i, p), -inverse * symbol / points)
+    return solved, prefactors, tuple(free)
 
 
 def _inverse_mass(split: Split, grid: PeriodicGrid, sources: Sources) -> Table:

@@ -65,12 +65,12 @@ class ETDRK4:
         a = self.first.plus(half, now)
         new = self.f1.add(now, self.whole(w))
         c = self.change.plus(half, a)
-        stage = evaluate(a, middle)
-        b = self.first.add(stage, half)
-        self.f2.add(stage, new)
-        stage = evaluate(b, middle)
-        self.third.add(stage, c)
-        self.f2.add(stage, new)
+        term = evaluate(a, middle)
+        b = self.first.add(term, half)
+        self.f2.add(term, new)
+        term = evaluate(b, middle)
+        self.third.add(term, c)
+        self.f2.add(term, new)
         return self.f3.add(evaluate(c, t + self.step), new)
 
 
@@ -253,7 +253,7 @@ class SpectralStepper:
         out = Multiplier(symbols.linear, states, states)(w)
         if self.nonlinear.products:
             spectra = self.nonlinear.evaluate(w, t)
-            Multiplier(self.nonlinear.places, states, spectra.shape[1]).add(spectra, out)
+            Multiplier(self.nonlinear.prefactors, states, spectra.shape[1]).add(spectra, out)
         return out
 
     def run(

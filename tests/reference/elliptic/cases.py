@@ -53,9 +53,9 @@ def manufactured(u, a, c, kinds, **words):
             continue
         axis, end = face.split(".")
         symbol = sympy.Symbol(axis, real=True)
-        place = {symbol: 0 if end == "min" else 1}
-        slope = sympy.diff(u, symbol).subs(place) * (-1 if end == "min" else 1)
-        value = u.subs(place)
+        position = {symbol: 0 if end == "min" else 1}
+        slope = sympy.diff(u, symbol).subs(position) * (-1 if end == "min" else 1)
+        value = u.subs(position)
         if kind == "robin":
             waves = [sympy.cos(2 * sympy.pi * s) for s in axes if s != symbol]
             alpha, beta = sympy.Add(2, *waves), sympy.Rational(1, 2)

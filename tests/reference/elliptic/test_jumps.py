@@ -92,16 +92,16 @@ def test_darcy_turns_with_its_permeability(how):
     problem = Problem.from_file("darcy_fno")
     functions = sample_inputs(problem, Draws(1, 0, torch.arange(2)))
     turned_a = Turned(functions["a"], how)
-    for place, tolerance in (("centres", 1e-9), ("nodes", 1e-9 if how == "turned" else 5e-3)):
+    for position, tolerance in (("centres", 1e-9), ("nodes", 1e-9 if how == "turned" else 5e-3)):
         # between centres one axis comes after the other, which tells at corners of interfaces
-        found, turned = (_values(problem, a, place) for a in (functions["a"], turned_a))
+        found, turned = (_values(problem, a, position) for a in (functions["a"], turned_a))
         back = turned.transpose(1, 2) if how == "exchanged" else turned.flip(1)
         assert torch.allclose(found, back, rtol=0, atol=tolerance * float(found.max()))
         assert relative(turned, found) > 0.01
 
 
-def _values(problem, a, place):
-    if place == "nodes":
+def _values(problem, a, position):
+    if position == "nodes":
         return on_one_grid(problem, {"a": a}, (40, 40), (21, 21))
     return at_centres(problem, {"a": a}, (40, 40))[1]
 
@@ -139,8 +139,8 @@ def plain_finite_volumes(a):
         d[:-1] += face
         d[0] += 2 * turn(a)[0]
         d[-1] += 2 * turn(a)[-1]
-        place = (turn(cell)[:-1].ravel(), turn(cell)[1:].ravel())
-        half = sp.coo_matrix((-face.ravel(), place), (n * n, n * n))
+        position = (turn(cell)[:-1].ravel(), turn(cell)[1:].ravel())
+        half = sp.coo_matrix((-face.ravel(), position), (n * n, n * n))
         matrix = matrix + half + half.T
     matrix = sp.csc_matrix(matrix + sp.diags(diagonal.ravel()))
     return spsolve(matrix, np.full(n * n, 1 / n**2)).reshape(n, n)
@@ -157,8 +157,8 @@ def test_multigrid_and_factorisation_agree(contrast):
     problem = steady("-div(a*grad(u)) = 1", "xy", inputs=inputs)
     functions = sample_inputs(problem, Draws(1, 0, torch.arange(2)))
     discrete, found = at_centres(problem, functions, (48, 40))
-    direct = solve_directly(discrete.network, discrete.right, singular=False)
-    residual = discrete.network.apply(found) - discrete.right
+    direct = solve_directly(discrete.operator, discrete.right, singular=False)
+    residual = discrete.operator.apply(found) - discrete.right
     assert relative(found, direct) < 1e-8
     assert float(residual.norm() / discrete.right.norm()) < 1e-8
 

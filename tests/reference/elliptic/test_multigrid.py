@@ -46,8 +46,8 @@ def test_twelve_steps_suffice_for_nine_digits(name, monkeypatch):
     discrete, _ = at_centres(problem, functions, sizes)
     monkeypatch.setattr(multigrid, "_ITERATIONS", 12)
     singular = name == "free constant"
-    values, met = conjugate_gradients(discrete.network, discrete.right, 1e-9, singular=singular)
-    residual = discrete.network.apply(values) - discrete.right
+    values, met = conjugate_gradients(discrete.operator, discrete.right, 1e-9, singular=singular)
+    residual = discrete.operator.apply(values) - discrete.right
     assert bool(met.all())
     assert float(residual.norm() / discrete.right.norm()) < 1e-6
 
@@ -58,11 +58,11 @@ def test_a_coarse_network_carries_the_flux_of_the_fine_one(sizes):
     problem = steady("-div((1 + x)*grad(u)) = 0", "xy", {"x": DIRICHLET["x"], "y": FREE["y"]})
     discrete, _ = at_centres(problem, {}, sizes)
     found = []
-    for network in (discrete.network, discrete.network.merge(0), discrete.network.merge(1)):
-        low, high = network.walls[0]
-        right = torch.zeros_like(network.mass)
+    for operator in (discrete.operator, discrete.operator.merge(0), discrete.operator.merge(1)):
+        low, high = operator.walls[0]
+        right = torch.zeros_like(operator.mass)
         right[:, -1:] = high  # the high wall at one, the low one at zero
-        values = torch.linalg.solve(dense(network)[0], right.flatten())
-        found.append(float((low * values.reshape(network.mass.shape)[:, :1]).sum()))
+        values = torch.linalg.solve(dense(operator)[0], right.flatten())
+        found.append(float((low * values.reshape(operator.mass.shape)[:, :1]).sum()))
     assert found[1] == pytest.approx(found[0], rel=1e-12)
     assert found[2] == pytest.approx(found[0], rel=1e-12)

@@ -12,7 +12,7 @@ from piop.sampling import Draws, sample_inputs
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.exists(), reason=f"third-party data not at {DATA}")
-FIRST = 1 / 1024  # place of the first point along both axes
+FIRST = 1 / 1024  # position of the first point along both axes
 
 
 class Nearest(InputFunction):

@@ -1,4 +1,4 @@
-"""Problems on shapes with known solutions: gauges, inputs, systems, Newton's method."""
+"""Problems on shapes with coefficients solutions: gauges, inputs, systems, Newton's method."""
 
 import math
 
@@ -54,7 +54,7 @@ def test_a_free_constant_is_fixed_by_the_gauge():
     weights = space.volume.weights.ravel()
     mean = (space.volume.fields(found[:, 0])[0][0] * weights).sum() / weights.sum()
     assert mean == pytest.approx(0.25, abs=1e-12)
-    truth = sympy.lambdify((X, Y), u)(*space.places.T)
+    truth = sympy.lambdify((X, Y), u)(*space.points.T)
     assert np.ptp(found[0, 0] - truth) < 1e-11
 
 
