@@ -71,8 +71,8 @@ class TimeInterval:
 class Operator(nn.Module):
     """u = lift + φ · τ^k · scale · backbone(inputs, queries), with τ = (t − t0)/T.
 
-    Where k initial data of a channel are built in, ``lift`` meets them, and where values on walls
-    are, these, and φ is the product of the distances to those walls, or the distance to the
+    Where k initial data of a channel are hard constraints, ``lift`` meets them, and where values on
+    walls are, these, and φ is the product of the distances to those walls, or the distance to the
     boundary of a shape: both hold exactly for any weights. Elsewhere k = 0, φ = 1, and without
     either the lift is a constant.
 
@@ -80,7 +80,7 @@ class Operator(nn.Module):
         backbone: Inputs and queries → ``[B, N, C]``, dimensionless.
         orders: k of each channel.
         clock: The time axis, the first column of the queries; None for a steady problem.
-        mean: Lift of each channel without built-in data, units of the channel.
+        mean: Lift of each channel without hard constraints, units of the channel.
         scale: Typical size of each channel, its units.
         walls: The factors of φ of each channel; by default none.
         vectors: Inputs whose sensors the backbone takes as so many channels of one number, and how
@@ -253,7 +253,7 @@ class OperatorField:
     Args:
         operator: The operator.
         inputs: What is seen of the input functions.
-        lift: What is built in, compiled for that residual; None for nothing.
+        lift: What hard constraints add, compiled for that residual; None for nothing.
         rows: Its streams ``[S, B, N, C]`` at the queries to come, or its values on the grid.
     """
 

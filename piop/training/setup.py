@@ -181,7 +181,7 @@ def build_objective(
 
     Args:
         problem: The problem.
-        model: The operator and what is built in.
+        model: The operator and its constraints.
         statistics: Sizes under the law.
         config: The run's choices.
         data: Whether there are data.

@@ -99,7 +99,7 @@ def test_shapes_that_differ_have_no_hard_constraints():
     assert not any(d.hard for d in found)
 
 
-def test_soft_penalises_all():
+def test_soft_leaves_all_to_the_loss():
     found = decide_constraints(plate(), "soft")
     assert [d.why for d in found] == ["as requested"]
     assert found.hard_faces == ((),)

@@ -63,7 +63,7 @@ def network_for(problem, name):
 
 
 def residuals(residual, lift, model, functions, seen, queries, evaluate):
-    """Residual with the initial data built in, and the gradient of its mean square."""
+    """Residual with hard initial data, and the gradient of its mean square."""
     rows = lift(functions, queries)
 
     def field(q):

@@ -24,7 +24,7 @@ def test_an_evaluation_holds_all_that_is_promised(trained):
     assert found["steps"] == 250
     assert found["residual"]["equation 1"] > 0
     assert found["per_time"]["t"] == [1.0, 1.25, 1.5, 1.75, 2.0]
-    assert found["per_time"]["relative_l2"][0] < 1e-6  # the start is built in
+    assert found["per_time"]["relative_l2"][0] < 1e-6  # the start is a hard constraint
 
 
 def test_a_short_run_learns_heat_to_a_few_percent(trained):

@@ -357,7 +357,7 @@ def test_data_in_a_file_are_split_the_same_way_when_loaded_again(heat, tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error:the training step stays eager:RuntimeWarning")
-def test_a_step_with_penalised_initial_data_compiles(tmp_path) -> None:
+def test_a_step_with_soft_initial_data_compiles(tmp_path) -> None:
     sizes = {"blocks": 1, "width": 16, "heads": 2, "content": 2}
     points = {"functions": 2, "queries": 8, "boundary": 6}
     settings = {"constraints": "soft", **sizes, **points}

@@ -16,7 +16,7 @@ from piop.sampling.distributions import input_axes, input_sampler
 NEGLECTED_BY_HARMONICS = 1e-6
 """Share of an input's variance that the harmonics of a network may leave out.
 
-What is left out stays in the built-in initial data and never decays, so its root is a floor of the
+What is left out stays in hard initial data and never decays, so its root is a floor of the
 error; at 1e-4 that floor is 0.01.
 """
 NEGLECTED_BY_TOKENS = 1e-4

@@ -28,7 +28,7 @@ class PreparedTrajectories:
         points: Where the values are ``[1 or n, P, D]``.
         values: Values ``[n, P, C]``, NaN for channels without data.
         size: Mean square of each trajectory's channels ``[n, C]``.
-        lift: What is built in ``[1 or n, ..., C]``, where that is known on the grid of the values.
+        lift: What hard constraints add ``[1 or n, ..., C]``, where known on the grid of the values.
     """
 
     functions: Mapping[str, InputFunction]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Self, final
 
 import sympy as sp
@@ -20,7 +20,7 @@ from piop.domain import FixedDomain
 from piop.fields import InputFunction
 from piop.forms.streams import plan_expressions
 from piop.forms.terms import split_terms
-from piop.problem import Coordinate, Problem
+from piop.problem import Coordinate, Input, Problem
 from piop.problem.constraints import Constraints, InitialConstraint, space_order
 from piop.residual import GridResidual, PointwiseResidual, Residual, TensorGrid
 from piop.sampling import Draws, boundary_points, initial_points
@@ -281,7 +281,7 @@ def _size(problem: Problem, expression: sp.Expr, scales: Mapping[str, float]) ->
 def residual_of(
     problem: Problem,
     expressions: Sequence[sp.Expr],
-    more: Sequence[KnownInput] = (),
+    more: Sequence[Input] = (),
     grid: TensorGrid | None = None,
     like: Tensor | None = None,
 ) -> Residual:
@@ -301,19 +301,6 @@ def residual_of(
     plan = plan_expressions(expressions, symbols, problem.channels, trained=trained)
     inputs = (*problem.inputs, *more)
     return PointwiseResidual(plan, expressions, inputs, trained=tuple(problem.infer))
-
-
-@dataclass(frozen=True)
-class KnownInput:
-    """What a residual reads of an input.
-
-    Attributes:
-        name: Under which it stands.
-        of: Its coordinates.
-    """
-
-    name: str
-    of: tuple[str, ...]
 
 
 @final
@@ -356,13 +343,15 @@ class OutwardNormal(InputFunction):
         return self
 
 
-def normals_on(
-    problem: Problem, face: str
-) -> tuple[tuple[KnownInput, ...], dict[str, InputFunction]]:
-    """Give the components of the normal of a face as inputs of a residual, and their functions."""
+def normals_on(problem: Problem, face: str) -> tuple[tuple[Input, ...], dict[str, InputFunction]]:
+    """Return the components of the normal of a face as inputs of a residual, with their values."""
     of = tuple(c.name for c in problem.space)
     names = problem.domain.normal_names
     functions: dict[str, InputFunction] = {
         name: OutwardNormal(problem.domain.fixed, face, i) for i, name in enumerate(names)
     }
-    return tuple(KnownInput(name, of) for name in names), functions
+    inputs = (
+        Input(name, of, None, None, True, True, (), "", symbol)
+        for name, symbol in zip(names, problem.domain.normal(face), strict=True)
+    )
+    return tuple(inputs), functions

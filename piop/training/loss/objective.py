@@ -1,4 +1,4 @@
-"""The loss: equations, penalised conditions and data, each made dimensionless, summed."""
+"""The loss: equations, soft constraints and data, each made dimensionless, summed."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class ResidualLoss(nn.Module):
         problem: The problem.
         operator: What is trained.
         residual: The compiled equations; None without physics.
-        conditions: Penalised conditions, by name.
-        known: What is built in; None for nothing.
+        conditions: Soft constraints, by name.
+        known: What hard constraints add; None for nothing.
         scales: Typical size of each equation's residual ``[E]``, its own units.
         config: Fixed weights.
         weightings: Adaptive weights.
