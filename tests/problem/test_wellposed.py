@@ -105,7 +105,7 @@ CASES = [
     ),
     ("x: periodic", "x: periodic, x.min: {dirichlet: {u: 0}}", (12, 25), "x is periodic", ""),
     ("x: periodic", "x: [periodic, outflow]", (12, 12), "periodic excludes any other", ""),
-    ("x: periodic", "x.min: periodic", (12, 12), "of a whole axis", ""),
+    ("x: periodic", "x.min: periodic", (12, 12), "for a whole axis", ""),
     ("x: periodic", "x: outflow", (12, 15), "outflow is for conservation laws", ""),
     ("x: periodic", "x: dirichlet", (12, 15), "needs an unknown and a value", "{u: 0}"),
     ("x: periodic", "x: {robin: {u: [1, 2]}}", (12, 27), "robin takes [alpha, beta, g]", ""),
