@@ -1,4 +1,4 @@
-"""``piop backbones``: what networks there are, and what each can be trained on."""
+"""``piop backbones``: the networks and their presets, and what each can be trained on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``piop data``: reference data sets, and what a file holds."""
+"""``piop data``: data sets of reference solutions, and descriptions of data files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from piop.errors import UsageError
     "--noise",
     type=click.FloatRange(min=0),
     default=0.0,
-    help="Add normal noise of this share of each solution's standard deviation.",
+    help="Add normal noise, this fraction of each solution's standard deviation.",
 )
 @click.option(
     "--inspect",
     type=click.Path(path_type=Path),
-    help="Say what a file holds and how it maps to a spec.",
+    help="Describe a file and how it maps to a spec.",
 )
 @common_options
 def data(
@@ -44,20 +44,20 @@ def data(
     inspect: Path | None,
     as_json: bool,
 ) -> None:
-    """Make a data set of reference solutions, or say what a file holds (--inspect).
+    """Make a data set of reference solutions, or describe a file (--inspect).
 
-    Inputs are drawn from the laws of SPEC. The file appears under its name once it is whole; until
-    then what is made is kept in OUTPUT.parts, and the same command goes on from there. Sample i
-    depends on the seed and on i alone. With --inspect, SPEC is what the file is held to.
+    Inputs are drawn from the distributions of SPEC. The file appears under its name once it is
+    complete; until then the solved samples are kept in OUTPUT.parts, and the same command continues
+    from there. Sample i depends on the seed and on i alone. With --inspect, the file is compared
+    with SPEC.
     """
     if inspect is not None:
         _inspect(inspect, spec, as_json)
         return
-    missing = {"SPEC": spec, "-n": count, "--output": output}
-    for name, value in missing.items():
-        if value is None:
-            raise UsageError(f"{name} is missing. Example: piop data burgers -n 100 --output F.nc")
-    assert spec is not None and count is not None and output is not None  # noqa: S101
+    if spec is None or count is None or output is None:
+        given = {"SPEC": spec, "-n": count, "--output": output}
+        missing = next(name for name, value in given.items() if value is None)
+        raise UsageError(f"{missing} is missing. Example: piop data burgers -n 100 --output F.nc")
     _make(spec, count, output, as_json, seed=seed, tolerance=tolerance, noise=noise)
 
 
@@ -74,7 +74,7 @@ def _make(spec: str, count: int, output: Path, as_json: bool, **options: Any) ->
     try:
         result = generate(problem, count, output, progress=progress, **options)
     except KeyboardInterrupt:
-        say(f"What is solved is kept in {output}.parts: the same command goes on from there")
+        say(f"The solved samples are kept in {output}.parts: the same command continues from there")
         raise
     result["seconds"] = round(time.monotonic() - start, 3)
     if as_json:
@@ -82,9 +82,9 @@ def _make(spec: str, count: int, output: Path, as_json: bool, **options: Any) ->
         return
     error = result["error_estimate"]
     if result["resumed"]:
-        print(f"Went on from {result['resumed']} samples made before")
-    said = f", noise {options['noise']:g}" if options["noise"] else ""
-    done = f"{count} samples, seed {options['seed']}{said}, {result['seconds']:.1f} s"
+        print(f"Continued from {result['resumed']} samples made before")
+    noise = f", noise {options['noise']:g}" if options["noise"] else ""
+    done = f"{count} samples, seed {options['seed']}{noise}, {result['seconds']:.1f} s"
     print(f"Wrote {output}: {done}")
     print(f"Relative L2 error estimate: mean {error['mean']:.2e}, largest {error['max']:.2e}")
 
@@ -115,7 +115,7 @@ def _inspect(path: Path, spec: str | None, as_json: bool) -> None:
 
 
 def _print_spec(found: dict[str, Any]) -> None:
-    """Print what the arrays would be in a spec."""
+    """Print the roles of the arrays in a spec."""
     count = found["samples"]
     print("In a spec:" if count is None else f"In a spec, {count} samples:")
     for name, c in found["coordinates"].items():

@@ -1,4 +1,4 @@
-"""``piop evaluate``: judge a run again, on other or more held-out inputs."""
+"""``piop evaluate``: evaluate a run again, on other or more held-out inputs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from piop.cli.results import show_discretisation, show_results
 @click.option(
     "--sensors",
     metavar="25%,50%,40",
-    help="Judge over these parts, or counts, of the sensors of each input function.",
+    help="Evaluate with these parts, or counts, of the sensors of each input function.",
 )
 @click.option(
     "--grid",
     "grids",
     metavar="64,128,64x32",
-    help="Judge on grids of so many points per axis of space.",
+    help="Evaluate on grids of so many points per axis of space.",
 )
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="Judge on the first samples of this file instead.",
+    help="Evaluate on the first samples of this file instead.",
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="By default the run's own.")
 @common_options
@@ -46,13 +46,13 @@ def evaluate(
     device: str | None,
     as_json: bool,
 ) -> None:
-    """Judge RUN on held-out inputs.
+    """Evaluate RUN on held-out inputs.
 
-    Prints the errors, rewrites evaluation.json and the figures. With --data they are those of a
-    file that was not trained on, such as one of shapes never seen. With --sensors or --grid it
-    prints the errors of each choice of sensors on each grid instead, and writes discretisation.json
-    and a figure: fewer sensors are a random part of those that there are, and the reference is
-    solved on each grid; what is judged on data is judged on grids within theirs.
+    Prints the errors, rewrites evaluation.json and the figures. With --data the inputs are those of
+    a file that was not trained on, such as one of other shapes. With --sensors or --grid it prints
+    the errors for each number of sensors on each grid instead, and writes discretisation.json and
+    a figure: fewer sensors are a random part of those there are, and the reference is solved on
+    each grid; data are evaluated on grids within their own.
     """
     from piop.run import Run
 

@@ -1,4 +1,4 @@
-"""``piop predict``: any sensors in, any queries out."""
+"""``piop predict``: predictions at any queries for inputs at any sensors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from piop.errors import UsageError
 @click.option(
     "--input", "source", type=click.Path(path_type=Path), help="Sensors: NetCDF, npz or CSV."
 )
-@click.option("--at", help='Where, as ranges: "t=0:1:11, x=0:1:64"; by default the save grid.')
-@click.option("--queries", type=click.Path(path_type=Path), help="Where, as a file.")
+@click.option("--at", help='Queries as ranges: "t=0:1:11, x=0:1:64"; by default the save grid.')
+@click.option("--queries", type=click.Path(path_type=Path), help="Queries as a file.")
 @click.option(
     "--output", type=click.Path(path_type=Path), required=True, help="The NetCDF to write."
 )
@@ -34,7 +34,7 @@ def predict(
 ) -> None:
     """Predict the solutions of the inputs in a file.
 
-    Variables and CSV columns are named as in the spec; a column "sample" tells inputs apart.
+    Variables and CSV columns are named as in the spec; a column "sample" numbers the inputs.
     """
     if at is not None and queries is not None:
         raise UsageError("give --at or --queries, not both")
@@ -47,20 +47,20 @@ def predict(
         raise UsageError(f"--input is missing: {run} needs sensors of {names}")
     from piop.datasets import read_queries, read_sensors, write_prediction
 
-    seen = {} if source is None else read_sensors(source, loaded.problem)
+    observed = {} if source is None else read_sensors(source, loaded.problem)
     where = queries if queries is not None else at
-    asked = save_grid(loaded.problem) if where is None else read_queries(where, loaded.problem)
-    found = loaded.predict(seen, asked)
+    requested = save_grid(loaded.problem) if where is None else read_queries(where, loaded.problem)
+    found = loaded.predict(observed, requested)
     values = {str(name): variable.values for name, variable in found.data_vars.items()}
-    write_prediction(output, loaded.problem, asked, values, run=str(run), input=str(source))
+    write_prediction(output, loaded.problem, requested, values, run=str(run), input=str(source))
     summary: dict[str, Any] = {
         "output": str(output),
         "samples": found.sizes["sample"],
-        "shape": list(asked.shape),
+        "shape": list(requested.shape),
         "unknowns": list(loaded.problem.channels),
     }
     if as_json:
         print_json(summary)
     else:
-        shape = " x ".join(map(str, asked.shape))
+        shape = " x ".join(map(str, requested.shape))
         print(f"Wrote {output}: {summary['samples']} samples of {shape} points")

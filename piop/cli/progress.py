@@ -1,4 +1,4 @@
-"""How training is going: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of training: a bar on a terminal, a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERY = 10.0  # seconds between plain lines
 
 
 class Progress(ABC):
-    """Takes the rows of the metrics as training writes them.
+    """Shows the rows of the metrics as training writes them.
 
     Args:
         run: The run folder, named when training begins.
@@ -30,8 +30,8 @@ class Progress(ABC):
         self.run, self.steps, self.seconds = run, steps, seconds
         self._begun = False
 
-    def share(self, row: Row) -> float | None:
-        """Share of the budget that is spent; None where there is no budget."""
+    def fraction(self, row: Row) -> float | None:
+        """Return the spent fraction of the budget; None without a budget."""
         if self.steps:
             return min(row["step"] / self.steps, 1.0)
         return min(row["seconds"] / self.seconds, 1.0) if self.seconds else None
@@ -67,11 +67,11 @@ class PlainProgress(Progress):
 
     def show(self, row: Row) -> None:
         """Show a row if it is time for one."""
-        share, now = self.share(row), time.monotonic()
-        if now - self._last < EVERY and share != 1.0:
+        fraction, now = self.fraction(row), time.monotonic()
+        if now - self._last < EVERY and fraction != 1.0:
             return
         self._last = now
-        part = "" if share is None else f" ({100 * share:.0f} %)"
+        part = "" if fraction is None else f" ({100 * fraction:.0f} %)"
         loss = f"loss {row['loss']:.3e}{parameters(row)}"
         say(f"step {row['step']:.0f}{part}  {loss}  {row['seconds']:.0f} s")
 
@@ -102,14 +102,14 @@ class ProgressBar(Progress):
 
     def show(self, row: Row) -> None:
         """Move the bar."""
-        share = self.share(row)
-        total = None if share is None else 1.0
+        fraction = self.fraction(row)
+        total = None if fraction is None else 1.0
         fields: dict[str, Any] = {
             "step": row["step"],
             "loss": row["loss"],
             "parameters": parameters(row),
         }
-        self._bar.update(self._task, completed=share or 0.0, total=total, **fields)
+        self._bar.update(self._task, completed=fraction or 0.0, total=total, **fields)
 
     def __exit__(
         self,
@@ -122,11 +122,11 @@ class ProgressBar(Progress):
 
 
 def parameters(row: Row) -> str:
-    """Give the parameters that are inferred, as far as they are known."""
+    """Return the text of the inferred parameters, empty where there are none."""
     return "".join(f"  {name} {value:.4g}" for name, value in parameters_of(row).items())
 
 
 def progress(run: Path, steps: int | None, seconds: float | None) -> Progress:
-    """Choose by whether stderr is a terminal."""
+    """Return the progress display that suits stderr."""
     kind = ProgressBar if is_terminal(sys.stderr) else PlainProgress
     return kind(run, steps, seconds)

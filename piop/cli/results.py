@@ -1,4 +1,4 @@
-"""The table of errors that ends a solve, a resume and an evaluation."""
+"""The tables of errors printed by ``piop solve``, ``resume`` and ``evaluate``."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ PRECISIONS = {
 
 
 def show_results(run: Run, as_json: bool, profile: bool = False, data: Path | None = None) -> None:
-    """Print what ``evaluation.json`` says, then draw the figures into the run folder.
+    """Print the content of ``evaluation.json``, then draw the figures into the run folder.
 
     Args:
         run: The run.
         as_json: Print one JSON object.
         profile: Print ``profile.json`` too.
-        data: File that was judged on, where it is not what is held out.
+        data: File of the evaluation, where it is not the held-out part of the run's own data.
     """
     evaluation = json.loads((run.path / "evaluation.json").read_text())
     times = json.loads((run.path / "profile.json").read_text()) if profile else None
@@ -60,10 +60,10 @@ def show_discretisation(run: Run, found: Mapping[str, Any], as_json: bool) -> No
 
 
 def resolution_table(found: Mapping[str, Any]) -> str:
-    """Format errors over sensors, a row each, and grids, a column each, for people.
+    """Format errors over sensors, a row each, and grids, a column each.
 
     Args:
-        found: What ``discretisation.json`` holds.
+        found: The content of ``discretisation.json``.
     """
     errors = {(c["sensors"], c["grid"]): c for c in found["relative_l2"]}
     rows = [["sensors", *(f"grid {g}" for g in found["grids"])]]
@@ -85,10 +85,10 @@ def resolution_table(found: Mapping[str, Any]) -> str:
 
 
 def error_table(evaluation: Mapping[str, Any]) -> str:
-    """Format an evaluation for people.
+    """Format an evaluation as a table.
 
     Args:
-        evaluation: What ``evaluation.json`` holds.
+        evaluation: The content of ``evaluation.json``.
     """
     lines = []
     error = evaluation.get("relative_l2")
@@ -122,14 +122,14 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
 
 
 def _inferred_lines(evaluation: Mapping[str, Any]) -> list[str]:
-    """Say what was inferred, how surely, and how noisy the data are."""
+    """List the inferred parameters with their uncertainty, and the noise of the data."""
     found = evaluation.get("inferred") or {}
     lines = []
-    for name, said in found.items():
-        line = f"Inferred {name} = {estimate_text(said)}"
-        if said["interval"] is not None:
-            low, high = said["interval"]
-            line += f" (95 %: {low:.6g} to {high:.6g}; training alone {said['trained']:.4g})"
+    for name, estimate in found.items():
+        line = f"Inferred {name} = {estimate_text(estimate)}"
+        if estimate["interval"] is not None:
+            low, high = estimate["interval"]
+            line += f" (95 %: {low:.6g} to {high:.6g}; training alone {estimate['trained']:.4g})"
         lines.append(line)
     if noise := (evaluation.get("inference") or {}).get("noise"):
         sizes = ", ".join(f"{100 * n['relative']:.2g} % of {c}" for c, n in noise.items())
@@ -139,10 +139,10 @@ def _inferred_lines(evaluation: Mapping[str, Any]) -> list[str]:
 
 
 def profile_table(times: Mapping[str, Any]) -> str:
-    """Format a profile for people.
+    """Format a profile as a table.
 
     Args:
-        times: What ``profile.json`` holds.
+        times: The content of ``profile.json``.
     """
     rate = f"{times['points_per_second']:.3g} points a second"
     lines = [f"One step, {1000 * times['seconds_per_step']:.2f} ms, {rate}"]

@@ -1,4 +1,4 @@
-"""``piop solve`` and ``piop resume``: train, judge, write the run folder, print the errors."""
+"""``piop solve`` and ``piop resume``: train, evaluate, write the run folder, print the errors."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SEEDS = click.IntRange(0, 2**32 - 1)
 
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command ``--steps`` and ``--time``."""
-    steps = click.option("--steps", type=click.IntRange(min=1), help="Train so many steps.")
-    time = click.option("--time", help="Train so long: 90s, 5m, 1h, compilation not counted.")
+    steps = click.option("--steps", type=click.IntRange(min=1), help="Number of training steps.")
+    time = click.option("--time", help="Training time: 90s, 5m, 1h, compilation not counted.")
     return steps(time(command))
 
 
 profile_option = click.option(
-    "--profile", is_flag=True, help="Write where a step's time goes, to profile.json."
+    "--profile", is_flag=True, help="Write the time of each part of a step to profile.json."
 )
 
 
@@ -40,8 +40,8 @@ profile_option = click.option(
 @click.argument("spec")
 @click.option("--backbone", help="The network; by default the spec's, else pit.")
 @budget_options
-@click.option("--data", type=click.Path(path_type=Path), help="Learn from these solutions as well.")
-@click.option("--no-physics", is_flag=True, help="Learn from the data alone.")
+@click.option("--data", type=click.Path(path_type=Path), help="Train on these solutions as well.")
+@click.option("--no-physics", is_flag=True, help="Train on the data alone.")
 @click.option(
     "--from",
     "start",
@@ -72,7 +72,7 @@ profile_option = click.option(
     "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated."
 )
 @profile_option
-@click.option("--force", is_flag=True, help="Replace a run folder that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing run folder.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="The run folder; by default runs/NAME-DATE-TIME."
 )
@@ -87,11 +87,11 @@ def solve(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Train an operator on SPEC and judge it.
+    """Train an operator on SPEC and evaluate it.
 
     SPEC is a file, or the name of a problem that comes with piop, such as burgers. The operator is
-    compared with a reference solution on inputs it never saw. Without --steps and --time it trains
-    for 5 minutes.
+    compared with a reference solution on inputs it was never trained on. Without --steps and --time
+    it trains for 5 minutes.
     """
     from piop.problem import Problem
 
@@ -99,7 +99,7 @@ def solve(
         raise UsageError("give --steps or --time, not both")
     if steps is None and time is None:
         time = DEFAULT_TIME
-    problem = Problem.from_file(spec)  # a bad spec is told before torch is imported
+    problem = Problem.from_file(spec)  # a bad spec is reported before torch is imported
     settings = parse_settings(pairs)
 
     from piop.run import fit
@@ -146,10 +146,10 @@ def resume(
     profile: bool,
     as_json: bool,
 ) -> int:
-    """Go on with RUN where it stopped.
+    """Continue RUN where it stopped.
 
     The numbers are the same as if it had not been stopped, unless --set changes them. --steps or
-    --time give it a new budget in all.
+    --time give it a new total budget.
     """
     if steps is not None and time is not None:
         raise UsageError("give --steps or --time, not both")
@@ -174,9 +174,9 @@ def resume(
 
 
 def finish(run: Run, as_json: bool, profile: bool = False) -> int:
-    """Show how good a run is and draw its figures; give the exit code."""
+    """Print the errors of a run and draw its figures; return the exit code."""
     if run.interrupted:
-        say(f"piop: interrupted; saved. Go on with: piop resume {run.path}")
+        say(f"piop: interrupted; saved. Continue with: piop resume {run.path}")
         return INTERRUPTED
     if launched_first():
         show_results(run, as_json, profile)
@@ -195,7 +195,7 @@ def stop_on_termination(run: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if (run / "model.safetensors").exists():
-            say(f"piop: the operator is saved. Judge it with: piop evaluate {run}")
+            say(f"piop: the operator is saved. Evaluate it with: piop evaluate {run}")
         raise
     finally:
         signal.signal(signal.SIGTERM, before)

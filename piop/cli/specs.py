@@ -53,7 +53,7 @@ units: {t: s, x: m, u: m/s}              # labels of files and figures
 def new(name: str) -> None:
     """Write NAME.yaml, a commented spec to start from.
 
-    What is there is never overwritten.
+    An existing file is never overwritten.
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else Path(f"{name}.yaml")
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", path.stem):
@@ -76,9 +76,9 @@ def new(name: str) -> None:
 @click.argument("spec")
 @common_options
 def check(spec: str, as_json: bool) -> None:
-    """Say what piop makes of SPEC.
+    """Analyse SPEC.
 
-    Prints its equations, class, solver, streams and conditions, or all that is wrong with it. SPEC
+    Prints its equations, class, solver, streams and conditions, or all its mistakes. SPEC
     is a file, or the name of a problem that comes with piop, such as burgers.
     """
     from piop.problem import Problem

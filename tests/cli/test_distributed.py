@@ -136,7 +136,7 @@ def test_asking_one_process_to_stop_stops_all_after_the_same_step(together, heat
     started[1].send_signal(signal.SIGTERM)
     said = [process.communicate(timeout=60) for process in started]
     assert [process.returncode for process in started] == [130, 130]
-    assert f"interrupted; saved. Go on with: piop resume {run}" in said[0][1]
+    assert f"interrupted; saved. Continue with: piop resume {run}" in said[0][1]
     assert said[1] == ("", "")
     goes_on(run)
 

@@ -14,11 +14,11 @@ def row(step, seconds=0.0):
     return {"step": step, "loss": 1 / step, "seconds": seconds}
 
 
-def test_the_share_follows_the_budget():
-    assert PlainProgress(Path("r"), 10, None).share(row(4)) == 0.4
-    assert PlainProgress(Path("r"), None, 60.0).share(row(4, 15.0)) == 0.25
-    assert PlainProgress(Path("r"), None, None).share(row(4)) is None
-    assert PlainProgress(Path("r"), 10, None).share(row(40)) == 1.0
+def test_the_spent_fraction_follows_the_budget():
+    assert PlainProgress(Path("r"), 10, None).fraction(row(4)) == 0.4
+    assert PlainProgress(Path("r"), None, 60.0).fraction(row(4, 15.0)) == 0.25
+    assert PlainProgress(Path("r"), None, None).fraction(row(4)) is None
+    assert PlainProgress(Path("r"), 10, None).fraction(row(40)) == 1.0
 
 
 def test_plain_lines_come_at_the_start_at_the_end_and_not_too_often(capsys):
