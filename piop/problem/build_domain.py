@@ -7,7 +7,7 @@ one: that of inputs in the middle of their distributions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -18,31 +18,26 @@ from sympy import Expr
 from piop.domain import (
     Box,
     Coordinate,
-    Difference,
-    Disk,
     Domain,
     GeometryError,
     Outline,
     PlaneRegion,
-    Polygon,
     Radius,
     RegionFamily,
     Shape,
-    StarShaped,
-    Union,
-    box,
     trace,
 )
 from piop.domain.regions import OUTLINE
 from piop.errors import Issue
-from piop.expression import Scope, as_number, parse
+from piop.expression import Scope
 from piop.expression.functions import evaluate
 from piop.spec import distributions
 from piop.spec.model import Spec
 from piop.spec.names import refuse
 from piop.spec.read_domain import alternatives, chooser, part_names, stars
 from piop.spec.resolve import Resolved
-from piop.spec.tree import Node, ScalarNode
+from piop.spec.shapes import ShapeBuilder
+from piop.spec.tree import ScalarNode
 
 Traced = Mapping[str, tuple[Shape, Outline]]
 """Shapes and their boundaries, by where the shapes stand in the spec."""
@@ -117,7 +112,7 @@ def trace_shapes(spec: Spec, resolved: Resolved, issues: list[Issue]) -> Traced:
             )
         middle = _Middle(spec, resolved, path)
         try:
-            shape = _Reader(constants, middle).whole(words, path)
+            shape = ShapeBuilder(constants, middle).whole(words, path)
             found[path] = shape, trace(shape, sides, (first, second))
         except GeometryError as error:
             where = " where inputs are in the middle of their distributions" if middle.used else ""
@@ -196,52 +191,3 @@ class _Middle:
                     "shape could be traced for"
                 )
         return sympy.Float(value)
-
-
-class _Reader:
-    """Builds shapes from what was checked when the spec was read."""
-
-    def __init__(self, constants: Scope, radius: Callable[[str], Radius]) -> None:
-        self.constants, self.radius = constants, radius
-
-    def whole(self, node: Any, path: str) -> Shape:
-        """The shape less its holes."""
-        found = {key.text: value for key, value in node.items}
-        holes = found.pop("holes", None)
-        shape = self.shape(*next(iter(found.items())), path)
-        if holes is None or not holes.items:
-            return shape
-        removed = tuple(
-            self.named(hole, f"{path}.holes.{name.text}", name.text) for name, hole in holes.items
-        )
-        return Difference(shape, removed)
-
-    def named(self, node: Any, path: str, face: str = "") -> Shape:
-        """A shape written as a mapping of one key."""
-        ((kind, value),) = node.items
-        return self.shape(kind.text, value, path, face)
-
-    def shape(self, kind: str, node: Any, path: str, face: str = "") -> Shape:
-        """A shape of a kind; its boundary has the name ``face``."""
-        if kind in ("union", "difference"):
-            parts = enumerate(node.items)
-            first, *rest = (self.named(part, f"{path}.{kind}.{n}", face) for n, part in parts)
-            return Union((first, *rest)) if kind == "union" else Difference(first, tuple(rest))
-        if kind == "star":
-            centre = next(value for key, value in node.items if key.text == "centre")
-            return StarShaped(self.pair(centre), self.radius(path), path, face)
-        if kind == "disk":
-            x, y, radius = (self.number(v) for v in node.items)
-            return Disk((x, y), radius, face)
-        rows = tuple(self.pair(row) for row in node.items)
-        return box(rows[0], rows[1], face) if kind == "box" else Polygon(rows, face)
-
-    def pair(self, node: Any) -> tuple[float, float]:
-        """Two numbers."""
-        first, second = (self.number(v) for v in node.items)
-        return first, second
-
-    def number(self, node: Node) -> float:
-        """A number, or an expression of constants."""
-        assert isinstance(node, ScalarNode)  # noqa: S101 - checked when it was read
-        return as_number(parse(node.text, self.constants))

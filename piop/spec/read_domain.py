@@ -9,10 +9,9 @@ from piop.boundary import CONDITIONS, BoundaryCondition, GeneralCondition
 from piop.expression.parse import did_you_mean
 from piop.spec.model import ConditionSpec
 from piop.spec.reader import Bad, Reader
+from piop.spec.shapes import OPERATIONS, SHAPES
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
-SHAPES = ("box", "polygon", "disk", "star")
-_OPERATIONS = ("union", "difference")
 _CHOICE = ("choose", "of")
 
 
@@ -76,78 +75,34 @@ def _choice(reader: Reader, node: Node, dimensions: int) -> None:
 
 
 def _shape(reader: Reader, node: Node, path: str, dimensions: int, top: bool = False) -> None:
-    allowed = (*SHAPES, *_OPERATIONS, *(("holes",) if top else ()), "sphere")
+    allowed = (*SHAPES, *OPERATIONS, *(("holes",) if top else ()), "sphere")
     found = reader.keys(node, path, allowed)
     if "sphere" in found:
         raise reader.fail(found["sphere"].place, f"{path}: sphere is not supported yet")
     kinds = [k for k in found if k != "holes"]
     if len(kinds) != 1:
-        names = ", ".join((*SHAPES, *_OPERATIONS))
+        names = ", ".join((*SHAPES, *OPERATIONS))
         raise reader.fail(node.place, f"{path}: exactly one of {names} is needed")
     kind = kinds[0]
     if dimensions != 2 and not (kind == "box" and "holes" not in found):
         raise reader.fail(node.place, f"{path}: shapes other than a box need two space dimensions")
     inner = f"{path}.{kind}"
-    if kind in _OPERATIONS:
+    if kind in OPERATIONS:
         parts = reader.items(found[kind], inner)
         if len(parts) < 2:
             raise reader.fail(found[kind].place, f"{inner}: two or more shapes are needed")
         for part in parts:
             _shape(reader, part, inner, dimensions)
     else:
-        _SHAPES[kind](reader, found[kind], inner, dimensions)
+        SHAPES[kind].check(reader, found[kind], inner, dimensions)
     for name, hole, _ in (
         reader.mapping(found["holes"], f"{path}.holes") if "holes" in found else ()
     ):
         _shape(reader, hole, f"{path}.holes.{name}", dimensions)
 
 
-def _box(reader: Reader, node: Node, path: str, dimensions: int) -> None:
-    sides = reader.items(node, path)
-    if len(sides) != dimensions:
-        raise reader.fail(node.place, f"{path}: {dimensions} intervals are needed, one per axis")
-    for side in sides:
-        low, high = reader.interval(side, path)
-        if low == high:
-            raise reader.fail(side.place, f"{path}: the side has no length")
-
-
-def _polygon(reader: Reader, node: Node, path: str, dimensions: int) -> None:
-    corners = reader.items(node, path)
-    if len(corners) < 3:
-        raise reader.fail(node.place, f"{path}: three or more corners are needed")
-    for corner in corners:
-        numbers = reader.items(corner, path)
-        if len(numbers) != dimensions:
-            raise reader.fail(corner.place, f"{path}: a corner is [x, y]")
-        for value in numbers:
-            reader.number(value, path)
-
-
-def _disk(reader: Reader, node: Node, path: str, dimensions: int) -> None:
-    values = [reader.number(v, path) for v in reader.items(node, path)]
-    if len(values) != dimensions + 1 or values[-1] <= 0:
-        raise reader.fail(node.place, f"{path}: a disk is [x, y, radius] with a positive radius")
-
-
-def _star(reader: Reader, node: Node, path: str, dimensions: int) -> None:
-    found = reader.keys(node, path, _STAR)
-    if missing := [k for k in _STAR if k not in found]:
-        hint = "Such as {star: {centre: [0.5, 0.5], angle: phi, radius: 0.2 + 0.05*cos(3*phi)}}."
-        raise reader.fail(node.place, f"{path}: a star needs {', '.join(missing)}", hint)
-    centre = [reader.number(v, f"{path}.centre") for v in reader.items(found["centre"], path)]
-    if len(centre) != dimensions:
-        raise reader.fail(found["centre"].place, f"{path}.centre: a centre is [x, y]")
-    reader.text(found["angle"], f"{path}.angle")
-    reader.text(found["radius"], f"{path}.radius")
-
-
-_STAR = ("centre", "angle", "radius")
-_SHAPES = {"box": _box, "polygon": _polygon, "disk": _disk, "star": _star}
-
-
 @dataclass(frozen=True)
-class StarWords:
+class StarText:
     """A star as it is written.
 
     Attributes:
@@ -161,10 +116,10 @@ class StarWords:
     radius: ScalarNode
 
 
-def stars(node: Node | None, path: str = "domain") -> Iterator[StarWords]:
+def stars(node: Node | None, path: str = "domain") -> Iterator[StarText]:
     """The stars of a domain that was read, in the order they are written."""
     for key, value in getattr(node, "items", ()):
-        if key.text in _OPERATIONS:
+        if key.text in OPERATIONS:
             for number, part in enumerate(value.items):
                 yield from stars(part, f"{path}.{key.text}.{number}")
         elif key.text in ("holes", "of"):
@@ -172,7 +127,7 @@ def stars(node: Node | None, path: str = "domain") -> Iterator[StarWords]:
                 yield from stars(shape, f"{path}.{key.text}.{name.text}")
         elif key.text == "star":
             found = {k.text: v for k, v in value.items}
-            yield StarWords(path, found["angle"], found["radius"])
+            yield StarText(path, found["angle"], found["radius"])
 
 
 def bounding_boxes(
@@ -180,22 +135,16 @@ def bounding_boxes(
 ) -> Iterator[tuple[str, list[tuple[float, float]], Node]]:
     """(kind, interval per axis, node) of every box, polygon and disk of a domain that was read."""
     for key, value in getattr(node, "items", ()):
-        if key.text in _OPERATIONS:
+        if key.text in OPERATIONS:
             for part in value.items:
                 yield from bounding_boxes(part, number)
         elif key.text in ("holes", "of"):
             for _, shape in value.items:
                 yield from bounding_boxes(shape, number)
-        elif key.text in ("star", "choose"):
-            continue  # the reach of a star is known when its outline is traced
-        elif key.text == "disk":
-            *centre, radius = (number(v) for v in value.items)
-            yield "disk", [(c - radius, c + radius) for c in centre], value
-        else:
-            rows = [[number(v) for v in row.items] for row in value.items]
-            if key.text == "polygon":
-                rows = [[min(column), max(column)] for column in zip(*rows, strict=True)]
-            yield key.text, [(low, high) for low, high in rows], value
+        elif key.text != "choose":
+            bounds = SHAPES[key.text].bounds(value, number)
+            if bounds:
+                yield key.text, bounds, value
 
 
 BY_UNKNOWN = {word: kind for word, kind in CONDITIONS.items() if kind.arguments}

@@ -1,0 +1,202 @@
+"""The kinds of shapes in ``domain:``: how the words of each are checked and what they build."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, final
+
+from piop.domain import Difference, Disk, Polygon, Radius, Shape, StarShaped, Union, box
+from piop.expression import Scope, as_number, parse
+from piop.spec.reader import Reader
+from piop.spec.tree import Node, ScalarNode
+
+Intervals = list[tuple[float, float]]
+Number = Callable[[ScalarNode], float]
+
+
+class ShapeWords(ABC):
+    """The words of one kind of shape.
+
+    A new kind is a final subclass and an entry in ``SHAPES``, beside its shape in `piop.domain`.
+    """
+
+    @abstractmethod
+    def check(self, reader: Reader, node: Node, path: str, dimensions: int) -> None:
+        """Refuse words that are no such shape."""
+
+    @abstractmethod
+    def build(self, builder: ShapeBuilder, node: Any, path: str, face: str) -> Shape:
+        """Build the shape from words that were checked; its boundary has the name ``face``."""
+
+    @abstractmethod
+    def bounds(self, node: Any, number: Number) -> Intervals:
+        """Return the interval along each axis; nothing where it follows from the outline alone."""
+
+
+@final
+class BoxWords(ShapeWords):
+    """``box: [[x0, x1], [y0, y1]]``."""
+
+    def check(self, reader: Reader, node: Node, path: str, dimensions: int) -> None:
+        """See the base class."""
+        sides = reader.items(node, path)
+        if len(sides) != dimensions:
+            message = f"{path}: {dimensions} intervals are needed, one per axis"
+            raise reader.fail(node.place, message)
+        for side in sides:
+            low, high = reader.interval(side, path)
+            if low == high:
+                raise reader.fail(side.place, f"{path}: the side has no length")
+
+    def build(self, builder: ShapeBuilder, node: Any, path: str, face: str) -> Shape:
+        """See the base class."""
+        del path
+        x, y = (builder.pair(row) for row in node.items)
+        return box(x, y, face)
+
+    def bounds(self, node: Any, number: Number) -> Intervals:
+        """See the base class."""
+        return [(number(row.items[0]), number(row.items[1])) for row in node.items]
+
+
+@final
+class PolygonWords(ShapeWords):
+    """``polygon: [[x, y], …]``."""
+
+    def check(self, reader: Reader, node: Node, path: str, dimensions: int) -> None:
+        """See the base class."""
+        corners = reader.items(node, path)
+        if len(corners) < 3:
+            raise reader.fail(node.place, f"{path}: three or more corners are needed")
+        for corner in corners:
+            numbers = reader.items(corner, path)
+            if len(numbers) != dimensions:
+                raise reader.fail(corner.place, f"{path}: a corner is [x, y]")
+            for value in numbers:
+                reader.number(value, path)
+
+    def build(self, builder: ShapeBuilder, node: Any, path: str, face: str) -> Shape:
+        """See the base class."""
+        del path
+        return Polygon(tuple(builder.pair(row) for row in node.items), face)
+
+    def bounds(self, node: Any, number: Number) -> Intervals:
+        """See the base class."""
+        rows = [[number(v) for v in row.items] for row in node.items]
+        return [(min(column), max(column)) for column in zip(*rows, strict=True)]
+
+
+@final
+class DiskWords(ShapeWords):
+    """``disk: [x, y, radius]``."""
+
+    def check(self, reader: Reader, node: Node, path: str, dimensions: int) -> None:
+        """See the base class."""
+        values = [reader.number(v, path) for v in reader.items(node, path)]
+        if len(values) != dimensions + 1 or values[-1] <= 0:
+            message = f"{path}: a disk is [x, y, radius] with a positive radius"
+            raise reader.fail(node.place, message)
+
+    def build(self, builder: ShapeBuilder, node: Any, path: str, face: str) -> Shape:
+        """See the base class."""
+        del path
+        x, y, radius = (builder.number(v) for v in node.items)
+        return Disk((x, y), radius, face)
+
+    def bounds(self, node: Any, number: Number) -> Intervals:
+        """See the base class."""
+        *centre, radius = (number(v) for v in node.items)
+        return [(c - radius, c + radius) for c in centre]
+
+
+@final
+class StarWords(ShapeWords):
+    """``star: {centre: [x, y], angle: phi, radius: EXPR}``."""
+
+    KEYS = ("centre", "angle", "radius")
+
+    def check(self, reader: Reader, node: Node, path: str, dimensions: int) -> None:
+        """See the base class."""
+        found = reader.keys(node, path, self.KEYS)
+        if missing := [k for k in self.KEYS if k not in found]:
+            hint = (
+                "Such as {star: {centre: [0.5, 0.5], angle: phi, radius: 0.2 + 0.05*cos(3*phi)}}."
+            )
+            raise reader.fail(node.place, f"{path}: a star needs {', '.join(missing)}", hint)
+        centre = [reader.number(v, f"{path}.centre") for v in reader.items(found["centre"], path)]
+        if len(centre) != dimensions:
+            raise reader.fail(found["centre"].place, f"{path}.centre: a centre is [x, y]")
+        reader.text(found["angle"], f"{path}.angle")
+        reader.text(found["radius"], f"{path}.radius")
+
+    def build(self, builder: ShapeBuilder, node: Any, path: str, face: str) -> Shape:
+        """See the base class."""
+        centre = next(value for key, value in node.items if key.text == "centre")
+        return StarShaped(builder.pair(centre), builder.radius(path), path, face)
+
+    def bounds(self, node: Any, number: Number) -> Intervals:
+        """See the base class: its radius is an expression."""
+        del node, number
+        return []
+
+
+SHAPES: Mapping[str, ShapeWords] = MappingProxyType(
+    {"box": BoxWords(), "polygon": PolygonWords(), "disk": DiskWords(), "star": StarWords()}
+)
+"""Keyword → the words of a shape."""
+OPERATIONS: Mapping[str, Callable[[Sequence[Shape]], Shape]] = MappingProxyType(
+    {
+        "union": lambda parts: Union(tuple(parts)),
+        "difference": lambda parts: Difference(parts[0], tuple(parts[1:])),
+    }
+)
+"""Keyword → what puts two or more shapes together."""
+
+
+@final
+@dataclass(frozen=True)
+class ShapeBuilder:
+    """Builds shapes from words that were checked when the spec was read.
+
+    Attributes:
+        constants: Names of numbers.
+        radius: Where a star stands in the spec → its radius.
+    """
+
+    constants: Scope
+    radius: Callable[[str], Radius]
+
+    def whole(self, node: Any, path: str) -> Shape:
+        """Return the shape less its holes."""
+        found = {key.text: value for key, value in node.items}
+        holes = found.pop("holes", None)
+        shape = self._shape(*next(iter(found.items())), path)
+        if holes is None or not holes.items:
+            return shape
+        removed = tuple(
+            self._named(hole, f"{path}.holes.{name.text}", name.text) for name, hole in holes.items
+        )
+        return Difference(shape, removed)
+
+    def _named(self, node: Any, path: str, face: str = "") -> Shape:
+        """Return a shape written as a mapping of one key."""
+        ((kind, value),) = node.items
+        return self._shape(kind.text, value, path, face)
+
+    def _shape(self, kind: str, node: Any, path: str, face: str = "") -> Shape:
+        if kind not in OPERATIONS:
+            return SHAPES[kind].build(self, node, path, face)
+        parts = enumerate(node.items)
+        return OPERATIONS[kind]([self._named(p, f"{path}.{kind}.{n}", face) for n, p in parts])
+
+    def pair(self, node: Any) -> tuple[float, float]:
+        """Return two numbers."""
+        first, second = (self.number(v) for v in node.items)
+        return first, second
+
+    def number(self, node: ScalarNode) -> float:
+        """Return a number, or the value of an expression of constants."""
+        return as_number(parse(node.text, self.constants))
