@@ -4,7 +4,7 @@ Shape glossary, used in every docstring:
 
 ==  =========================================================================
 B   functions (instances of the problem) in a batch
-M   sensors: points at which an input function is seen
+M   sensors: points at which an input function is observed
 N   query (or collocation) points
 d   coordinates an input function depends on; 0 for a scalar input
 D   coordinates of a query: time first where there is one, then space
@@ -23,7 +23,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -43,7 +43,7 @@ def tensor_grid(axes: Sequence[Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class FunctionSamples:
-    """Input functions seen at sensors.
+    """Input functions observed at sensors.
 
     Attributes:
         points: Sensor coordinates ``[B, M, d]``; a scalar input has ``M = 1, d = 0``.
@@ -55,11 +55,11 @@ class FunctionSamples:
     values: Tensor
     mask: Tensor | None = None
 
-    def to(self, *args: object, **kwargs: object) -> FunctionSamples:
+    def to(self, *args: Any, **kwargs: Any) -> FunctionSamples:
         """Move points and values as ``Tensor.to`` does (a mask keeps its dtype)."""
         mask = None if self.mask is None else self.mask.to(self.points.device)
-        points = self.points.to(*args, **kwargs)  # type: ignore[arg-type]
-        values = self.values.to(*args, **kwargs)  # type: ignore[arg-type]
+        points = self.points.to(*args, **kwargs)
+        values = self.values.to(*args, **kwargs)
         return FunctionSamples(points, values, None if mask is None else mask.to(points.device))
 
 
@@ -96,15 +96,17 @@ def nearest_sensor_values(
 
 
 class InputFunction(ABC):
-    """A batch of B functions of d coordinates that can be evaluated, and differentiated, anywhere.
+    """A batch of B functions of d coordinates, evaluated and differentiated at any points."""
 
-    Attributes:
-        batch: B, the number of functions.
-        dimension: d, the number of coordinates (0 for scalars).
-    """
+    @property
+    @abstractmethod
+    def batch(self) -> int:
+        """B, the number of functions."""
 
-    batch: int
-    dimension: int
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """d, the number of coordinates; 0 for scalars."""
 
     @abstractmethod
     def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:

@@ -45,7 +45,7 @@ class TrigonometricBasis(Basis):
         frequency: Angular frequencies ``[K]`` ≥ 0, inverse units of x.
         phase: Radians ``[K]``: 0 for a cosine, −π/2 for a sine.
         scale: Prefactors ``[K]``.
-        origin: Where the phases hold, usually the low end of the axis.
+        origin: Point at which the phases are given, usually the low end of the axis.
     """
 
     frequency: Tensor
@@ -93,10 +93,10 @@ class TrigonometricBasis(Basis):
         return self.scale**2 / (1 + (self.frequency > 0).to(self.scale))
 
     def table(self, x: Tensor, order: int = 0) -> Tensor:
-        """Evaluate the derivative of this order: each one turns the phase by π/2."""
+        """Evaluate the derivative of this order: each one shifts the phase by π/2."""
         angle = (x - self.origin)[..., None] * self.frequency + self.phase
         factor = self.scale * self.frequency**order
-        return factor * _turned_cosine(angle, order)
+        return factor * _shifted_cosine(angle, order)
 
     def to(self, device: torch.device | str | None, dtype: torch.dtype | None) -> Self:
         """Move to a device or dtype."""
@@ -105,7 +105,7 @@ class TrigonometricBasis(Basis):
         return replace(self, frequency=frequency, phase=phase, scale=scale)
 
 
-def _turned_cosine(angle: Tensor, quarters: int) -> Tensor:
+def _shifted_cosine(angle: Tensor, quarters: int) -> Tensor:
     """cos(angle + quarters·π/2) without adding to the angle, so that no accuracy is lost."""
     value = angle.cos() if quarters % 2 == 0 else angle.sin()
     return value if quarters % 4 in (0, 3) else -value
@@ -132,13 +132,13 @@ class SplineBasis(Basis):
         return self.knots.shape[0] - self.degree - 1
 
     def table(self, x: Tensor, order: int = 0) -> Tensor:
-        """Evaluate the derivative of this order; outside the knots the end pieces continue."""
+        """Evaluate the derivative of this order; outside the knots the end polynomials continue."""
         if order > self.degree:
             return x.new_zeros(*x.shape, self.size)
         t, p = self.knots, self.degree
         inner = t[p + 1 : self.size].contiguous()
-        piece = p + torch.searchsorted(inner, x.detach().contiguous(), right=True)
-        values = torch.nn.functional.one_hot(piece, len(t) - 1).to(x.dtype)
+        interval = p + torch.searchsorted(inner, x.detach().contiguous(), right=True)
+        values = torch.nn.functional.one_hot(interval, len(t) - 1).to(x.dtype)
         for degree in range(1, p - order + 1):
             left, right = self._widths(degree)
             rise = (x[..., None] - t[: -degree - 1]) * left

@@ -21,12 +21,12 @@ _SOBOL_BITS = 30
 _WORD = 0xFFFFFFFF
 
 
-def unit_points(draws: Draws, lane: str, count: int, dimension: int, method: str) -> Tensor:
+def unit_points(draws: Draws, stream: str, count: int, dimension: int, method: str) -> Tensor:
     """Place points in (0, 1)^dimension.
 
     Args:
         draws: Where the randomness comes from.
-        lane: Its name.
+        stream: Its name.
         count: N, points per sample.
         dimension: D.
         method: ``uniform`` (or ``random``), ``latin_hypercube`` or ``sobol``.
@@ -41,21 +41,21 @@ def unit_points(draws: Draws, lane: str, count: int, dimension: int, method: str
         raise ValueError(f"count: {count} is not positive")
     if method not in DESIGNS:
         raise ValueError(f"{method!r} is not a way to place points; one of {', '.join(DESIGNS)}")
-    return DESIGNS[method](draws, lane, count, dimension)
+    return DESIGNS[method](draws, stream, count, dimension)
 
 
-def _uniform(draws: Draws, lane: str, count: int, dimension: int) -> Tensor:
-    return draws.uniform(lane, count, dimension)
+def _uniform(draws: Draws, stream: str, count: int, dimension: int) -> Tensor:
+    return draws.uniform(stream, count, dimension)
 
 
-def _latin_hypercube(draws: Draws, lane: str, count: int, dimension: int) -> Tensor:
+def _latin_hypercube(draws: Draws, stream: str, count: int, dimension: int) -> Tensor:
     """One point in each of ``count`` equal slices of every axis (McKay, Beckman & Conover 1979)."""
-    slices = draws.permutation(f"{lane}/order", count, dimension)
-    within = draws.uniform(f"{lane}/within", dimension, count)
+    slices = draws.permutation(f"{stream}/order", count, dimension)
+    within = draws.uniform(f"{stream}/within", dimension, count)
     return ((slices + within) / count).transpose(1, 2)
 
 
-def _sobol(draws: Draws, lane: str, count: int, dimension: int) -> Tensor:
+def _sobol(draws: Draws, stream: str, count: int, dimension: int) -> Tensor:
     """Sobol points, each sample and axis with its own nested uniform scramble.
 
     Source: Sobol 1967; Owen 1995; the scramble by hashing is Burley 2020, "Practical hash-based
@@ -64,9 +64,9 @@ def _sobol(draws: Draws, lane: str, count: int, dimension: int) -> Tensor:
     engine = torch.quasirandom.SobolEngine(max(1, dimension), scramble=False)
     plain = engine.draw(count, dtype=torch.float64)[:, :dimension] * 2**_SOBOL_BITS
     digits = plain.long().to(draws.index.device) << (32 - _SOBOL_BITS)
-    seeds = draws.integers(f"{lane}/scramble", 0, _WORD, 1, dimension)
+    seeds = draws.integers(f"{stream}/scramble", 0, _WORD, 1, dimension)
     scrambled = _reverse(_hash_upwards(_reverse(digits)[None], seeds))
-    return (scrambled.double() + draws.uniform(f"{lane}/within", count, dimension)) / 2.0**32
+    return (scrambled.double() + draws.uniform(f"{stream}/within", count, dimension)) / 2.0**32
 
 
 def _hash_upwards(x: Tensor, seed: Tensor) -> Tensor:
@@ -151,16 +151,16 @@ def boundary_points(
     Raises:
         ValueError: If there is no such face.
     """
-    lane = f"boundary/{face}"
+    stream = f"boundary/{face}"
     domain = problem.domain
     if face not in domain.faces:
         raise ValueError(f"{face!r} is not a face; one of {', '.join(domain.faces)}")
     if domain.is_box:
         axis, at = domain.across(face)
-        return _in_box(problem.coordinates, draws, lane, count, method, {axis.name: (at, at)})
+        return _in_box(problem.coordinates, draws, stream, count, method, {axis.name: (at, at)})
     along = replace(problem.space[0], low=0.0, high=1.0)  # a fraction of the length
     axes = (*((problem.time,) if problem.time else ()), along)
-    points = _in_box(axes, draws, lane, count, method, {})
+    points = _in_box(axes, draws, stream, count, method, {})
     return torch.cat([points[..., :-1], on_face(domain.fixed, face, points[..., -1:])], -1)
 
 
@@ -175,7 +175,7 @@ def _check_range(problem: Problem, t_range: tuple[float, float]) -> None:
 def _place(
     problem: Problem,
     draws: Draws,
-    lane: str,
+    stream: str,
     count: int,
     method: str,
     fixed: dict[str, tuple[float, float]],
@@ -184,25 +184,25 @@ def _place(
     axes = problem.coordinates
     domain = problem.domain.fixed
     if domain.is_box:
-        return _in_box(axes, draws, lane, count, method, fixed)
+        return _in_box(axes, draws, stream, count, method, fixed)
     if method == "grid":
         free = sum(c.name not in fixed or fixed[c.name][0] < fixed[c.name][1] for c in axes)
 
         def grid(each: int) -> Tensor:
-            return _in_box(axes, draws, lane, each**free, method, fixed)
+            return _in_box(axes, draws, stream, each**free, method, fixed)
 
         return grid_inside(domain, grid, count)
     if method == "latin_hypercube":
         raise ValueError(f"{method!r} divides a box, which a shape does not fill")
     bounds = zip(problem.space, domain.bounds, strict=True)
     around = {axis.name: ends for axis, ends in bounds} | fixed
-    return first_inside(domain, lambda n: _in_box(axes, draws, lane, n, method, around), count)
+    return first_inside(domain, lambda n: _in_box(axes, draws, stream, n, method, around), count)
 
 
 def _in_box(
     axes: tuple[Coordinate, ...],
     draws: Draws,
-    lane: str,
+    stream: str,
     count: int,
     method: str,
     fixed: dict[str, tuple[float, float]],
@@ -214,7 +214,7 @@ def _in_box(
         points = _grid([axes[i] for i in free], [ends[i] for i in free], count)
         points = points.to(draws.index.device).expand(draws.batch, -1, -1)
     else:
-        unit = unit_points(draws, lane, count, len(free), method)
+        unit = unit_points(draws, stream, count, len(free), method)
         points = scale_to_box(unit, [ends[i][0] for i in free], [ends[i][1] for i in free])
     placed = points.new_empty(*points.shape[:2], len(axes))
     for i, (low, _) in enumerate(ends):
@@ -253,14 +253,14 @@ def residual_density(sizes: Tensor, power: float, floor: float) -> Tensor:
     return density / density.sum(-1, keepdim=True)
 
 
-def choose_by_density(draws: Draws, lane: str, density: Tensor, count: int) -> Tensor:
+def choose_by_density(draws: Draws, stream: str, density: Tensor, count: int) -> Tensor:
     """Draw candidates one after the other without replacement, with these probabilities.
 
     The ``count`` largest of log p + Gumbel noise are distributed as such draws.
 
     Args:
         draws: Where the randomness comes from.
-        lane: Its name.
+        stream: Its name.
         density: ``[B, K]``, positive or zero.
         count: N, at most K.
 
@@ -269,5 +269,5 @@ def choose_by_density(draws: Draws, lane: str, density: Tensor, count: int) -> T
 
     Source: Vieira 2014; Kool, van Hoof & Welling 2019 (1903.06059), the Gumbel-top-k trick.
     """
-    noise = -(-draws.uniform(lane, density.shape[-1]).log()).log()
+    noise = -(-draws.uniform(stream, density.shape[-1]).log()).log()
     return (density.double().log() + noise).topk(count, dim=-1).indices

@@ -298,9 +298,7 @@ class GaussianFieldSampler(RandomFieldSampler[spec.GaussianRandomField]):
 
 @final
 class FileSampler(DistributionSampler[spec.FromFile]):
-    """Functions stored in a file, which is read when first needed."""
-
-    _stored: InputFunction | None = None
+    """Functions stored in a file."""
 
     def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
         """Choose functions of the file."""
@@ -310,9 +308,7 @@ class FileSampler(DistributionSampler[spec.FromFile]):
 
     def stored(self) -> InputFunction:
         """Return every function of the file, as one batch."""
-        if self._stored is None:
-            self._stored = stored_functions(self.item, self.distribution, self.axes)
-        return self._stored
+        return stored_functions(self.item, self.distribution, self.axes)
 
     def moments(self) -> tuple[float, float]:
         """Estimate from up to 256 functions at 64 points each."""
@@ -332,7 +328,8 @@ class DataSampler(DistributionSampler[spec.FromData]):
             NotSupportedError: Always.
         """
         raise NotSupportedError(
-            f"inputs.{self.item.name}: its law is data, so it cannot be drawn; give --data FILE"
+            f"inputs.{self.item.name}: its distribution is data, so it cannot be drawn; give "
+            "--data FILE"
         )
 
     def moments(self) -> tuple[float, float]:
@@ -353,8 +350,8 @@ class HistorySampler(DistributionSampler[spec.History]):
             NotSupportedError: Always.
         """
         raise NotSupportedError(
-            f"inputs.{self.item.name}: its law is history, so it cannot be drawn: its values come "
-            "from a solution"
+            f"inputs.{self.item.name}: its distribution is history, so it cannot be drawn: its "
+            "values come from a solution"
         )
 
     def moments(self) -> tuple[float, float]:
@@ -371,7 +368,9 @@ class HistorySampler(DistributionSampler[spec.History]):
         Raises:
             NotSupportedError: Always.
         """
-        raise NotSupportedError(f"inputs.{self.item.name}: the law history has no covariance")
+        raise NotSupportedError(
+            f"inputs.{self.item.name}: the distribution history has no covariance"
+        )
 
 
 @final
@@ -433,7 +432,7 @@ def input_sampler(problem: Problem, item: Input) -> Sampler:
 
 @final
 class InputSampler:
-    """Draws all inputs of a problem; files are read, and expressions compiled, once.
+    """Draws all inputs of a problem; expressions are compiled once.
 
     Args:
         problem: The problem.
@@ -529,7 +528,7 @@ def _dependencies_first(samplers: Sequence[Sampler]) -> list[Sampler]:
         if others := sorted(sampler.depends_on - names):
             raise NotSupportedError(
                 f"inputs.{sampler.item.name}: its expression uses {', '.join(others)}, which is no "
-                "input: a parameter to infer has no law to be drawn from"
+                "input: a parameter to infer has no distribution to be drawn from"
             )
     ordered: list[Sampler] = []
     waiting = list(samplers)

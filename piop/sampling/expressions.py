@@ -85,12 +85,12 @@ class ExpressionFunction(InputFunction):
     dtype: torch.dtype = torch.float64
 
     @property
-    def batch(self) -> int:  # type: ignore[override]
+    def batch(self) -> int:
         """B, the number of functions."""
         return self.count
 
     @property
-    def dimension(self) -> int:  # type: ignore[override]
+    def dimension(self) -> int:
         """d, the number of coordinates."""
         return len(self.expression.symbols)
 

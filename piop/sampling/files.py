@@ -89,7 +89,7 @@ def _analysis(count: int) -> Tensor:
     angle = turns.double() * (2 * math.pi / count)
     weight = torch.full((half + 1, 1), 2.0 / count, dtype=torch.float64)
     weight[0] = 1 / count
-    if count % 2 == 0:  # the highest cosine is seen in full; its sine vanishes at the points
+    if count % 2 == 0:  # the highest cosine is sampled in full; its sine vanishes at the points
         weight[half] = 1 / count
     return torch.cat((weight * angle.cos(), 2 / count * angle[1:].sin()))
 
@@ -120,20 +120,23 @@ def _one_period(
     return values, at
 
 
-def stored_functions(item: Input, law: FromFile, axes: tuple[Coordinate, ...]) -> InputFunction:
+def stored_functions(
+    item: Input, distribution: FromFile, axes: tuple[Coordinate, ...]
+) -> InputFunction:
     """Read every function of a file, as one batch in the order of the file.
 
-    The variable (``law.variable``, or the input's name) is ``u0(sample, x)`` along a coordinate
-    variable ``x``, in NetCDF or npz; in CSV, the columns ``x`` and ``u0`` (and ``sample``) whose
-    points form a grid. Periodic axes are evenly spaced over one period, with or without the right
-    end. Between its points a function is a trigonometric polynomial along periodic axes, and along
-    others a cubic spline (linear if the input is not smooth, or below four points).
+    The variable (``distribution.variable``, or the input's name) is ``u0(sample, x)`` along a
+    coordinate variable ``x``, in NetCDF or npz; in CSV, the columns ``x`` and ``u0`` (and
+    ``sample``) whose points form a grid. Periodic axes are evenly spaced over one period, with
+    or without the right end. Between its points a function is a trigonometric polynomial along
+    periodic axes, and along others a cubic spline (linear if the input is not smooth, or below
+    four points).
 
     Raises:
         DataError: The file is missing, unreadable or outside the folder; the variable is missing;
             a shape does not fit; NaN; points that are not on a grid in the domain.
     """
-    file = law.file if law.file is not None else _inside(law.path)
+    file = distribution.file if distribution.file is not None else _inside(distribution.path)
     try:
         stamp = file.stat()
     except OSError:
@@ -141,14 +144,14 @@ def stored_functions(item: Input, law: FromFile, axes: tuple[Coordinate, ...]) -
     return _load(
         file,
         (stamp.st_mtime_ns, stamp.st_size),
-        law.variable or item.name,
+        distribution.variable or item.name,
         tuple((a.name, a.low, a.high, a.periodic) for a in axes),
         item.smooth,
     )
 
 
 def _inside(path: str) -> Path:
-    """Resolve a path below the working directory: what a law made without a spec refers to."""
+    """Resolve a path below the working directory: as of a distribution that no spec states."""
     here = Path.cwd()
     target = (here / path).resolve()
     if not target.is_relative_to(here):
@@ -226,8 +229,8 @@ def _from_table(
     item = SimpleNamespace(name=variable, of=tuple(a.name for a in axes), distribution=None)
     named_axes = {a.name: a for a in axes}
     view = SimpleNamespace(visible_inputs=(item,), coordinate=named_axes.__getitem__)
-    seen = samples_from_columns(raw, cast("Any", view))[variable]
-    points, values = seen.points.numpy(), seen.values[..., 0].numpy()
+    samples = samples_from_columns(raw, cast("Any", view))[variable]
+    points, values = samples.points.numpy(), samples.values[..., 0].numpy()
     if not axes:
         return [], values[:, 0]
     ticks = [np.unique(points[..., i]) for i in range(len(axes))]
@@ -236,7 +239,7 @@ def _from_table(
         tuple(np.searchsorted(t, points[..., i]) for i, t in enumerate(ticks)), shape
     )
     count = int(np.prod(shape))
-    if seen.mask is not None or any(
+    if samples.mask is not None or any(
         not np.array_equal(np.sort(p), np.arange(count)) for p in place
     ):
         raise DataError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, final
 
 import torch
@@ -25,20 +25,20 @@ class ProductFunction(InputFunction):
     Attributes:
         coefficients: ``[B, K1, …, Kd]``, units of the input.
         bases: One basis per coordinate, in its order.
-        offset: Constant added, units of the input: a number, or one per function ``[B]``.
+        offset: Constant added, units of the input: ``[1]`` for all functions, or ``[B]``.
     """
 
     coefficients: Tensor
     bases: tuple[Basis, ...]
-    offset: Tensor | float = 0.0
+    offset: Tensor = field(default_factory=lambda: torch.zeros(1))
 
     @property
-    def batch(self) -> int:  # type: ignore[override]
+    def batch(self) -> int:
         """B, the number of functions."""
         return self.coefficients.shape[0]
 
     @property
-    def dimension(self) -> int:  # type: ignore[override]
+    def dimension(self) -> int:
         """d, the number of coordinates."""
         return len(self.bases)
 
@@ -49,9 +49,9 @@ class ProductFunction(InputFunction):
         """
         points = points.to(self.coefficients)
         width = max(1, self.batch * math.prod(self.coefficients.shape[2:]))
-        pieces = points.split(max(1, _CHUNK // width), dim=1)
-        values = torch.cat([self._at(piece, order) for piece in pieces], dim=1)
-        return values + self._constant(order, 1)
+        chunks = points.split(max(1, _CHUNK // width), dim=1)
+        values = torch.cat([self._at(chunk, order) for chunk in chunks], dim=1)
+        return self._shifted(values, order)
 
     def _at(self, points: Tensor, order: Sequence[int]) -> Tensor:
         columns = zip(self.bases, points.unbind(-1), order, strict=True)
@@ -71,32 +71,28 @@ class ProductFunction(InputFunction):
         for basis, axis, n in zip(self.bases, axes, order, strict=True):
             table = basis.table(axis.to(self.coefficients), n)
             values = values.movedim(1, -1) @ table.mT  # the new axis comes last
-        return values + self._constant(order, self.dimension)
+        return self._shifted(values, order)
 
-    def _constant(self, order: Sequence[int], dims: int) -> Tensor | float:
+    def _shifted(self, values: Tensor, order: Sequence[int]) -> Tensor:
+        """Add the constant to values ``[B, …]``, unless they are a derivative's."""
         if any(order):
-            return 0.0
-        if isinstance(self.offset, Tensor):
-            return self.offset.reshape(-1, *[1] * dims)
-        return self.offset
+            return values + 0.0
+        return values + self.offset.reshape(-1, *[1] * (values.ndim - 1))
 
     def take(self, index: Tensor) -> Self:
         """Keep the functions with these indices of the batch."""
-        offset = self.offset[index] if isinstance(self.offset, Tensor) else self.offset
+        offset = self.offset.expand(self.batch)[index]
         return replace(self, coefficients=self.coefficients[index], offset=offset)
 
     def to(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> Self:
         """Move to a device or dtype."""
-        offset = self.offset
-        if isinstance(offset, Tensor):
-            offset = offset.to(device=device, dtype=dtype)
         return replace(
             self,
             coefficients=self.coefficients.to(device=device, dtype=dtype),
             bases=tuple(basis.to(device, dtype) for basis in self.bases),
-            offset=offset,
+            offset=self.offset.to(device=device, dtype=dtype),
         )
 
 
@@ -128,16 +124,21 @@ class ScalarFunction(InputFunction):
 
     Attributes:
         values: ``[B]``, units of the input.
-        dimension: d; 0 for a scalar input, whose points have shape ``[B, 1, 0]``.
+        coordinates: d; 0 for a scalar input, whose points have shape ``[B, 1, 0]``.
     """
 
     values: Tensor
-    dimension: int = 0
+    coordinates: int = 0
 
     @property
-    def batch(self) -> int:  # type: ignore[override]
+    def batch(self) -> int:
         """B, the number of functions."""
         return self.values.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of coordinates."""
+        return self.coordinates
 
     def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
         """Return the value at every point, or zeros for a derivative: ``[B, N]``."""
@@ -174,12 +175,12 @@ class PiecewiseConstantFunction(InputFunction):
     periodic: tuple[bool, ...]
 
     @property
-    def batch(self) -> int:  # type: ignore[override]
+    def batch(self) -> int:
         """B, the number of functions."""
         return self.values.shape[0]
 
     @property
-    def dimension(self) -> int:  # type: ignore[override]
+    def dimension(self) -> int:
         """d, the number of coordinates."""
         return len(self.low)
 
@@ -231,12 +232,12 @@ class NearestFunction(InputFunction):
     periodic: tuple[bool, ...]
 
     @property
-    def batch(self) -> int:  # type: ignore[override]
+    def batch(self) -> int:
         """B, the number of functions."""
         return len(self.values)
 
     @property
-    def dimension(self) -> int:  # type: ignore[override]
+    def dimension(self) -> int:
         """d, the number of coordinates."""
         return len(self.lengths)
 

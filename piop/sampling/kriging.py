@@ -100,23 +100,23 @@ def _by_frequency(prior: Prior) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
     """Pair cosine and sine of one frequency, where both have the same variance.
 
     Returns:
-        For each axis, the places of first and last function of each frequency (the same place where
+        For each axis, the positions of first and last function of each frequency (the same where
         there is one), and the variance of each combination of frequencies.
     """
     groups, variance = [], prior.variance
     for axis, basis in enumerate(prior.bases):
-        place = torch.arange(basis.size, device=variance.device)
+        position = torch.arange(basis.size, device=variance.device)
         frequency, group = torch.unique(basis.frequency, return_inverse=True)
         empty = torch.zeros_like(frequency, dtype=torch.int64)
         first, last = (
-            empty.scatter_reduce(0, group, place, how, include_self=False)
+            empty.scatter_reduce(0, group, position, how, include_self=False)
             for how in ("amin", "amax")
         )
         chosen = variance.index_select(axis, first)
         if torch.equal(chosen.index_select(axis, group), variance):
             variance = chosen
         else:
-            first = last = place
+            first = last = position
         groups.append((first, last))
     return groups, variance
 

@@ -1,6 +1,6 @@
 """Random numbers that depend on their name alone, never on who asks for them.
 
-A number is a function of (seed, lane, step, sample index, position), computed by a counter-based
+A number is a function of (seed, stream, step, sample index, position), computed by a counter-based
 generator: nothing is stored, so a batch may be split in any way, over any number of processes and
 on any device, and a resumed run continues where it stopped.
 
@@ -54,8 +54,8 @@ def philox(counter: Sequence[Tensor], key: tuple[int, int]) -> tuple[Tensor, ...
 class Draws:
     """The random numbers of a batch of samples at one step.
 
-    Sample i gets the same numbers whatever else is in the batch. Lanes are names of independent
-    streams, such as ``"input/u0"``; asking twice for the same lane gives the same numbers.
+    Sample i gets the same numbers whatever else is in the batch. Streams of numbers have names,
+    such as ``"input/u0"``, and are independent; the same name gives the same numbers again.
 
     Attributes:
         seed: In [0, 2³²).
@@ -102,31 +102,31 @@ class Draws:
         """B, the number of samples."""
         return self.index.shape[0]
 
-    def uniform(self, lane: str, *shape: int) -> Tensor:
+    def uniform(self, stream: str, *shape: int) -> Tensor:
         """Draw from (0, 1), both ends excluded: ``[B, *shape]`` float64, multiples of 2⁻⁵³."""
         size = math.prod(shape)
         block = torch.arange((size + 1) // 2, device=self.device)[None]
         index = self.index[:, None]
         step = torch.full_like(index, self.step)
-        key = (self.seed, zlib.crc32(lane.encode()))
+        key = (self.seed, zlib.crc32(stream.encode()))
         words = philox((block + 0 * index, index & _MASK, index >> 32, step), key)
         # 52 bits, then half a step: 53 bits would round the largest to 1.
         pairs = [(words[i] << 20) | (words[i + 1] >> 12) for i in (0, 2)]
         bits = torch.stack(pairs, -1).flatten(1)[:, :size]
         return ((bits.double() + 0.5) * 2.0**-52).reshape(self.batch, *shape)
 
-    def normal(self, lane: str, *shape: int) -> Tensor:
+    def normal(self, stream: str, *shape: int) -> Tensor:
         """Draw from the standard normal distribution (Box–Muller): ``[B, *shape]`` float64."""
         size = math.prod(shape)
-        u = self.uniform(lane, (size + 1) // 2, 2)
+        u = self.uniform(stream, (size + 1) // 2, 2)
         radius, angle = (-2 * u[..., 0].log()).sqrt(), 2 * math.pi * u[..., 1]
         pairs = torch.stack((radius * angle.cos(), radius * angle.sin()), -1)
         return pairs.flatten(1)[:, :size].reshape(self.batch, *shape)
 
-    def integers(self, lane: str, low: int, high: int, *shape: int) -> Tensor:
+    def integers(self, stream: str, low: int, high: int, *shape: int) -> Tensor:
         """Draw whole numbers from low to high, both included: ``[B, *shape]`` int64."""
-        return low + (self.uniform(lane, *shape) * (high - low + 1)).long()
+        return low + (self.uniform(stream, *shape) * (high - low + 1)).long()
 
-    def permutation(self, lane: str, count: int, *shape: int) -> Tensor:
+    def permutation(self, stream: str, count: int, *shape: int) -> Tensor:
         """Draw orders of 0 … count − 1: ``[B, *shape, count]`` int64."""
-        return self.uniform(lane, *shape, count).argsort(dim=-1, stable=True)
+        return self.uniform(stream, *shape, count).argsort(dim=-1, stable=True)

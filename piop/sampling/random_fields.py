@@ -42,16 +42,16 @@ class Prior:
         """Averages of φ_k² over the box ``[K1, …, Kd]``."""
         return outer([basis.mean_square for basis in self.bases])
 
-    def normal(self, draws: Draws, lane: str) -> FourierFunction:
+    def normal(self, draws: Draws, stream: str) -> FourierFunction:
         """Draw functions with normally distributed coefficients."""
-        noise = draws.normal(lane, *self.variance.shape)
+        noise = draws.normal(stream, *self.variance.shape)
         moved = self.to(noise.device)
         return moved.function(moved.mean + moved.variance.sqrt() * noise)
 
     def function(self, coefficients: Tensor) -> FourierFunction:
         """Make functions of coefficients ``[B, K1, …, Kd]``."""
         bases = tuple(b.to(coefficients.device, coefficients.dtype) for b in self.bases)
-        return FourierFunction(coefficients, bases, self.offset)
+        return FourierFunction(coefficients, bases, coefficients.new_tensor([self.offset]))
 
     def to(self, device: torch.device | str | None) -> Prior:
         """Move to a device."""
@@ -64,7 +64,7 @@ class Prior:
         """Mean and standard deviation of the values, over all draws and the whole box."""
         constants = [basis.mean_square * (basis.frequency == 0) for basis in self.bases]
         # A constant function's mean is the root of its mean square; a sine of half waves has a mean
-        # too, but no law here gives its coefficient one.
+        # too, but no distribution here gives its coefficient one.
         mean = self.offset + float((self.mean * outer(constants).sqrt()).sum())
         second = float((self.mean_square * (self.mean**2 + self.variance)).sum())
         cross = 2 * self.offset * (mean - self.offset) + self.offset**2
@@ -80,7 +80,7 @@ def outer(factors: list[Tensor]) -> Tensor:
 
 
 NEGLECTED_VARIANCE = 1e-8
-"""Share of the variance that the default number of modes may leave out, where the cap allows."""
+"""Fraction of the variance that the default number of modes may leave out, where the cap allows."""
 
 MAX_PERIODS = {1: 256, 2: 64, 3: 16}
 """Most periods per axis by default, by number of coordinates (twice as many half waves).
@@ -89,26 +89,26 @@ Rough fields (α − d/2 near 0) meet the cap first; state ``modes`` to keep mor
 """
 
 
-def axis_boundary(law: GaussianRandomField, axis: Coordinate) -> AxisBoundary:
+def axis_boundary(field: GaussianRandomField, axis: Coordinate) -> AxisBoundary:
     """Boundary of the field: as stated, else periodic where the axis is, else neumann."""
-    return law.boundary.get(axis.name, "periodic" if axis.periodic else "neumann")
+    return field.boundary.get(axis.name, "periodic" if axis.periodic else "neumann")
 
 
-def gaussian_prior(law: GaussianRandomField, axes: Sequence[Coordinate]) -> Prior:
-    """Lay the law out in the eigenfunctions of the Laplacian on the box of ``axes``.
+def gaussian_prior(field: GaussianRandomField, axes: Sequence[Coordinate]) -> Prior:
+    """Expand the field in the eigenfunctions of the Laplacian on the box of ``axes``.
 
     Raises:
         ValueError: If α ≤ d/2.
     """
-    scale, tau, alpha = law.covariance(len(axes))
-    kinds = [axis_boundary(law, axis) for axis in axes]
-    counts = [law.modes] * len(axes) if law.modes else default_modes(tau, alpha, axes, kinds)
+    scale, tau, alpha = field.covariance(len(axes))
+    kinds = [axis_boundary(field, axis) for axis in axes]
+    counts = [field.modes] * len(axes) if field.modes else default_modes(tau, alpha, axes, kinds)
     bases = tuple(map(_basis, axes, kinds, counts))
     squares = _sum([basis.frequency**2 for basis in bases])
     variance = scale * (squares + tau**2) ** -alpha
-    if law.zero_mean:
+    if field.zero_mean:
         variance[squares == 0] = 0.0
-    return Prior(bases, torch.zeros_like(variance), variance, law.mean)
+    return Prior(bases, torch.zeros_like(variance), variance, field.mean)
 
 
 def default_modes(
@@ -152,9 +152,11 @@ def _sum(terms: Sequence[Tensor]) -> Tensor:
     return total
 
 
-def series_bases(law: FourierSeries, axes: Sequence[Coordinate]) -> tuple[TrigonometricBasis, ...]:
-    """Cosines, then sines, of every wavenumber of the law, amplitude 1, for each axis."""
-    low, high = law.wavenumber
+def series_bases(
+    series: FourierSeries, axes: Sequence[Coordinate]
+) -> tuple[TrigonometricBasis, ...]:
+    """Cosines, then sines, of every wavenumber, amplitude 1, for each axis."""
+    low, high = series.wavenumber
     numbers = torch.arange(low, high + 1)
     return tuple(
         TrigonometricBasis.periodic(numbers, axis.low, axis.high, unit=False) for axis in axes
@@ -162,58 +164,61 @@ def series_bases(law: FourierSeries, axes: Sequence[Coordinate]) -> tuple[Trigon
 
 
 def draw_series(
-    law: FourierSeries, axes: Sequence[Coordinate], draws: Draws, lane: str
+    series: FourierSeries, axes: Sequence[Coordinate], draws: Draws, stream: str
 ) -> FourierFunction:
     """Draw functions, each a sum of products of the bases' functions.
 
     A sin(Σ_a θ_a + φ) is the imaginary part of A e^(iφ) Π_a (cos θ_a + i sin θ_a). Multiplied
     out, that is a sum of products of the bases' cosines and sines.
     """
-    d, terms = len(axes), law.terms
-    amplitude = _between(law.amplitude, draws.uniform(f"{lane}/amplitude", terms))
-    phase = _between(law.phase, draws.uniform(f"{lane}/phase", terms))
-    numbers = draws.integers(f"{lane}/wavenumber", *law.wavenumber, terms, d)
-    # In one coordinate a sign would only rename the phase; the law is stated without it.
-    signs = 2 * draws.integers(f"{lane}/sign", 0, 1, terms, d) - 1 if d > 1 else 1
+    d, terms = len(axes), series.terms
+    amplitude = _between(series.amplitude, draws.uniform(f"{stream}/amplitude", terms))
+    phase = _between(series.phase, draws.uniform(f"{stream}/phase", terms))
+    numbers = draws.integers(f"{stream}/wavenumber", *series.wavenumber, terms, d)
+    # In one coordinate a sign would only rename the phase; the series is stated without it.
+    signs = (
+        2 * draws.integers(f"{stream}/sign", 0, 1, terms, d) - 1
+        if d > 1
+        else torch.ones_like(numbers)
+    )
     weight = torch.polar(torch.ones_like(phase), phase) * amplitude  # [B, terms]
-    waves = _waves(law, numbers, signs)  # [B, terms, d, K]
+    waves = _waves(series, numbers, signs)  # [B, terms, d, K]
     product = weight[..., None] * waves[:, :, 0]
     for axis in range(1, d):
         factor = waves[:, :, axis]
         product = product[..., None] * factor.unflatten(-1, (*[1] * axis, -1))
     coefficients = product.sum(1).imag.contiguous()
-    bases = tuple(basis.to(coefficients.device, None) for basis in series_bases(law, axes))
+    bases = tuple(basis.to(coefficients.device, None) for basis in series_bases(series, axes))
     return FourierFunction(coefficients, bases)
 
 
-def series_prior(law: FourierSeries, axes: Sequence[Coordinate]) -> Prior:
+def series_prior(series: FourierSeries, axes: Sequence[Coordinate]) -> Prior:
     """Mean and variance of the coefficients.
 
     Exact, and the coefficients uncorrelated, when the phases cover whole turns; otherwise their
     correlations are left out.
     """
-    low, high = law.wavenumber
-    d, share = len(axes), 1 / (high - low + 1)
-    bases = series_bases(law, axes)
-    chance = outer([torch.full((b.size,), share, dtype=torch.float64) for b in bases])
+    low, high = series.wavenumber
+    d, probability = len(axes), 1 / (high - low + 1)
+    bases = series_bases(series, axes)
+    chance = outer([torch.full((b.size,), probability, dtype=torch.float64) for b in bases])
     sine = [(b.phase != 0).double() for b in bases]
     # One factor per axis: 1 for a cosine, i·sign for a sine, whose mean is 0 if the sign is random.
     square = outer([1 - 2 * s for s in sine])
     first = outer([1 - s + (1j * s if d == 1 else 0 * s) for s in sine]) * chance
-    mean_a, square_a = _power_mean(law.amplitude, 1), _power_mean(law.amplitude, 2)
-    mean = law.terms * mean_a * (first * _turn_mean(law.phase, 1)).imag
-    second = square_a * chance * (1 - square * _turn_mean(law.phase, 2).real) / 2
-    variance = law.terms * second - mean**2 / law.terms
+    mean_a, square_a = _power_mean(series.amplitude, 1), _power_mean(series.amplitude, 2)
+    mean = series.terms * mean_a * (first * _turn_mean(series.phase, 1)).imag
+    second = square_a * chance * (1 - square * _turn_mean(series.phase, 2).real) / 2
+    variance = series.terms * second - mean**2 / series.terms
     return Prior(bases, mean, variance.clamp_min(0.0))
 
 
-def _waves(law: FourierSeries, numbers: Tensor, signs: Tensor | int) -> Tensor:
+def _waves(series: FourierSeries, numbers: Tensor, signs: Tensor) -> Tensor:
     """Coefficients of e^(±iθ) in cosines and sines per axis: complex ``[B, terms, d, K]``."""
-    low, high = law.wavenumber
+    low, high = series.wavenumber
     one_hot = torch.nn.functional.one_hot(numbers - low, high - low + 1).double()
     sines = one_hot[..., 1:] if low == 0 else one_hot
-    factor = signs[..., None] if isinstance(signs, Tensor) else signs
-    return torch.cat((one_hot + 0j, 1j * factor * sines), -1)
+    return torch.cat((one_hot + 0j, 1j * signs[..., None] * sines), -1)
 
 
 def _between(ends: tuple[float, float], u: Tensor) -> Tensor:

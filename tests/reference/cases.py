@@ -15,6 +15,8 @@ from piop.reference.fourier.time_stepping import SpectralLevel
 class Waves(InputFunction):
     """mean + Σ A sin(2π l·(x − low)/L + φ), sharing no code with the samplers."""
 
+    batch = dimension = 0  # of an instance: as its arrays say
+
     def __init__(self, amplitudes, wavevectors, phases, lows, lengths, mean=0.0):
         as_tensor = lambda v: torch.as_tensor(v, dtype=torch.float64)  # noqa: E731
         self.amplitudes, self.phases = as_tensor(amplitudes), as_tensor(phases)  # [B, K]
@@ -40,7 +42,7 @@ class Waves(InputFunction):
 class Scalars(InputFunction):
     """One number per instance."""
 
-    dimension = 0
+    batch = dimension = 0
 
     def __init__(self, values):
         self.values = torch.as_tensor(values, dtype=torch.float64)

@@ -22,7 +22,7 @@ def posterior_variance(prior, points, at):
 
 def variance_at(prior, at):
     """Variance of the values at ``at [1, Q, d]``: ``[1, Q]``."""
-    spread = replace(prior.function(prior.variance[None]), offset=0.0)
+    spread = replace(prior.function(prior.variance[None]), offset=torch.zeros(1))
     squares = [basis.table(x) ** 2 for basis, x in zip(spread.bases, at.unbind(-1), strict=True)]
     values = spread.coefficients.expand(1, at.shape[1], *prior.variance.shape)
     for table in squares:

@@ -110,7 +110,9 @@ def test_every_distribution_of_the_spec_has_a_sampler():
 def test_history_is_not_drawn(problem, item, many):
     past = item("u0", ["x"], laws.History(1.0))
     assert sample_inputs(problem(past), many(2)) == {}
-    with pytest.raises(NotSupportedError, match=r"inputs\.u0: its law is history, so it cannot be"):
+    with pytest.raises(
+        NotSupportedError, match=r"inputs\.u0: its distribution is history, so it cannot be"
+    ):
         input_sampler(problem(past), past).draw(many(2), {})
     with pytest.raises(NotSupportedError, match=r"inputs\.u0: a history is observed in data"):
         observe({}, problem(past), many(2))

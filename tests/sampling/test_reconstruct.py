@@ -325,5 +325,7 @@ def test_bad_numbers_and_what_has_no_covariance_are_refused(item, problem, many)
     with pytest.raises(DataError, match="points or values are not finite where the mask says"):
         reconstruct(p, p.inputs[0], FunctionSamples(points, torch.full((1, 4, 1), torch.nan)))
     past = problem(item("a", ["x"], laws.History(1.0)))
-    with pytest.raises(NotSupportedError, match=r"inputs\.a: the law history has no covariance"):
+    with pytest.raises(
+        NotSupportedError, match=r"inputs\.a: the distribution history has no covariance"
+    ):
         reconstruct(past, past.inputs[0], FunctionSamples(points, points))

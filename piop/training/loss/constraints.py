@@ -313,10 +313,18 @@ class OutwardNormal(InputFunction):
         component: 0 or 1.
     """
 
-    batch, dimension = 1, 2
-
     def __init__(self, domain: FixedDomain, face: str, component: int) -> None:
         self.domain, self.face, self.component = domain, face, component
+
+    @property
+    def batch(self) -> int:
+        """One function."""
+        return 1
+
+    @property
+    def dimension(self) -> int:
+        """Of two coordinates."""
+        return 2
 
     def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
         """Evaluate at ``[B, N, 2]``: ``[B, N]``, the point of the face that is nearest.

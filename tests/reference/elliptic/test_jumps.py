@@ -71,7 +71,7 @@ def test_a_jump_across_the_flow_and_one_along_it_in_two_dimensions():
 class Turned(InputFunction):
     """A function of (x, y) with its axes exchanged, or one of them turned round."""
 
-    dimension = 2
+    batch, dimension = 0, 2
 
     def __init__(self, function, how):
         self.function, self.how, self.batch = function, how, function.batch

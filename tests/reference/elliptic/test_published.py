@@ -18,7 +18,7 @@ FIRST = 1 / 1024  # position of the first point along both axes
 class Nearest(InputFunction):
     """The permeability of the nearest point of the data."""
 
-    dimension = 2
+    batch, dimension = 0, 2
 
     def __init__(self, high):
         self.high, self.batch = high, len(high)

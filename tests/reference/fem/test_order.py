@@ -60,8 +60,9 @@ def test_edges_must_bend_with_the_boundary(curved, expected):
 class Known(InputFunction):
     """One function of x and y, from an expression; values alone."""
 
+    batch, dimension = 1, 2
+
     def __init__(self, expression):
-        self.batch, self.dimension = 1, 2
         self.function = sympy.lambdify((X, Y), expression, "numpy")
 
     def derivative(self, points, order):
