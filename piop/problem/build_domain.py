@@ -31,7 +31,6 @@ from piop.domain.regions import OUTLINE
 from piop.errors import Issue
 from piop.expression import Scope
 from piop.expression.functions import evaluate
-from piop.spec import distributions
 from piop.spec.model import Spec
 from piop.spec.names import refuse
 from piop.spec.read_domain import alternatives, chooser, part_names, stars
@@ -170,24 +169,10 @@ class _Middle:
             return self._without_inputs(self.resolved.inputs[name])
         item = self.spec.inputs.get(name)
         distribution: Any = self.spec.parameters[name] if item is None else item.distribution
-        match distribution:
-            case distributions.GaussianRandomField() | distributions.Normal():
-                value = distribution.mean
-            case distributions.FourierSeries():
-                value = 0.0
-            case (
-                distributions.Uniform()
-                | distributions.LogUniform()
-                | distributions.PiecewiseConstant()
-            ):
-                value = 0.5 * (distribution.low + distribution.high)
-            case distributions.Integer():
-                value = (distribution.low + distribution.high) // 2
-            case distributions.Constant():
-                value = distribution.value
-            case _:
-                raise GeometryError(
-                    f"its radius depends on {name}, whose distribution has no middle that the "
-                    "shape could be traced for"
-                )
+        value = None if distribution is None else distribution.middle
+        if value is None:
+            raise GeometryError(
+                f"its radius depends on {name}, whose distribution has no middle that the shape "
+                "could be traced for"
+            )
         return sympy.Float(value)

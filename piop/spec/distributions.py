@@ -85,6 +85,11 @@ class FourierSeries:
         object.__setattr__(self, "amplitude", _range("amplitude", self.amplitude))
         object.__setattr__(self, "phase", _range("phase", self.phase))
 
+    @property
+    def middle(self) -> float:
+        """The value in the middle of all draws."""
+        return 0.0
+
     def differentiability(self, dimension: int) -> float:
         """How many derivatives exist in the mean-square sense: all."""
         return math.inf
@@ -226,6 +231,11 @@ class GaussianRandomField:
         scale = self.matern.variance * (4 * math.pi) ** half * gammas * tau ** (2 * nu)
         return round_off(scale), tau, nu + half
 
+    @property
+    def middle(self) -> float:
+        """The value in the middle of all draws."""
+        return self.mean
+
     def differentiability(self, dimension: int) -> float:
         """Mean-square derivatives exist for every order strictly below this: α − d/2."""
         return self.covariance(dimension)[2] - dimension / 2
@@ -276,6 +286,11 @@ class PiecewiseConstant:
             )
         return self.cells
 
+    @property
+    def middle(self) -> float:
+        """The value in the middle of all draws."""
+        return 0.5 * (self.low + self.high)
+
     def differentiability(self, dimension: int) -> float:
         """No derivative exists."""
         return 0.0
@@ -291,6 +306,11 @@ class Uniform:
 
     def __post_init__(self) -> None:
         _low_high(self)
+
+    @property
+    def middle(self) -> float:
+        """The value in the middle of all draws."""
+        return 0.5 * (self.low + self.high)
 
     def differentiability(self, dimension: int) -> float:
         """A constant has all derivatives."""
@@ -313,6 +333,11 @@ class Integer:
                 raise ValueError(f"{key}: {value:g} is not a whole number up to {_LARGEST:,}")
             object.__setattr__(self, key, int(value))
 
+    @property
+    def middle(self) -> float:
+        """The value in the middle of all draws."""
+        return (self.low + self.high) // 2
+
     def differentiability(self, dimension: int) -> float:
         """A constant has all derivatives."""
         return math.inf
@@ -330,6 +355,11 @@ class LogUniform:
         _low_high(self)
         if self.low <= 0:
             raise ValueError(f"low: {self.low:g} is not positive, as log_uniform needs")
+
+    @property
+    def middle(self) -> float:
+        """The value in the middle of all draws."""
+        return 0.5 * (self.low + self.high)
 
     def differentiability(self, dimension: int) -> float:
         """A constant has all derivatives."""
@@ -350,6 +380,11 @@ class Normal:
         if self.std <= 0:
             raise ValueError(f"std: {self.std:g} is not positive")
 
+    @property
+    def middle(self) -> float:
+        """The value in the middle of all draws."""
+        return self.mean
+
     def differentiability(self, dimension: int) -> float:
         """A constant has all derivatives."""
         return math.inf
@@ -364,6 +399,11 @@ class Constant:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", _number("value", self.value))
+
+    @property
+    def middle(self) -> float:
+        """The value in the middle of all draws."""
+        return self.value
 
     def differentiability(self, dimension: int) -> float:
         """A constant has all derivatives."""
@@ -393,6 +433,11 @@ class FromFile:
         if self.variable is not None and (not isinstance(self.variable, str) or not self.variable):
             raise ValueError(f"variable: {self.variable!r} is not a name")
 
+    @property
+    def middle(self) -> None:
+        """None: it has no value that stands for all draws."""
+        return
+
     def differentiability(self, dimension: int) -> float:
         """As smooth as its interpolant, a cubic spline: two continuous derivatives."""
         return 2.0
@@ -418,6 +463,11 @@ class History:
         object.__setattr__(self, "until", _number("until", self.until))
         _whole("times", self.times, 1)
 
+    @property
+    def middle(self) -> None:
+        """None: it has no value that stands for all draws."""
+        return
+
     def differentiability(self, dimension: int) -> float:
         """As smooth as the solution, which is not known here."""
         return math.nan
@@ -440,6 +490,11 @@ class FromData:
         if not all(0 <= n < math.inf for n in levels):
             raise ValueError("noise: a noise level is a number from 0 on")
         object.__setattr__(self, "noise", levels)
+
+    @property
+    def middle(self) -> None:
+        """None: it has no value that stands for all draws."""
+        return
 
     def differentiability(self, dimension: int) -> float:
         """As smooth as the data, which are not known here."""
