@@ -59,10 +59,11 @@ def nested(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def table_rows(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
-    """Give a row for each preset; one of two names, ``paper_x`` and ``code_x``, is told once."""
+    """Make a row for each preset; the names of one network share a row."""
     rows: dict[tuple[Any, ...], list[Entry]] = {}
     for entry in entries:
-        column = entry.preset.removeprefix("paper").removeprefix("code")
+        name = entry.same_as or entry.preset
+        column = name.removeprefix("paper").removeprefix("code")
         alike = (entry.backbone, column, entry.network, entry.parameters, entry.source)
         rows.setdefault(alike, []).append(entry)
     return [

@@ -34,6 +34,7 @@ class Entry:
         source: The published column or script that it is; empty for piop's own.
         physics: What it can learn from the equations.
         data: What it can learn from data on a grid.
+        same_as: First name of the same preset; empty where this is the first.
     """
 
     backbone: str
@@ -45,6 +46,7 @@ class Entry:
     source: str
     physics: Obstacles
     data: Obstacles
+    same_as: str = ""
 
 
 def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str]]:
@@ -64,6 +66,7 @@ def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str
     for backbone, presets in found.items():
         for name, preset in presets.items():
             kind, served = preset.build.field, {}
+            first = next(key for key, other in presets.items() if other is preset)
             for physics in (True, False):
                 if (kind, physics) not in shapes:
                     shapes[kind, physics] = {
@@ -84,6 +87,7 @@ def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str
                     preset.source,
                     served[True],
                     served[False],
+                    "" if first == name else first,
                 )
             )
     return entries, faults

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,12 @@ def test_equal_columns_of_paper_and_code_share_a_row():
         ("fno", "paper_x, code_x", "5", "on a grid", "the end", "0 of 2", "2 of 2", "a"),
         ("fno", "march", "7", "in steps", "any", "2 of 2", "1 of 2", ""),
     ]
+
+
+def test_two_names_of_one_preset_share_a_row():
+    first = ENTRIES[3]
+    rows = table_rows([first, replace(first, preset="old", same_as=first.preset)])
+    assert [row[:2] for row in rows] == [("fno", "march, old")]
 
 
 def test_columns_are_aligned_and_numbers_to_the_right():
