@@ -148,7 +148,7 @@ class TransportSolver(LevelSolver[GridLevel, TransportResult]):
         samples: Sequence[int],
         earlier: Sequence[Sequence[TransportResult]],
     ) -> SolvedSamples[TransportResult]:
-        """See the base class; all samples of the batch are solved, on one level after the other."""
+        """See the base class; all samples of the batch are solved at once."""
         (steps,) = level.sizes
         values, rates = self._solve(steps)
         errors = [math.inf for _ in samples]

@@ -2,10 +2,10 @@
 
 A level is a resolution: a grid or a mesh, and steps where there is time. Samples on one level are
 solved together, cheap levels first. From the results of successive levels a method estimates the
-error of the last one; :func:`refine` then accepts it, goes on to the level that the method asks
-for, or gives up for one of the reasons in :class:`Stop`.
+error of the last one; :class:`Refinement` then accepts it, goes on to the level that the method
+proposes, or gives up for one of the reasons in :class:`Stop`.
 
-The estimates share their constants and formulas, which stand here. An error of order p shrinks by
+The constants and formulas that estimates share are defined here. An error of order p shrinks by
 2^p where cells are halved, so the finer of two levels that differ by d errs by d/(2^p − 1). The
 order is that observed, log₂ of the ratio of two differences (L. F. Richardson and J. A. Gaunt,
 Phil. Trans. R. Soc. A 226 (1927), doi:10.1098/rsta.1927.0008), within bounds that each method sets.
@@ -40,6 +40,18 @@ Fields = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
 def relative_scale(norms: Tensor) -> Tensor:
     """Sizes that errors of unknowns are relative to ``[…, n]``, from the norms of all unknowns."""
     return torch.maximum(norms, _FLOOR * norms.amax(-1, keepdim=True)).clamp_min(1e-300)
+
+
+def require_finite_start(state: Tensor, samples: Sequence[int]) -> None:
+    """Refuse initial states ``[B, …]`` that are not finite.
+
+    Raises:
+        SolverError: Naming the first sample.
+    """
+    finite = torch.isfinite(state.real).flatten(1).all(1)
+    if not bool(finite.all()):
+        sample = samples[int((~finite).nonzero()[0])]
+        raise SolverError(f"sample {sample}: the initial state is not finite")
 
 
 def observed_order(differences: Sequence[float]) -> float:
@@ -106,7 +118,7 @@ class LevelResult(Generic[L]):
         resolution: Points or cells along each axis.
         step: Longest step (units of time).
         description: The level, in the note on a sample whose tolerance is not met.
-        remark: What else that note says.
+        remark: The end of that note.
     """
 
     error: float
@@ -123,7 +135,7 @@ class LevelResult(Generic[L]):
         return self.error
 
     def retained(self) -> Self:
-        """Return what later levels need of this result."""
+        """Return this result without data that later levels do not need."""
         return self
 
 
@@ -138,8 +150,8 @@ class SolvedSamples(Generic[R]):
     Attributes:
         results: One for each sample; None where the solution is not finite.
         evaluate: Positions among them of those that are finished → their fields on the output.
-        until: First time at which each is not finite, 0 for a steady problem; for all others it is
-            not looked at.
+        until: First time at which each is not finite, 0 for a steady problem; not used for those
+            with a result.
     """
 
     results: Sequence[R | None]
@@ -190,7 +202,7 @@ class LevelSolver(ABC, Generic[L, R]):
         return None
 
     def failure_message(self, level: L, time: float) -> str:
-        """Return what is wrong with a sample whose solution is not finite on any level."""
+        """Return the message on a sample whose solution is not finite on any level."""
         del level, time
         return "the solution is not finite"
 

@@ -94,7 +94,7 @@ def concatenate(parts: Sequence[Solution]) -> Solution:
 
 @dataclass(frozen=True)
 class Limits:
-    """Where adaptive refinement ends.
+    """Limits of adaptive refinement.
 
     Attributes:
         modes: Most points along an axis, for one, two and three space dimensions.
@@ -109,7 +109,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Request:
-    """Where, how accurately and on which device to solve.
+    """Output points, accuracy and device of a solution.
 
     Attributes:
         times: Save times, ascending, inside the problem's interval; empty for a steady problem.

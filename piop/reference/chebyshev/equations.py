@@ -87,7 +87,7 @@ class Equations:
 
 
 def build_equations(problem: Problem) -> Equations:
-    """Take a problem's equations and conditions difference.
+    """Split a problem's equations and conditions into rows.
 
     Raises:
         NotSupportedError: If time derivatives do not stand linearly, with coefficients that neither
@@ -97,7 +97,7 @@ def build_equations(problem: Problem) -> Equations:
 
 
 class _Builder:
-    """Holds the stand-ins; one use per problem."""
+    """Splits one problem into rows, with symbols in place of its atoms."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -212,7 +212,7 @@ class _Builder:
         return self.unknowns[atom][0]
 
     def _moving(self) -> set[Any]:
-        """Symbols that move in time."""
+        """Symbols that depend on time."""
         if self.time is None:
             return set()
         return {self.time} | {d for a, d in self.inputs.items() if self.time in applied(a).args}

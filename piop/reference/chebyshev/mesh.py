@@ -16,7 +16,7 @@ from piop.forms.evolution import Order
 
 @dataclass(frozen=True)
 class CollocationAxis:
-    """Nodes of one axis and what is linear in values at them.
+    """Nodes of one axis, and linear operators on values at them.
 
     Attributes:
         nodes: Ascending ``[n]`` (physical).
@@ -153,7 +153,7 @@ class CollocationMesh:
         return reduce(torch.kron, [a.derivative(n) for a, n in zip(self.parts, order, strict=True)])
 
     def lowered(self) -> tuple[Tensor, Tensor]:
-        """Nodes at walls, and what gives values there by polynomials two degrees lower.
+        """Nodes at walls, and a matrix that extrapolates to them by polynomials two degrees lower.
 
         Those go through the nodes off the walls, as the pressure of a flow does whose velocity goes
         through all of them: on equal terms it would have parts that no velocity depends on

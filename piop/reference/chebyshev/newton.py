@@ -163,7 +163,7 @@ class Stepper:
         return found, good
 
     def renew(self) -> None:
-        """Forget slopes that do not stay."""
+        """Discard the Jacobian, unless it is constant."""
         if not self.fixed:
             self._slope = None
 

@@ -31,6 +31,7 @@ from piop.reference.refinement import (
     Refinement,
     SolvedSamples,
     relative_scale,
+    require_finite_start,
 )
 from piop.reference.solution import Request, Solution
 from piop.reference.sources import Sources
@@ -148,7 +149,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         return f"not finite from t = {time:.6g} on, on any mesh; does the solution blow up there?"
 
     def _step_control(self, number: int) -> StepControl:
-        """Return how steps are chosen: on every second level halved, so that two levels differ.
+        """Return the step control: steps are halved on every second level, so that levels differ.
 
         The leading coefficient is of order s where steps err by s + 2 or more.
         """
@@ -159,7 +160,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         return StepControl(tolerance, halved, self.request.limits.steps, newton)
 
     def initial(self, system: CollocationSystem) -> Tensor:
-        """The state at the start ``[B, C, *sizes]``; zero for what has no initial data."""
+        """The state at the start ``[B, C, *sizes]``; zero for channels without initial data."""
         zero = torch.zeros((system.batch, *system.mesh.sizes)).to(system.mesh.weights)
         fields = []
         for channel in self.equations.channels:
@@ -254,10 +255,7 @@ def check_start(system: CollocationSystem, w: Tensor, t: float, samples: Sequenc
     Raises:
         SolverError: Naming the sample.
     """
-    finite = torch.isfinite(w).flatten(1).all(1)
-    if not bool(finite.all()):
-        sample = samples[int((~finite).nonzero()[0])]
-        raise SolverError(f"sample {sample}: the initial state is not finite")
+    require_finite_start(w, samples)
     space = system.program.problem.space
     for row, gap in system.gaps(w, t):
         size = system.mesh.norm(w[:, row.channel]).clamp_min(1e-300)
@@ -276,7 +274,7 @@ def check_start(system: CollocationSystem, w: Tensor, t: float, samples: Sequenc
 
 
 def _check_flow(system: CollocationSystem, t: float, samples: Sequence[int]) -> None:
-    """At every wall of an axis of first order, flow in where there is a condition, else out."""
+    """Require inflow at walls with a condition, outflow at others, along axes of first order."""
     space = system.program.problem.space
     for row in system.equations.rows:
         if not row.mass or len(row.mass) > 1:

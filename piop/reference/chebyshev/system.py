@@ -106,7 +106,7 @@ class CollocationSystem:
         return self.sources.batch
 
     def value(self, w: Tensor, times: Sequence[float]) -> Tensor:
-        """V at ``w [B, S, C, *sizes]``, of S times; at faces what their conditions leave."""
+        """V at ``w [B, S, C, *sizes]``, of S times; on faces the residuals of conditions."""
         arguments = self._arguments(w, times)
         out = torch.empty_like(w)
         for i, compiled in enumerate(self.program.rows):
@@ -132,7 +132,7 @@ class CollocationSystem:
         return out
 
     def gaps(self, w: Tensor, t: float) -> list[tuple[Row, Tensor]]:
-        """What initial data ``[B, C, *sizes]`` leave of conditions met through their derivative."""
+        """Residuals, at initial data ``[B, C, *sizes]``, of conditions on derivatives in time."""
         arguments, found = self._arguments(w.unsqueeze(1), (t,)), []
         for compiled in self.program.initial_conditions:
             gap = compiled.value(self._at_face(compiled, arguments))[0]
@@ -240,7 +240,7 @@ class CollocationSystem:
         return [*(self.mesh.derivative(w[:, :, c], o) for c, o in reads), *self._values(times)]
 
     def _values(self, times: Sequence[float]) -> list[Tensor]:
-        """Input atoms, scalars and coordinates; only what moves is evaluated again."""
+        """Input atoms, scalars and coordinates; only those that vary are evaluated again."""
         times = tuple(times)
         if self._cached is not None and self._cached[0] == times:
             return self._cached[1]

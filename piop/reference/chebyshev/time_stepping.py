@@ -17,16 +17,16 @@ from torch import Tensor
 
 from piop.reference.chebyshev.newton import Radau, Stepper
 from piop.reference.chebyshev.system import CollocationSystem
+from piop.reference.refinement import relative_scale
 
 _FINEST = 30  # halvings of an interval between save times
 _SHORTEST = 20  # halvings at which an instance is given up
 _FIRST = 6
-_FLOOR = 1e-9  # a channel smaller than this times the largest one is measured against that
 
 
 @dataclass(frozen=True)
 class StepControl:
-    """How steps are chosen.
+    """Choice of the lengths of steps.
 
     Attributes:
         tolerance: Of a step's leading coefficient, relative to its channel; infinite for steps that
@@ -49,7 +49,7 @@ class StepControl:
 
 @dataclass
 class CollocationTrajectory:
-    """One run.
+    """States at the save times.
 
     Attributes:
         values: Channels at the save times ``[B, T, C, *sizes]``.
@@ -82,7 +82,7 @@ class _Step:
 
 @final
 class TimeStepping:
-    """One run of a system.
+    """Steps a system from its initial state to the last save time.
 
     Args:
         system: The rows on a mesh.
@@ -154,11 +154,13 @@ class TimeStepping:
         norm = self.system.mesh.norm
         sizes = torch.maximum(self.sizes, norm(w))
         guess = self._extrapolate(h)
-        stages, good = self.stepper.stages(w, t, h, guess, _scale(sizes), self.control.newton)
+        stages, good = self.stepper.stages(
+            w, t, h, guess, relative_scale(sizes), self.control.newton
+        )
         points = torch.cat([w.unsqueeze(1), stages], 1)
         sizes = torch.maximum(sizes, norm(stages).amax(1).nan_to_num())
         top = _over_points(self.scheme.top, points)[:, 0] * self.moving
-        errors = (norm(top) / _scale(sizes))[:, self.measured].amax(1)
+        errors = (norm(top) / relative_scale(sizes))[:, self.measured].amax(1)
         errors = torch.where(good & torch.isfinite(errors), errors, math.inf)
         errors = torch.where(self.result.until == math.inf, errors, 0.0)
         return _Step(points, h, errors, sizes)
@@ -185,7 +187,7 @@ class TimeStepping:
         )
 
     def _grow(self, error: float, k: int, done: int, whole: int) -> int:
-        """Double the step, twice at most, where that meets its multiples and is promising."""
+        """Double the step, twice at most, where it stays aligned and the error allows it."""
         if self.control.fixed:
             return k
         room = math.log2(self.control.tolerance / max(error, 1e-300)) / self.scheme.stages - 0.3
@@ -221,12 +223,6 @@ class TimeStepping:
         inverse = torch.linalg.inv(self.nodes[:, None] ** powers)
         at = powers * torch.tensor(part, dtype=torch.float64) ** (powers - 1).clamp_min(0)
         return at.double() @ inverse
-
-
-def _scale(sizes: Tensor) -> Tensor:
-    """What changes of each channel are measured against."""
-    floor = _FLOOR * sizes.amax(1, keepdim=True)
-    return torch.maximum(sizes, floor).clamp_min(1e-300)
 
 
 def _over_points(weights: Tensor, points: Tensor) -> Tensor:

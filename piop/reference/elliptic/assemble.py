@@ -189,7 +189,7 @@ class Assembler:
     def _through_walls(
         self, right: Tensor, walls: Sequence[WallValue], ends: Sequence[Tensor], axis: int
     ) -> Pair:
-        """Add what walls give to right sides; return the conductances to zero through them."""
+        """Add the contributions of walls to right sides; return the conductances through them."""
         found = []
         for k, (wall, conductance) in enumerate(zip(walls, ends, strict=True)):
             constant, factor = wall.constant, wall.factor

@@ -164,7 +164,7 @@ class StencilOperator:
 
     @cached_property
     def ground(self) -> Tensor:
-        """What pulls a cell to zero: walls and reaction ``[B, *sizes]``."""
+        """Coefficient of a cell's own value from walls and reaction ``[B, *sizes]``."""
         ground = self.mass.clone()
         for axis, pair in enumerate(self.walls, 1):
             if pair is not None:

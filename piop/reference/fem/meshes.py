@@ -26,7 +26,7 @@ _MOST_CUTS = 4
 @final
 @dataclass(frozen=True)
 class MeshLevel:
-    """One mesh.
+    """One mesh of a region.
 
     Attributes:
         mesh: Straight triangles, of scikit-fem; vertices of earlier meshes come first, in order.
@@ -76,7 +76,7 @@ class MeshHierarchy:
         self.cuts = self._cuts(prescribed, degree)
 
     def _cuts(self, prescribed: Mapping[str, bool], degree: int) -> dict[int, int]:
-        """How often triangles at each vertex in a corner are cut beside being cut in four."""
+        """Number of additional cuts of the triangles at each corner, beside those in four."""
         found = {}
         for corner in self.outline.corners:
             before, after = (
@@ -91,7 +91,7 @@ class MeshHierarchy:
         return found
 
     def __iter__(self) -> Iterator[MeshLevel]:
-        """Give one mesh after the other, without end."""
+        """Yield finer and finer meshes, without end."""
         mesh: Any = MeshTri1(self.first.points.T.copy(), self.first.triangles.T.copy())
         while True:
             level = self._level(mesh)
@@ -259,5 +259,5 @@ def spread_points(outline: Outline, nodes: Array, count: int) -> Array:
 
 
 def nearest_points(points: Array, wanted: Array) -> Array:
-    """Numbers of the points of ``points [n, 2]`` that are nearest to those wanted ``[m, 2]``."""
+    """Numbers of those of ``points [n, 2]`` that are nearest to each of ``wanted [m, 2]``."""
     return np.asarray(KDTree(points).query(wanted)[1])

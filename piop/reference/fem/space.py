@@ -80,7 +80,7 @@ class PointEvaluator:
     def __call__(
         self, coefficients: Sequence[Tensor], unknowns: Sequence[Tensor] = ()
     ) -> list[Array]:
-        """Evaluate at the points that ``coefficients`` is of.
+        """Evaluate at the points of ``coefficients``.
 
         Args:
             coefficients: See :meth:`coefficients`.
@@ -197,7 +197,7 @@ class Space:
         }
 
     def divided(self, fine: Array) -> tuple[Quadrature, Quadrature]:
-        """Quadratures over the shape that take some triangles apart, for what jumps inside them.
+        """Quadratures over the shape that subdivide some triangles, for data that jump inside them.
 
         Args:
             fine: Which triangles ``[E]``.

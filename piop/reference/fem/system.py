@@ -31,6 +31,32 @@ _FACTORISE: dict[str, Any] = {
 """Order as for a symmetric matrix, whose pattern it is; pivots leave the diagonal if they must."""
 
 
+def unknowns_at(quadrature: Quadrature, state: Array) -> list[Tensor]:
+    """Values and derivatives of unknowns ``[B, C, count]`` at the points of a quadrature."""
+    fields = [f for c in range(state.shape[1]) for f in quadrature.fields(state[:, c])]
+    return [torch.from_numpy(np.ascontiguousarray(f)) for f in fields]
+
+
+def assemble_blocks(
+    blocks: Sequence[tuple[Quadrature, int, int, Array]], count: int, channels: int
+) -> coo_array:
+    """Add up element matrices.
+
+    Args:
+        blocks: Quadrature, equation, unknown and ``[a, b, E]`` of each.
+        count: Number of basis functions.
+        channels: Number of equations and unknowns.
+    """
+    rows, columns, entries = [], [], []
+    for quadrature, i, j, block in blocks:
+        row, column = quadrature.numbers[:, None], quadrature.numbers[None]
+        rows.append(np.broadcast_to(row + i * count, block.shape).ravel())
+        columns.append(np.broadcast_to(column + j * count, block.shape).ravel())
+        entries.append(block.ravel())
+    indices, size = (np.concatenate(rows), np.concatenate(columns)), channels * count
+    return coo_array((np.concatenate(entries), indices), (size, size))
+
+
 @final
 class Part:
     """One integral of a weak form, over the shape or over a face.
@@ -54,14 +80,9 @@ class Part:
         """Values of everything but the unknowns at the quadrature points."""
         return pointwise.coefficients(sources, self.quadrature.points, self.quadrature.normals)
 
-    def unknowns(self, state: Array) -> list[Tensor]:
-        """Values and derivatives of unknowns ``[B, C, count]`` at the quadrature points."""
-        fields = [f for c in range(state.shape[1]) for f in self.quadrature.fields(state[:, c])]
-        return [torch.from_numpy(np.ascontiguousarray(f)) for f in fields]
-
     def residual(self, coefficients: Sequence[Tensor], state: Array) -> Array:
         """The integral for every test function ``[B, C, count]``."""
-        values = self.terms(coefficients, self.unknowns(state))
+        values = self.terms(coefficients, unknowns_at(self.quadrature, state))
         sorted_by: dict[int, dict[int, Array]] = {}
         for (i, k, _), value in zip(self.integrand.terms, values, strict=True):
             own = sorted_by.setdefault(i, {})
@@ -73,7 +94,7 @@ class Part:
 
     def blocks(self, coefficients: Sequence[Tensor], state: Array) -> list[tuple[int, int, Array]]:
         """Element matrices of one sample: (equation, unknown, ``[a, b, E]``)."""
-        values = self.slopes(coefficients, self.unknowns(state))
+        values = self.slopes(coefficients, unknowns_at(self.quadrature, state))
         sorted_by: dict[tuple[int, int], dict[tuple[int, int], Array]] = {}
         for (i, k, j, m, _), value in zip(self.integrand.slopes, values, strict=True):
             own = sorted_by.setdefault((i, j), {})
@@ -139,7 +160,7 @@ class FiniteElementSystem:
         return np.concatenate(found)
 
     def _volume(self, sources: Sources, jumps: PointEvaluator) -> list[Part]:
-        """The integral over the shape; triangles in which something jumps are taken apart."""
+        """The integral over the shape; triangles in which data jump are subdivided."""
         volume = self.space.volume
         divided = np.zeros(volume.weights.shape[0], dtype=bool)
         for values in jumps(jumps.coefficients(sources, volume.points)):
@@ -182,7 +203,7 @@ class FiniteElementSystem:
         return found
 
     def _newton(self, sources: Sources, given: Array, samples: list[int]) -> Array:
-        """Damped steps until they are small.
+        """Solve a nonlinear problem by damped Newton steps.
 
         Prescribed values are met as the steps go, so that a body is not torn at its boundary first.
         A step is halved until the next one with the same matrix is shorter: the natural test
@@ -238,7 +259,7 @@ class FiniteElementSystem:
     def _factorised(
         self, parts: Sequence[Part], coefficients: Sequence[list[Tensor]], state: Array, sample: int
     ) -> Any:
-        """Give a function of residuals and states ``[B, C, count]`` that solves for a step."""
+        """Return a function of residuals and states ``[B, C, count]`` that solves for a step."""
         matrix, free = self._matrix(parts, coefficients, state), self.free.ravel()
         kept, across = matrix[free][:, free], matrix[free][:, ~free]
         means = {i: m for i, m in self.form.gauge.items() if self.free[i].all()}
@@ -274,18 +295,12 @@ class FiniteElementSystem:
     def _matrix(
         self, parts: Sequence[Part], coefficients: Sequence[list[Tensor]], state: Array
     ) -> Any:
-        rows, columns, entries = [], [], []
-        for part, own in zip(parts, coefficients, strict=True):
-            numbers = part.quadrature.numbers
-            for i, j, block in part.blocks(own, state):
-                row = (numbers + i * self.space.count)[:, None]
-                column = (numbers + j * self.space.count)[None]
-                rows.append(np.broadcast_to(row, block.shape).ravel())
-                columns.append(np.broadcast_to(column, block.shape).ravel())
-                entries.append(block.ravel())
-        indices = (np.concatenate(rows), np.concatenate(columns))
-        size = self.channels * self.space.count
-        return coo_array((np.concatenate(entries), indices), (size, size)).tocsr()
+        blocks = [
+            (part.quadrature, i, j, block)
+            for part, own in zip(parts, coefficients, strict=True)
+            for i, j, block in part.blocks(own, state)
+        ]
+        return assemble_blocks(blocks, self.space.count, self.channels).tocsr()
 
 
 @final
@@ -312,15 +327,10 @@ class Recovery:
         """∫ v_a v_b over the shape."""
         quadrature = self.space.volume
         block = quadrature.matrix({(0, 0): np.ones(1)})
-        indices = tuple(
-            np.broadcast_to(numbers, block.shape).ravel()
-            for numbers in (quadrature.numbers[:, None], quadrature.numbers[None])
-        )
-        size = (self.space.count, self.space.count)
-        return csc_array(coo_array((block.ravel(), indices), size))
+        return csc_array(assemble_blocks([(quadrature, 0, 0, block)], self.space.count, 1))
 
     def complete(self, sources: Sources, state: Array, samples: Sequence[int]) -> Array:
-        """Add them to what was solved for.
+        """Add the recovered unknowns to those solved for.
 
         Args:
             sources: Inputs of B samples.
@@ -339,9 +349,8 @@ class Recovery:
         if self.factors is None:
             return whole
         coefficients = self.values.coefficients(sources, quadrature.points)
-        fields = [f for c in range(state.shape[1]) for f in quadrature.fields(state[:, c])]
-        given = [torch.from_numpy(np.ascontiguousarray(f)) for f in fields]
-        for channel, value in zip(form.recovered, self.values(coefficients, given), strict=True):
+        values = self.values(coefficients, unknowns_at(quadrature, state))
+        for channel, value in zip(form.recovered, values, strict=True):
             right = np.broadcast_to(quadrature.vector({0: value}), (len(state), self.space.count))
             if (bad := ~np.isfinite(right).all(1)).any():
                 raise SolverError(

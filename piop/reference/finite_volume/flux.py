@@ -165,7 +165,7 @@ def _extremes(jacobian: Sequence[Tensor], n: int) -> tuple[Tensor, Tensor]:
 
 
 class Variables:
-    """Density, velocities, pressure and what is carried per mass, for a gas; else the state itself.
+    """Density, velocities, pressure and mass fractions of a gas; of other laws the state itself.
 
     Limited slopes of these keep velocity and pressure smooth across a contact.
     """

@@ -45,7 +45,7 @@ from piop.reference.sources import Sources
 
 @dataclass(frozen=True)
 class Window:
-    """Where means are taken along an axis.
+    """Intervals along an axis that means are taken over.
 
     Attributes:
         points: Points of the output ``[m]``: both ends, or without the right one where periodic.

@@ -1,4 +1,4 @@
-"""Periodic grids and what happens between their points and their Fourier coefficients.
+"""Periodic grids: transforms between points and Fourier coefficients, operators on spectra.
 
 Conventions: points ``low + j·length/n`` (right end excluded); coefficients of e^{ikx} themselves
 (``norm="forward"``), so spectra of different resolutions compare directly; half spectrum along the

@@ -60,7 +60,7 @@ class PointwiseProducts:
 
 
 def compile_products(problem: Problem, split: Split, system: EvolutionSystem) -> PointwiseProducts:
-    """Compile a system's products; what depends on neither unknowns nor time is hoisted out."""
+    """Compile a system's products; parts without unknowns and time are computed once."""
     time, expressions = problem.coordinates[0], [p.expression for p in system.products]
     used = set().union(*(set(sympy.preorder_traversal(e)) for e in expressions))
     unknown = [a for a in split.unknown_atoms if a in used]

@@ -13,7 +13,6 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from piop.errors import SolverError
 from piop.fields import InputFunction
 from piop.problem import Problem
 from piop.reference.fourier.discretisation import Discretisation
@@ -39,6 +38,7 @@ from piop.reference.refinement import (
     Refinement,
     SolvedSamples,
     relative_scale,
+    require_finite_start,
 )
 from piop.reference.solution import Request, Solution
 
@@ -84,7 +84,7 @@ class SpectralResult(LevelResult[SpectralLevel]):
 
     @property
     def reported_error(self) -> float:
-        """The bound; where none is known, twice the difference from the level before."""
+        """The bound; where there is none, twice the difference from the level before."""
         difference = self.assessment.measured.difference
         if not math.isfinite(self.error) and difference is not None:
             return max(2 * SAFETY * difference, self.tolerance * 1.01)
@@ -124,7 +124,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         self.order = 0.0 if self.exact else discretisation.order_in_time
 
     def first(self, samples: Sequence[int]) -> dict[int, SpectralLevel]:
-        """Per sample: a grid that holds the initial state, a step the initial state allows."""
+        """Return grids that resolve the initial states, with steps that are stable for them."""
         rank = len(self.request.shape)
         sizes = (_START[rank - 1],) * rank
         waiting, levels = list(samples), {}
@@ -135,7 +135,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             sources = self.discretisation.sources.take(index)
             grid = self.discretisation.box.with_sizes(sizes)
             w = self.discretisation.initial(grid, sources)
-            self._check_start(w, waiting)
+            require_finite_start(w, waiting)
             total = power(w, grid)[..., None].clamp_min(1e-300)
             tails = (tail(w, grid) / total).sqrt().amax(1)
             good = (tails <= self.tolerance / 40).all(-1)
@@ -166,12 +166,6 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         bound = min(longest, self.span / 16)
         # Powers of two so that trajectories share their runs.
         return [bound / 2 ** max(0, math.ceil(math.log2(bound / h))) for h in allowed.tolist()]
-
-    def _check_start(self, w: Tensor, samples: Sequence[int]) -> None:
-        finite = torch.isfinite(w.real).flatten(1).all(1)
-        if not bool(finite.all()):
-            sample = samples[int((~finite).nonzero()[0])]
-            raise SolverError(f"sample {sample}: the initial state is not finite")
 
     def solve(
         self,

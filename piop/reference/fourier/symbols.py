@@ -19,7 +19,7 @@ Table = dict[tuple[int, int], Tensor]
 
 @dataclass(frozen=True)
 class Symbols:
-    """Everything linear about a system on one grid.
+    """Symbols of the linear operators of a system on one grid.
 
     Attributes:
         linear: (state, state) → symbol of the right side, mass removed.

@@ -1,4 +1,4 @@
-"""Problems on shapes with coefficients solutions: gauges, inputs, systems, Newton's method."""
+"""Problems on shapes with known solutions: gauges, inputs, systems, Newton's method."""
 
 import math
 
