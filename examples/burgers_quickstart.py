@@ -24,8 +24,6 @@ x = np.sort(np.random.default_rng(0).uniform(0, 2 * np.pi, 64))
 u = run.predict({"u0": (x, np.sin(x))}, at={"t": [0.0, 1.0, 2.0], "x": np.linspace(0, 6, 7)})
 print(u["u"].isel(sample=0).round(3).values)
 
-# %% Everything is in the run folder; the figures are drawn into it.
-from piop.report import draw_run  # noqa: E402
-
-for path in draw_run(run):
-    print(path)
+# %% Draw reference, prediction and error of held-out inputs; everything else is in the run folder.
+run.plot("fields", run.path / "fields.png")
+print(run.path / "fields.png")

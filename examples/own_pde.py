@@ -2,7 +2,6 @@
 
 # %% State it once. The words are those of the YAML; expressions are strings or SymPy's own.
 import sympy
-import torch
 
 import piop
 
@@ -28,18 +27,14 @@ problem = piop.Problem(
 )
 
 # %% See what piop makes of it: class, solver, streams, conditions.
-from piop.problem.describe import to_text  # noqa: E402
-
-print(to_text(problem))
+print(problem.describe())
 
 # %% The same problem as YAML; both have one hash.
 print(piop.Problem.from_yaml(problem.to_yaml()).hash == problem.hash)
 
 # %% The reference solver comes from the same equations, with an error estimate.
-from piop.sampling import Draws, sample_inputs  # noqa: E402
-
-functions = sample_inputs(problem, Draws(seed=1, step=0, index=torch.arange(4)))
-solution = piop.solve_reference(problem, functions)
+functions = problem.sample(4, seed=1)
+solution = problem.solve_reference(functions)
 print("reference:", tuple(solution.values["u"].shape), "error", solution.error_estimate.tolist())
 
 # %% Train for a moment and compare.

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 import piop
-from piop.datasets import read_queries, read_sensors, write_prediction
 
 run = piop.Problem.from_file("heat").fit(time="15s", samples=0)
 
@@ -25,11 +24,11 @@ asked = run.path / "asked.csv"
 asked.write_text("t,x\n0.0,0.5\n0.2,0.25\n1.0,0.9\n")
 
 # %% Read, predict, write. `piop predict RUN --input F --queries F --output F` does the same.
-sensors = read_sensors(measured, run.problem)
-queries = read_queries(asked, run.problem)
+sensors = piop.read_sensors(measured, run.problem)
+queries = piop.read_queries(asked, run.problem)
 u = run.predict(sensors, queries)
 output = Path(run.path) / "predicted.nc"
-write_prediction(output, run.problem, queries, {"u": u["u"].values})
+piop.write_prediction(output, run.problem, queries, {"u": u["u"].values})
 
 # %% Each mode k decays as exp(-nu (2 pi k)^2 t), so we know what is right.
 for sample, k in enumerate((1, 2)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,11 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted(Path("examples").resolve().glob("*.py"))
+
+
+def test_examples_need_nothing_deeper_than_piop():
+    for path in EXAMPLES:
+        assert not re.search(r"^\s*(from|import) piop\.|^\s*from piop ", path.read_text(), re.M)
 
 
 @pytest.mark.slow

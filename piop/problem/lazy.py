@@ -1,4 +1,4 @@
-"""What a `Problem` hands on to the layers above it, which are imported when they are called.
+"""Methods of `Problem` and `Run` that call layers above them, which are imported when needed.
 
 The only place of the symbolic half that reaches upwards, and so the only one that loads torch.
 """
@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 from piop.errors import NotSupportedError, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
     from piop.fields import InputFunction
     from piop.problem.problem import Problem
     from piop.reference import Solution
@@ -48,3 +52,12 @@ def residual(problem: Problem) -> Residual:
     if not problem.residuals:
         raise NotSupportedError(f"{problem.name}: it has no equations, being known from data alone")
     return compile_residual(problem)
+
+
+def plot(
+    run: Run, figure: str, path: str | Path | None, unknown: str | None, seed: int | None
+) -> Figure:
+    """Draw a figure of a run; see `Run.plot`."""
+    from piop import report
+
+    return report.plot(run, figure, path, unknown, seed)

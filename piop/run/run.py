@@ -12,7 +12,7 @@ import xarray as xr
 
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import NotSupportedError, SolverError, UsageError
-from piop.problem import Problem
+from piop.problem import Problem, lazy
 from piop.run import evaluation
 from piop.run.arguments import InputData, read_at, read_inputs
 from piop.run.configuration import move_to_device
@@ -157,9 +157,7 @@ class Run:
         Example:
             ``run.plot("error_over_time", "error.pdf")``
         """
-        from piop.report import plot
-
-        return plot(self, figure, path, unknown, seed)
+        return lazy.plot(self, figure, path, unknown, seed)
 
     def held_out(
         self,
