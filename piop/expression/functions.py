@@ -122,6 +122,11 @@ KINKS = (sympy.Piecewise, *(row.symbolic for row in _ROWS if row.smoothness <= 1
 Value = float | NDArray[np.float64]
 
 
+def is_applied(expression: Any) -> bool:
+    """Whether an expression is an unknown or an input, as a function of its arguments."""
+    return isinstance(expression, AppliedUndef)
+
+
 def evaluate(expr: Expr, lookup: Callable[[Expr], Value]) -> Value:
     """The value of an expression.
 
@@ -142,11 +147,11 @@ def evaluate(expr: Expr, lookup: Callable[[Expr], Value]) -> Value:
 def _evaluate(expr: Any, lookup: Callable[[Expr], Value]) -> Any:
     if expr.is_number:
         return float(expr)
-    if expr.is_Symbol or isinstance(expr, (AppliedUndef, sympy.Derivative)):
+    if expr.is_Symbol or expr.is_Derivative or is_applied(expr):
         return lookup(expr)
-    if isinstance(expr, sympy.Piecewise):
+    if expr.is_Piecewise:
         result: Any = np.nan
-        for value, test in reversed(expr.args):  # type: ignore[misc]
+        for value, test in reversed(expr.args):
             branch = _evaluate(value, lookup)
             met = True if test == sympy.true else _evaluate(test, lookup)
             result = np.where(met, branch, result)

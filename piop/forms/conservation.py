@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 import sympy
-from sympy import Derivative, Expr
+from sympy import Derivative, Expr, Symbol
 
 from piop.errors import NotSupportedError
 from piop.forms.differentiate import differentiate, partial
@@ -62,7 +62,7 @@ def read_conservation_law(pde: PDE) -> ConservationLaw:
         raise NotSupportedError("a conservation law is of order one in time in every unknown")
     if pde.auxiliaries:
         raise NotSupportedError("auxiliary unknowns, which act at once everywhere")
-    reader = _Reader(pde)
+    reader = _Reader(pde, pde.time.symbol)
     for row, residual in enumerate(pde.residuals_raw):
         for term in read_terms(residual, reader.state):
             reader.add(row, term)
@@ -122,10 +122,9 @@ def vanishes(expression: Expr) -> bool:
 class _Reader:
     """Sorts the terms of all equations into mass, fluxes and the rest."""
 
-    def __init__(self, pde: PDE) -> None:
-        assert pde.time is not None  # noqa: S101 - the caller checked
+    def __init__(self, pde: PDE, time: Symbol) -> None:
         self.state = tuple(pde.function(u) for u in pde.unknowns)
-        self.time = pde.time.symbol
+        self.time = time
         self.space = tuple(c.symbol for c in pde.space)
         self.coordinates = {c.symbol for c in pde.coordinates}
         self.rough = {i.symbol for i in pde.inputs if not i.smooth}

@@ -12,12 +12,12 @@ from typing import Any
 
 import sympy
 from sympy import Derivative, Expr
-from sympy.core.function import AppliedUndef
 
-from piop.expression.functions import BY_SYMBOL
+from piop.expression.functions import BY_SYMBOL, is_applied
 from piop.expression.quantity import merge
 
 _LIMIT = 20_000  # rules applied to one equation
+EXTREMES = (sympy.Min, sympy.Max)
 
 
 def differentiate(expr: Expr) -> Expr:
@@ -53,23 +53,21 @@ class _Differentiator:
     def carry_out(self, expr: Any) -> Expr:
         """Replace derivatives of compound expressions, innermost first."""
         self._spend()
-        if not expr.has(Derivative) or (
-            isinstance(expr, Derivative) and isinstance(expr.expr, AppliedUndef)
-        ):
+        if not expr.has(Derivative) or (expr.is_Derivative and is_applied(expr.expr)):
             return expr
-        if isinstance(expr, Derivative):
+        if expr.is_Derivative:
             result = self.carry_out(expr.expr)
             for symbol in expr.variables:
                 result = self.along(result, symbol)
             return result
-        if isinstance(expr, sympy.Piecewise):
-            return _piecewise([(self.carry_out(e), self._condition(c)) for e, c in expr.args])  # type: ignore[misc]
-        return _rebuild(expr, [self.carry_out(a) for a in expr.args])  # type: ignore[arg-type]
+        if expr.is_Piecewise:
+            return _piecewise([(self.carry_out(e), self._condition(c)) for e, c in expr.args])
+        return _rebuild(expr, [self.carry_out(a) for a in expr.args])
 
     def _condition(self, condition: Any) -> Any:
         if not condition.has(Derivative):
             return condition
-        sides = [self.carry_out(a) for a in condition.args]  # type: ignore[arg-type]
+        sides = [self.carry_out(a) for a in condition.args]
         return condition.func(*sides, evaluate=False)
 
     def along(self, expr: Any, x: Expr) -> Expr:
@@ -79,24 +77,24 @@ class _Differentiator:
             return sympy.S.One
         if not expr.has(x):
             return sympy.S.Zero
-        if isinstance(expr, (AppliedUndef, Derivative)):
+        if is_applied(expr) or expr.is_Derivative:
             return merge(expr, [x]) if x.is_Symbol else sympy.S.Zero
         if expr.is_Add:
-            return sympy.Add(*[self.along(a, x) for a in expr.args])  # type: ignore[arg-type]
+            return sympy.Add(*[self.along(a, x) for a in expr.args])
         if expr.is_Mul:
             parts = expr.args
             return sympy.Add(
                 *[
-                    sympy.Mul(*parts[:i], self.along(a, x), *parts[i + 1 :])  # type: ignore[arg-type]
+                    sympy.Mul(*parts[:i], self.along(a, x), *parts[i + 1 :])
                     for i, a in enumerate(parts)
                 ]
             )
         if expr.is_Pow:
             return self._power(expr, x)
-        if isinstance(expr, (sympy.Min, sympy.Max)):
+        if expr.func in EXTREMES:
             return self._extreme(expr, x)
-        if isinstance(expr, sympy.Piecewise):
-            return _piecewise([(self.along(e, x), c) for e, c in expr.args])  # type: ignore[misc]
+        if expr.is_Piecewise:
+            return _piecewise([(self.along(e, x), c) for e, c in expr.args])
         function = BY_SYMBOL.get(expr.func)
         if function is not None and function.slope is not None:
             inner = expr.args[0]
@@ -105,28 +103,28 @@ class _Differentiator:
 
     def _power(self, expr: Any, x: Expr) -> Expr:
         base, exponent = expr.args
-        slope = self.along(base, x)  # type: ignore[arg-type]
+        slope = self.along(base, x)
         if not exponent.has(x):
-            return exponent * base ** (exponent - 1) * slope  # type: ignore[operator]
-        rest = self.along(exponent, x) * sympy.log(base)  # type: ignore[arg-type]
-        return expr * (rest + exponent * slope / base)  # type: ignore[operator]
+            return exponent * base ** (exponent - 1) * slope
+        rest = self.along(exponent, x) * sympy.log(base)
+        return expr * (rest + exponent * slope / base)
 
     def _extreme(self, expr: Any, x: Expr) -> Expr:
         first, *others = sorted(expr.args, key=sympy.default_sort_key)
         second = others[0] if len(others) == 1 else expr.func(*others, evaluate=False)
-        a, b = self.along(first, x), self.along(second, x)  # type: ignore[arg-type]
+        a, b = self.along(first, x), self.along(second, x)
         lead = sympy.sign(first - second)
-        toward = 1 if isinstance(expr, sympy.Max) else -1
+        toward = 1 if expr.func == sympy.Max else -1
         return (a + b) / 2 + toward * lead * (a - b) / 2
 
 
-def _rebuild(expr: Expr, arguments: list[Expr]) -> Expr:
-    if isinstance(expr, (sympy.Min, sympy.Max)):
+def _rebuild(expr: Any, arguments: list[Expr]) -> Expr:
+    if expr.func in EXTREMES:
         return expr.func(*arguments, evaluate=False)
     return expr.func(*arguments)
 
 
-def _piecewise(branches: list[tuple[Expr, sympy.Basic]]) -> Expr:
+def _piecewise(branches: list[tuple[Expr, Any]]) -> Expr:
     if len({value for value, _ in branches}) == 1:
         return branches[0][0]
     return sympy.Piecewise(*branches, evaluate=False)

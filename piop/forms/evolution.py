@@ -16,6 +16,7 @@ import sympy
 from sympy import Derivative, Expr, Symbol
 
 from piop.errors import NotSupportedError
+from piop.expression.functions import is_applied
 from piop.forms.pde import PDE
 from piop.forms.terms import (
     applied,
@@ -211,10 +212,7 @@ class _Splitter:
     def _unknown(self, atom: Any) -> tuple[int, int, Order] | None:
         """(1 if it is the highest time derivative, channel, space order) of an unknown's atom."""
         base = applied(atom)
-        if (
-            not isinstance(base, sympy.core.function.AppliedUndef)
-            or base.func.__name__ not in self.names
-        ):
+        if not is_applied(base) or base.func.__name__ not in self.names:
             return None
         name = base.func.__name__
         count = derivative_counts(atom)
@@ -231,10 +229,7 @@ class _Splitter:
 
     def _input(self, atom: Any) -> tuple[str, Order] | None:
         base = applied(atom)
-        if (
-            not isinstance(base, sympy.core.function.AppliedUndef)
-            or base.func.__name__ in self.names
-        ):
+        if not is_applied(base) or base.func.__name__ in self.names:
             return None
         return base.func.__name__, argument_order(atom)
 

@@ -50,9 +50,9 @@ class Sorter:
         """Highest derivative of an unknown, were all of them carried out."""
         if expression in self.unknowns:
             return 0
-        if isinstance(expression, Derivative):
+        if expression.is_Derivative:
             inner = self.order(expression.expr)
-            return inner if inner < 0 else inner + int(expression.derivative_count)  # type: ignore[arg-type]
+            return inner if inner < 0 else inner + int(expression.derivative_count)
         return max((self.order(a) for a in expression.args), default=-1)
 
     def take_apart(self, term: Term) -> tuple[Expr, Any, Expr]:

@@ -11,7 +11,7 @@ from sympy import Expr, Function
 from piop.boundary import BoundaryCondition, normal_symbols
 from piop.domain import Coordinate, Domain
 from piop.forms.differentiate import differentiate
-from piop.spec.distributions import Distribution
+from piop.spec.distributions import Distribution, History
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class Input:
     sensor_shape: tuple[int, ...]
     place: str
     symbol: Expr
+
+    @property
+    def history(self) -> History | None:
+        """The past of the solution that it is; None for any other input."""
+        return self.distribution if isinstance(self.distribution, History) else None
 
 
 @dataclass(frozen=True)

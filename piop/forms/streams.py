@@ -23,6 +23,7 @@ from piop.errors import NotSupportedError
 from piop.expression.functions import evaluate
 from piop.forms.multi_indices import Index, below, composition_terms, is_below, product_terms
 from piop.forms.pde import PDE
+from piop.forms.terms import derivative_index
 
 MAX_ORDER = 4
 
@@ -200,16 +201,6 @@ def plan_expressions(
         compositions=compositions,
         products=products,
     )
-
-
-def derivative_index(atom: Expr, coordinates: Sequence[Symbol]) -> Index:
-    """Count the derivatives in ``u`` or ``Derivative(u, …)`` along each coordinate."""
-    counts = dict.fromkeys(coordinates, 0)
-    if isinstance(atom, Derivative):
-        pairs: Any = atom.variable_count
-        for symbol, count in pairs:
-            counts[symbol] += int(count)
-    return tuple(counts.values())
 
 
 def split_coefficient(coefficient: Expr) -> tuple[float, Expr | None]:

@@ -13,14 +13,14 @@ from typing import Any, final
 
 import sympy
 from sympy import Derivative, Expr
-from sympy.core.function import AppliedUndef
 
+from piop.expression.functions import is_applied
 from piop.forms.pde import PDE
 
 
 def applied(atom: Any) -> Any:
     """The applied function of an atom: itself, or what it differentiates."""
-    return atom.expr if isinstance(atom, Derivative) else atom
+    return atom.expr if atom.is_Derivative else atom
 
 
 def name_of(atom: Any) -> str:
@@ -30,15 +30,18 @@ def name_of(atom: Any) -> str:
 
 def derivative_counts(atom: Any) -> dict[Any, int]:
     """How often an atom is differentiated by each coordinate."""
-    if not isinstance(atom, Derivative):
-        return {}
-    return {variable: int(count) for variable, count in atom.variable_count}  # type: ignore[misc]
+    return {v: int(count) for v, count in atom.variable_count} if atom.is_Derivative else {}
 
 
 def argument_order(atom: Any) -> tuple[int, ...]:
     """How often an atom is differentiated by each argument of its function."""
+    return derivative_index(atom, applied(atom).args)
+
+
+def derivative_index(atom: Any, coordinates: Iterable[Any]) -> tuple[int, ...]:
+    """How often an atom is differentiated along each coordinate."""
     count = derivative_counts(atom)
-    return tuple(count.get(s, 0) for s in applied(atom).args)
+    return tuple(count.get(symbol, 0) for symbol in coordinates)
 
 
 def outermost_atoms(expression: Any) -> list[Any]:
@@ -50,10 +53,10 @@ def outermost_atoms(expression: Any) -> list[Any]:
         >>> outermost_atoms(u.diff(x) ** 2 + sympy.sin(x))
         [Derivative(u(x), x)]
     """
-    found: dict[Expr, None] = {}
+    found: dict[Any, None] = {}
     walk = sympy.preorder_traversal(expression)
     for node in walk:
-        if isinstance(node, Derivative | AppliedUndef):
+        if node.is_Derivative or is_applied(node):
             walk.skip()
             found[node] = None
     return list(found)
@@ -103,21 +106,21 @@ class LinearTerm:
     coefficient: Expr
 
 
-def additive_terms(expr: Expr) -> list[Expr]:
+def additive_terms(expr: Any) -> list[Expr]:
     """The terms of a sum after products and small powers of sums are multiplied out.
 
     Unlike ``sympy.expand`` it leaves denominators and arguments of functions as they are, and a
     product that would give more than 2000 terms, so its cost is bounded.
     """
     if expr.is_Add:
-        return [t for part in expr.args for t in additive_terms(part)]  # type: ignore[arg-type]
+        return [t for part in expr.args for t in additive_terms(part)]
     if expr.is_Pow:
         base, exponent = expr.args
-        if not (base.is_Add and exponent.is_Integer and 1 < int(exponent) <= 16):  # type: ignore[arg-type]
+        if not (base.is_Add and exponent.is_Integer and 1 < int(exponent) <= 16):
             return [expr]
-        factors: list[Expr] = [base] * int(exponent)  # type: ignore[arg-type, list-item]
+        factors: list[Expr] = [base] * int(exponent)
     elif expr.is_Mul:
-        factors = list(expr.args)  # type: ignore[arg-type]
+        factors = list(expr.args)
     else:
         return [expr]
     parts = [additive_terms(f) for f in factors]
@@ -179,10 +182,7 @@ def split_terms(pde: PDE, residual: Expr) -> tuple[list[LinearTerm], list[Expr],
 
 
 def _derivative(pde: PDE, factor: Any) -> tuple[Expr, tuple[int, ...]]:
-    if not isinstance(factor, sympy.Derivative):
-        return factor, (0,) * len(pde.coordinates)
-    base: Any = factor.expr
-    return base, tuple(factor.variables.count(c.symbol) for c in pde.coordinates)
+    return applied(factor), derivative_index(factor, (c.symbol for c in pde.coordinates))
 
 
 def orders(pde: PDE, expr: Expr, name: str) -> list[tuple[int, ...]]:
@@ -215,10 +215,10 @@ def multipliers(pde: PDE) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _second(pde: PDE, residual: object, name: str) -> bool:
+def _second(pde: PDE, residual: Expr, name: str) -> bool:
     """Whether another unknown stands in an equation with a second derivative along each axis."""
     return any(
         all(max((o[i] for o in found), default=0) == 2 for i in range(len(pde.coordinates)))
         for other in pde.unknowns
-        if other != name and (found := orders(pde, residual, other))  # type: ignore[arg-type]
+        if other != name and (found := orders(pde, residual, other))
     )

@@ -36,7 +36,6 @@ from piop.spec.names import refuse
 from piop.spec.read_domain import alternatives, chooser, part_names, stars
 from piop.spec.resolve import Resolved
 from piop.spec.shapes import ShapeBuilder
-from piop.spec.tree import ScalarNode
 
 Traced = Mapping[str, tuple[Shape, Outline]]
 """Shapes and their boundaries, by where the shapes stand in the spec."""
@@ -79,7 +78,7 @@ def varies(spec: Spec, resolved: Resolved) -> bool:
 
 def _redrawn(spec: Spec, resolved: Resolved) -> bool:
     """Tell whether a radius depends on inputs."""
-    drawn = [n for n, v in spec.parameters.items() if not isinstance(v, ScalarNode)]
+    drawn = spec.random_parameters
     atoms = [resolved.names.values[n] for n in (*spec.inputs, *drawn) if n in resolved.names.values]
     return any(r.has(*(a.expr for a in atoms)) for r in resolved.radii.values())  # type: ignore[union-attr]
 
@@ -161,8 +160,7 @@ class _Middle:
         return expression
 
     def _random(self) -> list[str]:
-        numbers = [n for n, v in self.spec.parameters.items() if not isinstance(v, ScalarNode)]
-        return [*self.spec.inputs, *numbers]
+        return [*self.spec.inputs, *self.spec.random_parameters]
 
     def _middle(self, name: str) -> Expr:
         if name in self.resolved.inputs:

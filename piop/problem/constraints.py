@@ -22,7 +22,7 @@ import sympy as sp
 
 from piop.expression.functions import KINKS
 from piop.forms.lift import lift_obstacle
-from piop.forms.streams import derivative_index
+from piop.forms.terms import derivative_index
 
 if TYPE_CHECKING:
     from piop.boundary import BoundaryCondition

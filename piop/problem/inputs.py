@@ -12,11 +12,9 @@ from piop.errors import Issue
 from piop.expression.functions import JUMPS
 from piop.forms.pde import Input
 from piop.spec import distributions
-from piop.spec.distributions import History
 from piop.spec.model import AT_POINTS, SensorSpec, Spec
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
-from piop.spec.tree import ScalarNode
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
@@ -37,16 +35,15 @@ def read_inputs(
         issues: Takes what is wrong.
     """
     for name in spec.sensors:
-        if name not in spec.inputs and not _is_random(spec, name):
+        if name not in spec.inputs and name not in spec.random_parameters:
             refuse(issues, spec.place(f"sensors.{name}"), f"sensors: '{name}' is not an input")
         elif name in spec.inputs and spec.inputs[name].hidden:
             message = f"sensors: '{name}' is hidden, so it has no sensors"
             refuse(issues, spec.place(f"sensors.{name}"), message)
     found = []
-    for name, value in spec.parameters.items():
-        if not isinstance(value, ScalarNode):
-            symbol = Symbol(name, real=True)
-            found.append(Input(name, (), value, None, False, True, (1,), "uniform", symbol))
+    for name, value in spec.random_parameters.items():
+        symbol = Symbol(name, real=True)
+        found.append(Input(name, (), value, None, False, True, (1,), "uniform", symbol))
     for name, item in spec.inputs.items():
         if name not in resolved.names.values:
             continue  # refused already
@@ -62,10 +59,6 @@ def read_inputs(
             )
         )
     return tuple(found)
-
-
-def _is_random(spec: Spec, name: str) -> bool:
-    return name in spec.parameters and not isinstance(spec.parameters[name], ScalarNode)
 
 
 def _smooth(distribution: distributions.Distribution | None, expression: Expr | None) -> bool:
@@ -121,31 +114,26 @@ def _points(
 
 def history_of(problem: Problem) -> Input | None:
     """The input that is the past of the solution, if there is one."""
-    return next((i for i in problem.inputs if isinstance(i.distribution, History)), None)
+    return next((i for i in problem.inputs if i.history is not None), None)
 
 
 def seen_times(problem: Problem, item: Input) -> tuple[float, ...]:
-    """Times of a past: even ones after the start, the last at its end."""
-    assert isinstance(item.distribution, History) and problem.time is not None  # noqa: S101 - checked
-    low, span, count = (
-        problem.time.low,
-        item.distribution.until - problem.time.low,
-        item.distribution.times,
-    )
-    return (*(low + span * k / count for k in range(1, count)), item.distribution.until)
+    """Times of a past: even ones after the start, the last at its end; none of other inputs."""
+    past = item.history
+    if past is None or problem.time is None:
+        return ()
+    low, span = problem.time.low, past.until - problem.time.low
+    return (*(low + span * k / past.times for k in range(1, past.times)), past.until)
 
 
 def channels_of(problem: Problem, item: Input) -> int:
     """c, how many values a sensor of an input gives."""
-    if not isinstance(item.distribution, History):
-        return 1
-    return item.distribution.times * len(problem.unknowns)
+    return 1 if item.history is None else item.history.times * len(problem.unknowns)
 
 
 def asked_coordinates(problem: Problem) -> tuple[Coordinate, ...]:
     """Coordinates of an operator's queries: all, the time from the end of the past on."""
-    past = history_of(problem)
-    if past is None or problem.time is None:
+    ends = [item.history.until for item in problem.inputs if item.history is not None]
+    if not ends or problem.time is None:
         return problem.coordinates
-    assert isinstance(past.distribution, History)  # noqa: S101 - as found
-    return (replace(problem.time, low=past.distribution.until), *problem.space)
+    return (replace(problem.time, low=ends[0]), *problem.space)

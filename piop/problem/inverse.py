@@ -29,10 +29,10 @@ def inverse_spec(problem: Problem) -> Spec:
     Raises:
         NotSupportedError: If it cannot be turned round, with the reason.
     """
-    if reasons := list(inverse_obstacles(problem)):
-        raise NotSupportedError(f"{problem.name}: learn: " + "; ".join(reasons))
     spec, learn = problem.spec, problem.learn
-    assert learn is not None  # noqa: S101 - else there are obstacles
+    reasons = list(inverse_obstacles(problem))
+    if learn is None or reasons:
+        raise NotSupportedError(f"{problem.name}: learn: " + "; ".join(reasons))
     names = [c.name for c in problem.coordinates]
     of = tuple(ScalarNode(name) for name in names)
     first = next(i for i in problem.inputs if i.name == learn.target[0])

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from piop.fields import InputFunction
 from piop.forms.multi_indices import Index
-from piop.forms.streams import derivative_index
-from piop.forms.terms import applied, name_of
+from piop.forms.terms import applied, derivative_index, name_of
 
 if TYPE_CHECKING:
     from piop.problem import Input

@@ -115,6 +115,11 @@ class Spec:
     learn: LearnSpec | None = None
     places: Mapping[str, Place] = _empty(compare=False, repr=False)
 
+    @property
+    def random_parameters(self) -> dict[str, Distribution]:
+        """The parameters that are drawn, which makes them scalar inputs."""
+        return {n: v for n, v in self.parameters.items() if not isinstance(v, ScalarNode)}
+
     def place(self, path: str) -> Place:
         """Where a key stands; the nearest key above it if it is not written."""
         while path and path not in self.places:

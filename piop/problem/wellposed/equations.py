@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from sympy import Derivative, Symbol
+from sympy import Derivative, Expr, Symbol
 
 from piop.errors import Issue, Place
 from piop.expression.parse import did_you_mean
@@ -39,33 +39,29 @@ def check_equations(problem: Problem, resolved: Resolved, issues: list[Issue]) -
 
 
 def _check_auxiliary(
-    problem: Problem, name: str, residual: object, resolved: Resolved, issues: list[Issue]
+    problem: Problem, name: str, residual: Expr, resolved: Resolved, issues: list[Issue]
 ) -> None:
     function = problem.function(name)
     place = problem.spec.place(f"auxiliary.{name}")
-    derivatives = [d for d in residual.atoms(Derivative) if d.has(function)]  # type: ignore[attr-defined]
-    if not residual.has(function):  # type: ignore[attr-defined]
+    derivatives = [d for d in residual.atoms(Derivative) if d.has(function)]
+    if not residual.has(function):
         refuse(issues, place, f"auxiliary.{name}: its equation does not contain it")
     elif not derivatives or max(d.derivative_count for d in derivatives) % 2:
         message = (
             f"auxiliary.{name}: the equation is not elliptic in {name} (no highest even derivative)"
         )
         refuse(issues, place, message, "Declare it under unknowns, or write such as -lap(psi) = w.")
-    times = [d for d in derivatives if problem.time and problem.time.symbol in d.variables]
-    other = [
-        r for r in problem.residuals if problem.time and _time_derivative(r, function, problem)
-    ]
-    if times or other:
+    time = problem.time
+    if time is not None and (
+        any(time.symbol in d.variables for d in derivatives)
+        or any(_time_derivative(r, function, time.symbol) for r in problem.residuals)
+    ):
         message = f"auxiliary.{name}: an auxiliary unknown has no time derivative"
         refuse(issues, place, message, "Declare it under unknowns.")
 
 
-def _time_derivative(residual: object, function: object, problem: Problem) -> bool:
-    assert problem.time is not None  # noqa: S101 - the caller asked
-    return any(
-        d.expr == function and problem.time.symbol in d.variables
-        for d in residual.atoms(Derivative)  # type: ignore[attr-defined]
-    )
+def _time_derivative(residual: Expr, function: Expr, time: Symbol) -> bool:
+    return any(d.expr == function and time in d.variables for d in residual.atoms(Derivative))
 
 
 def check_initial(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
@@ -108,7 +104,7 @@ def check_usage(problem: Problem, resolved: Resolved, issues: list[Issue]) -> No
     declared = [name for _, name, _ in declarations(spec)]
     for name in spec.units:
         _known(name, declared, spec.place(f"units.{name}"), "units", issues)
-    constants = [n for n, v in spec.parameters.items() if isinstance(v, ScalarNode)]
+    constants = [n for n in spec.parameters if n not in spec.random_parameters]
     for text in spec.infer:
         _known(text.text, constants, text.place, "infer", issues, "a constant parameter")
         if text.text in constants and not resolved.failed:

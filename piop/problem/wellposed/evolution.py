@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from sympy import Derivative, Expr
+from sympy import Derivative, Expr, Symbol
 
 from piop.errors import Issue
 from piop.expression import write
@@ -186,8 +186,8 @@ def check_flux(problem: Problem, resolved: Resolved, issues: list[Issue]) -> Non
                 "across which it has no meaning"
             )
             refuse(issues, equation.place, message, "Write d(u**2/2, x) in place of u*dx(u).")
-    if in_flux_form and len(problem.unknowns) > 1:
-        _check_hyperbolic(problem, resolved, issues)
+    if in_flux_form and len(problem.unknowns) > 1 and problem.time is not None:
+        _check_hyperbolic(problem, problem.time.symbol, resolved, issues)
 
 
 def _first_order(problem: Problem) -> bool:
@@ -214,12 +214,13 @@ def _nonlinear_product(pde: PDE, raw: Expr) -> str:
     return ""
 
 
-def _check_hyperbolic(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
+def _check_hyperbolic(
+    problem: Problem, time: Symbol, resolved: Resolved, issues: list[Issue]
+) -> None:
     """Some state must have a flux Jacobian with real eigenvalues and a full set of eigenvectors."""
-    assert problem.time is not None  # noqa: S101 - first order in time
     rows = problem.residuals[: len(problem.unknowns)]
     functions = [problem.function(u) for u in problem.unknowns]
-    mass = _jacobian(rows, [Derivative(f, problem.time.symbol) for f in functions])
+    mass = _jacobian(rows, [Derivative(f, time) for f in functions])
     for axis in problem.space:
         steep = _jacobian(rows, [Derivative(f, axis.symbol) for f in functions])
         fluxes = _numbers(problem, mass), _numbers(problem, steep)

@@ -14,7 +14,7 @@ from torch import Tensor
 from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples, InputFunction
 from piop.forms.lift import lift_expression
-from piop.forms.streams import derivative_index
+from piop.forms.terms import derivative_index
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.problem.inputs import history_of
