@@ -86,7 +86,7 @@ def test_visible_inputs_may_be_prescribed_and_rough_or_hidden_ones_not():
 def test_soft_constraints_are_told_with_the_reason(boundary, domain, reason):
     problem = plate(boundary, domain)
     found = decide_constraints(problem)
-    assert reason in {d.why.split(" says")[0] for d in found}
+    assert reason in {d.why.split(" gives")[0] for d in found}
     assert found.hard_faces == ((),)
     assert set(found.soft_faces) == set(problem.domain.faces)
     with pytest.raises(ValueError, match="constraints: hard is not possible"):
