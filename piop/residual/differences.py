@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 def fourier_differences(count: int, length: float, order: int) -> Tensor:
-    """Differentiate what n even points of a period hold: exact for every wave below n/2.
+    """Differentiate values at n even points of a period: exact for every wave below n/2.
 
     Args:
         count: n, points on the period, its right end left out.
@@ -46,7 +46,7 @@ def fourier_differences(count: int, length: float, order: int) -> Tensor:
     if count % 2 == 0 and order % 2 == 0:
         nyquist = (count / 2) ** order * (-1) ** (order // 2)
         total = total + nyquist * torch.where(steps % 2 == 0, 1.0, -1.0)
-    # What one point gives another depends on how far apart they are, and on nothing else.
+    # The weight of one point for another depends on their distance alone.
     total = total[(steps[:, None] - steps).remainder(count)]
     return total / count * (2 * math.pi / length) ** order
 
@@ -76,10 +76,10 @@ def finite_differences(
     """Differentiate by the nearest values along an axis that ends.
 
     Args:
-        ticks: Where the values are ``[n]``, increasing.
+        ticks: Positions of the values ``[n]``, increasing.
         order: How often to differentiate.
         accuracy: Order of the error in the step: p for an error of hᵖ.
-        at: Where the derivatives are wanted ``[m]``; by default at the ticks.
+        at: Points of the derivatives ``[m]``; by default the ticks.
 
     Returns:
         ``[m, n]`` float64. In the middle as many values on both sides are taken; at the ends, where
@@ -89,23 +89,23 @@ def finite_differences(
         ValueError: If there are fewer ticks than such a formula takes.
     """
     ticks = ticks.double()
-    places = ticks if at is None else at.double()
-    out = torch.zeros(len(places), len(ticks), dtype=torch.float64)
-    for row, place in enumerate(places.tolist()):
-        first, size = _window(ticks, place, order + accuracy)
+    points = ticks if at is None else at.double()
+    out = torch.zeros(len(points), len(ticks), dtype=torch.float64)
+    for row, point in enumerate(points.tolist()):
+        first, size = _window(ticks, point, order + accuracy)
         if first < 0:
             raise ValueError(
                 f"{len(ticks)} values for a derivative of order {order} with error order "
                 f"{accuracy}: give at least {order + accuracy}"
             )
-        out[row, first : first + size] = point_weights(ticks[first : first + size], place, order)
+        out[row, first : first + size] = point_weights(ticks[first : first + size], point, order)
     return out
 
 
-def _window(ticks: Tensor, place: float, ends: int) -> tuple[int, int]:
-    """Choose the ticks about a place: symmetrical ones, which win an order, where there are."""
-    below = int((ticks < place - 1e-9 * float(ticks[-1] - ticks[0])).sum())
-    on_tick = below < len(ticks) and abs(float(ticks[below]) - place) <= 1e-9 * float(
+def _window(ticks: Tensor, point: float, ends: int) -> tuple[int, int]:
+    """Choose the ticks around a point: symmetrical ones, which gain an order, where there are."""
+    below = int((ticks < point - 1e-9 * float(ticks[-1] - ticks[0])).sum())
+    on_tick = below < len(ticks) and abs(float(ticks[below]) - point) <= 1e-9 * float(
         ticks[-1] - ticks[0]
     )
     half = (ends - 1) // 2 if on_tick else ends // 2

@@ -1,7 +1,7 @@
 """Nested reverse mode: one backward pass through the whole graph per derivative.
 
-``F.layer_norm`` is written out here: through torch's own (2.13) third and higher derivatives by
-nested reverse mode are silently wrong, by a factor of hundreds.
+``F.layer_norm`` has an explicit formula here: through torch's own (2.13) third and higher
+derivatives by nested reverse mode are silently wrong, by a factor of hundreds.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from piop.forms.multi_indices import Index
 
 
 def nested_derivatives(
-    field: Callable[[Any], Any], queries: Tensor, places: Iterable[tuple[int, Index]]
+    field: Callable[[Any], Any], queries: Tensor, wanted: Iterable[tuple[int, Index]]
 ) -> dict[tuple[int, Index], Tensor]:
     """Differentiate a point-wise field.
 
     Args:
         field: Callable on queries that gives ``[B, N, C]``; output j must depend on query j alone.
         queries: ``[B, N, D]``.
-        places: Pairs (channel, multi-index over the D coordinates).
+        wanted: Pairs (channel, multi-index over the D coordinates).
 
     Returns:
-        ``[B, N]`` for every place, in the graph of the field's parameters if gradients are on.
+        ``[B, N]`` for every pair, in the graph of the field's parameters if gradients are on.
     """
     keep = torch.is_grad_enabled()
-    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), _WrittenOut():
+    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), _ExplicitLayerNorm():
         leaf = queries.detach().requires_grad_()
         out = field(leaf)
         zero: Index = (0,) * queries.shape[-1]
@@ -54,12 +54,12 @@ def nested_derivatives(
                     known.setdefault((channel, _raised(parent, axis)), slope[..., axis])
             return known[channel, index]
 
-        found = {place: find(*place) for place in places}
-    return found if keep else {place: v.detach() for place, v in found.items()}
+        found = {key: find(*key) for key in wanted}
+    return found if keep else {key: v.detach() for key, v in found.items()}
 
 
-class _WrittenOut(TorchFunctionMode):
-    """Replaces the one function whose higher derivatives torch gets wrong."""
+class _ExplicitLayerNorm(TorchFunctionMode):
+    """Replaces the one function whose higher derivatives are wrong in torch."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None

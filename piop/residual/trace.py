@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ def compile_step(
 
     Args:
         loss_function: Maps (parameters, inputs) to the loss, or to a tuple that begins with it.
-            What it reads besides, buffers too, is frozen as it is when a shape is first seen.
+            Anything else it reads, buffers too, is frozen as it is when a shape first occurs.
         params: Parameters, of which the gradients are wanted.
         inputs: Tensors of one batch; their shapes are compiled now.
         compiled: Whether to trace and compile; otherwise everything is eager.
@@ -166,15 +166,15 @@ def trace(function: FlatFunction, examples: list[Tensor], fixed: int | None = No
     graph.graph.eliminate_dead_code()
     graph.recompile()
     if fixed is None:
-        return torch.compile(graph, fullgraph=True, dynamic=False)  # type: ignore[return-value]
+        return cast(FlatFunction, torch.compile(graph, fullgraph=True, dynamic=False))
     for tensor in examples[:fixed]:  # else every step would copy all parameters
         torch._dynamo.mark_static_address(tensor, guard=False)
     recorded = torch.compile(graph, fullgraph=True, dynamic=False, mode="reduce-overhead")
-    return copy_outputs(recorded)  # type: ignore[arg-type]
+    return copy_outputs(cast(FlatFunction, recorded))
 
 
 def copy_outputs(recorded: FlatFunction) -> FlatFunction:
-    """Let what a recorded CUDA graph gives outlive its next run, which writes to the same memory.
+    """Copy the outputs of a recorded CUDA graph, whose next run writes to the same memory.
 
     Args:
         recorded: The compiled function.

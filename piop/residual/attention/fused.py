@@ -113,7 +113,7 @@ def attend_backward(
     with torch.cuda.device_of(query):
         kernels.slope_queries[queries](*inputs, _rows(out[0]), *sizes, **options)
         kernels.slope_sensors[sensors](*inputs, out[1], out[2], *sizes, **options)
-    return out  # type: ignore[return-value]
+    return out[0], out[1], out[2]
 
 
 register_gradient(attend, attend_backward)

@@ -45,7 +45,7 @@ class ScorePolynomials:
     Attributes:
         count: S, the number of streams.
         slots: K, the number of coefficients that differ from point to point.
-        terms: What w_r holds beside z_r; ``lead`` is a stream of scores.
+        terms: The products of w_r beside z_r; ``lead`` is a stream of scores.
     """
 
     count: int
@@ -81,7 +81,7 @@ class ScorePolynomials:
         return tuple(found)
 
     def encoded(self) -> tuple[list[int], list[float]]:
-        """Give it as plain lists, which is what an operation of torch can be told."""
+        """Return plain lists, which an operation of torch takes as arguments."""
         numbers: list[int] = []
         for p in self.terms:
             stream = [p.target, p.lead, p.slot, *p.members]
@@ -103,7 +103,7 @@ class ScorePolynomials:
 
 
 ENCODED_WIDTH = 2 + MAX_ORDER
-"""Whole numbers by which one product is encoded; places left over hold -1."""
+"""Whole numbers by which one product is encoded; unused ones are -1."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def missing_for_triton(device: str = "cuda") -> str | None:
     if device != "cuda":
         return f"a CUDA device, and this run is on {device!r} (--device cuda)"
     if not torch.cuda.is_available():
-        return f"a CUDA device, and torch {torch.__version__} sees none here"
+        return f"a CUDA device, and torch {torch.__version__} finds none here"
     if find_spec("triton") is None:
         return "the package triton, which is not installed here (pip install triton)"
     major, minor = torch.cuda.get_device_capability()

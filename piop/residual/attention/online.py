@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from piop.residual.attention.kernel import AttentionOperands, ScoreMonomial, ScorePolynomials
-from piop.residual.streams import merge_streams, streams_times_matrix
+from piop.residual.streams import merge_streams, streams_times_matrix, times_coefficient
 
 MAX_BLOCK_SCORES = {"cpu": 2**22, "cuda": 2**26}
-"""Scores, all streams counted, that are held at once on a device: 16 and 256 MiB in float32."""
+"""Largest number of scores at once on a device, all streams counted: 16, 256 MiB in float32."""
 
 
 def online_totals(
@@ -39,8 +39,8 @@ def online_totals(
         ``[S, *batch, N, e + 1]``, numerators and normaliser; differentiable once.
     """
     query = operands.query
-    held = MAX_BLOCK_SCORES.get(query.device.type, MAX_BLOCK_SCORES["cpu"])
-    block = block or max(16, held // max(1, math.prod(query.shape[:-1])))
+    largest = MAX_BLOCK_SCORES.get(query.device.type, MAX_BLOCK_SCORES["cpu"])
+    block = block or max(16, largest // max(1, math.prod(query.shape[:-1])))
     tensors = query, operands.key, operands.value, operands.mask, operands.coefficients
     return attend_in_blocks(*tensors, *program.encoded(), block)[0]
 
@@ -201,16 +201,16 @@ def _added(
     z: Sequence[Tensor],
     coefficients: Tensor | None,
 ) -> Tensor:
-    found = leads[product.lead]
-    if product.slot >= 0:
-        found = found * coefficients[product.slot][..., None]  # type: ignore[index]
+    slot = None if product.slot < 0 else product.slot
+    narrow = None if coefficients is None else coefficients[..., None]
+    found = times_coefficient(leads[product.lead], slot, narrow)
     for member in product.members:
         found = found * z[member]
     return torch.add(total, found, alpha=product.factor)
 
 
 def _finite(top: Tensor) -> Tensor:
-    """Leave a query that sees no sensor unshifted, lest ∞ − ∞ arise."""
+    """Leave a query that attends to no sensor unshifted, lest ∞ − ∞ arise."""
     return torch.where(top == -math.inf, 0.0, top)
 
 

@@ -219,13 +219,13 @@ def _weighted_sum_gradients(ctx: Any, grad: Tensor) -> Any:
             slopes[i] = torch.addcmul(slopes[i], part, sums[j], value=-group.factor)
             lost = (part * y[i]).sum(-1, keepdim=True)
             at_sums[j] = torch.add(at_sums[j], lost, alpha=-group.factor)  # type: ignore[arg-type]
-    tall = torch.stack(at_totals, -3)
+    stacked_totals = torch.stack(at_totals, -3)
     at_values = None
     if ctx.needs_input_grad[1]:
-        at_values = torch.matmul(stacked.flatten(-3, -2).mT, tall.flatten(-3, -2))
+        at_values = torch.matmul(stacked.flatten(-3, -2).mT, stacked_totals.flatten(-3, -2))
     if not ctx.needs_input_grad[0]:
         return None, at_values, None, None
-    found = _product(tall, values.mT).unbind(-3)
+    found = _product(stacked_totals, values.mT).unbind(-3)
     z, e = data.movedim(0, -3).unbind(-3), stacked.unbind(-3)
     inner = [stream + extra for stream, extra in zip(found, at_sums, strict=True)]
     at_scores = [reduce(torch.add, (a * b for a, b in zip(e, inner, strict=True)))]

@@ -174,7 +174,7 @@ def normalize(
     """As ``F.normalize`` for the Euclidean norm."""
     if p != 2.0:
         raise NoRuleError(f"normalize(p={p})")
-    return x / torch.clamp(torch.norm(x, dim=dim, keepdim=True), min=eps)  # type: ignore[arg-type]
+    return x / norm(x, 2, dim, keepdim=True).clamp(min=eps)
 
 
 @rule("dropout", "alpha_dropout", "feature_dropout")
