@@ -1,4 +1,4 @@
-"""What can go wrong, and how it is told: place, value, what is allowed, what to do next."""
+"""Errors, whose messages give the place, the value, what is allowed and what to do next."""
 
 from __future__ import annotations
 

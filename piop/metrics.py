@@ -1,4 +1,4 @@
-"""How far a prediction is from the truth, and from what costs nothing.
+"""Errors of predictions, and of trivial baselines.
 
 Accuracy is the relative L2 error ‖prediction − truth‖ / ‖truth‖ of each sample, sums running over
 the points as they are (no quadrature weights), as in Li et al. 2021 (2010.08895), Sec. 5.
@@ -73,7 +73,7 @@ class ErrorSummary:
         return f"{self.mean:.4g} ± {self.std:.2g}"
 
     def to_dict(self) -> dict[str, float | list[float]]:
-        """Return what ``evaluation.json`` holds."""
+        """Return the content of ``evaluation.json``."""
         return {"mean": self.mean, "std": self.std, "per_sample": list(self.per_sample)}
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
+from piop.datasets.arrays import reason_of
 from piop.errors import DataError, PiopError, UsageError
 
 
@@ -41,7 +42,7 @@ def replacing(path: str | Path, workspace: Path | None = None) -> Iterator[Path]
     except (OSError, RuntimeError) as error:
         # h5py reports a full disk as OSError, or RuntimeError when it closes a file
         state = "the file that was there is unchanged" if path.exists() else "nothing was written"
-        reason = getattr(error, "strerror", None) or error
+        reason = reason_of(error)
         raise PiopError(f"{path}: cannot be written: {reason}; {state}") from error
     finally:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Where to predict: ranges written as text, or a file of points or axes."""
+"""Queries of predictions: ranges written as text, or a file of points or axes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Queries:
-    """Where to predict: a grid when there are axes, points otherwise.
+    """The queries of a prediction: a grid when there are axes, points otherwise.
 
     Attributes:
         axes: Coordinate name → positions, in the order of the problem; None for points.
@@ -51,7 +51,7 @@ class Queries:
 
 
 def read_queries(source: str | Path, problem: Problem) -> Queries:
-    """Read where to predict.
+    """Read the queries of a prediction.
 
     Args:
         source: Ranges ``"t=0:1:11, x=0:2*pi:64"`` (first, last, number; ends included; ``t=0.5``
@@ -95,12 +95,14 @@ def _positions(text: str, name: str, example: str) -> list[float]:
     if len(parts) == 1 and ends[0] is not None:
         return [ends[0]]
     count = int(parts[2]) if len(parts) == 3 and re.fullmatch(r"\d{1,7}", parts[2]) else 0
-    if None in ends or count < 1:
+    found = [end for end in ends if end is not None]
+    if len(found) != 2 or count < 1:
         message = f"'{text}' is not a position or a range first:last:number"
         raise UsageError(f'--at: {name}: {message}. Example: --at "{example}"')
-    if count > 1 and ends[1] <= ends[0]:  # type: ignore[operator]
+    first, last = found
+    if count > 1 and last <= first:
         raise UsageError(f"--at: {name}: the range {text} does not increase")
-    return np.linspace(ends[0], ends[1], count).tolist()  # type: ignore[arg-type]
+    return np.linspace(first, last, count).tolist()
 
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"

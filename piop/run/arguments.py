@@ -223,7 +223,7 @@ def to_numbers(label: str, value: Any) -> Tensor:
 
 
 def read_at(problem: Problem, at: Any, end: bool = False) -> Queries:
-    """Bring the places to predict at into one form.
+    """Convert the points or grid of a prediction to queries.
 
     Args:
         problem: The problem.

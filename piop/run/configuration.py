@@ -82,20 +82,20 @@ COMPILE_FROM_SECONDS, COMPILE_FROM_STEPS = 120.0, 3000
 """Budgets from which compiling pays: it takes 25 to 90 s per run on a CPU."""
 
 
-def choose_device(asked: str | None) -> str:
-    """Take what was asked for, or CUDA where there is a device, or the CPU.
+def choose_device(requested: str | None) -> str:
+    """Return the requested device, else CUDA where there is a device, else the CPU.
 
     Raises:
-        UsageError: If CUDA was asked for and is not there, or the device is unknown.
+        UsageError: If CUDA was requested and is not there, or the device is unknown.
     """
-    if asked not in (None, "cpu", "cuda"):
-        raise UsageError(f"device: {asked!r} is not one of cpu, cuda")
-    if asked == "cuda" and not torch.cuda.is_available():
+    if requested not in (None, "cpu", "cuda"):
+        raise UsageError(f"device: {requested!r} is not one of cpu, cuda")
+    if requested == "cuda" and not torch.cuda.is_available():
         raise UsageError(
             "device: cuda was asked for, but torch sees no CUDA device here "
             f"(torch {torch.__version__}); use --device cpu, or install torch with CUDA"
         )
-    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
+    return requested or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def choose_machine(
@@ -138,10 +138,10 @@ def choose_machine(
 
 
 def move_to_device(config: TrainingConfig, device: str | None) -> TrainingConfig:
-    """Move a recorded run to a device: the one asked for, its own, or the CPU.
+    """Move a recorded run to a device: the requested one, its own, or the CPU.
 
     Raises:
-        UsageError: If the device asked for is not there.
+        UsageError: If the requested device is not there.
     """
     own = config.machine.device
     if device is None and own == "cuda" and not torch.cuda.is_available():
@@ -181,7 +181,7 @@ def require_graphs(machine: MachineConfig) -> None:
 def precision_of(machine: MachineConfig) -> Iterator[None]:
     """Train a block in the precision of a run, and give torch's own modes back after it.
 
-    On a GPU float32 means float32, whatever mode torch was in before, unless ``tf32`` is asked for.
+    On a GPU float32 means float32, whatever mode torch was in before, unless ``tf32`` is requested.
     """
     if machine.device != "cuda":
         yield
@@ -203,7 +203,7 @@ def threads_of(machine: MachineConfig) -> Iterator[None]:
     """Run a block with the threads of a run, and give torch's own number back after it.
 
     Setting their number, even to what it is, turns MKL's own choice of threads off
-    (``MKL_DYNAMIC=FALSE``). A run that asked for none is left alone therefore, unless it began with
+    (``MKL_DYNAMIC=FALSE``). A run that requested none is left alone therefore, unless it began with
     another number than torch has now: the numbers of a resumed run depend on it.
     """
     before = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""The run folder: what lies where, how it begins, and how it is read again."""
+"""The run folder: paths, creation and reading."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class RunFolder:
 
     @property
     def discretisation(self) -> Path:
-        """Accuracy over sensors and grids, if that was asked for."""
+        """Accuracy over sensors and grids, where that was evaluated."""
         return self.path / "discretisation.json"
 
     @property
     def profile(self) -> Path:
-        """Where the time of a step goes, if that was asked for."""
+        """Time of each part of a step, where that was profiled."""
         return self.path / "profile.json"
 
     def begin(

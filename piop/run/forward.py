@@ -1,4 +1,4 @@
-"""What data would say without noise, for given parameters: the classical solver at their places."""
+"""The forward model: the classical solution at the points of the data, for given parameters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REFINEMENT = 2
 class ForwardModel:
     """Parameters → the values that the data are compared with.
 
-    Where the data lie on an even grid, the solver answers there; elsewhere it answers on the
+    Where the data lie on an even grid, the problem is solved there; elsewhere it is solved on the
     problem's ``save`` grid, refined, and is interpolated.
 
     Args:
@@ -39,7 +39,7 @@ class ForwardModel:
 
     Attributes:
         channels: Names of the unknowns that are compared.
-        tolerance: Error estimate that is asked for, relative L2.
+        tolerance: Requested error estimate, relative L2.
         least: The usual one of the method.
         error: Largest error estimate of a solution so far, relative L2.
 
@@ -96,7 +96,7 @@ class ForwardModel:
         return torch.stack(columns, -1)
 
     def _along(self, coordinate: Coordinate) -> Tensor:
-        """Lay positions along an axis: those of the data where the solver can answer there."""
+        """Return positions along an axis: those of the data where the solver can use them."""
         if self.data.points is None:
             ticks = self.data.axes[coordinate.name].double()
             if coordinate is self.problem.time:

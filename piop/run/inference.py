@@ -28,19 +28,19 @@ SAMPLES = 64
 """Samples of the data that are solved for, at most."""
 ROUNDS, HALVINGS = 12, 6
 DIFFERENCE_STEP = 0.01
-"""How far apart solutions are compared for their slope: share of a parameter. One side is enough:
+"""Step of the finite differences, as a fraction of a parameter. One-sided differences suffice:
 its error, a percent or so, is one of the standard error."""
 LARGEST_TOLERANCE, SOLVER_ERROR_FRACTION = 1e-4, 0.1
-"""Largest tolerance of a solution; and its error as a share of what would move an estimate by one
-standard error, were it of the shape of a slope."""
+"""Largest tolerance of a solution; and its error as a fraction of that which would move an estimate
+by one standard error, were it of the shape of a slope."""
 CONVERGED = 0.05
-"""A step below this share of the standard error ends the search."""
+"""A step below this fraction of the standard error ends the search."""
 LARGEST = 1.0
 """Largest change of a logarithm in one step."""
 CORRELATED, BY_CHANCE = 0.1, 4.0
-"""Correlation of neighbouring misfits that is told: at least so much, and so many times 1/√n."""
+"""Correlation of neighbouring misfits to warn of: at least so much, and so many times 1/√n."""
 SMALLEST_EIGENVALUE = 1e-7
-"""Smallest eigenvalue of the parameters' correlations for them to be told apart."""
+"""Smallest eigenvalue of the parameters' correlations at which they are identifiable."""
 QUANTILE_95 = 1.959964
 """Half width of the middle 95 % of a normal distribution, in standard deviations."""
 
@@ -79,7 +79,7 @@ class LeastSquaresFit:
 
     Attributes:
         moved: Of each parameter ``[P]``.
-        covariance: Of the same ``[P, P]``; None where the data do not tell them apart.
+        covariance: Of the same ``[P, P]``; None where they are not identifiable.
         noise: Standard deviation of the noise of each channel ``[C]``.
         misfits: Data minus solution ``[n, P, C]``.
         rounds: Gauss-Newton steps taken.
@@ -239,7 +239,7 @@ def _choose_tolerance(forward: ForwardModel, observed: Tensor, misfits: Tensor) 
 
 
 def _noise(misfits: Tensor, parameters: int) -> Tensor:
-    """Standard deviation of each channel ``[C]``, the parameters' share taken off the count."""
+    """Standard deviation of each channel ``[C]``, with the degrees of freedom of the fit."""
     known = misfits.isfinite().sum((0, 1))
     free = (known - parameters / len(known)).clamp(min=1)
     return (misfits.square().nansum((0, 1)) / free).sqrt().clamp(min=1e-300)
@@ -253,7 +253,7 @@ def _normal_equations(slopes: Tensor, misfits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _inverse(normal: Tensor) -> Tensor | None:
-    """Invert; None where the data do not tell the parameters apart, or nothing of one."""
+    """Invert the normal matrix; None where the parameters are not identifiable."""
     size = normal.diagonal().sqrt()
     if not bool((size > 0).all()) or not bool(normal.isfinite().all()):
         return None

@@ -57,11 +57,11 @@ def name_airfoil(path: str, x: Source, y: Source, q: Source) -> OpenFile:
     arrays |= _square(x.shape[1:])
     for channel, name in enumerate(FLOW):
         arrays[name] = lazy_array(q, along, (ALL, channel, ALL, ALL))
-    said = {
+    attributes = {
         "places": "mesh point (i, j) of n x m is s = i/(n - 1), r = j/(m - 1), found at px, py",
         "spec": "airfoil",
     }
-    return OpenFile(path, "numpy: Geo-FNO's airfoils", arrays, said)
+    return OpenFile(path, "numpy: Geo-FNO's airfoils", arrays, attributes)
 
 
 def is_plasticity(sources: Mapping[str, Source]) -> bool:
@@ -80,12 +80,14 @@ def name_plasticity(path: str, sources: Mapping[str, Source], kind: str) -> Open
     arrays["t"] = lazy_array((1 + np.arange(times)) / times, ("t",))
     for channel, name in enumerate(FORGED):
         arrays[name] = lazy_array(output, (SAMPLE, "s", "r", "t"), (ALL, ALL, ALL, ALL, channel))
-    said = {
+    attributes = {
         "places": "mesh point (i, j) stands at s = i/(n - 1), r = j/(m - 1) before it is forged",
         "times": f"rows are taken as k/{times}, k = 1 ... {times}, of the stroke",
         "spec": "plasticity",
     }
-    return OpenFile(path, f"matlab: {kind}, Geo-FNO's plasticity", arrays, said, by_sample=False)
+    return OpenFile(
+        path, f"matlab: {kind}, Geo-FNO's plasticity", arrays, attributes, by_sample=False
+    )
 
 
 def _square(shape: tuple[int, ...]) -> dict[str, StoredArray]:

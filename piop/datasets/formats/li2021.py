@@ -70,13 +70,13 @@ def _is_flow(a: Source, u: Source, t: Source) -> bool:
 def _flow(path: str, a: Source, u: Source, t: Source, kind: str) -> OpenFile:
     n = a.shape[1]
     times = np.asarray(t[tuple(slice(None) for _ in t.shape)], dtype=np.float64).ravel()
-    places = np.arange(n) / n
+    positions = np.arange(n) / n
     arrays = {
         "w0": lazy_array(a, (SAMPLE, "x", "y")),
         "w": lazy_array(u, (SAMPLE, "x", "y", "t")),
         "t": lazy_array(times, ("t",)),
-        "x": lazy_array(places, ("x",)),
-        "y": lazy_array(places, ("y",)),
+        "x": lazy_array(positions, ("x",)),
+        "y": lazy_array(positions, ("y",)),
     }
     return _file(
         path,
@@ -94,12 +94,12 @@ def _flow(path: str, a: Source, u: Source, t: Source, kind: str) -> OpenFile:
 
 def _darcy(path: str, coefficient: Source, solution: Source, kind: str) -> OpenFile:
     n = coefficient.shape[1]
-    places = np.arange(n) / (n - 1)
+    positions = np.arange(n) / (n - 1)
     arrays = {
         "a": lazy_array(coefficient, (SAMPLE, "x", "y")),
         "u": lazy_array(solution, (SAMPLE, "x", "y")),
-        "x": lazy_array(places, ("x",)),
-        "y": lazy_array(places, ("y",)),
+        "x": lazy_array(positions, ("x",)),
+        "y": lazy_array(positions, ("y",)),
     }
     return _file(
         path,
@@ -114,6 +114,6 @@ def _darcy(path: str, coefficient: Source, solution: Source, kind: str) -> OpenF
 
 
 def _file(
-    path: str, name: str, arrays: Mapping[str, StoredArray], said: Mapping[str, Any]
+    path: str, name: str, arrays: Mapping[str, StoredArray], attributes: Mapping[str, Any]
 ) -> OpenFile:
-    return OpenFile(path, name, arrays, said, by_sample=False)
+    return OpenFile(path, name, arrays, attributes, by_sample=False)

@@ -133,12 +133,12 @@ def open_netcdf(path: Path, engine: str = "h5netcdf", expected: str = "") -> Ope
 
 
 def _is_plain(variable: Any) -> bool:
-    """Tell a variable whose numbers mean what they are; NaN is missing without being told."""
-    said = variable.encoding
-    fill = said.get("_FillValue")
+    """Tell a variable whose numbers mean what they are; NaN always counts as missing."""
+    encoding = variable.encoding
+    fill = encoding.get("_FillValue")
     missing = fill is None or (isinstance(fill, float | np.floating) and bool(np.isnan(fill)))
-    same = np.dtype(said.get("dtype", variable.dtype)) == variable.dtype
-    return missing and same and not DECODED & set(said) and variable.dtype.kind in "fiu"
+    same = np.dtype(encoding.get("dtype", variable.dtype)) == variable.dtype
+    return missing and same and not DECODED & set(encoding) and variable.dtype.kind in "fiu"
 
 
 @final

@@ -15,7 +15,7 @@ from piop.datasets.axes import increasing
 from piop.errors import DataError
 
 DARCY_GRIDS = (16, 32)
-"""Grids of neuraloperator's Darcy data whose places are known."""
+"""Grids of neuraloperator's Darcy data whose positions are known."""
 DARCY_FIRST = 1 / 1024
 """Place of their first point: the centre of the first cell of a grid of 512."""
 PERMEABILITIES = (1 / 50, 18 / 50)
@@ -75,7 +75,7 @@ def _is_darcy(stored: Stored) -> bool:
 
 def _read_darcy(path: str, stored: Stored) -> RawFile:
     n = stored["x"].shape[1]
-    places = Variable(np.arange(n) / n + DARCY_FIRST, ("x",))
+    positions = Variable(np.arange(n) / n + DARCY_FIRST, ("x",))
     low, high = PERMEABILITIES
     a = np.where(stored["x"].numpy(), high, low)
     return RawFile(
@@ -84,8 +84,8 @@ def _read_darcy(path: str, stored: Stored) -> RawFile:
         {
             "a": Variable(a, (SAMPLE, "x", "y")),
             "u": Variable(stored["y"].numpy(), (SAMPLE, "x", "y")),
-            "x": places,
-            "y": Variable(places.values, ("y",)),
+            "x": positions,
+            "y": Variable(positions.values, ("y",)),
         },
         {
             "equation": "-div(a*grad(u)) = 1, u = 0 on the boundary of [0, 1] x [0, 1]",
