@@ -1,4 +1,4 @@
-"""What is refused before a formula is parsed, so that the parser cannot be overwhelmed."""
+"""Limits on the text of a formula, checked before it is parsed."""
 
 from __future__ import annotations
 

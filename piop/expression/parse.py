@@ -28,7 +28,7 @@ SYMPY_FAILS = (
     TypeError,
     ValueError,
 )
-"""What SymPy raises on nonsense such as the comparison of an infinite value."""
+"""Errors that SymPy raises on nonsense such as the comparison of an infinite value."""
 
 RESERVED = frozenset({*FUNCTIONS, *_VECTOR, "where", "pi", "d", *keyword.kwlist})
 """Names that no spec may declare, besides the short derivatives of its coordinates."""

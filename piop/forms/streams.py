@@ -1,6 +1,6 @@
-"""Which Taylor streams a residual needs: few explicit ones, and collapsed sums of the top ones.
+"""The plan of Taylor streams for a residual: few explicit ones, and collapsed sums of the top ones.
 
-A stream is one row of numbers pushed forward through a network. An *explicit* stream holds one
+A stream is one array of numbers pushed forward through a network. An *explicit* stream holds one
 derivative D^α of every channel. A *collapsed* stream holds a whole sum s = Σ c_α D^α whose terms
 are never needed apart: every rule of differentiation is linear in its highest derivative, so the
 sum moves through it as one, provided that all proper sub-derivatives of its terms are explicit.
@@ -41,12 +41,12 @@ class Functional:
 
 @dataclass(frozen=True)
 class StreamTerm:
-    """One product in the rule of a row: factor · coefficient · Π rows.
+    """One product in the rule of a stream: factor · coefficient · Π streams.
 
     Attributes:
         factor: The numeric part.
-        slot: Which of ``StreamPlan.coefficients`` multiplies it; None for a number alone.
-        rows: Rows multiplied; in a Leibniz rule exactly (row of a, row of b).
+        slot: Number of the one of ``StreamPlan.coefficients`` that multiplies it; None without one.
+        rows: Numbers of the streams multiplied; in a Leibniz rule exactly (that of a, that of b).
     """
 
     factor: float
@@ -70,14 +70,14 @@ class StreamPlan:
     Attributes:
         coordinates: Symbols, in the order of a query's D columns.
         channels: Names of the C channels; all share the streams.
-        explicit: Multi-indices of the explicit rows, by order; row 0 is the value.
-        collapsed: The collapsed rows, which follow the explicit ones.
+        explicit: Multi-indices of the explicit streams, by order; stream 0 is the value.
+        collapsed: The collapsed streams, which follow the explicit ones.
         shares: For each equation, its top part as a combination of collapsed streams.
         remainders: For each equation, everything else, in explicit derivatives.
         coefficients: Coefficients that are no numbers; ``Term.slot`` counts them.
-        compositions: For each row the terms beyond f′·row in D f(u); as many rows, as often is f
-            differentiated.
-        products: For each row the terms beyond a·row(b) + b·row(a) in D(ab).
+        compositions: For each stream s the terms beyond f′·s(u) in D f(u); f is differentiated as
+            often as a term multiplies streams.
+        products: For each stream s the terms beyond a·s(b) + b·s(a) in D(ab).
     """
 
     coordinates: tuple[Symbol, ...]
