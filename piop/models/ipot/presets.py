@@ -20,20 +20,20 @@ CODE = "github.com/7tl7qns7ch/IPOT, revision 18c1778, sizes of Table 5, "
 
 
 def unit(names: str, time: float | None = None) -> tuple[AxisSignature, ...]:
-    """Give coordinates as the code feeds them: from 0 to 1 and with ends, the time first."""
+    """Return coordinates as in the code: from 0 to 1 and not periodic, the time first."""
     axes = tuple(AxisSignature(name, 0.0, 1.0) for name in names.split())
     return axes if time is None else (AxisSignature("t", 0.0, time), *axes)
 
 
 def steady(names: str, channels: int = 1, out: int = 1) -> Signature:
-    """One function of all coordinates, mapped to another."""
+    """Signature of one function of all coordinates, mapped to another."""
     return Signature(unit(names), (InputSignature("a", tuple(names.split()), channels),), out)
 
 
 def trajectory(names: str, steps: int, channels: int, out: int = 1) -> Signature:
-    """A function of space, known at ``channels`` times or parts, mapped to later times."""
-    seen = (InputSignature("a", tuple(names.split()), channels),)
-    return Signature(unit(names, float(steps)), seen, out, 0)
+    """Signature of a function of space at ``channels`` times, mapped to later times."""
+    inputs = (InputSignature("a", tuple(names.split()), channels),)
+    return Signature(unit(names, float(steps)), inputs, out, 0)
 
 
 def column(name: str, build: type[Any], config: Any, signature: Signature) -> dict[str, Preset]:

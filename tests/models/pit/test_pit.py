@@ -9,7 +9,7 @@ from torch.func import jvp
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
 
-from .cases import SIGNATURES, queries_for, samples_for
+from ..cases import SIGNATURES, queries_for, samples_for
 
 
 def build(case: str, preset: str = "default"):

@@ -23,7 +23,7 @@ from piop.models.oformer.layers import (
     rotate,
 )
 
-from .cases import SIGNATURES, queries_for, samples_for
+from ..cases import SIGNATURES, queries_for, samples_for
 
 EXACT = 1e-12  # float64: reordered sums alone
 
