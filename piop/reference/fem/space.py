@@ -104,6 +104,7 @@ class Quadrature:
     Args:
         basis: Of scikit-fem, over triangles or edges.
         count: Number of all basis functions.
+        normals: Outward unit vectors at the points of a boundary ``[2, E, q]``.
 
     Attributes:
         points: Where functions are evaluated ``[n, 2]``, n = elements × points of each.
@@ -113,11 +114,10 @@ class Quadrature:
         numbers: Which basis function that is ``[a, E]``.
     """
 
-    def __init__(self, basis: Any, count: int) -> None:
+    def __init__(self, basis: Any, count: int, normals: Any = None) -> None:
         shape = basis.dx.shape
         self.weights: Array = basis.dx
         self.points: Array = np.asarray(basis.global_coordinates()).reshape(2, -1).T
-        normals = getattr(basis, "normals", None)
         self.normals = None if normals is None else np.asarray(normals).reshape(2, -1).T.copy()
         fields = [field[0] for field in basis.basis]
         self.tests = np.stack(
@@ -187,11 +187,12 @@ class Space:
         self.points: Array = np.asarray(basis.doflocs).T
         self.corners: Array = basis.nodal_dofs[0]
         self.volume = Quadrature(basis, basis.N)
-        self.faces = {
-            face: Quadrature(_on_facets(mesh, element, f, order), basis.N)
-            for face, f in faces.items()
+        facets = {
+            face: _on_facets(mesh, element, numbers, order)
+            for face, numbers in faces.items()
             if face in crossed
         }
+        self.faces = {face: Quadrature(f, basis.N, f.normals) for face, f in facets.items()}
         self.on_face: dict[str, Array] = {
             face: np.unique(basis.get_dofs(f).flatten()) for face, f in faces.items()
         }
