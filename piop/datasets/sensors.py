@@ -20,7 +20,6 @@ from piop.datasets.formats.detect import read_raw
 from piop.datasets.solution import read_history
 from piop.errors import DataError
 from piop.fields import FunctionSamples
-from piop.spec.distributions import History
 
 if TYPE_CHECKING:
     from piop.problem import Input, Problem
@@ -49,7 +48,7 @@ def samples_from_columns(raw: RawFile, problem: Problem) -> dict[str, FunctionSa
     number = sample_numbers(raw)
     found = {}
     for item in problem.visible_inputs:
-        if isinstance(item.distribution, History):
+        if item.history is not None:
             message = f"'{item.name}' is a history, which a table does not hold"
             raise DataError(f"{raw.path}: {message}; give the solution on a grid, as NetCDF or npz")
         values = column(raw, item.name, "an input of the spec")
@@ -154,7 +153,7 @@ def sensors_from(raw: RawFile, problem: Problem) -> dict[str, FunctionSamples]:
 
 
 def _one(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
-    if isinstance(item.distribution, History):
+    if item.history is not None:
         return read_history(raw, problem, item)
     label = (
         f"an input of the spec, a function of {', '.join(item.of)}" if item.of else "a scalar input"

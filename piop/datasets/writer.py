@@ -21,7 +21,6 @@ from piop.datasets.queries import Queries
 from piop.datasets.solution import with_history
 from piop.errors import DataError
 from piop.fields import FunctionSamples
-from piop.spec.distributions import History
 
 if TYPE_CHECKING:
     from piop.problem import Problem
@@ -228,7 +227,7 @@ def write_dataset(dataset: Dataset, path: str | Path, problem: Problem) -> None:
         for name, values in dataset.values.items():
             writer.append(name, dimensions, values)
         for item in problem.visible_inputs:
-            if isinstance(item.distribution, History):
+            if item.history is not None:
                 continue  # it is in the solution
             write_input(writer, item.name, item.of, dataset.inputs[item.name], dataset.axes)
         if dataset.error_estimate is not None:

@@ -21,7 +21,7 @@ class Given:
     name: str
     of: tuple[str, ...]
     hidden: bool = False
-    law: None = None
+    history: None = None
 
 
 @dataclass(frozen=True)
