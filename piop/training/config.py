@@ -62,14 +62,15 @@ CURRICULUM = Applies("a horizon below 1", lambda c: c.config.sampling.horizon < 
 SOAP = Applies("optimiser=soap", lambda c: c.config.optimiser.optimiser == "soap")
 
 
-def weighting_with(name: str) -> Applies:
+def weighting_with(name: str) -> tuple[Applies]:
     """Return the condition that a chosen weighting reads a setting."""
     readers = [weighting for weighting in WEIGHTINGS if name in weighting.settings]
     *others, last = [reader.name for reader in readers]
     text = f"{', '.join(others)} or {last}" if others else last
-    return Applies(
+    chosen = Applies(
         f"weighting={text}", lambda c: any(w.request(c.config.adaptive) for w in readers)
     )
+    return (chosen,)
 
 
 @dataclass(frozen=True)
@@ -93,17 +94,17 @@ class PointsConfig:
         time_order: Order of the finite differences in time on that grid.
     """
 
-    functions: int = setting(8, POSITIVE, PHYSICS, changeable=True)
+    functions: int = setting(8, POSITIVE, (PHYSICS,), changeable=True)
     queries: int = setting(128, POSITIVE, (POINTWISE, PHYSICS), changeable=True)
     method: Literal["uniform", "sobol", "latin_hypercube", "grid", "residual_adaptive"] = setting(
         "uniform", applies=(POINTWISE, PHYSICS)
     )
-    shared: bool = setting(False, applies=POINTWISE)
+    shared: bool = setting(False, applies=(POINTWISE,))
     boundary: int = setting(64, POSITIVE, (POINTWISE, SOFT), changeable=True)
-    data_functions: int = setting(16, POSITIVE, DATA, changeable=True)
+    data_functions: int = setting(16, POSITIVE, (DATA,), changeable=True)
     data_queries: int = setting(256, POSITIVE, (POINTWISE, DATA), changeable=True)
-    grid: int = setting(0, applies=GRIDS)
-    times: int = setting(0, applies=SPACE_TIME_GRIDS)
+    grid: int = setting(0, applies=(GRIDS,))
+    times: int = setting(0, applies=(SPACE_TIME_GRIDS,))
     time_order: int = setting(4, POSITIVE, (SPACE_TIME_GRIDS, PHYSICS))
 
 
@@ -122,8 +123,8 @@ class SamplingConfig:
     candidates: int = setting(4, POSITIVE, ADAPTIVE_POINTS)
     power: float = setting(1.0, applies=ADAPTIVE_POINTS)
     floor: float = setting(1.0, applies=ADAPTIVE_POINTS)
-    horizon: float = setting(1.0, UP_TO_ONE, POINTS_OR_STEPS)
-    horizon_until: float = setting(0.5, UP_TO_ONE, CURRICULUM)
+    horizon: float = setting(1.0, UP_TO_ONE, (POINTS_OR_STEPS,))
+    horizon_until: float = setting(0.5, UP_TO_ONE, (CURRICULUM,))
 
 
 @dataclass(frozen=True)
@@ -143,12 +144,12 @@ class LossConfig:
     """
 
     constraints: Literal["auto", "hard", "soft"] = setting("auto")
-    relative: bool = setting(True, applies=PHYSICS)
-    front: float = setting(0.2, applies=PHYSICS)
-    residual_weight: float = setting(1.0, applies=PHYSICS)
-    initial_weight: float = setting(10.0, applies=SOFT_INITIAL)
-    boundary_weight: float = setting(1.0, applies=SOFT_BOUNDARY)
-    data_weight: float = setting(1.0, applies=DATA)
+    relative: bool = setting(True, applies=(PHYSICS,))
+    front: float = setting(0.2, applies=(PHYSICS,))
+    residual_weight: float = setting(1.0, applies=(PHYSICS,))
+    initial_weight: float = setting(10.0, applies=(SOFT_INITIAL,))
+    boundary_weight: float = setting(1.0, applies=(SOFT_BOUNDARY,))
+    data_weight: float = setting(1.0, applies=(DATA,))
 
     @property
     def weights(self) -> dict[str, float]:
@@ -216,7 +217,7 @@ class OptimiserConfig:
     clip: float = setting(1.0, changeable=True)
     average: float = setting(0.0, FRACTION)
     lbfgs: float = setting(0.0, FRACTION)
-    precondition: int = setting(10, POSITIVE, SOAP)
+    precondition: int = setting(10, POSITIVE, (SOAP,))
 
 
 @dataclass(frozen=True)

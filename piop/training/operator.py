@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from piop.domain import DistanceFactor
 from piop.errors import DataError
 from piop.fields import FunctionSamples
-from piop.models.core.base import POINT_FIELD, Backbone
+from piop.models.core.base import Backbone
 from piop.residual import Lift
 from piop.training.batches.training_grid import GridLayout
 
 RATE = 3.0
-"""How many steps of a weight one step of θ is: a parameter has further to go than a weight."""
+"""Steps of a weight per step of θ: a parameter has further to go than a weight."""
 
 
 @final
@@ -25,14 +25,14 @@ class Inferred(nn.Module):
     """Parameters to infer, p = p0·exp(3θ); where p0 is zero, p = 3θ.
 
     So a parameter that starts from a number keeps its sign, and a step of the optimiser, which is
-    about as large for every weight, changes it by the same share whatever its unit.
+    about as large for every weight, changes it by the same fraction whatever its unit.
 
     Args:
         start: Name → p0, its units.
 
     Attributes:
-        names: Of the parameters, in the order of ``theta``.
-        theta: What is trained ``[P]``, dimensionless where p0 is not zero.
+        names: Names of the parameters, in the order of ``theta``.
+        theta: The trained values ``[P]``, dimensionless where p0 is not zero.
     """
 
     start: Tensor
@@ -45,19 +45,19 @@ class Inferred(nn.Module):
         self.register_buffer("start", values, persistent=False)
 
     def forward(self) -> tuple[Tensor, ...]:
-        """Give the value ``[]`` of each parameter, with its gradient."""
+        """Return the value ``[]`` of each parameter, with its gradient."""
         moved = RATE * self.theta
         return torch.where(self.start == 0, moved, self.start * moved.exp()).unbind()
 
     @torch.no_grad()
     def values(self) -> dict[str, float]:
-        """Give the present values by name."""
+        """Return the present values by name."""
         return {name: float(value) for name, value in zip(self.names, self(), strict=True)}
 
 
 @dataclass(frozen=True)
 class TimeInterval:
-    """The time axis as a column of the queries.
+    """The time axis.
 
     Attributes:
         low: t0, units of time.
@@ -66,6 +66,10 @@ class TimeInterval:
 
     low: float
     length: float
+
+    def elapsed(self, times: Any) -> Any:
+        """Return τ = (t − t0)/T, dimensionless."""
+        return (times - self.low) / self.length
 
 
 class Operator(nn.Module):
@@ -92,13 +96,14 @@ class Operator(nn.Module):
     Source: Lagaris, Likas & Fotiadis 1998, eq. 3 and 12 (doi:10.1109/72.712178).
     """
 
+    backbone: Backbone
     scale: Tensor
     mean: Tensor
     powers: Tensor
 
     def __init__(
         self,
-        backbone: nn.Module,
+        backbone: Backbone,
         orders: Sequence[int],
         clock: TimeInterval | None,
         mean: Sequence[float],
@@ -129,14 +134,14 @@ class Operator(nn.Module):
         """Evaluate the operator.
 
         Args:
-            inputs: What is seen of the input functions.
+            inputs: Sensor values of the input functions.
             queries: ``[B, N, D]`` in physical coordinates; a stream of them in training.
             lift: Values (or streams) of the lift ``[B, N, C]``; by default ``mean``.
 
         Returns:
             ``[B, N, C]`` in the units of the channels.
         """
-        values = self.backbone(self._taken(inputs), queries) * self.scale
+        values = self.backbone(self._sensor_channels(inputs), queries) * self.scale
         if any(self.orders):
             values = values * self._growth(queries)
         if self.walls:
@@ -145,13 +150,13 @@ class Operator(nn.Module):
 
     @property
     def gridded(self) -> bool:
-        """Whether the network answers on grids, and not point by point."""
-        return not getattr(self.backbone, "field", POINT_FIELD).pointwise
+        """Whether the network is evaluated on grids, and not pointwise."""
+        return not self.backbone.field.pointwise
 
     @property
     def end_only(self) -> bool:
         """Whether the network predicts only the final time."""
-        return isinstance(self.backbone, Backbone) and self.backbone.end_only
+        return self.backbone.end_only
 
     def on_grid(
         self,
@@ -162,7 +167,7 @@ class Operator(nn.Module):
         """Evaluate on the tensor grid of axes.
 
         Args:
-            inputs: What is seen of the input functions.
+            inputs: Sensor values of the input functions.
             axes: Positions along each coordinate ``[n_1], …, [n_D]``.
             lift: Values of the lift, ``[B, n_1, …, n_D, C]`` or what broadcasts to that; by default
                 ``mean``.
@@ -172,20 +177,20 @@ class Operator(nn.Module):
         """
         return self.increment(inputs, axes) + (self.mean if lift is None else lift)
 
-    def laid(
+    def on_layout(
         self,
         inputs: Mapping[str, FunctionSamples],
         layout: GridLayout,
         lift: Tensor | None = None,
     ) -> Tensor:
-        """Evaluate on one grid for the places of another.
+        """Evaluate on one grid, and interpolate to the points of another.
 
         Only what is added to the lift is interpolated, so that the lift holds exactly.
 
         Args:
-            inputs: What is seen of the input functions.
-            layout: Where to evaluate, and what takes the values to the places wanted.
-            lift: Values of the lift ``[B, N, C]`` at those places, the last coordinate fastest.
+            inputs: Sensor values of the input functions.
+            layout: The grid to evaluate on, and the interpolation to the points wanted.
+            lift: Values of the lift ``[B, N, C]`` at those points, the last coordinate fastest.
 
         Returns:
             ``[B, N, C]`` in the units of the channels.
@@ -195,32 +200,35 @@ class Operator(nn.Module):
 
     def increment(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
         """Evaluate what is added to the lift ``[B, n_1, …, n_D, C]``."""
-        values = self.backbone.on_grid(self._taken(inputs), axes) * self.scale  # type: ignore[operator]
+        values = self.backbone.on_grid(self._sensor_channels(inputs), axes) * self.scale
         if any(self.orders):
             values = values * self._growth(axes[0].reshape(1, -1, *[1] * len(axes)))
         return values
 
-    def _taken(self, inputs: Mapping[str, FunctionSamples]) -> Mapping[str, FunctionSamples]:
-        """Put the sensors of some inputs side by side: ``[B, M, 1]`` as ``[B, 1, M]``.
+    def _sensor_channels(
+        self, inputs: Mapping[str, FunctionSamples]
+    ) -> Mapping[str, FunctionSamples]:
+        """Turn the sensors of some inputs into channels: ``[B, M, 1]`` to ``[B, 1, M]``.
 
         Raises:
             DataError: If there are more or fewer of them than the backbone takes.
         """
         found = dict(inputs)
         for name, count in self.vectors.items():
-            seen = inputs[name]
-            if seen.values.shape[1] != count or seen.mask is not None:
+            observed = inputs[name]
+            if observed.values.shape[1] != count or observed.mask is not None:
                 raise DataError(
-                    f"input '{name}' is seen at {seen.values.shape[1]} angles; the operator takes "
-                    f"exactly {count}, even ones"
+                    f"input '{name}' is observed at {observed.values.shape[1]} angles; the "
+                    f"operator takes exactly {count}, even ones"
                 )
-            found[name] = FunctionSamples(seen.points[:, :1, :0], seen.values.mT)
+            found[name] = FunctionSamples(observed.points[:, :1, :0], observed.values.mT)
         return found
 
     def _growth(self, queries: Tensor) -> Any:
         """τ^k for each channel, one where k = 0: ``[B, N, C]``."""
-        assert self.clock is not None  # noqa: S101 - only evolution problems have a lift
-        tau = (queries[..., 0:1] - self.clock.low) / self.clock.length
+        if self.clock is None:
+            raise ValueError("hard initial data need a time axis")
+        tau = self.clock.elapsed(queries[..., 0:1])
         if len(set(self.orders)) == 1:
             return tau if self.orders[0] == 1 else tau * tau
         growth = self.powers[0] + tau * self.powers[1]
@@ -252,7 +260,7 @@ class OperatorField:
 
     Args:
         operator: The operator.
-        inputs: What is seen of the input functions.
+        inputs: Sensor values of the input functions.
         lift: What hard constraints add, compiled for that residual; None for nothing.
         rows: Its streams ``[S, B, N, C]`` at the queries to come, or its values on the grid.
     """

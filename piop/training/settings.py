@@ -10,9 +10,8 @@ import difflib
 import inspect
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
-from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from piop.errors import UsageError
@@ -126,7 +125,7 @@ class Setting:
 def setting(
     default: Any,
     range: Range = NOT_NEGATIVE,
-    applies: Applies | Sequence[Applies] = (),
+    applies: tuple[Applies, ...] = (),
     *,
     changeable: bool = False,
     names: Iterable[str] = (),
@@ -140,8 +139,7 @@ def setting(
         changeable: Whether a resumed run may change it.
         names: Allowed names where the type of the field does not list them.
     """
-    conditions = (applies,) if isinstance(applies, Applies) else tuple(applies)
-    declared = {"range": range, "applies": conditions, "changeable": changeable}
+    declared = {"range": range, "applies": applies, "changeable": changeable}
     return field(default=default, metadata={"setting": {**declared, "names": tuple(names)}})
 
 
@@ -183,7 +181,7 @@ def convert(key: str, value: Any, kind: Any) -> Any:
         return found
     if kind in (int, float):
         return _number(key, value, kind)
-    if isinstance(kind, GenericAlias):
+    if get_origin(kind) is tuple:
         return _numbers(key, value, get_args(kind)[0])
     if kind is str and not isinstance(value, str):
         raise UsageError(f"{key}: {value!r} is not text")
@@ -198,8 +196,11 @@ def kind_of(value: Any) -> Any:
 
 
 def _numbers(key: str, value: Any, kind: type) -> tuple[Any, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, Sequence) or not parts:
+    try:
+        parts = tuple(value.split(",") if isinstance(value, str) else value)
+    except TypeError:
+        parts = ()
+    if not parts:
         raise UsageError(f"{key}: {value!r} is not a list of numbers, such as 16,16")
     return tuple(_number(key, part, kind) for part in parts)
 

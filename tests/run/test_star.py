@@ -79,7 +79,7 @@ def test_networks_learn_from_clouds(problem, path, tmp_path, backbone):
     assert not np.allclose(first["u"].values, second["u"].values)
     fewer = {"r": FunctionSamples(inputs["r"].points[:, ::2], inputs["r"].values[:, ::2])}
     with pytest.raises(
-        DataError, match="input 'r' is seen at 4 angles; the operator takes exactly"
+        DataError, match="input 'r' is observed at 4 angles; the operator takes exactly"
     ):
         run.predict(fewer, at=data.points)
 

@@ -7,14 +7,13 @@ its standard deviation over all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import final
 
 import torch
 from torch import Tensor
 
-from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws
@@ -28,58 +27,6 @@ def noise_levels(problem: Problem) -> tuple[float, ...]:
     return max(found, key=len, default=())
 
 
-def noise_scales(problem: Problem, data: AnyDataset) -> dict[str, list[float]]:
-    """Measure the standard deviation of each noisy input at each sensor, or over all of them.
-
-    Args:
-        problem: Whose inputs they are.
-        data: What is trained on.
-
-    Returns:
-        Input → ``[M]`` numbers, or one; none for inputs without noise.
-    """
-    found = {}
-    for item in problem.visible_inputs:
-        if isinstance(item.distribution, FromData) and any(item.distribution.noise):
-            each = _same_sensors(data, item.name)
-            rows = (_rows(piece.inputs[item.name], each) for piece in data.chunks())
-            found[item.name] = [float(f"{v:.6g}") for v in _deviation(rows).tolist()]
-    return found
-
-
-def _same_sensors(data: AnyDataset, name: str) -> bool:
-    first: Tensor | None = None
-    for samples in data.sensor_chunks(name):
-        first = samples.points[:1] if first is None else first
-        alike = samples.mask is None and samples.points.shape[1] == first.shape[1]
-        if not alike or bool((samples.points != first).any()):
-            return False
-    return True
-
-
-def _rows(samples: FunctionSamples, each: bool) -> Tensor:
-    """Values ``[n, M]`` of all sensors, or those of all together ``[n·M, 1]``."""
-    values = samples.values[..., 0].double()
-    if each:
-        return values
-    return (values if samples.mask is None else values[samples.mask]).reshape(-1, 1)
-
-
-def _deviation(pieces: Iterable[Tensor]) -> Tensor:
-    """Standard deviation ``[K]`` of the rows ``[n, K]`` of all pieces.
-
-    Source: Chan, Golub & LeVeque 1983, eq. 2.1 (doi:10.1080/00031305.1983.10483115).
-    """
-    count, mean, spread = 0, torch.zeros(1).double(), torch.zeros(1).double()
-    for rows in pieces:
-        own = rows.mean(0)
-        share = len(rows) / (count + len(rows))
-        spread = spread + (rows - own).square().sum(0) + (own - mean).square() * count * share
-        mean = mean + share * (own - mean)
-        count += len(rows)
-    return (spread / max(1, count - 1)).sqrt()
-
-
 def add_noise(
     seen: Mapping[str, FunctionSamples],
     scales: Mapping[str, Sequence[float]],
@@ -90,7 +37,7 @@ def add_noise(
 
     Args:
         seen: What sensors say of B functions.
-        scales: Standard deviations, as :func:`noise_scales` gives them.
+        scales: Standard deviations, from :func:`piop.training.loss.statistics.noise_scales`.
         level: Share of them for each function ``[B]``.
         draws: The randomness, B samples.
     """

@@ -50,7 +50,7 @@ class ProcessGroup(Processes):
         first = tensors[0]
         flat = torch.cat([t.detach().reshape(-1).to(first) for t in tensors])
         self.bytes_sent += flat.numel() * flat.element_size()
-        with _told():
+        with _lost_process_errors():
             work = dist.all_reduce(flat, async_op=True)
             self._wait(work, flat.is_cuda)
         pieces = flat.split([t.numel() for t in tensors])
@@ -76,7 +76,7 @@ class ProcessGroup(Processes):
     def agree(self, value: int) -> bool:
         """Compare with the smallest and the largest."""
         ends = torch.tensor([value, -value])
-        with _told():
+        with _lost_process_errors():
             dist.all_reduce(ends, op=dist.ReduceOp.MAX)
         return bool(ends[0] == -ends[1])
 
@@ -138,23 +138,23 @@ class ProcessGroup(Processes):
 
     def _broadcast(self, content: bytes) -> bytes:
         size = torch.tensor([len(content)])
-        with _told():
+        with _lost_process_errors():
             dist.broadcast(size, 0)
             buffer = _as_tensor(content) if self.leads else torch.empty(int(size)).byte()
             dist.broadcast(buffer, 0)
         return buffer.numpy().tobytes()
 
     def _send(self, content: bytes) -> None:
-        with _told():
-            dist.isend(torch.tensor([len(content)]), 0).wait(FOREVER)  # type: ignore[union-attr]
-            dist.isend(_as_tensor(content), 0).wait(FOREVER)  # type: ignore[union-attr]
+        with _lost_process_errors():
+            _wait_for(dist.isend(torch.tensor([len(content)]), 0))
+            _wait_for(dist.isend(_as_tensor(content), 0))
 
     def _receive(self, rank: int) -> bytes:
         size = torch.tensor([0])
-        with _told():
-            dist.irecv(size, rank).wait(FOREVER)  # type: ignore[union-attr]
+        with _lost_process_errors():
+            _wait_for(dist.irecv(size, rank))
             buffer = torch.empty(int(size), dtype=torch.uint8)
-            dist.irecv(buffer, rank).wait(FOREVER)  # type: ignore[union-attr]
+            _wait_for(dist.irecv(buffer, rank))
         return buffer.numpy().tobytes()
 
     def _wait(self, work: Any, cuda: bool) -> None:
@@ -174,13 +174,19 @@ def _as_tensor(content: bytes) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
 
+def _wait_for(work: dist.Work | None) -> None:
+    """Wait for a message, however long; None where this process has no part in it."""
+    if work is not None:
+        work.wait(FOREVER)
+
+
 @contextmanager
-def _told() -> Iterator[None]:
+def _lost_process_errors() -> Iterator[None]:
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:  # of which torch's distributed errors are kinds
-        if isinstance(error, torch.OutOfMemoryError):
-            raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise LostProcessError(
             f"another process of this run has ended or cannot be reached ({reason[:200]})"

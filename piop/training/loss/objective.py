@@ -99,7 +99,7 @@ class ResidualLoss(nn.Module):
         """
         parts: dict[str, Tensor] = {}
         statistics: dict[str, Tensor] = {}
-        total: Tensor | float = 0.0
+        total = self.scales.new_zeros(())
         whole = self._whole_field(batch)
         if batch.equations is not None:
             found = self.misfits(batch, batch.equations, whole)
@@ -130,7 +130,7 @@ class ResidualLoss(nn.Module):
         fixed = self.config.weights
         for name, value in parts.items():
             total = total + value * fixed[name] * self.weightings.of_part(batch.weights, name)
-        return {"loss": total, **parts}, statistics  # type: ignore[dict-item]
+        return {"loss": total, **parts}, statistics
 
     def misfits(
         self, batch: Batch, points: CollocationPoints, whole: OperatorField | None = None
@@ -186,7 +186,7 @@ class ResidualLoss(nn.Module):
         )
         with rounded:
             if seen.layout is not None:
-                values = self.operator.laid(seen.inputs, seen.layout, seen.lift)
+                values = self.operator.on_layout(seen.inputs, seen.layout, seen.lift)
             else:
                 values = self.operator(seen.inputs, seen.queries, seen.lift)
         known = seen.targets.isfinite()

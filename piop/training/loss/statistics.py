@@ -20,7 +20,7 @@ from piop.problem.constraints import decide_constraints
 from piop.problem.inputs import history_of
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
-from piop.training.batches.noise import noise_scales
+from piop.spec.distributions import FromData
 from piop.training.loss.known_field import KnownField
 
 TINY = 1e-12
@@ -145,8 +145,7 @@ def time_derivative(problem: Problem, equation: int) -> tuple[str, int] | None:
 
 
 def _span(problem: Problem, order: int) -> float:
-    assert problem.time is not None  # noqa: S101 - only evolution equations ask
-    return problem.time.length**order
+    return 1.0 if problem.time is None else problem.time.length**order
 
 
 def _elliptic_size(problem: Problem, name: str, driving: Sequence[float]) -> float:
@@ -196,7 +195,11 @@ class Statistics:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Statistics:
         """Build the statistics that :meth:`to_json` wrote."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})  # type: ignore[arg-type]
+        stored: dict[str, Any] = dict(data)
+        for name in ("channel_mean", "channel_scale", "equation_scale", "gridded", "grid"):
+            if stored.get(name) is not None:
+                stored[name] = tuple(stored[name])
+        return cls(**stored)
 
 
 def find_statistics(
@@ -274,8 +277,12 @@ def _residual_of(
 
 def _spread(samples: FunctionSamples) -> float:
     """Standard deviation, or one where the input does not vary."""
-    std = float(_given(samples).std())
-    return std if std > TINY else 1.0
+    return _nonzero(float(_given(samples).std()))
+
+
+def _nonzero(size: float) -> float:
+    """Return a size, or one where it is no more than rounding."""
+    return size if size > TINY else 1.0
 
 
 def _given(samples: FunctionSamples) -> Tensor:
@@ -287,7 +294,7 @@ class FunctionSize:
     """Measures how large each function's solution is, as its mean square over that of the law.
 
     The mean over the unknowns of (mean square of u0)/scale², where the law's u0 is not zero;
-    otherwise of what drives the unknown instead, as in :func:`law_statistics`.
+    otherwise of what drives the unknown instead, as in :func:`distribution_statistics`.
 
     Args:
         problem: The problem.
@@ -317,49 +324,89 @@ def data_statistics(problem: Problem, data: AnyDataset, law: Statistics) -> Stat
     channels = {name: Moments() for name in data.channels}
     for piece in data.chunks():
         for name, samples in piece.inputs.items():
-            inputs[name].add(_given(samples))
+            inputs[name].add(_given(samples).flatten())
         for name, values in piece.values.items():
-            channels[name].add(values.double())
+            channels[name].add(values.double().flatten())
     mean, scale = list(law.channel_mean), list(law.channel_scale)
     for channel, name in enumerate(problem.channels):
         if name in channels:
-            mean[channel] = channels[name].mean
-            scale[channel] = channels[name].square ** 0.5 or 1.0
+            mean[channel] = float(channels[name].mean)
+            scale[channel] = float(channels[name].square) ** 0.5 or 1.0
     return replace(
         law,
-        input_mean={name: m.mean for name, m in inputs.items()},
-        input_std={name: m.std if m.std > TINY else 1.0 for name, m in inputs.items()},
+        input_mean={name: float(m.mean) for name, m in inputs.items()},
+        input_std={name: _nonzero(float(m.std)) for name, m in inputs.items()},
         channel_mean=tuple(mean),
         channel_scale=tuple(scale),
     )
 
 
 class Moments:
-    """Mean, mean square and variance of numbers that come in pieces.
+    """Mean, mean square and standard deviation of rows of numbers that come in chunks.
 
     Attributes:
-        count: Numbers so far.
-        mean: Their mean.
-        square: Mean of their squares.
+        count: Rows so far.
+        mean: Mean of each column ``[...]``.
+        square: Mean square of each column.
 
     Source: Chan, Golub & LeVeque 1983, eq. 2.1 (doi:10.1080/00031305.1983.10483115).
     """
 
     def __init__(self) -> None:
-        self.count, self.mean, self.square, self._spread = 0, 0.0, 0.0, 0.0
+        self.count = 0
+        self.mean = self.square = self._spread = torch.zeros((), dtype=torch.float64)
 
-    def add(self, values: Tensor) -> None:
-        """Take a piece into account."""
-        n, mean = values.numel(), float(values.mean())
-        spread = float(values.var(correction=0)) * n
-        share = n / (self.count + n)
+    def add(self, rows: Tensor) -> None:
+        """Take a chunk of rows ``[n, ...]`` into account."""
+        n, mean = len(rows), rows.mean(0).double()
+        spread = rows.var(0, correction=0).double() * n
+        fraction = n / (self.count + n)
         away = mean - self.mean
-        self._spread += spread + away**2 * self.count * share
-        self.mean += share * away
-        self.square += share * (float(values.square().mean()) - self.square)
+        self._spread = self._spread + (spread + away**2 * self.count * fraction)
+        self.mean = self.mean + fraction * away
+        self.square = self.square + fraction * (rows.square().mean(0).double() - self.square)
         self.count += n
 
     @property
-    def std(self) -> float:
-        """Standard deviation; 0 of a single number."""
-        return (self._spread / (self.count - 1)) ** 0.5 if self.count > 1 else 0.0
+    def std(self) -> Tensor:
+        """Standard deviation of each column; 0 of a single row."""
+        return (self._spread / max(1, self.count - 1)).sqrt()
+
+
+def noise_scales(problem: Problem, data: AnyDataset) -> dict[str, list[float]]:
+    """Measure the standard deviation of each noisy input at each sensor, or over all of them.
+
+    Args:
+        problem: Whose inputs they are.
+        data: What is trained on.
+
+    Returns:
+        Input → ``[M]`` numbers, or one; none for inputs without noise.
+    """
+    found = {}
+    for item in problem.visible_inputs:
+        if isinstance(item.distribution, FromData) and any(item.distribution.noise):
+            each = _same_sensors(data, item.name)
+            moments = Moments()
+            for piece in data.chunks():
+                moments.add(_rows(piece.inputs[item.name], each))
+            found[item.name] = [float(f"{v:.6g}") for v in moments.std.tolist()]
+    return found
+
+
+def _same_sensors(data: AnyDataset, name: str) -> bool:
+    first: Tensor | None = None
+    for samples in data.sensor_chunks(name):
+        first = samples.points[:1] if first is None else first
+        alike = samples.mask is None and samples.points.shape[1] == first.shape[1]
+        if not alike or bool((samples.points != first).any()):
+            return False
+    return True
+
+
+def _rows(samples: FunctionSamples, each: bool) -> Tensor:
+    """Values ``[n, M]`` of all sensors, or those of all together ``[n·M, 1]``."""
+    values = samples.values[..., 0].double()
+    if each:
+        return values
+    return (values if samples.mask is None else values[samples.mask]).reshape(-1, 1)

@@ -8,8 +8,9 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws
 from piop.training.batches.batch import Batch, BatchSetting, Observations
-from piop.training.batches.noise import NoisySource, add_noise, noise_levels, noise_scales
+from piop.training.batches.noise import NoisySource, add_noise, noise_levels
 from piop.training.config import BudgetConfig, MachineConfig, PointsConfig, TrainingConfig
+from piop.training.loss.statistics import noise_scales
 
 TEXT = """
 name: noisy

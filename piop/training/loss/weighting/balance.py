@@ -20,7 +20,7 @@ from piop.training.loss.weighting.base import (
     balanced,
     only,
 )
-from piop.training.loss.weighting.tangent_kernel import EQUATIONS, PROBE, Probes
+from piop.training.loss.weighting.tangent_kernel import EQUATIONS, PROBE, Probes, queries_of
 
 if TYPE_CHECKING:
     from piop.training.batches.batch import Batch
@@ -221,8 +221,7 @@ class LocalNtkWeighting(Weighting):
         signs = self.probes.along("residual", batch, step)
         off = {"parts": self.like.new_zeros(1 + len(self.others))}
         key = PROBE + EQUATIONS
-        assert batch.equations is not None  # noqa: S101 - local weights come with physics
-        own = self.cells.of(batch.equations.queries)[..., None]
+        own = self.cells.of(queries_of(EQUATIONS, batch))[..., None]
         found, points = [], self.like.new_zeros(self.cells.count)
         for number in range(self.cells.count):
             within = {**signs, key: signs[key] * (own == number)}

@@ -1,9 +1,9 @@
 """The trace of the neural tangent kernel, by gradients along random signs.
 
-The kernel of the misfits m_i of a term is K = J·Jᵀ with J_i = ∂m_i/∂θ. Its diagonal would take one
-gradient per point, but its trace is the mean of ‖Jᵀv‖² over independent random signs v, and Jᵀv is
-the gradient of Σ v_i·m_i: one gradient for any number of points. The signs enter a step as weights
-do, zero in an ordinary one, so that a compiled step serves for this too, and what adds up
+The kernel of the residuals m_i of a term is K = J·Jᵀ with J_i = ∂m_i/∂θ. Its diagonal would take
+one gradient per point, but its trace is the mean of ‖Jᵀv‖² over independent random signs v, and
+Jᵀv is the gradient of Σ v_i·m_i: one gradient for any number of points. The signs enter a step as
+weights do, zero in an ordinary one, so that a compiled step serves for this too, and what adds up
 gradients over processes adds up these.
 
 Source: Hutchinson 1989 (10.1080/03610918908812806) for the trace.
@@ -39,7 +39,7 @@ class ProbedTerm:
     Attributes:
         name: Of its points in a batch; several terms may make up one part.
         part: The part of the loss that it belongs to.
-        width: E, number of misfits at a point.
+        width: E, number of residuals at a point.
         samples: Functions or trajectories in the whole batch.
     """
 
@@ -64,13 +64,13 @@ class Probes:
         self.terms, self.seed, self.part, self.like = tuple(terms), seed, part, like
 
     def zeros(self, batch: Batch) -> dict[str, Tensor]:
-        """Give what enters an ordinary step."""
+        """Return the zeros that enter an ordinary step."""
         return {
             PROBE + term.name: self.like.new_zeros(self._shape(term, batch)) for term in self.terms
         }
 
     def signs(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Draw ±√B for every misfit, with B the samples of the whole batch.
+        """Draw ±√B for every residual, with B the samples of the whole batch.
 
         A sample's signs depend on its number and the step alone.
         """
@@ -92,47 +92,52 @@ class Probes:
         return {key: signs[key] if key in own else silent[key] for key in signs}
 
     def _shape(self, term: ProbedTerm, batch: Batch) -> tuple[int, int, int]:
-        """``[B, N, E]`` with N the points of the term, from which its misfits may be fewer."""
+        """``[B, N, E]`` with N the points of the term, of which its residuals may be fewer."""
         return len(self.part(term.samples)), queries_of(term.name, batch).shape[1], term.width
 
 
 def queries_of(term: str, batch: Batch) -> Tensor:
-    """Find the points of a term in a batch ``[B or 1, N, D]``."""
+    """Return the points of a term in a batch ``[B or 1, N, D]``.
+
+    Raises:
+        ValueError: If the batch has none.
+    """
     found = batch.observations if term == DATA else batch.conditions.get(term, batch.equations)
-    assert found is not None  # noqa: S101 - the terms are those of the batches
+    if found is None:
+        raise ValueError(f"the batch has no points of the term {term!r}")
     return found.queries
 
 
 def probe(
-    weights: Mapping[str, Tensor], term: str, misfits: Tensor, weight: Tensor | float
+    weights: Mapping[str, Tensor], term: str, residuals: Tensor, weight: Tensor | float
 ) -> Tensor | float:
-    """Give what to add to the loss so that its gradient is Jᵀv/√M, over all M points of a term.
+    """Return what to add to the loss so that its gradient is Jᵀv/√M, over all M points of a term.
 
     The squared norm of that is the trace of the term's kernel over M: the mean of its diagonal.
-    Like the parts of the loss it is a mean over functions, so that pieces of a batch add up alike.
+    Like the parts of the loss it is a mean over functions, so that microbatches add up alike.
 
     Args:
         weights: Those of the batch; without signs there is nothing to add.
         term: Its name.
-        misfits: m ``[B, N, E]``.
+        residuals: m ``[B, N, E]``.
         weight: Fixed weight of their squares, ``[B, N]`` or what broadcasts to that.
     """
     signs = weights.get(PROBE + term)
     if signs is None:
         return 0.0
-    along = (signs[:, : misfits.shape[1]] * misfits).sum(-1)
-    return (along * weight**0.5).mean() * misfits.shape[1] ** 0.5
+    along = (signs[:, : residuals.shape[1]] * residuals).sum(-1)
+    return (along * weight**0.5).mean() * residuals.shape[1] ** 0.5
 
 
-def probe_data(weights: Mapping[str, Tensor], misfits: Tensor, known: Tensor) -> Tensor | float:
-    """Give the same for data, of which not all are measured.
+def probe_data(weights: Mapping[str, Tensor], residuals: Tensor, known: Tensor) -> Tensor | float:
+    """Return the same for data, of which not all are measured.
 
     Args:
         weights: Those of the batch.
-        misfits: m ``[B, N, C]`` with their weights, zero where nothing was measured.
+        residuals: m ``[B, N, C]`` with their weights, zero where nothing was measured.
         known: How many were measured in the whole batch ``[]``.
     """
     signs = weights.get(PROBE + DATA)
     if signs is None:
         return 0.0
-    return (signs.sign() * misfits).sum() / known**0.5
+    return (signs.sign() * residuals).sum() / known**0.5
