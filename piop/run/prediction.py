@@ -176,7 +176,7 @@ def _on_axes(
     if model.known is not None:
         rows = model.known.on_grid(functions, [axis.to(like) for axis in axes])
         lift = rows.expand(len(rows), *map(len, axes), -1).flatten(1, -2)
-    return model.operator.laid(observed, layout, lift)
+    return model.operator.on_layout(observed, layout, lift)
 
 
 def _at_points(
