@@ -131,7 +131,7 @@ def run_distributed(
 
 def _attempt(command: click.Command, arguments: Sequence[str]) -> Outcome:
     """Run a command: its exit code, and how it failed."""
-    failure = None
+    code, failure = 0, None
     try:
         code = command.main(args=list(arguments), prog_name="piop", standalone_mode=False)
         sys.stdout.flush()

@@ -167,6 +167,6 @@ def _map_tensors(function: Callable[[Tensor], Any], node: Any) -> Any:
         return {key: _map_tensors(function, child) for key, child in node.items()}
     if isinstance(node, tuple):
         return tuple(_map_tensors(function, child) for child in node)
-    if is_dataclass(node):
+    if is_dataclass(node) and not isinstance(node, type):
         return replace(node, **{k: _map_tensors(function, v) for k, v in vars(node).items()})
     return node

@@ -110,7 +110,8 @@ class ResidualLoss(nn.Module):
                 statistics["equations"] = (found.values.detach() ** 2).sum((0, 1))
             squares = squares * self.weightings.of_points(batch.weights, queries)
             parts["residual"] = squares.mean() * batch.fraction
-            total = probe(batch.weights, EQUATIONS, found.values, found.weight) * batch.fraction
+            term = probe(batch.weights, EQUATIONS, found.values, found.weight)
+            total = total + term * batch.fraction
         weight = self._function_weight(batch)
         for name, points in batch.conditions.items():
             condition = self.conditions[name]
