@@ -1,4 +1,4 @@
-"""What models, samplers, residuals and solvers pass to each other.
+"""Values that models, samplers, residuals and solvers pass to each other.
 
 Shape glossary, used in every docstring:
 

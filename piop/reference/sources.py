@@ -32,7 +32,7 @@ class SourcePoints(Protocol):
 
 @final
 @dataclass(frozen=True, eq=False)
-class TensorGrid:
+class SamplingGrid:
     """A tensor grid of points with given coordinates.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What backbones there are: their presets, sizes, answers, and the problems that each can learn."""
+"""Catalogue of backbones: presets, sizes, evaluation, and the problems that each can learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the environment says about being one of several processes; free of torch."""
+"""Environment variables of torchrun: whether this is one of several processes; free of torch."""
 
 from __future__ import annotations
 

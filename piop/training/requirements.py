@@ -1,4 +1,4 @@
-"""What must hold of a problem and a config before anything is built."""
+"""Requirements on a problem and a config, checked before anything is built."""
 
 from __future__ import annotations
 

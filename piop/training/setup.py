@@ -17,7 +17,7 @@ from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
 from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
-from piop.training.batches.batch import BatchSetting, Source
+from piop.training.batches.batch import BatchSetting, BatchSource
 from piop.training.batches.data import DataPointSource, MixedSource, TrajectorySource
 from piop.training.batches.equations import EquationSource, choose_function_source
 from piop.training.batches.input_grid import Axes, input_grids
@@ -253,7 +253,7 @@ def build_source(
     config: TrainingConfig,
     data: AnyDataset | None,
     processes: Processes | None = None,
-) -> Source:
+) -> BatchSource:
     """Build the source of batches: of the equations, of the data, or both.
 
     Raises:
@@ -275,7 +275,7 @@ def build_source(
         if equations is None:
             raise UsageError("without physics there must be data: give --data FILE")
         return equations
-    source: Source
+    source: BatchSource
     if model.operator.gridded:
         source = TrajectorySource(setting, data, model.operator.backbone, model.training_grid)
     else:

@@ -1,4 +1,4 @@
-"""What a backbone is told of a problem: shapes and scales."""
+"""Signature of a problem for a backbone: the shapes and scales of its axes and inputs."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from piop.reference.elliptic.cells import (
     half_steps,
     interleave,
 )
-from piop.reference.sources import Sources, TensorGrid
+from piop.reference.sources import SamplingGrid, Sources
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate
@@ -136,9 +136,9 @@ class Assembler:
             StencilOperator(tuple(links), tuple(ground), mass), right, tuple(halves), tuple(walls)
         )
 
-    def _half_cells(self, sizes: Sequence[int]) -> TensorGrid:
+    def _half_cells(self, sizes: Sequence[int]) -> SamplingGrid:
         device = self.sources.device
-        return TensorGrid(
+        return SamplingGrid(
             tuple(centres(c, n, device) for c, n in zip(self.space, sizes, strict=True))
         )
 
@@ -156,7 +156,7 @@ class Assembler:
             )
         return torch.where(low > 0, 1.0, -1.0).to(low).reshape(-1, *[1] * len(self.space))
 
-    def _cell_mean(self, expression: Expr, fine: TensorGrid, sizes: Sequence[int]) -> Tensor:
+    def _cell_mean(self, expression: Expr, fine: SamplingGrid, sizes: Sequence[int]) -> Tensor:
         """Means over cells ``[B, *sizes]``."""
         if expression.is_number:
             size = (self.sources.batch, *sizes)
@@ -175,7 +175,7 @@ class Assembler:
         along = [half_steps(c, n, device) for c, n in zip(self.space, sizes, strict=True)]
         position = self.space[axis].high if end else self.space[axis].low
         along[axis] = torch.tensor([position], dtype=torch.float64, device=device)
-        points = TensorGrid(tuple(along))
+        points = SamplingGrid(tuple(along))
         alpha, beta, value, a = (
             self.sources.field(e, points, 0.0)
             for e in (wall.alpha, wall.beta, wall.value, self.form.diffusion[axis])

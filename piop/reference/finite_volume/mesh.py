@@ -13,7 +13,7 @@ from torch import Tensor
 
 from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.problem import Problem
-from piop.reference.sources import Sources, TensorGrid
+from piop.reference.sources import SamplingGrid, Sources
 
 
 class CellMesh:
@@ -40,14 +40,14 @@ class CellMesh:
         self.widths = tuple(length / n for length, n in zip(lengths, sizes, strict=True))
         edges = [self._along(i, torch.arange(n + 1)) for i, n in enumerate(sizes)]
         middles = [self._along(i, torch.arange(n) + 0.5) for i, n in enumerate(sizes)]
-        self.centres = TensorGrid(tuple(middles))
+        self.centres = SamplingGrid(tuple(middles))
         axes = range(len(sizes))
         self.faces = tuple(
-            TensorGrid(tuple(edges[j] if j == i else middles[j] for j in axes)) for i in axes
+            SamplingGrid(tuple(edges[j] if j == i else middles[j] for j in axes)) for i in axes
         )
         self.ends = tuple(
             tuple(
-                TensorGrid(tuple(edges[j][end] if j == i else middles[j] for j in axes))
+                SamplingGrid(tuple(edges[j][end] if j == i else middles[j] for j in axes))
                 for end in (slice(0, 1), slice(-1, None))
             )
             for i in axes
@@ -57,9 +57,9 @@ class CellMesh:
         positions = cells.to(self.device, torch.float64)
         return self.lows[axis] + self.lengths[axis] * (positions / self.sizes[axis])
 
-    def quadrature(self, offsets: Tensor) -> TensorGrid:
+    def quadrature(self, offsets: Tensor) -> SamplingGrid:
         """Points at fractions ``offsets [q]`` of every cell, cell after cell."""
-        return TensorGrid(
+        return SamplingGrid(
             tuple(
                 self._along(i, (torch.arange(n)[:, None] + offsets).reshape(-1))
                 for i, n in enumerate(self.sizes)
@@ -114,9 +114,9 @@ class CoefficientValues:
             *self.clock,
             *self.functions,
         )
-        self._kept: dict[TensorGrid, dict[Any, Tensor]] = {}
+        self._kept: dict[SamplingGrid, dict[Any, Tensor]] = {}
 
-    def at(self, nodes: TensorGrid, t: Tensor) -> list[Tensor]:
+    def at(self, nodes: SamplingGrid, t: Tensor) -> list[Tensor]:
         """Values in the order of ``atoms``, each broadcastable to ``[B, *nodes.sizes]``.
 
         Args:
@@ -143,7 +143,7 @@ class CoefficientValues:
     def _arguments(self, atom: Any) -> tuple[str, ...]:
         return self.sources.arguments[name_of(atom)]
 
-    def _fixed(self, atom: Any, nodes: TensorGrid) -> Tensor:
+    def _fixed(self, atom: Any, nodes: SamplingGrid) -> Tensor:
         if atom in self.functions:
             return self.sources.on_grid(atom, argument_order(atom), nodes, self.sources.start)
         if atom in self.scalars:
@@ -151,7 +151,7 @@ class CoefficientValues:
         axis = next(i for i, c in enumerate(self.problem.space) if c.symbol == atom)
         return self.sources.coordinate(axis, nodes)
 
-    def _moving(self, atom: Any, nodes: TensorGrid, t: Tensor) -> Tensor:
+    def _moving(self, atom: Any, nodes: SamplingGrid, t: Tensor) -> Tensor:
         """An input that depends on time, each sample at its own time."""
         names = self._arguments(atom)
         axes = dict(zip(self.space, nodes.axes(), strict=True))

@@ -1,1 +1,1 @@
-"""What each training step evaluates: functions, collocation points, trajectories."""
+"""Batches of a training step: functions, collocation points, trajectories."""

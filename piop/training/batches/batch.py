@@ -124,7 +124,7 @@ class BatchSetting:
         return Draws(self.config.machine.seed, step + 1, index, self.like.device)
 
 
-class Source(ABC):
+class BatchSource(ABC):
     """Draws the batch of a step; the same step gives the same batch, whatever came before."""
 
     @abstractmethod

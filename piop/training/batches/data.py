@@ -15,7 +15,7 @@ from piop.fields import FunctionSamples, InputFunction
 from piop.models import Backbone
 from piop.problem import Problem
 from piop.sampling import Draws
-from piop.training.batches.batch import Batch, BatchSetting, Observations, Source
+from piop.training.batches.batch import Batch, BatchSetting, BatchSource, Observations
 from piop.training.batches.equations import horizon, interpolate_inputs, steps_within, take_samples
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
 from piop.training.batches.training_grid import GridLayout, data_indices, lay_out
@@ -23,7 +23,7 @@ from piop.training.batches.trajectories import PreparedTrajectories, mean_square
 from piop.training.loss.known_field import KnownField
 
 
-class DatasetSource(Source):
+class DatasetSource(BatchSource):
     """Draws trajectories of a data set for every step.
 
     Args:
@@ -206,7 +206,7 @@ class TrajectorySource(DatasetSource):
 
 
 @final
-class MixedSource(Source):
+class MixedSource(BatchSource):
     """Equations on input functions and data on trajectories, in one batch.
 
     Args:
@@ -214,7 +214,7 @@ class MixedSource(Source):
         data: Source of the data's part.
     """
 
-    def __init__(self, equations: Source, data: Source) -> None:
+    def __init__(self, equations: BatchSource, data: BatchSource) -> None:
         self.equations, self.data = equations, data
 
     def __call__(self, step: int, fraction: float) -> Batch:

@@ -18,7 +18,7 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws
 from piop.spec.distributions import FromData
-from piop.training.batches.batch import Batch, BatchSetting, Source
+from piop.training.batches.batch import Batch, BatchSetting, BatchSource
 
 
 def noise_levels(problem: Problem) -> tuple[float, ...]:
@@ -52,7 +52,7 @@ def add_noise(
 
 
 @final
-class NoisySource(Source):
+class NoisySource(BatchSource):
     """Batches of data with noise on the inputs, at a level drawn for each function.
 
     Args:
@@ -64,7 +64,7 @@ class NoisySource(Source):
 
     def __init__(
         self,
-        source: Source,
+        source: BatchSource,
         setting: BatchSetting,
         levels: Sequence[float],
         scales: Mapping[str, Sequence[float]],
