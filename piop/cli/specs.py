@@ -22,11 +22,11 @@ space: {x: [0, 2*pi]}                    # one to three coordinates: {x: [0, 1],
 
 parameters:
   c: 0.5                                 # a constant
-  nu: 0.05                               # a law instead of a number makes it an input
+  nu: 0.05                               # a distribution (law: ...) makes it an input
 
 unknowns: [u]                            # several: [u, v], with as many equations
 
-# What the operator takes: functions (of some coordinates) or scalars (of: []), drawn from a law.
+# What the operator takes: functions (of some coordinates) or scalars (of: []), drawn at random.
 # Laws: fourier_series, gaussian_random_field, piecewise_constant, uniform, log_uniform, integer,
 # normal, constant, from_file.
 inputs:
@@ -41,8 +41,8 @@ initial: {u: u0}                         # second order in time needs "dt(u)" as
 boundary: {x: periodic}
 
 # From here on everything is optional.
-sensors: {u0: {count: 32, place: uniform}}   # where the input is seen: grid, uniform, sobol, ...
-save: {t: 51, x: 64}                     # the grid on which the operator is judged
+sensors: {u0: {count: 32, place: uniform}}   # where the input is observed: grid, uniform, ...
+save: {t: 51, x: 64}                     # the grid of references and evaluations
 units: {t: s, x: m, u: m/s}              # labels of files and figures
 """
 
