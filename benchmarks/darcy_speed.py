@@ -49,12 +49,12 @@ def measure(threads: int, samples: int, rounds: int) -> dict[str, Any]:
     from scipy.sparse.linalg import spsolve
 
     torch.set_num_threads(threads)
-    from piop.forms.linear import divergence_form
+    from piop.forms.linear_forms import divergence_form
     from piop.problem import Problem
     from piop.reference import solve_reference
     from piop.reference.elliptic.assemble import Assembler
     from piop.reference.elliptic.linear_solve import assemble, solve_cells
-    from piop.reference.sources import Sources
+    from piop.reference.input_values import Sources
     from piop.sampling import Draws, sample_inputs
 
     problem = Problem.from_file("darcy_fno")

@@ -26,10 +26,10 @@ from piop.datasets import AnyDataset, DatasetWriter, StoredDataset, read_dataset
 from piop.problem import Problem
 from piop.run.configuration import configure
 from piop.run.data import note_grids
+from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.loop.gradients import make_gradients
 from piop.training.loss.statistics import find_statistics
-from piop.training.setup import build_model, build_objective, build_source
 
 sys.path.insert(0, str(Path(__file__).parent))
 from record import record

@@ -21,14 +21,14 @@ from record import record
 from steps.timing import Options, interleaved, peak_memory
 from torch import Tensor
 
-from piop.forms.streams import plan_streams
+from piop.forms.stream_plan import plan_streams
 from piop.problem import Problem
 from piop.residual.attention import Kernel
 from piop.residual.attention.kernel import missing_for_triton
 from piop.residual.attention.online import online_totals
+from piop.residual.compiled_step import TracedStep, compile_step
 from piop.residual.rules import attention as scores
-from piop.residual.streams import StreamLayout, StreamTensor
-from piop.residual.trace import TracedStep, compile_step
+from piop.residual.stream_tensor import StreamLayout, StreamTensor
 
 FUNCTIONS, HEADS, QUERIES, KEY, VALUE = 16, 4, 256, 20, 16
 SENSORS = (64, 256, 1024, 4096, 16384, 65536)

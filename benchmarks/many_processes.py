@@ -28,13 +28,13 @@ from record import record
 from piop.problem import Problem
 from piop.residual import compile_residual
 from piop.run.fit import configure
+from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.distributed import Alone, Processes, joined
-from piop.training.launch import launched_together
 from piop.training.loop.gradients import ControlFlags, SharedGradients, make_gradients
 from piop.training.loop.phases import Stochastic, TrainingTask
 from piop.training.loss.statistics import distribution_statistics
-from piop.training.setup import build_model, build_objective, build_source
+from piop.training.torchrun import launched_together
 
 WARM_UP = 3
 

@@ -32,11 +32,11 @@ from piop.problem import Problem
 from piop.residual import compile_residual
 from piop.run import fit
 from piop.training.batches.batch import Batch, flatten
+from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.loss.objective import EQUATIONS, ResidualLoss
 from piop.training.loss.statistics import distribution_statistics
 from piop.training.optimisers.build import build_optimiser
-from piop.training.setup import build_model, build_objective, build_source
 
 PRODUCTS = {
     torch.ops.aten.mm.default,

@@ -15,8 +15,8 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from piop.datasets import DatasetWriter
-from piop.datasets.arrays import ACCEPTED, AXIS, ESTIMATE, POINT, POINTS, STEP
-from piop.datasets.output import Shards
+from piop.datasets.atomic_output import Shards
+from piop.datasets.lazy_arrays import ACCEPTED, AXIS, ESTIMATE, POINT, POINTS, STEP
 from piop.datasets.writer import file_attributes
 from piop.errors import UsageError
 from piop.fields import grid_axis

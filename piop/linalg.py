@@ -1,4 +1,4 @@
-"""LU factors, solutions and inverses of batches of matrices, right on any number of threads.
+"""Batched LU, solve and inverse that are right on any number of threads.
 
 torch 2.13 factors the matrices of a batch in parallel on a CPU. Where MKL may not choose its own
 threads (``MKL_DYNAMIC=FALSE``, which ``torch.set_num_threads`` implies), MKL factors each of them

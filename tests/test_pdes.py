@@ -12,7 +12,7 @@ from piop.problem import Problem
 from piop.problem.capabilities import choose_method
 from piop.problem.describe import to_json
 from piop.problem.inputs import history_of
-from piop.problem.methods import Chebyshev, Fourier
+from piop.problem.reference_methods import Chebyshev, Fourier
 from piop.reference import solve_reference
 from piop.residual import GridResidual, TensorGrid, compile_residual
 from piop.sampling import Draws, collocation, sample_inputs

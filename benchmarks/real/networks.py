@@ -14,8 +14,8 @@ from piop.errors import UsageError
 from piop.models import build_backbone
 from piop.models.registry import BACKBONES
 from piop.problem.constraints import decide_constraints
+from piop.training.build import signature_of
 from piop.training.loss.statistics import Statistics, find_statistics
-from piop.training.setup import signature_of
 
 from .problems import Loaded, Samples
 

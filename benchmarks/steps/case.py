@@ -16,14 +16,14 @@ from piop.models import build_backbone
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.residual import compile_residual
-from piop.residual.trace import compile_step
+from piop.residual.compiled_step import compile_step
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.batches.batch import Batch, CollocationPoints, flatten
+from piop.training.build import signature_of
 from piop.training.loop.gradients import COMPILED_ROWS, EAGER_ROWS, microbatch_count, split_batch
-from piop.training.loss.known_field import hard_constraint_lift
+from piop.training.loss.lift import hard_constraint_lift
 from piop.training.loss.statistics import distribution_statistics
 from piop.training.operator import Operator, OperatorField, TimeInterval
-from piop.training.setup import signature_of
 from steps.timing import Options, Run, interleaved, peak_memory
 
 FUNCTIONS, QUERIES = 16, 256

@@ -30,7 +30,7 @@ from piop.models import AxisSignature, InputSignature, Signature
 from piop.models.deeponet.network import DeepONet, DeepONetConfig, glorot_linear
 from piop.problem import Problem
 from piop.residual import compile_residual
-from piop.residual.trace import compile_step
+from piop.residual.compiled_step import compile_step
 from steps.timing import Options, Run, interleaved, peak_memory
 
 FUNCTIONS, QUERIES, SENSORS, WIDTH = 50, 260, 50, 128

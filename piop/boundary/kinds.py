@@ -12,7 +12,7 @@ import sympy
 from sympy import Derivative, Expr, Symbol
 
 from piop.boundary.condition import BoundaryCondition, RobinForm, normal_symbols
-from piop.expression.calculus import occurs_bare
+from piop.expression.vector_calculus import occurs_bare
 
 
 @final

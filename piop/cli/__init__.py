@@ -1,4 +1,4 @@
-"""The command line: what the user types, and nothing that a library user would miss."""
+"""The command line; everything it does is in the Python API as well."""
 
 from piop.cli.app import main
 

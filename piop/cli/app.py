@@ -1,4 +1,4 @@
-"""The entry point: the table of commands, and what every failure looks like from outside."""
+"""Entry point: the table of commands and top-level error handling."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import click
 
 from piop.cli.console import prepare_output, print_json
 from piop.errors import PiopError, SpecError
-from piop.training.launch import launched_first, launched_together
+from piop.training.torchrun import launched_first, launched_together
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 DISTRIBUTED = ("solve", "resume", "data")

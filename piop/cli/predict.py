@@ -39,7 +39,7 @@ def predict(
     if at is not None and queries is not None:
         raise UsageError("give --at or --queries, not both")
     from piop.run import Run
-    from piop.run.arguments import save_grid
+    from piop.run.user_inputs import save_grid
 
     loaded = Run.load(run, device)
     if source is None and loaded.problem.visible_inputs:

@@ -15,7 +15,7 @@ from piop.cli.failures import INTERRUPTED
 from piop.cli.progress import progress
 from piop.cli.results import show_results
 from piop.errors import UsageError
-from piop.training.launch import launched_first
+from piop.training.torchrun import launched_first
 
 if TYPE_CHECKING:
     from piop.run import Run

@@ -1,8 +1,8 @@
 """Files in and out: data sets, sensors, queries, predictions; told apart by content."""
 
+from piop.datasets.atomic_output import replacing
 from piop.datasets.dataset import Dataset
 from piop.datasets.inspection import inspect_file
-from piop.datasets.output import replacing
 from piop.datasets.queries import Queries, read_queries
 from piop.datasets.reader import AnyDataset, StoredDataset, open_dataset, read_dataset
 from piop.datasets.sensors import read_sensors

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from piop.datasets.arrays import POINT, SAMPLE, RawFile, Variable
+from piop.datasets.lazy_arrays import POINT, SAMPLE, RawFile, Variable
 from piop.errors import DataError
 
 if TYPE_CHECKING:

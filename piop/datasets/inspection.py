@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from piop.datasets.arrays import POINT, REFERENCE_VARIABLES, SAMPLE, OpenFile, StoredArray, reading
 from piop.datasets.axes import increasing
 from piop.datasets.formats.detect import open_raw
+from piop.datasets.lazy_arrays import (
+    POINT,
+    REFERENCE_VARIABLES,
+    SAMPLE,
+    OpenFile,
+    StoredArray,
+    reading,
+)
 from piop.datasets.reader import dataset_from
 
 if TYPE_CHECKING:

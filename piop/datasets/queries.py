@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from piop.datasets.arrays import RawFile
 from piop.datasets.axes import check_axis, check_domain, check_finite, flattened_points, numbers
 from piop.datasets.formats.detect import read_raw
+from piop.datasets.lazy_arrays import RawFile
 from piop.datasets.sensors import column, grouped_by_sample, sample_numbers
 from piop.errors import DataError, UsageError
 

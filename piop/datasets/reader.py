@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from piop.datasets.arrays import ACCEPTED, ESTIMATE, SAMPLE, OpenFile, RawFile, reading
 from piop.datasets.axes import numbers
 from piop.datasets.dataset import Dataset
 from piop.datasets.formats.detect import open_raw
+from piop.datasets.lazy_arrays import ACCEPTED, ESTIMATE, SAMPLE, OpenFile, RawFile, reading
 from piop.datasets.sensors import sensors_from
 from piop.datasets.solution import read_unknown, without_history
 from piop.errors import DataError, PiopError

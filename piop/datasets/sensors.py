@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from piop.datasets.arrays import SAMPLE, RawFile
 from piop.datasets.axes import (
     check_domain,
     check_finite,
@@ -17,6 +16,7 @@ from piop.datasets.axes import (
     name_axes,
 )
 from piop.datasets.formats.detect import read_raw
+from piop.datasets.lazy_arrays import SAMPLE, RawFile
 from piop.datasets.solution import read_history
 from piop.errors import DataError
 from piop.fields import FunctionSamples

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from piop.datasets.arrays import SAMPLE, RawFile, Variable
 from piop.datasets.axes import (
     SLACK,
     broadcast,
@@ -22,6 +21,7 @@ from piop.datasets.axes import (
     numbers,
 )
 from piop.datasets.dataset import Dataset
+from piop.datasets.lazy_arrays import SAMPLE, RawFile, Variable
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.problem.inputs import asked_coordinates, history_of, seen_times

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from piop.datasets.arrays import AXIS, ESTIMATE, POINT, REFERENCE_VARIABLES, SAMPLE
 from piop.datasets.dataset import Dataset
+from piop.datasets.lazy_arrays import AXIS, ESTIMATE, POINT, REFERENCE_VARIABLES, SAMPLE
 from piop.datasets.queries import Queries
 from piop.datasets.solution import with_history
 from piop.errors import DataError
@@ -168,7 +168,7 @@ class DatasetWriter(ABC):
         if Path(path).suffix == ZARR:
             from piop.datasets.formats.zarr import require_zarr as require
         else:
-            from piop.datasets.output import require_place as require
+            from piop.datasets.atomic_output import require_place as require
         require(Path(path))
 
     def axis(self, name: str, positions: Tensor | np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Domains: boxes and regions of the plane; ``piop.domain.mesh`` meshes them with SciPy."""
+"""Domains: boxes and regions of the plane; ``piop.domain.triangulation`` meshes them with SciPy."""
 
 from piop.domain.curve import Arc, Curve, GeometryError, Segment
 from piop.domain.distance import (
@@ -9,8 +9,8 @@ from piop.domain.distance import (
 )
 from piop.domain.domain import ENDS, Box, Coordinate, Domain, FixedDomain
 from piop.domain.outline import Corner, Outline, named_by_sides, outline
-from piop.domain.radial import RadialArc, Radius
-from piop.domain.regions import PlaneRegion, RegionFamily, trace
+from piop.domain.plane_region import PlaneRegion, RegionFamily, trace
+from piop.domain.radial_curve import RadialArc, Radius
 from piop.domain.shapes import Difference, Disk, Polygon, Shape, StarShaped, Union, box
 
 __all__ = [

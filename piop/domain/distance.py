@@ -1,4 +1,4 @@
-"""Approximate distance functions: zero on faces, positive inside, smooth, one at their largest."""
+"""Approximate distance functions: zero on the faces, positive inside, maximum one."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 
 from piop.domain.curve import Arc, Array, Curve, GeometryError, Point, Segment
-from piop.domain.radial import RadialArc, Radius
+from piop.domain.radial_curve import RadialArc, Radius
 from piop.domain.rfunctions import Circle, Formula, RIntersection, RUnion, half_planes
 
 

@@ -5,10 +5,10 @@ is walked against a whitelist. Limits on length, depth, exponents and growth are
 SymPy object exists, so that no text can exhaust time or memory.
 """
 
-from piop.expression.limits import Refusal
 from piop.expression.parse import Scope, parse, parse_equation
 from piop.expression.printing import write
 from piop.expression.quantity import Quantity, Scalar, as_number, number, symbol
+from piop.expression.text_checks import Refusal
 
 __all__ = [
     "Quantity",

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import sympy
 from sympy import Symbol
 
-from piop.expression import calculus
 from piop.expression import quantity as q
+from piop.expression import vector_calculus as calculus
 from piop.expression.functions import BY_SYNTAX, FUNCTIONS
-from piop.expression.limits import MAX_DEPTH, MAX_NODES, Refusal, check_text
 from piop.expression.quantity import Quantity, Scalar
+from piop.expression.text_checks import MAX_DEPTH, MAX_NODES, Refusal, check_text
 
 _VECTOR = ("grad", "div", "lap", "curl", "dot")
 _EQUALS = re.compile(r"(?<![<>=!])=(?!=)")

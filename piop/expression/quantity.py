@@ -16,7 +16,7 @@ from sympy import Expr, Rational, Symbol
 from sympy.core.function import AppliedUndef
 
 from piop.expression.functions import FUNCTIONS
-from piop.expression.limits import (
+from piop.expression.text_checks import (
     MAX_DEGREE,
     MAX_EXPONENT,
     MAX_NODES,

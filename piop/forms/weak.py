@@ -25,8 +25,8 @@ from piop.boundary import BoundaryCondition, normal_symbols
 from piop.errors import NotSupportedError
 from piop.expression.functions import JUMPS
 from piop.forms.differentiate import differentiate, partial
-from piop.forms.fluxes import Sorter, recovered_unknowns
-from piop.forms.linear import jumps
+from piop.forms.flux_decomposition import Sorter, recovered_unknowns
+from piop.forms.linear_forms import jumps
 from piop.forms.pde import PDE
 from piop.forms.terms import additive_terms
 

@@ -27,7 +27,7 @@ from piop.domain import (
     Shape,
     trace,
 )
-from piop.domain.regions import OUTLINE
+from piop.domain.plane_region import OUTLINE
 from piop.errors import Issue
 from piop.expression import Scope
 from piop.expression.functions import evaluate

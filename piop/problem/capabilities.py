@@ -11,8 +11,8 @@ from sympy import Derivative, Symbol
 from piop.errors import NotSupportedError
 from piop.forms.conservation import forms_shocks
 from piop.problem.inputs import history_of
-from piop.problem.inverse import inverse_obstacles
-from piop.problem.methods import Method, first_method
+from piop.problem.inverse_operator import inverse_obstacles
+from piop.problem.reference_methods import Method, first_method
 from piop.spec.distributions import FromData
 from piop.spec.model import AT_POINTS
 

@@ -13,7 +13,7 @@ from sympy.printing.latex import LatexPrinter
 from piop.errors import NotSupportedError
 from piop.expression import write
 from piop.forms.pde import Input
-from piop.forms.streams import plan_streams
+from piop.forms.stream_plan import plan_streams
 from piop.forms.terms import name_of
 from piop.problem.classify import classify
 from piop.problem.constraints import decide_constraints

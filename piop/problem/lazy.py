@@ -40,7 +40,7 @@ def sample(problem: Problem, n: int, seed: int) -> dict[str, InputFunction]:
 def solve_reference(problem: Problem, inputs: Any, **settings: Any) -> Solution:
     """Solve by the classical method; see `Problem.solve_reference`."""
     from piop import reference
-    from piop.run.interpolation import read_functions
+    from piop.run.user_inputs import read_functions
 
     return reference.solve_reference(problem, read_functions(problem, inputs or {}), **settings)
 

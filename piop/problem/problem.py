@@ -20,7 +20,7 @@ from piop.problem import lazy
 from piop.problem.build import build
 from piop.problem.capabilities import Capabilities, find_capabilities
 from piop.problem.describe import to_html, to_text
-from piop.problem.inverse import inverse_spec
+from piop.problem.inverse_operator import inverse_spec
 from piop.problem.wellposed import check
 from piop.spec import Spec, spec_to_yaml
 from piop.spec.load import (

@@ -24,10 +24,11 @@ from torch import Tensor
 from piop.errors import SolverError
 from piop.fields import InputFunction
 from piop.forms.differentiate import partial
-from piop.forms.linear import transport_form
+from piop.forms.linear_forms import transport_form
 from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expression
 from piop.problem import Coordinate, Problem
+from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     SAFETY,
     GridLevel,
@@ -37,7 +38,6 @@ from piop.reference.refinement import (
     SolvedSamples,
 )
 from piop.reference.solution import Request, Solution
-from piop.reference.sources import Sources
 
 _CREDIT = 4.0  # of the 16 that halving the steps of a fourth-order method gives
 _ROUNDING = 1e-13

@@ -1,4 +1,4 @@
-"""Solve a problem to a stated tolerance by the method of its class."""
+"""Solve a problem to a given tolerance by the first reference method that covers it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.problem import Coordinate, Problem
 from piop.problem.capabilities import choose_method, usual_tolerance
-from piop.problem.methods import (
+from piop.problem.reference_methods import (
     Characteristics,
     Chebyshev,
     EllipticFiniteVolumes,
@@ -39,7 +39,7 @@ SOLVERS: Mapping[type[Method], Solver] = {
     FiniteVolumes: solve_law,
     FiniteElements: solve_on_shape,
 }
-"""The solver of each of ``piop.problem.methods.METHODS``."""
+"""The solver of each of ``piop.problem.reference_methods.METHODS``."""
 
 
 def solve_reference(
@@ -55,8 +55,8 @@ def solve_reference(
     """Solve a batch of instances of a problem in float64.
 
     The method follows from the equations, the domain and the conditions: see
-    ``piop.problem.methods.METHODS``. Resolution is raised, per instance, until an error estimate
-    meets the tolerance.
+    ``piop.problem.reference_methods.METHODS``. Resolution is raised, per instance, until an error
+    estimate meets the tolerance.
 
     Args:
         problem: A ``Problem``; parameters to infer have the values that they start from, or those

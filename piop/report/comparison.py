@@ -17,8 +17,8 @@ from piop.fields import FunctionSamples
 from piop.metrics import relative_l2_by_time
 from piop.residual import compile_residual
 from piop.run import predict_held_out
-from piop.run.arguments import save_grid
 from piop.run.evaluation import ends_only, errors_of
+from piop.run.user_inputs import save_grid
 from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.operator import OperatorField
 

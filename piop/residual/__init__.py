@@ -5,7 +5,7 @@ from piop.residual.base import Lift, Residual, ResidualValues
 from piop.residual.grid import GridResidual, TensorGrid
 from piop.residual.lift import GridLift, PointwiseLift
 from piop.residual.pointwise import PointwiseResidual, compile_residual
-from piop.residual.streams import StreamTensor
+from piop.residual.stream_tensor import StreamTensor
 
 __all__ = [
     "GridLift",

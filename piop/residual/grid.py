@@ -28,9 +28,9 @@ from piop.fields import InputFunction
 from piop.forms.multi_indices import Index
 from piop.lowering import compile_expressions
 from piop.residual.base import Residual, ResidualValues
-from piop.residual.differences import finite_differences, fourier_differences
-from piop.residual.inputs import InputDerivatives, along_axes, unknown_derivatives
+from piop.residual.differentiation_matrices import finite_differences, fourier_differences
 from piop.residual.lift import GridLift
+from piop.residual.required_derivatives import InputDerivatives, along_axes, unknown_derivatives
 
 if TYPE_CHECKING:
     from piop.problem import Problem

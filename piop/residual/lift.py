@@ -14,11 +14,11 @@ from torch import Tensor
 
 from piop.fields import InputFunction
 from piop.forms.multi_indices import Index
-from piop.forms.streams import StreamPlan
+from piop.forms.stream_plan import StreamPlan
 from piop.lowering import compile_expressions
 from piop.residual.base import Lift
-from piop.residual.inputs import InputDerivatives, along_axes
-from piop.residual.streams import StreamTensor
+from piop.residual.required_derivatives import InputDerivatives, along_axes
+from piop.residual.stream_tensor import StreamTensor
 
 if TYPE_CHECKING:
     from piop.problem import Input

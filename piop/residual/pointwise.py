@@ -1,9 +1,9 @@
 """Residuals at points: plan the streams of a problem once, then evaluate them over any field.
 
 A *field* is a callable on queries ``[B, N, D]`` that returns values ``[B, N, C]``. It is evaluated
-on a :class:`~piop.residual.streams.StreamTensor` of queries, which passes through ordinary torch
-code. Queries ``[1, N, D]`` are shared by all functions of a batch: a field of B functions returns
-``[B, N, C]`` and computes once whatever depends on the queries alone.
+on a :class:`~piop.residual.stream_tensor.StreamTensor` of queries, which passes through ordinary
+torch code. Queries ``[1, N, D]`` are shared by all functions of a batch: a field of B functions
+returns ``[B, N, C]`` and computes once whatever depends on the queries alone.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from torch import Tensor
 import piop.residual.rules  # noqa: F401  fills the table of rules
 from piop.fields import InputFunction
 from piop.forms.multi_indices import Index
-from piop.forms.streams import StreamPlan, plan_streams, split_coefficient
+from piop.forms.stream_plan import StreamPlan, plan_streams, split_coefficient
 from piop.lowering import compile_expressions
 from piop.residual.attention import Kernel
 from piop.residual.base import Residual, ResidualValues
-from piop.residual.inputs import InputDerivatives, unknown_derivatives
 from piop.residual.lift import PointwiseLift
+from piop.residual.required_derivatives import InputDerivatives, unknown_derivatives
 from piop.residual.reverse import nested_derivatives
-from piop.residual.streams import NoRuleError, StreamLayout, StreamTensor
+from piop.residual.stream_tensor import NoRuleError, StreamLayout, StreamTensor
 
 if TYPE_CHECKING:
     from piop.problem import Input, Problem

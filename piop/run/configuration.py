@@ -13,6 +13,7 @@ from piop.errors import UsageError
 from piop.models import find_preset
 from piop.problem import Problem
 from piop.problem.classify import classify
+from piop.training.build import DTYPES, preset_of
 from piop.training.config import (
     POINTWISE,
     AdaptiveConfig,
@@ -24,7 +25,6 @@ from piop.training.config import (
     apply_settings,
     settings_for,
 )
-from piop.training.setup import DTYPES, preset_of
 
 RECIPE_SETTINGS = frozenset(vars(OptimiserConfig())) | frozenset(vars(AdaptiveConfig()))
 """Settings of the optimiser and of the weights that learn."""

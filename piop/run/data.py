@@ -17,9 +17,9 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.training.batches.input_grid import gridded_inputs
 from piop.training.batches.training_grid import data_at_end, data_counts
+from piop.training.build import preset_of
 from piop.training.config import TrainingConfig
 from piop.training.loss.statistics import Statistics
-from piop.training.setup import preset_of
 
 HELD_OUT_FRACTION = 0.1
 LARGEST = 1e150

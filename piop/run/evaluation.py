@@ -18,9 +18,9 @@ from piop.run.prediction import predict_values
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.batches.noise import add_noise, noise_levels
+from piop.training.build import Model, residual_of_model
 from piop.training.config import TrainingConfig
 from piop.training.operator import OperatorField
-from piop.training.setup import Model, residual_of_model
 
 RESIDUAL_SAMPLES, RESIDUAL_POINTS = 16, 512
 """Held-out inputs and points of the mean residual."""

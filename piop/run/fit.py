@@ -25,11 +25,12 @@ from piop.run.configuration import (
 from piop.run.data import DataArgument, GivenData, note_grids, training_and_held_out, usable_data
 from piop.run.folder import RunFolder, new_folder, open_folder, write_json
 from piop.run.run import Run
+from piop.training.build import build_model, build_objective, build_source, field_kind
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings, require_applicable
 from piop.training.distributed import Processes, joined
 from piop.training.loop.checkpoint import Row, load_weights, read_metrics
 from piop.training.loop.gradients import make_gradients, profile_eager
-from piop.training.loop.memory import as_settings, explain_out_of_memory, smaller_batch
+from piop.training.loop.out_of_memory import as_settings, explain_out_of_memory, smaller_batch
 from piop.training.loop.phases import Draw
 from piop.training.loop.profile import Profile
 from piop.training.loop.trainer import Trainer
@@ -37,7 +38,6 @@ from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.requirements import parts_of, require_backbone, require_choices, require_work
 from piop.training.settings import parse_time
-from piop.training.setup import build_model, build_objective, build_source, field_kind
 
 Progress = Callable[[Row], None]
 HELD_OUT = 64

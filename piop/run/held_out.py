@@ -16,7 +16,7 @@ from piop.fields import FunctionSamples, InputFunction, grid_axis
 from piop.problem import Problem
 from piop.problem.inputs import asked_coordinates, history_of
 from piop.reference import solve_reference
-from piop.run.arguments import save_grid
+from piop.run.user_inputs import save_grid
 from piop.sampling import Draws, observe, place_sensors, sample_inputs
 
 GRID_LIMITS = {1: (21, 128), 2: (6, 32), 3: (6, 16)}

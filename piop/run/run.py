@@ -14,20 +14,20 @@ from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.problem import Problem, lazy
 from piop.run import evaluation
-from piop.run.arguments import InputData, read_at, read_inputs
 from piop.run.configuration import move_to_device
 from piop.run.data import DataArgument, GivenData, check_values, training_and_held_out
-from piop.run.discretisation import Grids, Sensors, study_discretisation
 from piop.run.folder import RunFolder, open_folder, read_json, versions, write_json
 from piop.run.held_out import DrawnInputs, HeldOut, HeldOutData, HeldOutSource
 from piop.run.held_out import Sensors as Placement
-from piop.run.inference import infer, trained_estimates
+from piop.run.parameter_estimation import infer, trained_estimates
 from piop.run.prediction import as_dataset, predict_values
+from piop.run.resolution_study import Grids, Sensors, study_discretisation
+from piop.run.user_inputs import InputData, read_at, read_inputs
+from piop.training.build import Model, build_model
 from piop.training.config import TrainingConfig
 from piop.training.loop.checkpoint import Row, load_weights, read_metrics
-from piop.training.loop.memory import explain_out_of_memory
+from piop.training.loop.out_of_memory import explain_out_of_memory
 from piop.training.loss.statistics import Statistics
-from piop.training.setup import Model, build_model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,7 +112,7 @@ class Run:
         """Predict the solutions of given inputs.
 
         Args:
-            inputs: Sensors of each visible input, as :func:`piop.run.arguments.read_inputs` takes
+            inputs: Sensors of each visible input, as :func:`piop.run.user_inputs.read_inputs` takes
                 them; nothing for a problem without inputs.
             at: ``{"t": ..., "x": ...}`` for a grid, points ``[N, D]``, or None for the ``save``
                 grid of the spec.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from piop.fields import grid_axis
 from piop.sampling.random import Draws
-from piop.sampling.regions import first_inside, grid_inside, on_face
+from piop.sampling.region_points import first_inside, grid_inside, on_face
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate, Problem

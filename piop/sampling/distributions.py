@@ -20,11 +20,11 @@ from piop.errors import NotSupportedError
 from piop.fields import InputFunction
 from piop.sampling.collocation import scale_to_box, unit_points
 from piop.sampling.expressions import CompiledExpression, ExpressionFunction, names_in
-from piop.sampling.files import stored_functions
 from piop.sampling.functions import NearestFunction, PiecewiseConstantFunction, ScalarFunction
 from piop.sampling.kriging import krige
 from piop.sampling.random import Draws
 from piop.sampling.random_fields import Prior, draw_series, gaussian_prior, series_prior
+from piop.sampling.stored_functions import stored_functions
 from piop.spec import distributions as spec
 
 if TYPE_CHECKING:

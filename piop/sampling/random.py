@@ -1,4 +1,4 @@
-"""Random numbers that depend on their name alone, never on who asks for them.
+"""Counter-based random numbers from (seed, stream, step, sample), whatever the batching.
 
 A number is a function of (seed, stream, step, sample index, position), computed by a counter-based
 generator: nothing is stored, so a batch may be split in any way, over any number of processes and

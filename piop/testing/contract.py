@@ -14,7 +14,7 @@ from piop.fields import FunctionSamples
 from piop.models.core.base import Backbone
 from piop.models.registry import refusal
 from piop.testing.cases import ROUNDING, SIGNATURES, Case, has_own_signature, only_for
-from piop.testing.queries import QueryTests
+from piop.testing.query_tests import QueryTests
 from piop.testing.samples import (
     EvaluationPoints,
     max_difference,
@@ -22,8 +22,8 @@ from piop.testing.samples import (
     queries_for,
     samples_for,
 )
-from piop.testing.sensors import SensorTests
-from piop.testing.weights import WeightTests
+from piop.testing.sensor_tests import SensorTests
+from piop.testing.weight_tests import WeightTests
 
 SINGLE_PRECISION = 1e-3
 """Tolerance for outputs in single precision."""

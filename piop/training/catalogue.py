@@ -12,9 +12,9 @@ from piop.models.core.base import FieldKind, Preset, Signature
 from piop.models.registry import all_backbones
 from piop.problem import Problem
 from piop.spec.load import builtin_names
+from piop.training.build import constraints_of, signature_of
 from piop.training.config import BudgetConfig, TrainingConfig
 from piop.training.requirements import obstacle
-from piop.training.setup import constraints_of, signature_of
 
 Obstacles = Mapping[str, str | None]
 """Name of a problem → why it cannot be served; None where it can."""

@@ -10,11 +10,11 @@ from piop.models.core.base import Backbone, Preset, Signature
 from piop.models.registry import all_backbones, find_preset, refusal
 from piop.problem import Problem
 from piop.training.batches.training_grid import grid_counts
+from piop.training.build import constraints_of, field_kind, signature_of
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, require_device
 from piop.training.loss.statistics import Statistics
-from piop.training.loss.weighting.selection import require_weightings
-from piop.training.setup import constraints_of, field_kind, signature_of
+from piop.training.loss.weighting.registry import require_weightings
 
 BOXED = ("latin_hypercube",)
 """Ways to place points that fill boxes alone."""
@@ -134,7 +134,7 @@ def obstacle(
 
     Args:
         preset: The network.
-        signature: The problem's shapes, as :func:`piop.training.setup.signature_of` tells them.
+        signature: The problem's shapes, as :func:`piop.training.build.signature_of` tells them.
         physics: Whether it is to learn from the equations.
         scattered: Whether there are data that lie on no grid.
         config: The network's sizes and choices where they differ from the preset's.

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from piop.domain import Difference, Disk, GeometryError, Polygon, box, outline
-from piop.domain.mesh import areas, quality, sides, triangulate
+from piop.domain.triangulation import areas, quality, sides, triangulate
 
 from .cases import AREAS, UNIT
 

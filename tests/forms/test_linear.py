@@ -3,10 +3,10 @@
 import pytest
 
 from piop.errors import NotSupportedError
-from piop.forms.linear import divergence_form
+from piop.forms.linear_forms import divergence_form
 from piop.problem import Problem
 from piop.problem.capabilities import choose_method, usual_tolerance
-from piop.problem.methods import EllipticFiniteVolumes
+from piop.problem.reference_methods import EllipticFiniteVolumes
 
 
 def steady(*equations, space="x", **words):

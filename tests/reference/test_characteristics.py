@@ -8,7 +8,7 @@ import torch
 from piop.errors import SolverError
 from piop.problem import Problem
 from piop.problem.capabilities import choose_method
-from piop.problem.methods import Characteristics, Chebyshev
+from piop.problem.reference_methods import Characteristics, Chebyshev
 from piop.reference import solve_reference
 from piop.sampling import Draws, sample_inputs
 

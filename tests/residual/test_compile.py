@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from piop.forms.streams import plan_streams
+from piop.forms.stream_plan import plan_streams
 from piop.lowering import compile_expressions
 from piop.residual import compile_residual
-from piop.residual.streams import StreamTensor
+from piop.residual.stream_tensor import StreamTensor
 
 POINTS = 2
 ROUNDING = 1e-9  # of the summed absolute terms, in float64

@@ -4,7 +4,7 @@ import pytest
 import sympy
 import torch
 
-from piop.residual.rules import derivatives as tables
+from piop.residual.rules import elementwise_derivatives as tables
 
 X = sympy.Symbol("x", real=True)
 LOGISTIC = 1 / (1 + sympy.exp(-X))

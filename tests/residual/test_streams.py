@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from piop.residual import StreamTensor, compile_residual
-from piop.residual.streams import NoRuleError, rule
+from piop.residual.stream_tensor import NoRuleError, rule
 
 B, N, W = 2, 4, 6
 AGREE = {"rtol": 1e-10, "atol": 1e-10}

@@ -11,7 +11,7 @@ from piop.errors import NotSupportedError, UsageError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.run import Run, fit
-from piop.run import discretisation as module
+from piop.run import resolution_study as module
 from piop.run.held_out import DrawnInputs, HeldOutData, grids_within
 
 

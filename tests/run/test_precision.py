@@ -14,9 +14,9 @@ from piop.fields import FunctionSamples
 from piop.residual import compile_residual
 from piop.run import fit
 from piop.run.configuration import precision_of
+from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.loss.statistics import distribution_statistics
-from piop.training.setup import build_model, build_objective, build_source
 
 
 def data():

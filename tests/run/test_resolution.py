@@ -7,7 +7,7 @@ import torch
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
-from piop.run.discretisation import SensorCount, keep_sensors, read_grids, read_sensor_counts
+from piop.run.resolution_study import SensorCount, keep_sensors, read_grids, read_sensor_counts
 from piop.sampling import Draws
 
 DRAWS = Draws(3, 0, torch.arange(5))

@@ -8,6 +8,7 @@ import torch
 
 from piop.problem import Problem
 from piop.residual import compile_residual
+from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import (
     AdaptiveConfig,
     BudgetConfig,
@@ -18,7 +19,6 @@ from piop.training.config import (
     TrainingConfig,
 )
 from piop.training.loss.statistics import distribution_statistics
-from piop.training.setup import build_model, build_objective, build_source
 
 HEAT = """
 piop: 1

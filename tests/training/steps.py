@@ -10,6 +10,7 @@ from piop.datasets import Dataset
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.residual import compile_residual
+from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import (
     AdaptiveConfig,
     BudgetConfig,
@@ -24,7 +25,6 @@ from piop.training.loop import phases
 from piop.training.loop.gradients import make_gradients
 from piop.training.loop.trainer import Trainer
 from piop.training.loss.statistics import distribution_statistics
-from piop.training.setup import build_model, build_objective, build_source
 
 BURGERS = """
 piop: 1

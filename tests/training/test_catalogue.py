@@ -11,9 +11,9 @@ from piop.models.core.base import BURGERS, GRID_FIELD, Preset
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.training import catalogue as module
+from piop.training.build import signature_of
 from piop.training.catalogue import catalogue, parameters
 from piop.training.requirements import obstacle
-from piop.training.setup import signature_of
 
 STEADY = """
 piop: 1

@@ -10,8 +10,8 @@ import torch
 
 from piop.errors import TrainingError, UsageError
 from piop.training.distributed import Alone, checksum, joined, require_device
-from piop.training.launch import launched_first, launched_together
 from piop.training.loop import phases
+from piop.training.torchrun import launched_first, launched_together
 
 SCRIPT = Path(__file__).parent / "steps.py"
 _spec = importlib.util.spec_from_file_location("steps", SCRIPT)

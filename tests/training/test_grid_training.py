@@ -15,6 +15,7 @@ from piop.residual import GridResidual, compile_residual
 from piop.training.batches.batch import flatten
 from piop.training.batches.input_grid import gridded_inputs
 from piop.training.batches.training_grid import data_at_end, data_counts, data_indices
+from piop.training.build import build_model, build_objective, build_source, constraints_of
 from piop.training.config import (
     BudgetConfig,
     LossConfig,
@@ -24,7 +25,6 @@ from piop.training.config import (
     TrainingConfig,
 )
 from piop.training.loss.statistics import data_statistics, distribution_statistics
-from piop.training.setup import build_model, build_objective, build_source, constraints_of
 
 from .conftest import HEAT
 from .grids import NETWORKS

@@ -10,9 +10,9 @@ from piop.errors import UsageError
 from piop.models.core.base import GRID_FIELD, Backbone, Preset, Signature
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
+from piop.training.build import signature_of
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.requirements import able_backbones, obstacle, require_backbone
-from piop.training.setup import signature_of
 
 from .conftest import HEAT
 

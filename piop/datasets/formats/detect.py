@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from piop.datasets.arrays import OpenFile, RawFile, reading, reason_of
+from piop.datasets.lazy_arrays import OpenFile, RawFile, reading, reason_of
 from piop.errors import DataError
 
 READABLE = "NetCDF, HDF5, Zarr, MATLAB, npz, torch or CSV"

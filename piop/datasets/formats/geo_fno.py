@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from piop.datasets.arrays import SAMPLE, OpenFile, Source, StoredArray, lazy_array
+from piop.datasets.lazy_arrays import SAMPLE, OpenFile, Source, StoredArray, lazy_array
 from piop.errors import DataError
 
 FLOW = ("rho", "vx", "vy", "p", "mach")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from piop.datasets.arrays import SAMPLE, OpenFile, Source, StoredArray, lazy_array, transformed
+from piop.datasets.lazy_arrays import SAMPLE, OpenFile, Source, StoredArray, lazy_array, transformed
 
 LI_2021 = (
     "Li et al.'s 'a', 'u' (samples, points) of Burgers' equation, 'a' (samples, n, n), 'u' "

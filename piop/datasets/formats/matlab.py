@@ -8,10 +8,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from piop.datasets.arrays import Hdf5, OpenFile, Reversed, Source, lazy_array
 from piop.datasets.axes import increasing
 from piop.datasets.formats.geo_fno import is_plasticity, name_plasticity
 from piop.datasets.formats.li2021 import LI_2021, name_li2021
+from piop.datasets.lazy_arrays import Hdf5, OpenFile, Reversed, Source, lazy_array
 
 EXPECTED = (
     f"Expected the names of the spec with lists of positions, or {LI_2021}, or Geo-FNO's "

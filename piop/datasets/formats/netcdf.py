@@ -12,8 +12,8 @@ import h5netcdf
 import h5py
 import numpy as np
 
-from piop.datasets.arrays import SAMPLE, OpenFile, Select, lazy_array
-from piop.datasets.output import replacing
+from piop.datasets.atomic_output import replacing
+from piop.datasets.lazy_arrays import SAMPLE, OpenFile, Select, lazy_array
 from piop.datasets.writer import DatasetWriter, NewVariable
 
 if TYPE_CHECKING:

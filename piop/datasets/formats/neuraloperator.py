@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from piop.datasets import arrays as opened
-from piop.datasets.arrays import SAMPLE, OpenFile, RawFile, Variable
+from piop.datasets import lazy_arrays as opened
 from piop.datasets.axes import increasing
+from piop.datasets.lazy_arrays import SAMPLE, OpenFile, RawFile, Variable
 from piop.errors import DataError
 
 DARCY_GRIDS = (16, 32)

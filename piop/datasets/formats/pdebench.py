@@ -9,7 +9,15 @@ from typing import Any
 import h5py
 import numpy as np
 
-from piop.datasets.arrays import SAMPLE, Hdf5, OpenFile, Select, Stacked, StoredArray, lazy_array
+from piop.datasets.lazy_arrays import (
+    SAMPLE,
+    Hdf5,
+    OpenFile,
+    Select,
+    Stacked,
+    StoredArray,
+    lazy_array,
+)
 from piop.errors import DataError
 
 PDEBENCH = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from piop.datasets.arrays import OpenFile, lazy_array
+from piop.datasets.lazy_arrays import OpenFile, lazy_array
 from piop.errors import DataError
 
 

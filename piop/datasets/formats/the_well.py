@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from piop.datasets.arrays import SAMPLE, Hdf5, OpenFile, StoredArray, lazy_array, transformed
+from piop.datasets.lazy_arrays import SAMPLE, Hdf5, OpenFile, StoredArray, lazy_array, transformed
 from piop.errors import DataError
 
 THE_WELL = (

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from piop.datasets.arrays import OpenFile, lazy_array
-from piop.datasets.output import replacing_folder, require_place
+from piop.datasets.atomic_output import replacing_folder, require_place
+from piop.datasets.lazy_arrays import OpenFile, lazy_array
 from piop.datasets.writer import DatasetWriter, NewVariable
 from piop.errors import DataError, NotSupportedError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from piop.models.core.base import Preset, Presets
 from piop.models.deeponet.network import PAPER, DeepONet, DeepONetConfig
-from piop.models.deeponet.published import (
+from piop.models.deeponet.variants import (
     GatedDeepONet,
     ModifiedDeepONet,
     ShiftDeepONet,

@@ -24,7 +24,7 @@ from piop.models.core.coordinates import (
 )
 from piop.models.core.harmonic_fit import HarmonicCrossAttention
 from piop.models.core.sensor_encoder import GatedSkip, SensorEncoder
-from piop.models.ipot.attention import GatedFeedForward
+from piop.models.ipot.paper_layers import GatedFeedForward
 
 SENSOR_FREQUENCIES = 4
 """Sines and cosines of the coordinates of sensors along axes that are not homogeneous."""

@@ -17,8 +17,13 @@ from piop.errors import UsageError
 from piop.models.core.attention import MASKED_SCORE
 from piop.models.core.base import AxisSignature, Inputs, Signature, scalar_values, standardised
 from piop.models.core.coordinates import take_columns
-from piop.models.ipot.attention import Attention, FourierFeatures, GatedFeedForward, KeysAndValues
 from piop.models.ipot.network import LatentBackbone, LatentModel, LatentRollout
+from piop.models.ipot.paper_layers import (
+    Attention,
+    FourierFeatures,
+    GatedFeedForward,
+    KeysAndValues,
+)
 
 ENCODER_EXPANSION = 4
 """Hidden over outer width of the encoder's feed-forward, as in the code, against its setting."""

@@ -1,4 +1,4 @@
-"""The networks of the paper's benchlabels on meshes: electro- and magnetostatics, airfoil.
+"""The OFormer paper's networks for benchmarks on meshes: electro- and magnetostatics, airfoil.
 
 The queries are nodes of a mesh and attend among themselves once, so all are evaluated jointly.
 Inputs with jumps label nodes (boundary, kind of node); queries take them from the nearest sensor.

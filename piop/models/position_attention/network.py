@@ -38,7 +38,7 @@ from piop.models.core.coordinates import (
 from piop.models.core.harmonic_fit import TOKENS_PER_WAVE, HarmonicFit
 from piop.models.core.sensor_encoder import GatedSkip
 from piop.models.position_attention.attention import SHARPNESS, window_square
-from piop.models.position_attention.kernels import (
+from piop.models.position_attention.smooth_kernels import (
     KernelCrossAttention,
     KernelPoints,
     kernel_coordinates,

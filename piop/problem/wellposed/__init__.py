@@ -1,4 +1,4 @@
-"""Everything a problem is refused for although each of its formulas can be read.
+"""Checks that reject ill-posed or inconsistent problems whose formulas can all be read.
 
 Each pass looks for one kind of mistake and adds issues; a pass runs only where the sections it
 reads were understood, so that one mistake is not reported twice.

@@ -1,4 +1,4 @@
-"""Periodic domains: data that jump where an axis closes, free constants and the means they need."""
+"""Periodic checks: continuity across the period, undetermined constants, solvability."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sympy import Expr
 
 from piop.domain import Coordinate
 from piop.errors import Issue, Place
-from piop.expression.calculus import occurs_bare
 from piop.expression.functions import JUMPS, evaluate
+from piop.expression.vector_calculus import occurs_bare
 from piop.forms.pde import Input
 from piop.forms.terms import additive_terms, orders, split_terms
 from piop.spec import distributions

@@ -18,7 +18,7 @@ from sympy import Derivative, Expr
 
 from piop.errors import NotSupportedError
 from piop.forms.differentiate import partial
-from piop.forms.evolution import Channel, Order
+from piop.forms.linear_nonlinear_split import Channel, Order
 from piop.forms.terms import applied, derivative_counts, multipliers, name_of, outermost_atoms
 from piop.problem import Problem
 

@@ -11,7 +11,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from piop.forms.evolution import Order
+from piop.forms.linear_nonlinear_split import Order
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.newton import radau, solve_steady
 from piop.reference.chebyshev.system import CollocationSystem, CompiledEquations
 from piop.reference.chebyshev.time_stepping import CollocationTrajectory, StepControl, TimeStepping
+from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     SAFETY,
     Fields,
@@ -34,7 +35,6 @@ from piop.reference.refinement import (
     require_finite_start,
 )
 from piop.reference.solution import Request, Solution
-from piop.reference.sources import Sources
 
 STAGES = 5
 POINTS = (

@@ -15,7 +15,7 @@ from piop.lowering import compile_expressions
 from piop.problem import Problem
 from piop.reference.chebyshev.equations import ChannelDerivative, Equations, Row, face_of
 from piop.reference.chebyshev.mesh import CollocationMesh
-from piop.reference.sources import Sources
+from piop.reference.input_values import Sources
 
 _Compiled = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 

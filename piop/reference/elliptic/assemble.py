@@ -24,7 +24,7 @@ from torch import Tensor
 
 from piop.boundary import RobinForm
 from piop.errors import SolverError
-from piop.forms.linear import DivergenceForm
+from piop.forms.linear_forms import DivergenceForm
 from piop.problem import Problem
 from piop.reference.elliptic.cells import (
     StencilOperator,
@@ -35,7 +35,7 @@ from piop.reference.elliptic.cells import (
     half_steps,
     interleave,
 )
-from piop.reference.sources import SamplingGrid, Sources
+from piop.reference.input_values import SamplingGrid, Sources
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from piop.errors import SolverError
 from piop.fields import InputFunction
-from piop.forms.linear import divergence_form
+from piop.forms.linear_forms import divergence_form
 from piop.problem import Problem
 from piop.reference.elliptic.assemble import Assembler, reconstruct
 from piop.reference.elliptic.cells import first_grid
 from piop.reference.elliptic.linear_solve import solve_cells
+from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     SAFETY,
     Fields,
@@ -36,7 +37,6 @@ from piop.reference.refinement import (
     richardson_error,
 )
 from piop.reference.solution import Request, Solution
-from piop.reference.sources import Sources
 
 _WORTHWHILE = (8192, 512, 64)
 """Cells per axis, by dimension, beyond which nothing is refined that cannot reach the tolerance."""

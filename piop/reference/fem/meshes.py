@@ -14,11 +14,11 @@ from skfem.mesh import MeshTri1, MeshTri2
 from sympy import Expr
 
 from piop.domain import Outline, Radius, RegionFamily
-from piop.domain.mesh import TriangleMesh, triangulate
+from piop.domain.triangulation import TriangleMesh, triangulate
 from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expression
 from piop.reference.fem.space import Array
-from piop.reference.sources import Sources
+from piop.reference.input_values import Sources
 
 _MOST_CUTS = 4
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from piop.domain import GeometryError, Outline, PlaneRegion, RegionFamily
-from piop.domain.mesh import TriangleMesh, triangulate
+from piop.domain.triangulation import TriangleMesh, triangulate
 from piop.errors import SolverError
 from piop.fields import InputFunction
 from piop.forms.weak import WeakForm, weak_form
@@ -28,6 +28,7 @@ from piop.reference.fem.meshes import (
 )
 from piop.reference.fem.space import Array, Space
 from piop.reference.fem.system import FiniteElementSystem, Recovery
+from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     Fields,
     GridLevel,
@@ -39,7 +40,6 @@ from piop.reference.refinement import (
     richardson_error,
 )
 from piop.reference.solution import Request, Solution, concatenate
-from piop.reference.sources import Sources
 
 DEGREE = 2
 _MOST = 250_000  # coefficients of all unknowns on the finest mesh

@@ -19,7 +19,7 @@ from torch import Tensor
 from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expressions
 from piop.problem import Problem
-from piop.reference.sources import Sources
+from piop.reference.input_values import Sources
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _POINTS = 20_000  # at which an input function is evaluated at once

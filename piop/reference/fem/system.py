@@ -17,7 +17,7 @@ from piop.forms.terms import outermost_atoms
 from piop.forms.weak import Integrand, WeakForm
 from piop.problem import Problem
 from piop.reference.fem.space import Array, PointEvaluator, Quadrature, Space
-from piop.reference.sources import Sources
+from piop.reference.input_values import Sources
 
 _STEPS = 40  # of Newton's method
 _SMALL = 1e-11  # step of Newton's method, relative to the solution

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.problem import Problem
-from piop.reference.sources import SamplingGrid, Sources
+from piop.reference.input_values import SamplingGrid, Sources
 
 
 class CellMesh:

@@ -16,7 +16,7 @@ from piop.lowering import compile_expression, compile_expressions
 from piop.problem import Problem
 from piop.reference.finite_volume.flux import Flow, Variables, contact_slopes, limited_slopes
 from piop.reference.finite_volume.mesh import CellMesh, CoefficientValues
-from piop.reference.sources import Sources
+from piop.reference.input_values import Sources
 
 GHOSTS = 3
 

@@ -30,6 +30,7 @@ from piop.problem.constraints import expression_smoothness
 from piop.reference.finite_volume.flux import limited_slopes
 from piop.reference.finite_volume.mesh import CellMesh
 from piop.reference.finite_volume.scheme import FiniteVolumeStepper, Scheme
+from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     Fields,
     GridLevel,
@@ -40,7 +41,6 @@ from piop.reference.refinement import (
     relative_scale,
 )
 from piop.reference.solution import Request, Solution
-from piop.reference.sources import Sources
 
 
 @dataclass(frozen=True)

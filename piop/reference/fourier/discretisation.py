@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from piop.fields import InputFunction
-from piop.forms.evolution import split_linear
+from piop.forms.linear_nonlinear_split import split_linear
 from piop.problem import Problem
 from piop.reference.fourier.grid import Pairs, PeriodicGrid
 from piop.reference.fourier.nonlinear import Nonlinear, stabilise
@@ -23,7 +23,7 @@ from piop.reference.fourier.time_stepping import (
     pairs_of,
     scalar_coefficients,
 )
-from piop.reference.sources import Sources
+from piop.reference.input_values import Sources
 
 _DEFAULT_DEGREE = 3  # padding for products that are no polynomial: twice the points
 

@@ -18,7 +18,7 @@ import torch
 from sympy import Expr
 from torch import Tensor
 
-from piop.forms.evolution import EvolutionSystem, Order, Split
+from piop.forms.linear_nonlinear_split import EvolutionSystem, Order, Split
 from piop.forms.terms import name_of
 from piop.lowering import compile_expressions
 from piop.problem import Problem

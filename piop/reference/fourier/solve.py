@@ -16,8 +16,7 @@ from torch import Tensor
 from piop.fields import InputFunction
 from piop.problem import Problem
 from piop.reference.fourier.discretisation import Discretisation
-from piop.reference.fourier.grid import PeriodicGrid, embed, evaluate_on, power, tail
-from piop.reference.fourier.levels import (
+from piop.reference.fourier.error_control import (
     Assessment,
     Measurements,
     after_failure,
@@ -26,6 +25,7 @@ from piop.reference.fourier.levels import (
     resolved,
     round_up,
 )
+from piop.reference.fourier.grid import PeriodicGrid, embed, evaluate_on, power, tail
 from piop.reference.fourier.nonlinear import longest_step
 from piop.reference.fourier.symbols import nonlinear_auxiliaries
 from piop.reference.fourier.time_stepping import SpectralLevel, SpectralStepper, SpectralTrajectory

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from piop.errors import NotSupportedError
-from piop.forms.evolution import Polynomial, Split
+from piop.forms.linear_nonlinear_split import Polynomial, Split
 from piop.linalg import invert
 from piop.reference.fourier.grid import PeriodicGrid
-from piop.reference.sources import Sources
+from piop.reference.input_values import Sources
 
 Table = dict[tuple[int, int], Tensor]
 """(row, column) → symbol ``[B or 1, *modes]``."""

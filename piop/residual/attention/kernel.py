@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from piop.errors import UsageError
-from piop.forms.streams import MAX_ORDER
-from piop.residual.streams import StreamLayout
+from piop.forms.stream_plan import MAX_ORDER
+from piop.residual.stream_tensor import StreamLayout
 
 
 @dataclass(frozen=True)

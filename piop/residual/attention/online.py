@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from piop.residual.attention.kernel import AttentionOperands, ScoreMonomial, ScorePolynomials
-from piop.residual.streams import merge_streams, streams_times_matrix, times_coefficient
+from piop.residual.stream_tensor import merge_streams, streams_times_matrix, times_coefficient
 
 MAX_BLOCK_SCORES = {"cpu": 2**22, "cuda": 2**26}
 """Largest number of scores at once on a device, all streams counted: 16, 256 MiB in float32."""

@@ -29,7 +29,7 @@ from piop.residual.attention.kernel import AttentionOperands, ScorePolynomials
 from piop.residual.attention.online import online_totals
 from piop.residual.rules.composition import divide
 from piop.residual.rules.reduction import logsumexp
-from piop.residual.streams import (
+from piop.residual.stream_tensor import (
     NoRuleError,
     ProductGroup,
     StreamLayout,

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from piop.residual.rules.derivatives import Elementwise
-from piop.residual.streams import (
+from piop.residual.rules.elementwise_derivatives import Elementwise
+from piop.residual.stream_tensor import (
     NoRuleError,
     ProductGroup,
     StreamLayout,

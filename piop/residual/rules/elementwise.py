@@ -9,9 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from piop.residual.rules import derivatives
+from piop.residual.rules import elementwise_derivatives as derivatives
 from piop.residual.rules.composition import compose, divide, multiply
-from piop.residual.streams import NoRuleError, OperandRule, StreamTensor, align, reflected, rule
+from piop.residual.stream_tensor import (
+    NoRuleError,
+    OperandRule,
+    StreamTensor,
+    align,
+    reflected,
+    rule,
+)
 
 SMOOTH = ("exp", "sin", "cos", "sinh", "cosh", "tanh", "tan", "sigmoid", "erf", "log", "log1p")
 SMOOTH += ("expm1", "atan", "reciprocal", "sqrt", "rsqrt", "silu")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from piop.residual.rules.attention import LazyScores, product_coefficients
 from piop.residual.rules.composition import bilinear
-from piop.residual.streams import (
+from piop.residual.stream_tensor import (
     NoRuleError,
     OperandRule,
     StreamTensor,

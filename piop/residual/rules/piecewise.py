@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from piop.residual.rules.composition import compose
-from piop.residual.rules.derivatives import exp
-from piop.residual.streams import (
+from piop.residual.rules.elementwise_derivatives import exp
+from piop.residual.stream_tensor import (
     NoRuleError,
     StreamTensor,
     align,

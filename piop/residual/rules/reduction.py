@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from piop.residual.rules.composition import bilinear, compose, multiply
-from piop.residual.rules.derivatives import exp, log, rsqrt, sqrt
-from piop.residual.streams import NoRuleError, StreamTensor, as_tuple, rule
+from piop.residual.rules.elementwise_derivatives import exp, log, rsqrt, sqrt
+from piop.residual.stream_tensor import NoRuleError, StreamTensor, as_tuple, rule
 
 Dim = int | Sequence[int] | None
 

@@ -1,4 +1,4 @@
-"""Maps that only move, repeat, join or drop entries: all streams and coefficients alike."""
+"""Rules of streams for reshaping, indexing, repeating and concatenating."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from piop.residual.streams import (
+from piop.residual.stream_tensor import (
     NoRuleError,
     StreamTensor,
     as_tuple,

@@ -16,7 +16,7 @@ from piop.sampling import Draws
 from piop.training.batches.training_grid import GridLayout
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Alone, Processes
-from piop.training.loss.known_field import KnownField
+from piop.training.loss.lift import KnownField
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from piop.training.batches.equations import horizon, interpolate_inputs, steps_w
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
 from piop.training.batches.training_grid import GridLayout, data_indices, lay_out
 from piop.training.batches.trajectories import PreparedTrajectories, mean_square, trajectories
-from piop.training.loss.known_field import KnownField
+from piop.training.loss.lift import KnownField
 
 
 class DatasetSource(BatchSource):

@@ -19,7 +19,7 @@ from torch.distributed.rendezvous import rendezvous
 from piop import errors
 from piop.errors import PiopError, SpecError, UsageError
 from piop.training.distributed.processes import Alone, LostProcessError, Processes
-from piop.training.launch import launched_together
+from piop.training.torchrun import launched_together
 
 PATIENCE = 600.0
 """Seconds to wait for the others: above the differences in compiling and in writing files. A

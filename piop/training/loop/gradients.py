@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from piop.fields import FunctionSamples
-from piop.residual.trace import TracedStep, compile_step
+from piop.residual.compiled_step import TracedStep, compile_step
 from piop.training.batches.batch import Batch, CollocationPoints, flatten
 from piop.training.distributed import Processes
 from piop.training.loop.phases import Gradients

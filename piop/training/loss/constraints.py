@@ -18,13 +18,13 @@ from torch import Tensor
 from piop.boundary import BoundaryCondition
 from piop.domain import FixedDomain
 from piop.fields import InputFunction
-from piop.forms.streams import plan_expressions
+from piop.forms.stream_plan import plan_expressions
 from piop.forms.terms import split_terms
 from piop.problem import Coordinate, Input, Problem
 from piop.problem.constraints import Constraints, InitialConstraint, space_order
 from piop.residual import GridResidual, PointwiseResidual, Residual, TensorGrid
 from piop.sampling import Draws, boundary_points, initial_points
-from piop.sampling.regions import inside
+from piop.sampling.region_points import inside
 
 SLANTED = (sp.Rational(3, 5), sp.Rational(4, 5))
 """A unit vector, for the size of a condition on a face that is not straight."""

@@ -21,7 +21,7 @@ from piop.problem.inputs import history_of
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.spec.distributions import FromData
-from piop.training.loss.known_field import KnownField
+from piop.training.loss.lift import KnownField
 
 TINY = 1e-12
 """Sizes below are rounding."""

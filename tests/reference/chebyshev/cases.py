@@ -12,8 +12,8 @@ from piop.reference.chebyshev.newton import radau
 from piop.reference.chebyshev.solve import CollocationSolver
 from piop.reference.chebyshev.system import CollocationSystem, CompiledEquations
 from piop.reference.chebyshev.time_stepping import StepControl, TimeStepping
+from piop.reference.input_values import Sources
 from piop.reference.solution import Limits, Request
-from piop.reference.sources import Sources
 
 T, X, Y = sp.symbols("t x y", real=True)
 KINDS = ("dirichlet", "neumann", "robin")

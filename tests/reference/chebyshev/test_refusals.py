@@ -6,7 +6,7 @@ import torch
 from piop.errors import NotSupportedError, SolverError
 from piop.problem import Problem
 from piop.problem.capabilities import choose_method
-from piop.problem.methods import Chebyshev, FiniteVolumes
+from piop.problem.reference_methods import Chebyshev, FiniteVolumes
 from piop.reference import Limits, solve_reference
 
 from ..cases import Scalars

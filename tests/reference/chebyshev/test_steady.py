@@ -9,7 +9,7 @@ import torch
 from piop.errors import SolverError
 from piop.problem import Problem
 from piop.problem.capabilities import choose_method
-from piop.problem.methods import Chebyshev
+from piop.problem.reference_methods import Chebyshev
 from piop.reference import Limits, solve_reference
 from piop.sampling import Draws, sample_inputs
 

@@ -8,7 +8,7 @@ from piop.errors import NotSupportedError, SpecError
 from piop.forms.terms import multipliers
 from piop.problem import Problem
 from piop.problem.capabilities import choose_method
-from piop.problem.methods import Chebyshev
+from piop.problem.reference_methods import Chebyshev
 from piop.reference import Limits, solve_reference
 from piop.sampling import Draws, sample_inputs
 

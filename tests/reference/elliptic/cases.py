@@ -6,11 +6,11 @@ import sympy
 import torch
 
 from piop.expression import write
-from piop.forms.linear import divergence_form
+from piop.forms.linear_forms import divergence_form
 from piop.problem import Problem
 from piop.reference.elliptic.assemble import Assembler, reconstruct
 from piop.reference.elliptic.linear_solve import solve_cells
-from piop.reference.sources import Sources
+from piop.reference.input_values import Sources
 
 X, Y, Z = (sympy.Symbol(n, real=True) for n in "xyz")
 

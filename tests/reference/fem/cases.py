@@ -8,14 +8,14 @@ import numpy as np
 import sympy
 import torch
 
-from piop.domain.mesh import triangulate
+from piop.domain.triangulation import triangulate
 from piop.expression import write
 from piop.forms.weak import weak_form
 from piop.problem import Problem
 from piop.reference.fem.meshes import MeshHierarchy
 from piop.reference.fem.space import Space
 from piop.reference.fem.system import FiniteElementSystem
-from piop.reference.sources import Sources
+from piop.reference.input_values import Sources
 
 X, Y = (sympy.Symbol(n, real=True) for n in "xy")
 U = sympy.Function("u", real=True)(X, Y)

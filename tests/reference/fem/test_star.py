@@ -14,8 +14,8 @@ from piop.forms.weak import weak_form
 from piop.problem import Problem
 from piop.reference import solve_reference
 from piop.reference.fem.system import Recovery
+from piop.reference.input_values import Sources
 from piop.reference.solution import Limits
-from piop.reference.sources import Sources
 from piop.sampling import Draws, sample_inputs
 from piop.sampling.functions import ScalarFunction
 

@@ -12,7 +12,7 @@ from piop.problem import Problem
 from piop.residual import compile_residual
 from piop.residual.attention.fused import attend, fused_totals
 from piop.residual.attention.online import online_totals
-from piop.residual.trace import TracedStep
+from piop.residual.compiled_step import TracedStep
 
 from .cases import PROGRAMS, SIZES, assert_equal_sums, operands
 

@@ -12,9 +12,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from piop.errors import UsageError
 from piop.residual import choose_kernel, compile_residual
 from piop.residual.attention.online import online_totals
+from piop.residual.compiled_step import TracedStep
 from piop.residual.rules import attention as scores
 from piop.residual.rules.attention import LazyScores
-from piop.residual.trace import TracedStep
 
 B, N, M, H, D = 2, 5, 7, 2, 3
 T, X = sympy.symbols("t x", real=True)

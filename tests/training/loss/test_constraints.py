@@ -6,7 +6,7 @@ from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.sampling import Draws, sample_inputs
 from piop.training.loss.constraints import soft_constraints
-from piop.training.loss.known_field import KnownField, hard_constraint_lift
+from piop.training.loss.lift import KnownField, hard_constraint_lift
 
 
 def draws(count=2):

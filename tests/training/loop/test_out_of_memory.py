@@ -5,8 +5,8 @@ import torch
 
 from piop.errors import OutOfMemory
 from piop.training.config import BudgetConfig, PointsConfig, TrainingConfig
-from piop.training.loop import memory
-from piop.training.loop.memory import (
+from piop.training.loop import out_of_memory as memory
+from piop.training.loop.out_of_memory import (
     as_settings,
     explain_out_of_memory,
     is_out_of_memory,

@@ -7,8 +7,8 @@ from piop.problem.constraints import decide_constraints
 from piop.residual import compile_residual
 from piop.residual.attention.online import online_totals
 from piop.training.batches.input_grid import highest_wavenumber
+from piop.training.build import build_model, homogeneous_axes, signature_of
 from piop.training.loss.statistics import distribution_statistics
-from piop.training.setup import build_model, homogeneous_axes, signature_of
 
 
 def problem(**changes):
@@ -118,7 +118,7 @@ def test_the_kernel_that_was_chosen_sums_the_attention_of_a_step(builder, heat, 
         return online_totals(operands, program)
 
     plain = builder(heat)
-    monkeypatch.setattr("piop.training.setup.choose_kernel", lambda name, device: kernel)
+    monkeypatch.setattr("piop.training.build.choose_kernel", lambda name, device: kernel)
     fused = builder(heat)
     batch = plain.draw(0, 0.0)
     assert not calls

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from piop import Problem
 from piop.errors import NotSupportedError
 from piop.forms.multi_indices import below, is_below
-from piop.forms.streams import StreamPlan, plan_expressions, plan_streams
+from piop.forms.stream_plan import StreamPlan, plan_expressions, plan_streams
 
 T, X, Y, Z = sympy.symbols("t x y z", real=True)
 NU = sympy.Symbol("nu", real=True)

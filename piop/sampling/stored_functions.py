@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from piop.datasets.arrays import SAMPLE, RawFile, Variable
 from piop.datasets.axes import (
     SLACK,
     check_axis,
@@ -23,6 +22,7 @@ from piop.datasets.axes import (
     numbers,
 )
 from piop.datasets.formats.detect import read_raw
+from piop.datasets.lazy_arrays import SAMPLE, RawFile, Variable
 from piop.datasets.sensors import samples_from_columns
 from piop.errors import DataError
 from piop.fields import InputFunction

@@ -1,4 +1,4 @@
-"""The plan of Taylor streams for a residual: few explicit ones, and collapsed sums of the top ones.
+"""Plan of Taylor streams: derivatives propagated one by one, and collapsed sums of the highest.
 
 A stream is one array of numbers pushed forward through a network. An *explicit* stream holds one
 derivative D^α of every channel. A *collapsed* stream holds a whole sum s = Σ c_α D^α whose terms

@@ -8,10 +8,10 @@ from torch import nn
 
 from piop.errors import UsageError
 from piop.models.core.base import Preset
+from piop.training.build import build_model, build_objective
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
-from piop.training.independence import find_coupling
 from piop.training.loss.statistics import find_statistics
-from piop.training.setup import build_model, build_objective
+from piop.training.query_independence import find_coupling
 from tests.testing.faulty import Fault, Pooled
 
 NET = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))

@@ -1,4 +1,4 @@
-"""Regions of the plane as domains: one for all samples, or one for each."""
+"""Regions of the plane as domains: fixed, or one per sample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from piop.domain.curve import Array, GeometryError
 from piop.domain.distance import DistanceFactor, approximate_distance
 from piop.domain.domain import Coordinate, Domain, FixedDomain
 from piop.domain.outline import Outline, named_by_sides, outline
-from piop.domain.radial import Radius
+from piop.domain.radial_curve import Radius
 from piop.domain.shapes import Shape
 
 OUTLINE = "outline"

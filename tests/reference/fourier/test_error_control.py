@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from piop.reference import Limits, solve_reference
-from piop.reference.fourier.levels import (
+from piop.reference.fourier.error_control import (
     Assessment,
     Measurements,
     after_failure,

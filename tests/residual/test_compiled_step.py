@@ -12,7 +12,7 @@ from torch import nn
 from torch.func import functional_call
 
 from piop.residual import compile_residual
-from piop.residual.trace import compile_step, trace
+from piop.residual.compiled_step import compile_step, trace
 
 
 class Net(nn.Module):

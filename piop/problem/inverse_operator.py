@@ -1,4 +1,4 @@
-"""The inverse operator as a problem of its own: what was unknown is seen, what was given is sought.
+"""The inverse operator as a problem of its own: inputs and outputs exchanged.
 
 It has no equations: it is known from pairs of both, such as ``piop data`` makes for the problem
 itself, and everything that trains, judges and predicts takes it like any other problem of data.

@@ -11,7 +11,7 @@ import torch
 from piop.models import AxisSignature
 from piop.models.core.coordinates import cell_grid, squared_chords
 from piop.models.position_attention.attention import window_square
-from piop.models.position_attention.kernels import (
+from piop.models.position_attention.smooth_kernels import (
     KernelCrossAttention,
     KernelPoints,
     kernel_coordinates,

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from piop.errors import PiopError
-from piop.forms.streams import StreamPlan, StreamTerm
+from piop.forms.stream_plan import StreamPlan, StreamTerm
 
 
 class NoRuleError(PiopError):

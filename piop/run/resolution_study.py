@@ -27,7 +27,8 @@ from piop.sampling import Draws
 from piop.spec.model import AT_POINTS
 
 if TYPE_CHECKING:
-    from piop.training.setup import Model
+    from piop.training.build import Model
+
 
 Sensors = str | Iterable[str | int]
 Grids = str | Iterable[str | int | Iterable[int]]
@@ -200,8 +201,8 @@ def study_discretisation(
         model: The operator.
         source: The held-out inputs.
         seed: Seed of the sensors that are kept.
-        sensors: As :func:`piop.run.discretisation.read_sensor_counts` takes them; by default all.
-        grids: As :func:`piop.run.discretisation.read_grids` takes them; by default that of an
+        sensors: As :func:`piop.run.resolution_study.read_sensor_counts` takes them; by default all.
+        grids: As :func:`piop.run.resolution_study.read_grids` takes them; by default that of an
             evaluation, or that of the data.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Output files that appear whole or not at all, and parts of a long job that outlive it."""
+"""Atomic file writing, and shards that let an interrupted job resume."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
-from piop.datasets.arrays import reason_of
+from piop.datasets.lazy_arrays import reason_of
 from piop.errors import DataError, PiopError, UsageError
 
 

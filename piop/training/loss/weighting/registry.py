@@ -18,6 +18,7 @@ from piop.training.loss.weighting.points import CausalWeighting, ResidualAttenti
 if TYPE_CHECKING:
     from piop.training.config import TrainingConfig
 
+
 WEIGHTINGS: tuple[type[Weighting], ...] = (
     GradientNormWeighting,
     NtkWeighting,

@@ -25,17 +25,17 @@ from piop.training.batches.noise import NoisySource, noise_levels
 from piop.training.batches.training_grid import equation_grid, training_grid
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Alone, Processes
-from piop.training.independence import require_independent_queries
 from piop.training.loss.constraints import SoftConstraint, soft_constraints
-from piop.training.loss.known_field import KnownField, hard_constraint_lift
+from piop.training.loss.lift import KnownField, hard_constraint_lift
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting import Weightings
 from piop.training.loss.weighting.base import WeightedRun
-from piop.training.loss.weighting.selection import build_weightings
+from piop.training.loss.weighting.registry import build_weightings
 from piop.training.loss.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
 from piop.training.operator import Inferred, Operator, TimeInterval
-from piop.training.signature import homogeneous_axes, signature_of
+from piop.training.problem_signature import homogeneous_axes, signature_of
+from piop.training.query_independence import require_independent_queries
 
 DTYPES = {
     "float64": torch.float64,

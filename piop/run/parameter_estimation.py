@@ -1,4 +1,4 @@
-"""Parameters as data tell them, with their uncertainty: least squares by the classical solver.
+"""Estimate parameters and their uncertainty by least squares with the classical solver.
 
 Training gives a value by the way, as good as the network is. From there Gauss-Newton steps minimise
 the misfit of the *classical solution* to the data, whose curvature gives the standard error. With
@@ -22,7 +22,7 @@ from torch import Tensor
 from piop.datasets import AnyDataset
 from piop.errors import NotSupportedError, SolverError, SpecError
 from piop.problem import Problem
-from piop.run.forward import ForwardModel, neighbour_correlation
+from piop.run.forward_model import ForwardModel, neighbour_correlation
 
 SAMPLES = 64
 """Samples of the data that are solved for, at most."""

@@ -5,7 +5,11 @@ import math
 import pytest
 import torch
 
-from piop.residual.differences import finite_differences, fourier_differences, point_weights
+from piop.residual.differentiation_matrices import (
+    finite_differences,
+    fourier_differences,
+    point_weights,
+)
 
 
 @pytest.mark.parametrize("count", [8, 9, 16])

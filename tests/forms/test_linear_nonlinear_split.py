@@ -5,7 +5,7 @@ import sympy
 from sympy import Rational
 
 from piop.errors import NotSupportedError
-from piop.forms.evolution import Channel, split_linear
+from piop.forms.linear_nonlinear_split import Channel, split_linear
 from piop.problem import Problem
 
 HALF = Rational(1, 2)

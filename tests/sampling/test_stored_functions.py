@@ -10,7 +10,7 @@ from scipy.interpolate import CubicSpline
 
 from piop.errors import DataError
 from piop.sampling import sample_inputs
-from piop.sampling.files import stored_functions
+from piop.sampling.stored_functions import stored_functions
 from piop.spec.distributions import FromFile
 
 N = 16

@@ -9,7 +9,7 @@ import sympy
 import torch
 
 from piop.fields import FunctionSamples
-from piop.forms.streams import plan_expressions
+from piop.forms.stream_plan import plan_expressions
 from piop.models.core.base import Signature
 from piop.residual import PointwiseResidual
 from piop.testing.cases import (

@@ -10,7 +10,7 @@ from sympy import Derivative, Expr, Symbol
 
 from piop.errors import NotSupportedError
 from piop.forms.differentiate import differentiate, partial
-from piop.forms.linear import jumps
+from piop.forms.linear_forms import jumps
 from piop.forms.pde import PDE
 from piop.forms.terms import Term, additive_terms, read_terms
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from sympy import Derivative, Dummy, Expr, Symbol
 
 from piop.expression import quantity as q
-from piop.expression.limits import Refusal
 from piop.expression.quantity import Quantity, Scalar
+from piop.expression.text_checks import Refusal
 
 _KINDS = ("a scalar", "a vector", "a matrix")
 

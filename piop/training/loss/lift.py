@@ -14,7 +14,7 @@ from piop.lowering import compile_expressions
 from piop.problem import Problem
 from piop.problem.constraints import Constraints
 from piop.residual import GridLift
-from piop.residual.inputs import InputDerivatives
+from piop.residual.required_derivatives import InputDerivatives
 
 
 class KnownField:
