@@ -226,7 +226,7 @@ def _from_table(
     raw: RawFile, variable: str, axes: Sequence[Coordinate]
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Axes and values of a table, one row per point."""
-    item = SimpleNamespace(name=variable, of=tuple(a.name for a in axes), distribution=None)
+    item = SimpleNamespace(name=variable, of=tuple(a.name for a in axes), history=None)
     named_axes = {a.name: a for a in axes}
     view = SimpleNamespace(visible_inputs=(item,), coordinate=named_axes.__getitem__)
     samples = samples_from_columns(raw, cast("Any", view))[variable]

@@ -124,7 +124,7 @@ def test_other_data_are_judged_with_fewer_sensors_too(run, unseen):
 
 
 def test_other_data_that_do_not_fit_are_refused(run, unseen, tmp_path):
-    with pytest.raises(UsageError, match="are judged on where they are; leave at and sensors out"):
+    with pytest.raises(UsageError, match="have their own points and sensors; leave at and"):
         run.evaluate(data=unseen, sensors={"f": (9, "uniform")})
     with pytest.raises(DataError, match="no such file"):
         run.evaluate(data=tmp_path / "nothing.nc")

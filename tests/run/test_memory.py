@@ -15,11 +15,11 @@ LIMITED = """
 import resource, sys
 import torch
 from piop.cli.app import cli
-from piop.cli.failures import guarded
+from piop.cli.failures import run_command
 import piop.run
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + 500 * 2**20,) * 2)
-sys.exit(guarded(cli, sys.argv[1:]))
+sys.exit(run_command(cli, sys.argv[1:]))
 """
 
 

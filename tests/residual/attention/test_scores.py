@@ -173,5 +173,5 @@ def test_a_kernel_that_cannot_run_here_says_what_is_missing():
     with pytest.raises(UsageError, match="triton needs a CUDA device, and this run is on 'cpu'"):
         choose_kernel("triton", "cpu")
     if not torch.cuda.is_available():
-        with pytest.raises(UsageError, match="sees none here"):
+        with pytest.raises(UsageError, match="finds none here"):
             choose_kernel("triton", "cuda")
