@@ -70,6 +70,11 @@ class Domain(ABC):
 
     @property
     @abstractmethod
+    def typical(self) -> FixedDomain:
+        """The region of all samples, or one of theirs, for statistics over samples."""
+
+    @property
+    @abstractmethod
     def faces(self) -> tuple[str, ...]:
         """Names of the parts of the boundary."""
 
@@ -112,6 +117,11 @@ class FixedDomain(Domain):
 
     @property
     def fixed(self) -> FixedDomain:
+        """Itself."""
+        return self
+
+    @property
+    def typical(self) -> FixedDomain:
         """Itself."""
         return self
 

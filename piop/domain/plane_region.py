@@ -123,6 +123,11 @@ class RegionFamily(Domain):
         raise GeometryError("the shape differs from sample to sample")
 
     @property
+    def typical(self) -> FixedDomain:
+        """See the base class; the first member."""
+        return next(iter(self.members.values()))
+
+    @property
     def faces(self) -> tuple[str, ...]:
         """See the base class; those of every member."""
         return tuple(dict.fromkeys(face for m in self.members.values() for face in m.faces))

@@ -108,7 +108,8 @@ def collocation(
     """Place points in the domain, in time and space.
 
     Args:
-        problem: Its coordinates give the box, and its shape what of it to fill.
+        problem: Its coordinates give the box, and its shape what of it to fill; where samples have
+            shapes of their own, a typical one.
         draws: A different point set for each sample, except on a grid.
         count: N, points per sample; on a grid at most that many, equally many along every axis.
         method: ``uniform``, ``latin_hypercube`` (in boxes alone), ``sobol`` or ``grid``.
@@ -182,7 +183,7 @@ def _place(
 ) -> Tensor:
     """Place points in the domain, between other ends along some axes."""
     axes = problem.coordinates
-    domain = problem.domain.fixed
+    domain = problem.domain.typical
     if domain.is_box:
         return _in_box(axes, draws, stream, count, method, fixed)
     if method == "grid":

@@ -130,6 +130,7 @@ def test_a_family_has_the_faces_of_all_members_and_no_common_region():
     assert [float(n) for n in found.normal("x.max")] == [1.0, 0.0]
     with pytest.raises(GeometryError, match="differs from sample to sample"):
         _ = found.fixed
+    assert found.typical is next(iter(found.members.values()))
 
 
 def test_a_sample_of_a_family_has_its_own_radius():

@@ -37,6 +37,11 @@ def test_an_unknown_at_rest_is_as_large_as_what_drives_it():
     assert found.channel_mean == (0.0,)
 
 
+def test_where_shapes_differ_channels_without_data_are_sized_in_a_typical_one():
+    found = statistics_of(Problem.from_file("elasticity"))
+    assert all(0 < scale < math.inf for scale in found.channel_scale)
+
+
 def test_an_auxiliary_equation_is_as_large_as_its_source():
     problem = Problem.from_file("navier_stokes")
     found = statistics_of(problem)
