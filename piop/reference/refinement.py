@@ -362,7 +362,7 @@ class Refinement(Generic[L, R]):
         error, tolerance = result.reported_error, self.request.tolerance
         self.error[index], self.step[index] = error, result.step
         self.modes[index] = torch.tensor(result.resolution)
-        if error > tolerance:
+        if not error <= tolerance:
             self.notes.append(
                 f"sample {self.samples[index]}: tolerance {tolerance:.1e} not met; refinement "
                 f"ended at {result.description} with an estimated error of {error:.1e}, because "

@@ -218,12 +218,11 @@ class ShockSolver(LevelSolver[GridLevel, ShockResult]):
     def _result(
         self, level: GridLevel, values: Tensor, earlier: Sequence[ShockResult], longest: float
     ) -> ShockResult:
-        finer: GridLevel | None = level.halved()
-        if max(level.halved().sizes) > self.most or level.number == self.request.limits.levels:
-            finer = None
+        finer = level.halved() if 2 * max(level.sizes) <= self.most else None
+        last = finer is None or level.number >= self.request.limits.levels
         every = [values, *(e.values for e in earlier)]
         differences = [_difference(fine, coarse) for fine, coarse in pairwise(every)]
-        if len(differences) == 1 and finer is None:
+        if len(differences) == 1 and last:
             differences.append(differences[0] / _SLOWEST)
         return ShockResult(
             _estimate(differences),
