@@ -222,8 +222,9 @@ def _sentence(item: dict[str, Any]) -> str:
     else:
         rule = f"= {item['expression']}"
     counts = " × ".join(map(str, item["sensors"]["count"]))
-    seen = "hidden" if item["hidden"] else f"seen at {counts} sensors, {item['sensors']['place']}"
-    return f"{name}: {rule}; {seen}" if item["of"] else f"{name}: {rule}"
+    sensors = f"observed at {counts} sensors, {item['sensors']['place']}"
+    shown = "hidden" if item["hidden"] else sensors
+    return f"{name}: {rule}; {shown}" if item["of"] else f"{name}: {rule}"
 
 
 def _value(key: str, value: Any) -> str:

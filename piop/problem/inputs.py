@@ -77,7 +77,7 @@ def _sensors(
             refuse(issues, place, f"sensors.{name}: a number has one sensor")
         return (1,), sensor.place
     if around and sensor.place != "grid":
-        message = f"sensors.{name}: an input of an angle is seen at even angles"
+        message = f"sensors.{name}: an input of an angle is observed at even angles"
         refuse(issues, spec.place(f"sensors.{name}"), message, "Write 'place: grid'.")
     if sensor.place == AT_POINTS:
         return (_points(spec, name, points, sensor, issues),), sensor.place

@@ -37,8 +37,8 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
             of periodic axes left out, ``[n1, …, nd]`` or ``[B, n1, …, nd]``; a number or ``[B]``
             for a scalar. Or a data set of xarray with these names over the dimensions ``sample``
             and the coordinates. A history has its values at each time last, ``[…, c]``. Or
-            functions by name, as ``Problem.sample`` gives them, which are seen at the sensors of
-            the spec.
+            functions by name, as ``Problem.sample`` gives them, observed at the sensors of the
+            spec.
 
     Raises:
         DataError: For names missing or unknown, shapes that do not fit, NaN, or sensors outside

@@ -74,7 +74,7 @@ def test_a_reader_is_told_of_the_shapes_and_of_the_sensors():
     assert "k chooses:" in text
     assert "2 ring (outline, inner)" in text
     assert "k: integer (low 0, high 2)" in text
-    assert "seen at 50 sensors, points" in text
+    assert "observed at 50 sensors, points" in text
     assert to_json(changed())["choice"]["of"]["disk"] == ["outline"]
 
 

@@ -119,7 +119,7 @@ def test_a_spec_with_a_star_is_written_and_read_again():
         ("angle: phi", "angle: x", "declared twice"),
         ("-lap(u) = s", "-lap(u) = s*r", "depends on the angle phi"),
         ("-lap(u) = s", "-lap(u) = s*phi", "'phi' is the angle of a star"),
-        ("place: grid", "place: sobol", "an input of an angle is seen at even angles"),
+        ("place: grid", "place: sobol", "an input of an angle is observed at even angles"),
         ("r: {of: [phi]", "r: {of: [phi, x]", "an input of an angle depends on nothing else"),
         ("save: {points: 50}", "save: {points: 50, x: 9}", "points say where solutions"),
         ("law: gaussian_random_field, scale: 1, tau: 3, alpha: 2", "law: data", "has no middle"),

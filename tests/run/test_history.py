@@ -134,7 +134,7 @@ def test_navier_stokes_sees_ten_and_is_asked_for_the_rest(name, end):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"of": ["t", "x", "y"]}, "a history is seen at points of space, so it is of"),
+        ({"of": ["t", "x", "y"]}, "a history is observed at points of space, so it is of"),
         ({"hidden": True}, "a history is there to be seen"),
         ({"until": 6}, "6 is not inside the time interval"),
         ({"times": 0}, "times"),

@@ -74,7 +74,7 @@ def _history(problem: Problem, item: Input, until: float, issues: list[Issue]) -
         _refuse(problem, item, "until", message, issues)
     space = tuple(c.name for c in problem.space)
     if item.of != space:
-        message = f"a history is seen at points of space, so it is of [{', '.join(space)}]"
+        message = f"a history is observed at points of space, so it is of [{', '.join(space)}]"
         _refuse(problem, item, "of", message, issues, "Its times are those of 'until', 'times'.")
     if item.hidden:
         _refuse(problem, item, "hidden", "a history is there to be seen", issues)

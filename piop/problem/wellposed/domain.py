@@ -64,7 +64,7 @@ def _check_choice(problem: Problem, by: ScalarNode, issues: list[Issue]) -> None
     elif not item.hidden:
         message = (
             f"domain.choose: '{name}' is shown to the network, which is to know a shape by the "
-            "points it is seen at, since one never seen has no number"
+            "points it is observed at, since one never observed has no number"
         )
         refuse(issues, by.place, message, f"Write inputs: {{{usual}}}.")
     elif item.distribution.low < 0 or item.distribution.high > last:
