@@ -77,20 +77,27 @@ class BoundaryCondition(ABC):
         """Its coefficients as αu + β∂u/∂n = g; None where it has no such form."""
         return None
 
-    def residual(self, function: Callable[[str], Expr], space: Sequence[Symbol]) -> Expr:
+    def residual(
+        self,
+        function: Callable[[str], Expr],
+        space: Sequence[Symbol],
+        normal: Sequence[Expr] = (),
+    ) -> Expr:
         """Return its left minus its right side.
 
         Args:
             function: Unknown → what stands for it in expressions, such as u(t, x).
             space: Symbols of the axes of space.
+            normal: The outward normal; by default, and always in an equation of the spec, it stands
+                as :func:`normal_symbols`.
 
         Returns:
-            Derivatives are as written, and the outward normal stands as :func:`normal_symbols`.
+            The residual, derivatives as written.
 
         Raises:
             NotSupportedError: If it is no condition on values or derivatives of unknowns.
         """
-        del function, space
+        del function, space, normal
         raise NotSupportedError(f"{self.keyword} is no condition on values or slopes")
 
     @abstractmethod

@@ -38,10 +38,15 @@ class LinearCondition(BoundaryCondition):
     def robin_form(self) -> RobinForm:
         """See the base class."""
 
-    def residual(self, function: Callable[[str], Expr], space: Sequence[Symbol]) -> Expr:
+    def residual(
+        self,
+        function: Callable[[str], Expr],
+        space: Sequence[Symbol],
+        normal: Sequence[Expr] = (),
+    ) -> Expr:
         """See the base class."""
         u: Any = function(self.unknown)
-        normal = normal_symbols(axis.name for axis in space)
+        normal = normal or normal_symbols(axis.name for axis in space)
         slopes = [Derivative(u, axis) for axis in space]
         outward = sympy.Add(*(n * slope for n, slope in zip(normal, slopes, strict=True)))
         form: Any = self.robin_form
@@ -174,9 +179,14 @@ class GeneralCondition(BoundaryCondition):
     keyword = "general"
     equation = True
 
-    def residual(self, function: Callable[[str], Expr], space: Sequence[Symbol]) -> Expr:
+    def residual(
+        self,
+        function: Callable[[str], Expr],
+        space: Sequence[Symbol],
+        normal: Sequence[Expr] = (),
+    ) -> Expr:
         """See the base class."""
-        del function, space
+        del function, space, normal
         return self.values[0]
 
     def fixes_constant(self, name: str, function: Expr) -> bool:

@@ -152,7 +152,10 @@ class PDE:
             condition: The condition.
             normal: The outward normal; by default that of the face.
         """
-        written = condition.residual(self.function, [c.symbol for c in self.space])
+        normal = normal or self.domain.normal(face)
+        space = [c.symbol for c in self.space]
+        found: Any = differentiate(condition.residual(self.function, space, normal))
+        if not condition.equation:  # in which nx is a name like any other
+            return found
         symbols = normal_symbols(c.name for c in self.space)
-        found: Any = differentiate(written)
-        return found.xreplace(dict(zip(symbols, normal or self.domain.normal(face), strict=True)))
+        return found.xreplace(dict(zip(symbols, normal, strict=True)))

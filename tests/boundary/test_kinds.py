@@ -15,6 +15,7 @@ from piop.boundary import (
     Wall,
 )
 from piop.errors import NotSupportedError
+from piop.problem import Problem
 
 x, y, nx, ny, g = sp.symbols("x y nx ny g", real=True)
 u = sp.Function("u", real=True)(x, y)
@@ -101,3 +102,17 @@ def test_conditions_are_told_in_words():
     ]
     assert GeneralCondition("", (u,)).sentence("at x = 0") == "u(x, y) = 0 at x = 0"
     assert [c.summary for c in ALL[2:5]] == ["neumann u g", "robin u 2, 3, g", "outflow"]
+
+
+def test_a_parameter_may_have_the_name_of_a_component_of_the_normal():
+    problem = Problem(
+        name="t",
+        space={"x": [0, 1]},
+        parameters={"nx": {"law": "uniform", "low": 0, "high": 1}},
+        unknowns=["u"],
+        equations=["dxx(u) = 1"],
+        boundary={"x": {"robin": {"u": [1, 2, "nx"]}}},
+    )
+    found = [problem.pde.condition_residual(f, c) for f, c in problem.pde.face_conditions]
+    u, x = problem.function("u"), problem.space[0].symbol
+    assert found == [u + s * 2 * u.diff(x) - sp.Symbol("nx", real=True) for s in (-1, 1)]
