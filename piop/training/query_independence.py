@@ -122,7 +122,8 @@ def require_independent_queries(
             f"output. Physics at points differentiates each output with respect to its own query "
             f"alone, so the network would be trained on wrong derivatives. Let it compute each "
             f"output from its own query (no mean, normalisation or attention over queries), or "
-            f'evaluate it on a grid (field = "grid"); see docs/backbones.md'
+            f"evaluate it on a grid (field = GRID_FIELD, of piop.models.core.base); see "
+            f"docs/backbones.md"
         )
 
 

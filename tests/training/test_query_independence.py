@@ -114,7 +114,7 @@ def test_a_backbone_that_couples_queries_is_refused_with_a_remedy(objective, net
     with pytest.raises(UsageError, match=message) as caught:
         objective(network, kind)
     assert "wrong derivatives" in str(caught.value)
-    assert 'field = "grid"' in str(caught.value)
+    assert "field = GRID_FIELD, of piop.models.core.base" in str(caught.value)
 
 
 @pytest.mark.parametrize("network", [Pooled, ZeroHead, Dropping])
