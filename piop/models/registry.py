@@ -11,7 +11,15 @@ from typing import Any
 
 from piop.errors import UsageError
 from piop.models import deeponet, pit
-from piop.models.core.base import Backbone, Preset, Presets, Signature
+from piop.models.core.base import (
+    GRID_FIELD,
+    POINT_FIELD,
+    ROLLOUT_FIELD,
+    Backbone,
+    Preset,
+    Presets,
+    Signature,
+)
 from piop.models.fno import presets as fno
 from piop.models.galerkin import presets as galerkin
 from piop.models.ipot import presets as ipot
@@ -212,4 +220,7 @@ def _table_fault(found: Any) -> str | None:
             return f"holds a {type(preset).__name__} as {name!r}, not a Preset"
         if not (isinstance(preset.build, type) and issubclass(preset.build, Backbone)):
             return f"has a preset {name!r} that builds no Backbone"
+        if preset.build.field not in (POINT_FIELD, GRID_FIELD, ROLLOUT_FIELD):
+            kinds = "POINT_FIELD, GRID_FIELD or ROLLOUT_FIELD of piop.models.core.base"
+            return f"has a preset {name!r} with field = {preset.build.field!r}, not {kinds}"
     return None if "default" in found else "has no preset 'default'"

@@ -17,6 +17,9 @@ from piop.models.deeponet import PRESETS
 ONE = PRESETS["default"]
 NAMELESS = {"paper": ONE}
 WRONG = {"default": 3}
+class Worded(ONE.build):
+    field = "grid"
+WORDED = {"default": type(ONE)(Worded, ONE.config)}
 """
 
 
@@ -58,6 +61,7 @@ def test_an_announced_backbone_is_built_like_one_of_piops_own(install):
         ("ONE", "'strangers:ONE' is a Preset, not a mapping of names to presets"),
         ("NAMELESS", "has no preset 'default'"),
         ("WRONG", "holds a int as 'default', not a Preset"),
+        ("WORDED", "has a preset 'default' with field = 'grid', not POINT_FIELD"),
     ],
 )
 def test_a_broken_one_is_told_by_its_distribution_and_harms_no_other(install, value, message):
