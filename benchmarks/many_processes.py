@@ -30,7 +30,7 @@ from piop.residual import compile_residual
 from piop.run.fit import configure
 from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
-from piop.training.distributed import Alone, Processes, joined
+from piop.training.distributed import Processes, SingleProcess, joined
 from piop.training.loop.gradients import ControlFlags, SharedGradients, make_gradients
 from piop.training.loop.phases import Stochastic, TrainingTask
 from piop.training.loss.statistics import distribution_statistics
@@ -81,7 +81,7 @@ def measure(options: argparse.Namespace, processes: Processes) -> dict[str, Any]
     config = configure(problem, config, None, None)
     points = config.points
     larger = replace(points, functions=points.functions * processes.count)
-    alone = step_of(problem, config, Alone()) if processes.leads else None
+    alone = step_of(problem, config, SingleProcess()) if processes.leads else None
     split = step_of(problem, config, processes)
     weak = step_of(problem, replace(config, points=larger), processes)
     times: dict[str, list[float]] = {"alone": [], "split": [], "larger": [], "reduction": []}

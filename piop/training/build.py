@@ -24,7 +24,7 @@ from piop.training.batches.input_grid import Axes, input_grids
 from piop.training.batches.noise import NoisySource, noise_levels
 from piop.training.batches.training_grid import equation_grid, training_grid
 from piop.training.config import TrainingConfig
-from piop.training.distributed import Alone, Processes
+from piop.training.distributed import Processes, SingleProcess
 from piop.training.loss.constraints import SoftConstraint, soft_constraints
 from piop.training.loss.lift import KnownField, hard_constraint_lift
 from piop.training.loss.objective import ResidualLoss
@@ -265,7 +265,7 @@ def build_source(
         model.grids,
         config,
         example_tensor(config),
-        processes or Alone(),
+        processes or SingleProcess(),
     )
     equations = None
     if loss.residual is not None:

@@ -110,7 +110,7 @@ def able_backbones(
 
 
 def _require_differences(problem: Problem, config: TrainingConfig) -> None:
-    """Make sure that a grid has times enough for its differences."""
+    """Check that a grid has enough times for its finite differences."""
     if problem.time is None:
         return
     times, order = grid_counts(problem, config.points)[0], config.points.time_order
@@ -130,12 +130,12 @@ def obstacle(
     scattered: bool = False,
     config: Any = None,
 ) -> str | None:
-    """Say why a network cannot be trained on a problem; None where it can.
+    """Return why a network cannot be trained on a problem; None where it can.
 
     Args:
         preset: The network.
-        signature: The problem's shapes, as :func:`piop.training.build.signature_of` tells them.
-        physics: Whether it is to learn from the equations.
+        signature: The problem's shapes, as :func:`piop.training.build.signature_of` returns them.
+        physics: Whether it is trained on the equations.
         scattered: Whether there are data that lie on no grid.
         config: The network's sizes and choices where they differ from the preset's.
 
@@ -151,7 +151,7 @@ def obstacle(
 
 
 def _beyond_equations(build: type[Backbone], signature: Signature) -> str | None:
-    """Say why the equations cannot be asked of an answer of this kind."""
+    """Return why a field of this kind cannot be trained on the equations; None where it can."""
     if signature.time is not None and build.end_only:
         return "it answers at the end of the time axis alone, where the equations hold throughout"
     walls = [
@@ -168,7 +168,7 @@ def _beyond_equations(build: type[Backbone], signature: Signature) -> str | None
 
 
 def require_work(config: TrainingConfig, data: bool, processes: Processes) -> None:
-    """Make sure that every process has functions, and a device, of its own.
+    """Check that every process has functions, and a device, of its own.
 
     Raises:
         UsageError: If there are more processes than functions, trajectories or devices.
@@ -183,10 +183,10 @@ def require_work(config: TrainingConfig, data: bool, processes: Processes) -> No
 
 
 def parts_of(problem: Problem, config: TrainingConfig, data: bool) -> set[str]:
-    """Find the parts that the loss will have, before anything is built.
+    """Return the terms that the loss will have, before anything is built.
 
     Raises:
-        UsageError: If the conditions cannot be met as asked.
+        UsageError: If the constraints cannot be met as requested.
     """
     found = {"data"} if data else set()
     if config.physics:

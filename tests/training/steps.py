@@ -20,7 +20,7 @@ from piop.training.config import (
     PointsConfig,
     TrainingConfig,
 )
-from piop.training.distributed import Alone, joined
+from piop.training.distributed import SingleProcess, joined
 from piop.training.loop import phases
 from piop.training.loop.gradients import make_gradients
 from piop.training.loop.trainer import Trainer
@@ -94,7 +94,7 @@ def build_trainer(name, folder, processes=None, stop=None):
     data = data_with_gaps() if name.startswith("data") else None
     statistics = distribution_statistics(problem.at(), compile_residual(problem.at()), 0)
     model = build_model(problem, statistics, config)
-    part = (processes or Alone()).part
+    part = (processes or SingleProcess()).part
     given = data is not None
     loss = build_objective(problem, model, statistics, config, data=given, part=part)
     draw = build_source(problem, model, loss, statistics, config, data, processes)
@@ -131,7 +131,7 @@ def main():
     folder = Path(sys.argv[1])
     phases.FROZEN_BATCHES = FROZEN_BATCHES
     with joined() as processes:
-        assert not isinstance(processes, Alone)
+        assert not isinstance(processes, SingleProcess)
         for name in CASES:
             trainer = build_trainer(name, folder / name, processes)
             before = processes.bytes_sent

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from piop.errors import TrainingError, UsageError
-from piop.training.distributed import Alone, checksum, joined, require_device
+from piop.training.distributed import SingleProcess, checksum, joined, require_device
 from piop.training.loop import phases
 from piop.training.torchrun import launched_first, launched_together
 
@@ -75,7 +75,7 @@ def test_a_step_sends_the_gradients_the_parts_and_the_news_once(two):
 
 
 def test_parts_cover_everything_once_and_differ_by_one_at_most():
-    class Rank(Alone.__base__):
+    class Rank(SingleProcess.__base__):
         def __init__(self, rank, count):
             self.rank, self.count = rank, count
 
@@ -117,7 +117,7 @@ def test_the_environment_says_how_many_there_are(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert not launched_together()
     with joined() as processes:
-        assert isinstance(processes, Alone)
+        assert isinstance(processes, SingleProcess)
 
 
 def test_each_process_needs_a_device_of_its_own(monkeypatch):

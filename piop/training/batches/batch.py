@@ -15,7 +15,7 @@ from piop.problem import Problem
 from piop.sampling import Draws
 from piop.training.batches.training_grid import GridLayout
 from piop.training.config import TrainingConfig
-from piop.training.distributed import Alone, Processes
+from piop.training.distributed import Processes, SingleProcess
 from piop.training.loss.lift import KnownField
 
 
@@ -116,7 +116,7 @@ class BatchSetting:
     grids: Mapping[str, tuple[Tensor, ...]]
     config: TrainingConfig
     like: Tensor
-    processes: Processes = field(default_factory=Alone)
+    processes: Processes = field(default_factory=SingleProcess)
 
     def draws(self, step: int, samples: range) -> Draws:
         """Return the randomness of some samples of a step; step 0 is kept for fixed sets."""

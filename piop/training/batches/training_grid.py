@@ -107,7 +107,7 @@ def training_grid(
 
     Args:
         problem: The problem.
-        backbone: The network; a march has its own times, and some know the end alone.
+        backbone: The network; a rollout has its own times, and some know the final time alone.
         config: Points and times.
         data: Points along each coordinate of the data, where these alone are learnt from.
 
@@ -130,7 +130,7 @@ def training_grid(
 def equation_grid(
     problem: Problem, backbone: Backbone, config: PointsConfig, ticks: Sequence[Tensor]
 ) -> TensorGrid:
-    """Say how equations are asked on a grid: at its times, or for the steps of a march."""
+    """Describe how equations are evaluated on a grid: at times, or in the steps of a rollout."""
     time = None if problem.time is None else 0
     return TensorGrid(tuple(ticks), time, backbone.field.rollout, config.time_order)
 

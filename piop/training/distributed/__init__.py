@@ -5,13 +5,13 @@ in one message a step, and every process takes the same step; see docs/distribut
 """
 
 from piop.training.distributed.group import ProcessGroup, joined, require_device
-from piop.training.distributed.processes import Alone, LostProcessError, Processes, checksum
+from piop.training.distributed.processes import LostProcessError, Processes, SingleProcess, checksum
 
 __all__ = [
-    "Alone",
     "LostProcessError",
     "ProcessGroup",
     "Processes",
+    "SingleProcess",
     "checksum",
     "joined",
     "require_device",

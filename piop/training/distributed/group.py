@@ -18,7 +18,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from piop import errors
 from piop.errors import PiopError, SpecError, UsageError
-from piop.training.distributed.processes import Alone, LostProcessError, Processes
+from piop.training.distributed.processes import LostProcessError, Processes, SingleProcess
 from piop.training.torchrun import launched_together
 
 PATIENCE = 600.0
@@ -46,7 +46,7 @@ class ProcessGroup(Processes):
         self._failed = False
 
     def add(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Sum over the processes by one all-reduce of one flat buffer."""
+        """Sum over the processes by one all-reduce of a flat buffer."""
         first = tensors[0]
         flat = torch.cat([t.detach().reshape(-1).to(first) for t in tensors])
         self.bytes_sent += flat.numel() * flat.element_size()
@@ -57,7 +57,7 @@ class ProcessGroup(Processes):
         return [p.view(t.shape).to(t) for p, t in zip(pieces, tensors, strict=True)]
 
     def lead(self, action: Callable[[], Any]) -> Any:
-        """Do it on the first process and broadcast the result, or the error."""
+        """Run the action on the first process and broadcast its result, or its error."""
         if not self.leads:
             outcome = json.loads(self._broadcast(b""))
             if "error" in outcome:
@@ -74,7 +74,7 @@ class ProcessGroup(Processes):
         return value
 
     def agree(self, value: int) -> bool:
-        """Compare with the smallest and the largest."""
+        """Compare with the smallest and the largest number of all processes."""
         ends = torch.tensor([value, -value])
         with _lost_process_errors():
             dist.all_reduce(ends, op=dist.ReduceOp.MAX)
@@ -90,11 +90,11 @@ class ProcessGroup(Processes):
             yield self._receive(rank)
 
     def hurry(self) -> None:
-        """Wait for ``GRACE`` seconds more at most."""
+        """Limit further waiting to ``GRACE`` seconds."""
         self._deadline = time.monotonic() + GRACE
 
     def tell(self, code: int, patience: float = 1.0) -> tuple[bool, int]:
-        """Decide who tells of an error that ends the run.
+        """Decide which process reports an error that ends the run.
 
         The first process has the word if it fails too within ``patience`` seconds.
 
@@ -113,7 +113,7 @@ class ProcessGroup(Processes):
             if not self.leads:
                 self.store.wait(["told"], timedelta(seconds=patience))
         except RuntimeError:
-            pass  # no one has told it yet
+            pass  # no process has reported it yet
         try:
             told = self.store.compare_set("told", "", own).decode()
         except RuntimeError:
@@ -175,7 +175,7 @@ def _as_tensor(content: bytes) -> Tensor:
 
 
 def _wait_for(work: dist.Work | None) -> None:
-    """Wait for a message, however long; None where this process has no part in it."""
+    """Wait for a message without a time limit; None where this process takes no part in it."""
     if work is not None:
         work.wait(FOREVER)
 
@@ -204,11 +204,11 @@ def joined() -> Iterator[Processes]:
         UsageError: If the others cannot be found.
     """
     if dist.is_available() and dist.is_initialized():
-        yield ProcessGroup() if dist.get_world_size() > 1 else Alone()
+        yield ProcessGroup() if dist.get_world_size() > 1 else SingleProcess()
         return
     _choose_cuda_device()
     if not launched_together():
-        yield Alone()
+        yield SingleProcess()
         return
     place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     try:

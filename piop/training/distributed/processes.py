@@ -1,4 +1,4 @@
-"""The processes of a run as one of them sees them, and a run of one process alone."""
+"""Interface between a run and its processes, and the implementation for a single process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LostProcessError(PiopError):
 
 
 class Processes(ABC):
-    """The processes of a run, seen from one of them.
+    """The processes of a run, as an interface of each of them.
 
     Attributes:
         rank: Number of this process, from 0.
@@ -36,13 +36,13 @@ class Processes(ABC):
         return self.rank == 0
 
     def part(self, total: int) -> range:
-        """Give the samples of this process out of ``total``, in order; the first ranks get more."""
+        """Return the samples of this process out of ``total``, in order, more for first ranks."""
         each, more = divmod(total, self.count)
         start = self.rank * each + min(self.rank, more)
         return range(start, start + each + (self.rank < more))
 
     def require(self, total: int, key: str) -> None:
-        """Make sure that every process has something to do.
+        """Check that every process has at least one sample.
 
         Raises:
             UsageError: If a batch has fewer samples than there are processes.
@@ -63,7 +63,7 @@ class Processes(ABC):
 
     @abstractmethod
     def lead(self, action: Callable[[], Any]) -> Any:
-        """Let the first process do something, and tell all the result, which JSON must hold.
+        """Run an action on the first process and broadcast its result, which must fit into JSON.
 
         Raises:
             PiopError: On every process, if it fails.
@@ -71,14 +71,14 @@ class Processes(ABC):
 
     @abstractmethod
     def agree(self, value: int) -> bool:
-        """Whether all processes have the same number, in [0, 2⁶³)."""
+        """Return whether all processes have the same number, in [0, 2⁶³)."""
 
     @abstractmethod
     def collect(self, content: bytes) -> Iterator[bytes]:
-        """Bring bytes of every process to the first, one after the other; the others get none."""
+        """Gather bytes of every process on the first, one after the other; the others get none."""
 
     def tell(self, code: int) -> tuple[bool, int]:
-        """Decide whether this process reports an error that ends the run, and its exit code."""
+        """Return whether this process reports an error that ends the run, and its exit code."""
         return self.leads, code
 
     def hurry(self) -> None:  # noqa: B027 - one process waits for no one
@@ -86,30 +86,30 @@ class Processes(ABC):
 
 
 @final
-class Alone(Processes):
-    """One process, which is all there is."""
+class SingleProcess(Processes):
+    """A run of one process."""
 
     rank, count = 0, 1
 
     def add(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Give the tensors back."""
+        """Return the tensors as they are."""
         return list(tensors)
 
     def lead(self, action: Callable[[], Any]) -> Any:
-        """Do it."""
+        """Run the action."""
         return action()
 
     def agree(self, value: int) -> bool:
-        """Agree with itself."""
+        """Return True: there is one number."""
         return True
 
     def collect(self, content: bytes) -> Iterator[bytes]:
-        """Give the bytes back."""
+        """Yield the bytes as they are."""
         yield content
 
 
 def checksum(tensors: Iterable[Tensor]) -> int:
-    """Sum up tensors in a number that is different if a single bit is."""
+    """Return a checksum of tensors (CRC-32 of their bytes)."""
     found = 0
     for tensor in tensors:
         content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)

@@ -16,7 +16,7 @@ from torch import Tensor
 from piop.errors import TrainingError
 from piop.estimates import INFERRED
 from piop.training.config import TrainingConfig
-from piop.training.distributed import Alone, LostProcessError, Processes, checksum
+from piop.training.distributed import LostProcessError, Processes, SingleProcess, checksum
 from piop.training.loop.checkpoint import MetricsFile, Row, load_state, save_state, save_weights
 from piop.training.loop.divergence import (
     NO_GRADIENTS,
@@ -103,7 +103,7 @@ class Trainer:
         processes: Processes | None = None,
     ) -> None:
         self.operator, self.weightings = loss.operator, loss.weightings
-        self.processes, self.profile = processes or Alone(), profile or Profile()
+        self.processes, self.profile = processes or SingleProcess(), profile or Profile()
         self.shared: SharedGradients | None = None
         if self.processes.count > 1:
             self.shared = SharedGradients(

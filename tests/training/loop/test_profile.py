@@ -5,7 +5,7 @@ import torch
 
 from piop.run import fit
 from piop.training.batches.batch import Batch, CollocationPoints, Observations
-from piop.training.distributed import Alone
+from piop.training.distributed import SingleProcess
 from piop.training.loop import profile as module
 from piop.training.loop.gradients import make_gradients, profile_eager
 from piop.training.loop.profile import DRAW, Profile, count_points
@@ -100,7 +100,7 @@ def test_eager_gradients_are_the_same_when_timed(builder, heat):
 def test_what_processes_tell_each_other_is_not_counted_under_the_optimiser(
     tick, builder, heat, tmp_path
 ):
-    class SlowTwo(Alone.__base__):
+    class SlowTwo(SingleProcess.__base__):
         rank, count = 0, 2
         lead = collect = None
 
