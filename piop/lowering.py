@@ -15,8 +15,7 @@ from typing import Any
 
 import sympy
 import torch
-from sympy import Basic, Expr, Function, Symbol
-from sympy.logic.boolalg import BooleanFalse, BooleanTrue
+from sympy import Basic, Expr
 from torch import Tensor
 
 from piop.errors import NotSupportedError
@@ -113,17 +112,17 @@ class _Tape:
         return self.count + len(self.steps) - 1, None
 
     def _lower(self, node: Any) -> tuple[int | None, Any]:
-        if isinstance(node, BooleanTrue | BooleanFalse):
+        if node in (sympy.true, sympy.false):
             return None, bool(node)
-        if isinstance(node, Expr) and node.is_number:
+        if node.is_number:
             return None, _number(node)
-        if isinstance(node, sympy.Add):
+        if node.is_Add:
             return self._sum(node)
-        if isinstance(node, sympy.Mul):
+        if node.is_Mul:
             return self._product(node)
-        if isinstance(node, sympy.Pow):
+        if node.is_Pow:
             return self._power(node)
-        if isinstance(node, sympy.Piecewise):
+        if node.is_Piecewise:
             return self._piecewise(node)
         if node.func in _OPERATIONS:
             operation, folded = _OPERATIONS[node.func]
@@ -131,9 +130,9 @@ class _Tape:
             if folded:
                 return reduce(lambda a, b: self.emit(operation, a, b), parts)
             return self.emit(operation, *parts)
-        if isinstance(node, sympy.DiracDelta):
+        if node.func is sympy.DiracDelta:
             return None, 0.0
-        if isinstance(node, Symbol | sympy.Derivative | Function):
+        if node.is_Symbol or node.is_Derivative or node.is_Function:
             raise NotSupportedError(
                 f"{node} has no value here and no translation to torch; known are "
                 f"{sorted(str(a) for a, v in self.known.items() if v[0] in range(self.count))}"
@@ -209,7 +208,7 @@ def _as_tensor(value: Any, like: Any) -> Any:
 
 
 def _is_denominator(node: Any) -> bool:
-    if not isinstance(node, sympy.Pow) or node.base.is_number:
+    if not node.is_Pow or node.base.is_number:
         return False
     return bool(node.exp.is_number and node.exp.is_negative)
 
