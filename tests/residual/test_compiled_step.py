@@ -191,7 +191,7 @@ import subprocess
 import sys
 import warnings
 import torch
-from piop.residual.trace import compile_step
+from piop.residual.compiled_step import compile_step
 
 with warnings.catch_warnings(record=True) as found:
     warnings.simplefilter("always")
@@ -213,7 +213,7 @@ def test_without_a_compiler_the_step_is_eager_with_one_warning(tmp_path) -> None
 
 COMPILED = """
 import torch
-from piop.residual.trace import compile_step
+from piop.residual.compiled_step import compile_step
 
 step = compile_step(lambda p, x: (p[0] * x[0]).sin().sum(), [torch.ones(3)], [torch.ones(3)])
 assert step.eager_because is None, step.eager_because
