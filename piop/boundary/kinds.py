@@ -135,37 +135,34 @@ class Robin(LinearCondition):
         return f"({alpha})*{self.unknown} + ({beta})*d{self.unknown}/dn {where} is {value}"
 
 
+class ConservationLawCondition(BoundaryCondition):
+    """A condition on the whole state of a conservation law, by ghost cells beyond the face."""
+
+    exclusive = True
+    conservation_law = True
+    ghost_cells = True
+
+    def fixes_constant(self, name: str, function: Expr) -> bool:
+        """Return True: conservation laws leave no constant free."""
+        del name, function
+        return True
+
+
 @final
 @dataclass(frozen=True)
-class Outflow(BoundaryCondition):
+class Outflow(ConservationLawCondition):
     """Whatever reaches the face leaves: the state beyond it is that before it."""
 
     keyword = "outflow"
-    exclusive = True
-    conservation_law = True
-    ghost_cells = True
-
-    def fixes_constant(self, name: str, function: Expr) -> bool:
-        """Return True: conservation laws leave no constant free."""
-        del name, function
-        return True
 
 
 @final
 @dataclass(frozen=True)
-class Wall(BoundaryCondition):
+class Wall(ConservationLawCondition):
     """Nothing passes the face: the state beyond it mirrors that before it."""
 
     keyword = "wall"
-    exclusive = True
-    conservation_law = True
-    ghost_cells = True
     mirrored = True
-
-    def fixes_constant(self, name: str, function: Expr) -> bool:
-        """Return True: conservation laws leave no constant free."""
-        del name, function
-        return True
 
 
 @final
