@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,22 +23,21 @@ from piop.errors import DataError
 from piop.fields import FunctionSamples
 
 if TYPE_CHECKING:
-    from piop.problem import Input, Problem
+    from piop.problem import Coordinate, Input, Problem
 
 
 def function_samples(
-    raw: RawFile, problem: Problem, item: Input, points: np.ndarray, values: np.ndarray
+    raw: RawFile, name: str, axes: Sequence[Coordinate], points: np.ndarray, values: np.ndarray
 ) -> FunctionSamples:
     """Check points ``[B, M, d]`` and values ``[B, M]``; NaN in both means no sensor."""
     missing = np.isnan(values) & np.isnan(points).any(-1)
-    check_finite(raw.path, item.name, np.where(missing, 0.0, values))
-    for i, name in enumerate(item.of):
-        coordinate = problem.coordinate(name)
-        position = np.where(missing, coordinate.low, points[..., i])
-        points[..., i] = check_domain(raw.path, item.name, coordinate, position)
+    check_finite(raw.path, name, np.where(missing, 0.0, values))
+    for i, axis in enumerate(axes):
+        position = np.where(missing, axis.low, points[..., i])
+        points[..., i] = check_domain(raw.path, name, axis, position)
     if missing.all(axis=1).any():
         sample = int(np.argmax(missing.all(axis=1)))
-        raise DataError(f"{raw.path}: '{item.name}' has no sensors in sample {sample}")
+        raise DataError(f"{raw.path}: '{name}' has no sensors in sample {sample}")
     values = np.where(missing, 0.0, values)
     mask = torch.from_numpy(~missing) if missing.any() else None
     return FunctionSamples(torch.from_numpy(points), torch.from_numpy(values)[..., None], mask)
@@ -45,29 +45,34 @@ def function_samples(
 
 def samples_from_columns(raw: RawFile, problem: Problem) -> dict[str, FunctionSamples]:
     """Read every visible input from columns named as in the spec."""
-    number = sample_numbers(raw)
     found = {}
     for item in problem.visible_inputs:
         if item.history is not None:
             message = f"'{item.name}' is a history, which a table does not hold"
             raise DataError(f"{raw.path}: {message}; give the solution on a grid, as NetCDF or npz")
-        values = column(raw, item.name, "an input of the spec")
-        here = ~np.isnan(values)
-        if not here.any():
-            raise DataError(f"{raw.path}: column '{item.name}' is empty")
-        points = [column(raw, c, f"where '{item.name}' is given") for c in item.of]
-        for name, position in zip(item.of, points, strict=True):
-            if np.isnan(position[here]).any():
-                row = int(np.flatnonzero(here & np.isnan(position))[0])
-                message = f"row {row + 1} has a value of '{item.name}' but none of '{name}'"
-                raise DataError(f"{raw.path}: {message}")
-        if item.of:
-            where = np.stack(points, -1)[here]
-            arrays = grouped_by_sample(where, values[here], number[here], int(number.max()) + 1)
-        else:
-            arrays = _scalar(raw, item, values, number)
-        found[item.name] = function_samples(raw, problem, item, *arrays)
+        found[item.name] = column_samples(raw, item.name, [*map(problem.coordinate, item.of)])
     return found
+
+
+def column_samples(raw: RawFile, name: str, axes: Sequence[Coordinate]) -> FunctionSamples:
+    """Read one input from its column and those of its coordinates."""
+    number = sample_numbers(raw)
+    values = column(raw, name, "an input of the spec")
+    here = ~np.isnan(values)
+    if not here.any():
+        raise DataError(f"{raw.path}: column '{name}' is empty")
+    points = [column(raw, axis.name, f"where '{name}' is given") for axis in axes]
+    for axis, position in zip(axes, points, strict=True):
+        if np.isnan(position[here]).any():
+            row = int(np.flatnonzero(here & np.isnan(position))[0])
+            message = f"row {row + 1} has a value of '{name}' but none of '{axis.name}'"
+            raise DataError(f"{raw.path}: {message}")
+    if axes:
+        where = np.stack(points, -1)[here]
+        arrays = grouped_by_sample(where, values[here], number[here], int(number.max()) + 1)
+    else:
+        arrays = _scalar(raw, name, values, number)
+    return function_samples(raw, name, axes, *arrays)
 
 
 def column(raw: RawFile, name: str, what: str) -> np.ndarray:
@@ -105,14 +110,14 @@ def grouped_by_sample(
 
 
 def _scalar(
-    raw: RawFile, item: Input, values: np.ndarray, number: np.ndarray
+    raw: RawFile, name: str, values: np.ndarray, number: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     found = np.full((int(number.max()) + 1, 1), np.nan)
     for i, here in enumerate(found):
         given = np.unique(values[(number == i) & ~np.isnan(values)])
         if len(given) != 1:
             what = f"{len(given)} values" if len(given) else "no value"
-            message = f"the scalar '{item.name}' has {what} in sample {i}; expected one"
+            message = f"the scalar '{name}' has {what} in sample {i}; expected one"
             raise DataError(f"{raw.path}: {message}")
         here[0] = given[0]
     return np.zeros((len(found), 1, 0)), found
@@ -162,7 +167,8 @@ def _one(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
     where = {c: coordinate_variable(raw, item.name, c) for c in item.of}
     value, where = name_axes(raw, item.name, value, where)
     points, values = flattened_points(raw, item.name, value, where)
-    return function_samples(raw, problem, item, points, values)
+    axes = [*map(problem.coordinate, item.of)]
+    return function_samples(raw, item.name, axes, points, values)
 
 
 def _same_batch(raw: RawFile, found: dict[str, FunctionSamples]) -> dict[str, FunctionSamples]:

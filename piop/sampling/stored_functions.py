@@ -23,7 +23,7 @@ from piop.datasets.axes import (
 )
 from piop.datasets.formats.detect import read_raw
 from piop.datasets.lazy_arrays import SAMPLE, RawFile, Variable
-from piop.datasets.sensors import samples_from_columns
+from piop.datasets.sensors import column_samples
 from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.sampling.basis import Basis, SplineBasis, TrigonometricBasis
@@ -226,10 +226,7 @@ def _from_table(
     raw: RawFile, variable: str, axes: Sequence[Coordinate]
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Axes and values of a table, one row per point."""
-    item = SimpleNamespace(name=variable, of=tuple(a.name for a in axes), history=None)
-    named_axes = {a.name: a for a in axes}
-    view = SimpleNamespace(visible_inputs=(item,), coordinate=named_axes.__getitem__)
-    samples = samples_from_columns(raw, cast("Any", view))[variable]
+    samples = column_samples(raw, variable, axes)
     points, values = samples.points.numpy(), samples.values[..., 0].numpy()
     if not axes:
         return [], values[:, 0]
