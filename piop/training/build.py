@@ -6,21 +6,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import sympy as sp
 import torch
+from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.datasets import AnyDataset
 from piop.errors import UsageError
-from piop.models import BACKBONES, Backbone, build_backbone, find_preset
+from piop.models import (
+    BACKBONES,
+    AxisSignature,
+    Backbone,
+    InputSignature,
+    Signature,
+    build_backbone,
+    find_preset,
+)
 from piop.models.core.base import FieldKind, Preset
 from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
+from piop.problem.inputs import asked_coordinates, channels_of
 from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
 from piop.training.batches.batch import BatchSetting, BatchSource
 from piop.training.batches.data import DataPointSource, MixedSource, TrajectorySource
 from piop.training.batches.equations import EquationSource, choose_function_source
-from piop.training.batches.input_grid import Axes, input_grids
+from piop.training.batches.input_grid import (
+    NEGLECTED_BY_TOKENS,
+    Axes,
+    gridded_inputs,
+    highest_wavenumber,
+    input_grids,
+)
 from piop.training.batches.noise import NoisySource, noise_levels
 from piop.training.batches.training_grid import equation_grid, training_grid
 from piop.training.config import TrainingConfig
@@ -34,7 +51,6 @@ from piop.training.loss.weighting.base import WeightedRun
 from piop.training.loss.weighting.registry import build_weightings
 from piop.training.loss.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
 from piop.training.operator import Inferred, Operator, TimeInterval
-from piop.training.problem_signature import homogeneous_axes, signature_of
 from piop.training.query_independence import require_independent_queries
 
 DTYPES = {
@@ -105,6 +121,63 @@ def preset_of(config: TrainingConfig, settings: Mapping[str, Any] | None = None)
 def field_kind(config: TrainingConfig) -> FieldKind:
     """Return how the chosen network is evaluated: pointwise, on a grid, or in steps."""
     return preset_of(config).build.field
+
+
+def signature_of(
+    problem: Problem, constraints: Constraints, statistics: Statistics | None = None
+) -> Signature:
+    """Tell a backbone the shapes and scales of a problem.
+
+    Args:
+        problem: The problem.
+        constraints: Which axes are periodic as hard constraints.
+        statistics: Sizes of its inputs; without them the shapes alone are told, which is all that
+            a refusal asks for, and takes milliseconds.
+    """
+    gridded = None if statistics is None else statistics.gridded
+    if gridded is None:
+        gridded = gridded_inputs(problem)
+    return Signature(
+        coordinates=tuple(
+            AxisSignature(c.name, c.low, c.high, c.name in constraints.hard_periodic)
+            for c in asked_coordinates(problem)
+        ),
+        inputs=tuple(
+            InputSignature(
+                item.name,
+                () if item.name in problem.vectors else item.of,
+                channels=problem.vectors.get(item.name) or channels_of(problem, item),
+                mean=statistics.input_mean[item.name] if statistics else 0.0,
+                std=statistics.input_std[item.name] if statistics else 1.0,
+                smooth=item.smooth,
+                waves=highest_wavenumber(problem, item),
+                bulk=highest_wavenumber(problem, item, NEGLECTED_BY_TOKENS),
+                gridded=item.name in gridded,
+            )
+            for item in problem.visible_inputs
+        ),
+        channels=len(problem.channels),
+        time=None if problem.time is None else 0,
+        homogeneous=homogeneous_axes(problem, constraints),
+    )
+
+
+def homogeneous_axes(problem: Problem, constraints: Constraints) -> tuple[str, ...]:
+    """Find the periodic axes along which shifted inputs give the shifted solution.
+
+    They are those whose coordinate no equation and no initial datum names by itself.
+    """
+    named: set[sp.Basic] = set()
+    data = [e for entries in problem.initial.values() for e in entries]
+    stated = [i.expression for i in problem.inputs if i.expression is not None]
+    for expression in [*problem.residuals, *data, *stated]:
+        atoms = expression.atoms(sp.Derivative) | expression.atoms(AppliedUndef)
+        named |= expression.xreplace({atom: sp.Dummy() for atom in atoms}).free_symbols
+    return tuple(
+        c.name
+        for c in problem.space
+        if c.name in constraints.hard_periodic and c.symbol not in named
+    )
 
 
 def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig) -> Model:

@@ -143,7 +143,7 @@ def test_sensors_that_move_are_not_taken_for_a_grid(heat, file, tmp_path):
 
 
 def test_the_next_steps_are_read_while_one_is_learnt_from(heat, file):
-    from piop.training.batches.trajectories import AHEAD, StreamedTrajectories
+    from piop.training.batches.data import AHEAD, StreamedTrajectories
 
     asked, main = [], threading.get_ident()
 

@@ -15,7 +15,7 @@ from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.run import fit
 from piop.sampling import Draws, sample_inputs
-from piop.training.problem_signature import signature_of
+from piop.training.build import signature_of
 
 SPEC = """piop: 1
 name: case
