@@ -94,7 +94,8 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
     error = evaluation.get("relative_l2")
     if error is not None:
         count = evaluation["samples"]
-        of = f" of {evaluation['data']}" if "data" in evaluation else ""
+        data = evaluation.get("data")
+        of = "" if data is None else f" of {data}"
         lines.append(f"Relative L2 error on {count} held-out input{'s' if count > 1 else ''}{of}")
         rows = [("operator", f"{error['mean']:.4g} ± {error['std']:.2g}")]
         rows += [(f"  {name}", f"{v:.4g}") for name, v in _channels(evaluation).items()]

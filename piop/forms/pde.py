@@ -12,6 +12,7 @@ from piop.boundary import BoundaryCondition, normal_symbols
 from piop.domain import Coordinate, Domain
 from piop.forms.differentiate import differentiate
 from piop.spec.distributions import Distribution, History
+from piop.spec.model import SensorPlacement
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,7 @@ class Input:
         hidden: Drawn, but not shown to the network.
         smooth: Whether its point-wise derivatives exist.
         sensor_shape: Sensors per axis for ``grid``, else their number; ``(1,)`` for a number.
-        place: How sensors are placed: ``grid``, ``uniform``, ``latin_hypercube``, ``sobol``, or
-            ``points`` for those of the solution.
+        place: How sensors are placed.
         symbol: ``Function(name)(*of)``, or a Symbol for a number.
     """
 
@@ -38,7 +38,7 @@ class Input:
     hidden: bool
     smooth: bool
     sensor_shape: tuple[int, ...]
-    place: str
+    place: SensorPlacement
     symbol: Expr
 
     @property

@@ -14,7 +14,7 @@ from piop.problem.inputs import history_of
 from piop.problem.inverse_operator import inverse_obstacles
 from piop.problem.reference_methods import Method, first_method
 from piop.spec.distributions import FromData
-from piop.spec.model import AT_POINTS
+from piop.spec.model import SensorPlacement
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
@@ -183,7 +183,7 @@ def _past_inputs(problem: Problem) -> Iterator[str]:
 
 
 def _cloud_inputs(problem: Problem) -> Iterator[str]:
-    there = [i.name for i in problem.visible_inputs if i.place == AT_POINTS]
+    there = [i.name for i in problem.visible_inputs if i.place is SensorPlacement.POINTS]
     if there:
         yield (
             f"input {', '.join(there)}, because it is given at the points of solutions: functions "

@@ -172,7 +172,7 @@ def _input(item: Input) -> dict[str, Any]:
         "expression": None if item.expression is None else write(item.expression),
         "hidden": item.hidden,
         "smooth": item.smooth,
-        "sensors": {"count": list(item.sensor_shape), "place": item.place},
+        "sensors": {"count": list(item.sensor_shape), "place": item.place.value},
     }
 
 

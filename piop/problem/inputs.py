@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from piop.errors import Issue
 from piop.expression.functions import JUMPS
 from piop.forms.pde import Input
 from piop.spec import distributions
-from piop.spec.model import AT_POINTS, SensorSpec, Spec
+from piop.spec.model import SensorPlacement, SensorSpec, Spec
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 
@@ -43,7 +44,9 @@ def read_inputs(
     found = []
     for name, value in spec.random_parameters.items():
         symbol = Symbol(name, real=True)
-        found.append(Input(name, (), value, None, False, True, (1,), "uniform", symbol))
+        found.append(
+            Input(name, (), value, None, False, True, (1,), SensorPlacement.UNIFORM, symbol)
+        )
     for name, item in spec.inputs.items():
         if name not in resolved.names.values:
             continue  # refused already
@@ -69,28 +72,27 @@ def _smooth(distribution: distributions.Distribution | None, expression: Expr | 
 
 def _sensors(
     spec: Spec, name: str, dimension: int, points: int | None, issues: list[Issue], around: bool
-) -> tuple[tuple[int, ...], str]:
-    sensor = spec.sensors.get(name, SensorSpec(place="grid" if around else "uniform"))
+) -> tuple[tuple[int, ...], SensorPlacement]:
+    usual = SensorSpec(place=SensorPlacement.GRID if around else SensorPlacement.UNIFORM)
+    sensor = spec.sensors.get(name, usual)
     place = spec.place(f"sensors.{name}.count")
     if dimension == 0:
         if sensor.count not in (None, (1,)):
             refuse(issues, place, f"sensors.{name}: a number has one sensor")
         return (1,), sensor.place
-    if around and sensor.place != "grid":
+    if around and sensor.place is not SensorPlacement.GRID:
         message = f"sensors.{name}: an input of an angle is observed at even angles"
         refuse(issues, spec.place(f"sensors.{name}"), message, "Write 'place: grid'.")
-    if sensor.place == AT_POINTS:
+    if sensor.place is SensorPlacement.POINTS:
         return (_points(spec, name, points, sensor, issues),), sensor.place
     count = sensor.count or (_SENSORS[min(dimension, 3)],)
-    if sensor.place != "grid":
-        return count, sensor.place
-    if len(count) == 1 and dimension > 1:
-        side = round(count[0] ** (1 / dimension))
-        if side**dimension != count[0]:
-            hint = f"Write {side**dimension}, or the counts per axis as a list."
+    if len(count) == 1:
+        shape = sensor.place.shape(count[0], dimension)
+        if math.prod(shape) != count[0]:
+            hint = f"Write {math.prod(shape)}, or the counts per axis as a list."
             message = f"sensors.{name}: {count[0]} points make no grid of {dimension} equal sides"
             refuse(issues, place, message, hint)
-        return (side,) * dimension, sensor.place
+        return shape, sensor.place
     if len(count) != dimension:
         refuse(issues, place, f"sensors.{name}: {len(count)} counts for {dimension} coordinates")
     return count, sensor.place

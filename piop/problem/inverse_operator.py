@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from piop.errors import NotSupportedError
 from piop.spec.distributions import FromData
-from piop.spec.model import InputSpec, SensorSpec, Spec
+from piop.spec.model import InputSpec, SensorPlacement, SensorSpec, Spec
 from piop.spec.tree import ScalarNode
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def inverse_spec(problem: Problem) -> Spec:
     names = [c.name for c in problem.coordinates]
     of = tuple(ScalarNode(name) for name in names)
     first = next(i for i in problem.inputs if i.name == learn.target[0])
-    shape = first.sensor_shape if first.place == "grid" else problem.save
+    shape = first.sensor_shape if first.place is SensorPlacement.GRID else problem.save
     ends = {
         c.name: (ScalarNode(repr(c.low)), ScalarNode(repr(c.high))) for c in problem.coordinates
     }
@@ -47,7 +47,7 @@ def inverse_spec(problem: Problem) -> Spec:
         space={n: ends[n] for n in spec.space},
         unknowns=tuple(ScalarNode(name) for name in learn.target),
         inputs={n: InputSpec(of, FromData(tuple(learn.noise))) for n in learn.source},
-        sensors={n: SensorSpec(problem.save, "grid") for n in learn.source},
+        sensors={n: SensorSpec(problem.save, SensorPlacement.GRID) for n in learn.source},
         save=dict(zip(names, shape, strict=True)),
         boundary=kept,
         equations=(),

@@ -18,6 +18,7 @@ from piop.problem.inputs import asked_coordinates, history_of
 from piop.reference import solve_reference
 from piop.run.user_inputs import save_grid
 from piop.sampling import Draws, observe, place_sensors, sample_inputs
+from piop.spec.model import SensorPlacement
 
 GRID_LIMITS = {1: (21, 128), 2: (6, 32), 3: (6, 16)}
 """Largest numbers of times and points per space axis of an evaluation, by the number of axes."""
@@ -117,7 +118,7 @@ def observed_at(
             raise UsageError(f"sensors: {name!r} is not a visible input; one of {', '.join(items)}")
         shape = (counts,) if isinstance(counts, int) else tuple(counts)
         try:
-            item = replace(items[name], sensor_shape=shape, place=place)
+            item = replace(items[name], sensor_shape=shape, place=SensorPlacement(place))
             points = place_sensors(problem, item, draws)
         except ValueError as error:
             raise UsageError(f"sensors.{name}: {error}") from error

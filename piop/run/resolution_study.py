@@ -24,7 +24,7 @@ from piop.problem import Input, Problem
 from piop.run.evaluation import errors_of, nonzero_solutions, predict_held_out
 from piop.run.held_out import Grid, HeldOut, HeldOutSource, held_out_draws, observed_at
 from piop.sampling import Draws
-from piop.spec.model import AT_POINTS
+from piop.spec.model import SensorPlacement
 
 if TYPE_CHECKING:
     from piop.training.build import Model
@@ -255,7 +255,7 @@ def _observed(
     found = dict(held_out.inputs)
     for item in _countable(problem):
         own = held_out.inputs[item.name]
-        more_there = bool(held_out.functions) and item.place != AT_POINTS
+        more_there = bool(held_out.functions) and item.place is not SensorPlacement.POINTS
         if choice.count and more_there and choice.count > own.points.shape[1]:
             more = {item.name: (_shape(item, choice.count), item.place)}
             found |= observed_at(problem, held_out.functions, draws, more)
@@ -275,16 +275,14 @@ def _shape(item: Input, count: int) -> tuple[int, ...]:
     Raises:
         UsageError: If it is no square or cube.
     """
-    if item.place != "grid" or len(item.of) == 1:
-        return (count,)
-    each = round(count ** (1 / len(item.of)))
-    if each ** len(item.of) != count:
-        near = sorted({max(2, each + k) ** len(item.of) for k in (-1, 0, 1)})
+    shape = item.place.shape(count, len(item.of))
+    if math.prod(shape) != count:
+        near = sorted({max(2, shape[0] + k) ** len(shape) for k in (-1, 0, 1)})
         raise UsageError(
             f"sensors: {item.name!r} has its sensors on a grid over {', '.join(item.of)}, which "
             f"{count} sensors do not fill evenly; give such as {', '.join(map(str, near))}"
         )
-    return (each,) * len(item.of)
+    return shape
 
 
 def _label(problem: Problem, held_out: HeldOut) -> str:

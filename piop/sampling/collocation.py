@@ -29,7 +29,7 @@ def unit_points(draws: Draws, stream: str, count: int, dimension: int, method: s
         stream: Its name.
         count: N, points per sample.
         dimension: D.
-        method: ``uniform`` (or ``random``), ``latin_hypercube`` or ``sobol``.
+        method: ``uniform``, ``latin_hypercube`` or ``sobol``.
 
     Returns:
         ``[B, N, D]`` float64.
@@ -86,7 +86,6 @@ def _reverse(x: Tensor) -> Tensor:
 
 DESIGNS = {
     "uniform": _uniform,
-    "random": _uniform,
     "latin_hypercube": _latin_hypercube,
     "sobol": _sobol,
 }

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from piop.errors import NotSupportedError
-from piop.fields import FunctionSamples, InputFunction, grid_axis
+from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
 from piop.sampling.collocation import scale_to_box, unit_points
 from piop.sampling.distributions import input_axes, input_sampler
 from piop.sampling.random import Draws
-from piop.spec.model import AT_POINTS
+from piop.spec.model import SensorPlacement
 
 if TYPE_CHECKING:
     from piop.problem import Input, Problem
@@ -43,13 +43,13 @@ def place_sensors(
         ``[B, M, d]``, physical coordinates; ``[B, 1, 0]`` for a scalar input.
 
     Raises:
-        ValueError: If a grid does not have one count per coordinate, or ``place`` is unknown.
+        ValueError: If a grid does not have one count per coordinate.
         NotSupportedError: For sensors at the points of a solution where there is none.
     """
     axes = input_axes(problem, item)
     if not axes:
         return torch.zeros(draws.batch, 1, 0, dtype=dtype, device=draws.index.device)
-    if item.place == AT_POINTS:
+    if item.place is SensorPlacement.POINTS:
         if points is None:
             raise NotSupportedError(
                 f"inputs.{item.name}: is observed at the points of the solution, and functions of "
@@ -57,7 +57,7 @@ def place_sensors(
             )
         names = [c.name for c in problem.coordinates]
         return points[..., [names.index(name) for name in item.of]].to(draws.index.device, dtype)
-    if item.place == "grid":
+    if item.place is SensorPlacement.GRID:
         if len(item.sensor_shape) != len(axes):
             raise ValueError(
                 f"sensors.{item.name}: a grid needs one count for each of {', '.join(item.of)}, "
@@ -65,8 +65,7 @@ def place_sensors(
             )
         counted = zip(axes, item.sensor_shape, strict=True)
         ticks = [grid_axis(a.low, a.high, n, a.periodic) for a, n in counted]
-        mesh = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
-        return mesh.to(draws.index.device, dtype).expand(draws.batch, -1, -1)
+        return tensor_grid(ticks).to(draws.index.device, dtype).expand(draws.batch, -1, -1)
     count = math.prod(item.sensor_shape)
     unit = unit_points(draws, f"sensors/{item.name}", count, len(axes), item.place)
     return scale_to_box(unit, [a.low for a in axes], [a.high for a in axes]).to(dtype)

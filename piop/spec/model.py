@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -16,8 +17,26 @@ Text: TypeAlias = ScalarNode
 Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...]"
 
 
-AT_POINTS = "points"
-"""Place of sensors that stand where the solution is known."""
+class SensorPlacement(StrEnum):
+    """Ways to place the sensors of an input, by their keywords in the spec.
+
+    Attributes:
+        GRID: On an even grid, the same for every sample.
+        UNIFORM: Independently and uniformly, anew for every sample.
+        LATIN_HYPERCUBE: One in each of equal slices of every axis, anew for every sample.
+        SOBOL: At scrambled Sobol points, anew for every sample.
+        POINTS: At the points where the solution is known.
+    """
+
+    GRID = "grid"
+    UNIFORM = "uniform"
+    LATIN_HYPERCUBE = "latin_hypercube"
+    SOBOL = "sobol"
+    POINTS = "points"
+
+    def shape(self, count: int, dimension: int) -> tuple[int, ...]:
+        """Arrange about ``count`` sensors: equally many along each axis of a grid."""
+        return (round(count ** (1 / dimension)),) * dimension if self is self.GRID else (count,)
 
 
 def _empty(**options: Any) -> Any:
@@ -70,7 +89,7 @@ class SensorSpec:
     """
 
     count: tuple[int, ...] | None = None
-    place: str = "uniform"
+    place: SensorPlacement = SensorPlacement.UNIFORM
 
 
 @dataclass(frozen=True)

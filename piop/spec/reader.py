@@ -118,10 +118,10 @@ class Reader:
     def boolean(self, node: Node, path: str) -> bool:
         """``true`` or ``false``, and no other spelling."""
         scalar = self.text(node, path)
-        if scalar.quoted or scalar.text not in ("true", "false"):
+        if scalar.boolean is None:
             message = f"{path}: '{_short(scalar.text)}' is neither true nor false"
             raise self.fail(scalar.place, message, "Write true or false.")
-        return scalar.text == "true"
+        return scalar.boolean
 
     def number(self, node: Node, path: str) -> float:
         """A number, or an expression of numbers, ``pi`` and constant parameters."""

@@ -8,10 +8,10 @@ from typing import Any
 from piop.expression import Refusal, Scope, parse
 from piop.spec.distributions import DISTRIBUTIONS, SCALAR_DISTRIBUTIONS, Distribution
 from piop.spec.model import (
-    AT_POINTS,
     AuxiliarySpec,
     InputSpec,
     LearnSpec,
+    SensorPlacement,
     SensorSpec,
     Setting,
     Text,
@@ -22,7 +22,6 @@ from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
 NONE_KNOWN = "data"
 """What stands in place of equations where there are none."""
-PLACES = ("grid", "uniform", "latin_hypercube", "sobol", AT_POINTS)
 
 
 def read_parameters(
@@ -226,14 +225,15 @@ def read_sensors(reader: Reader, node: Node) -> dict[str, SensorSpec]:
 
 def _sensor(reader: Reader, node: Node, path: str) -> SensorSpec:
     found = reader.keys(node, path, ("count", "place"))
-    place = reader.word(found["place"], f"{path}.place", PLACES) if "place" in found else "uniform"
-    count = None
+    count, place = None, SensorPlacement.UNIFORM
+    if "place" in found:
+        place = SensorPlacement(reader.word(found["place"], f"{path}.place", SensorPlacement))
     if "count" in found:
         items = (
             found["count"].items if isinstance(found["count"], SequenceNode) else (found["count"],)
         )
         count = tuple(reader.integer(n, f"{path}.count", 1, 1_000_000) for n in items)
-        if len(count) > 1 and place != "grid":
+        if len(count) > 1 and place is not SensorPlacement.GRID:
             raise reader.fail(found["count"].place, f"{path}: counts per axis need 'place: grid'")
     return SensorSpec(count, place)
 
@@ -262,8 +262,8 @@ def _setting(reader: Reader, node: Node, path: str) -> Setting:
     if isinstance(node, SequenceNode):
         return tuple(_setting(reader, n, path) for n in node.items)
     scalar = reader.text(node, path)
-    if scalar.text in ("true", "false") and not scalar.quoted:
-        return scalar.text == "true"
+    if scalar.boolean is not None:
+        return scalar.boolean
     if not is_number(scalar):
         return scalar.text
     value = reader.number(scalar, path)

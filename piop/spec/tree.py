@@ -27,13 +27,17 @@ class ScalarNode:
         place: Where it starts.
         quoted: Whether it stood in quotes, so that ``"true"`` is a word.
         places: Place of every character of the text, where they are not in one row.
-        label: How a value that was not text was given, for messages; empty for text.
     """
 
     text: str
     place: Place = field(default_factory=Place, compare=False)
     quoted: bool = field(default=False, compare=False)
     places: tuple[tuple[int, int], ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def boolean(self) -> bool | None:
+        """The value of ``true`` and ``false`` without quotes; None of any other text."""
+        return None if self.quoted else {"true": True, "false": False}.get(self.text)
 
     def at(self, offset: int) -> Place:
         """The place of one character of the text."""

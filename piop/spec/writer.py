@@ -232,7 +232,7 @@ def _flow(value: Any) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, ScalarNode):
-        plain = not value.quoted and (_NUMBER.match(value.text) or value.text in ("true", "false"))
+        plain = not value.quoted and (_NUMBER.match(value.text) or value.boolean is not None)
         return value.text if plain else _word(value.text)
     return _word(str(value))
 

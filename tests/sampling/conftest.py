@@ -8,6 +8,7 @@ import torch
 
 from piop.domain import Box, Coordinate
 from piop.sampling.random import Draws
+from piop.spec.model import SensorPlacement
 
 
 def _axis(name, low=0.0, high=1.0, periodic=True):
@@ -23,7 +24,7 @@ def _item(name, of, law=None, place="uniform", shape=(16,), **more):
         of=tuple(of),
         distribution=law,
         sensor_shape=shape,
-        place=place,
+        place=SensorPlacement(place),
         symbol=symbol,
         **{**default, **more},
     )

@@ -12,6 +12,7 @@ from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples, InputFunction, grid_axis
 from piop.problem import Input, Problem
 from piop.sampling.distributions import input_axes, input_sampler
+from piop.spec.model import SensorPlacement
 
 NEGLECTED_BY_HARMONICS = 1e-6
 """Share of an input's variance that the harmonics of a network may leave out.
@@ -118,7 +119,7 @@ def gridded_inputs(
     laid = input_grids(problem) if physics else {}
     found = []
     for item in problem.visible_inputs:
-        even = item.place == "grid" or not physics
+        even = item.place is SensorPlacement.GRID or not physics
         if data is not None:
             even = even and _all_even(data, item.name)
         if item.of and item.name not in problem.vectors and (item.name in laid or even):
