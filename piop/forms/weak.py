@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
-from sympy import Derivative, Expr
+from sympy import Derivative, Expr, Symbol
 
 from piop.boundary import BoundaryCondition, normal_symbols
 from piop.errors import NotSupportedError
 from piop.expression.functions import JUMPS
-from piop.forms.differentiate import differentiate, partial
+from piop.forms.differentiate import partial
 from piop.forms.flux_decomposition import Sorter, recovered_unknowns
 from piop.forms.linear_forms import jumps
 from piop.forms.pde import PDE
@@ -39,7 +39,8 @@ class Integrand:
 
     Attributes:
         terms: (equation i, k, expression); of coordinates, inputs, scalars, the unknowns and their
-            first derivatives, and on the boundary of the outward normal.
+            first derivatives, and on the boundary of the outward normal, whose components are the
+            domain's ``normal_names``.
         slopes: (equation i, k, unknown j, l, ∂expression/∂(D_l u_j)), zeros left out.
     """
 
@@ -188,7 +189,7 @@ class _Face:
         self.pde, self.face, self.atoms = pde, face, atoms
         self.names = list(names)
         self.slopes = [d for group in atoms for d in group[1:]]
-        self.normal: list[Any] = [*normal_symbols(c.name for c in pde.space)]
+        self.normal: list[Any] = [Symbol(name, real=True) for name in pde.domain.normal_names]
         self.known = self._straight()
         self.residuals: dict[BoundaryCondition, Expr] = {}
 
@@ -220,17 +221,18 @@ class _Face:
             found = self._without_slopes(outward, condition)
             if found is not None:
                 return found
+        written = normal_symbols(c.name for c in self.pde.space)
+        shown = outward.xreplace(dict(zip(self.normal, written, strict=True)))
         raise NotSupportedError(
-            f"on {self.face} no condition gives the flux {outward} of equation {i + 1}; write it "
+            f"on {self.face} no condition gives the flux {shown} of equation {i + 1}; write it "
             "as an equation there, with the normal nx, ny"
         )
 
     def _known(self, condition: BoundaryCondition) -> Expr:
         """The residual of a condition, taken apart into terms once."""
         if condition not in self.residuals:
-            space = [c.symbol for c in self.pde.space]
-            residual = condition.residual(self.pde.function, space)
-            self.residuals[condition] = self._here(differentiate(residual))
+            residual = self.pde.condition_residual(self.face, condition, self.normal)
+            self.residuals[condition] = self._here(residual)
         return self.residuals[condition]
 
     def _here(self, expression: Expr) -> Expr:

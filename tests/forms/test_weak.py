@@ -9,7 +9,7 @@ from piop.forms.weak import weak_form
 from piop.problem import Problem
 
 X, Y = (sympy.Symbol(n, real=True) for n in "xy")
-NX, NY = (sympy.Symbol(n, real=True) for n in ("nx", "ny"))
+NX, NY = (sympy.Symbol(n, real=True) for n in ("outward x", "outward y"))
 U, V = (sympy.Function(n, real=True)(X, Y) for n in "uv")
 UX, UY = Derivative(U, X), Derivative(U, Y)
 ZERO = {"rest": {"dirichlet": {"u": 0}}}
@@ -93,6 +93,18 @@ def test_what_passes_a_face(equation, cavity, expected):
     assert sympy.expand(flux - expected) == 0
     assert found.values["cavity"] == {}
     assert found.values["x.min"] == {0: 0}
+
+
+@pytest.mark.parametrize("kind", ["robin", "equation"])
+def test_a_parameter_may_have_the_name_of_a_component_of_the_normal(kind):
+    drawn = {"nx": {"law": "uniform", "low": 1, "high": 2}}
+    number = sympy.Symbol("nx", real=True)
+    cavity = {"robin": {"u": ["nx", 1, 2]}} if kind == "robin" else ["dx(u)*nx + dy(u)*ny = y*nx"]
+    expected = number * U - 2 if kind == "robin" else -Y * NX
+    found = weak_form(problem("-lap(u) = nx", cavity, parameters=drawn).pde)
+    ((_, _, flux),) = found.faces["cavity"].terms
+    assert sympy.expand(flux - expected) == 0
+    assert volume(found) == [-number, UX, UY]
 
 
 def test_fluxes_along_the_axes_suffice_on_straight_sides():

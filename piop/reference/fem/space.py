@@ -44,7 +44,7 @@ class PointEvaluator:
         self.functions = [a for a in divided if name_of(a) in self.arguments]
         free = {s for e in expressions for s in e.free_symbols}
         self.scalars = [i for i in problem.inputs if not i.of and i.symbol in free]
-        normal = [Symbol(f"n{name}", real=True) for name in self.space]
+        normal = [Symbol(name, real=True) for name in problem.domain.normal_names]
         axes = [c.symbol for c in problem.space]
         atoms = [*self.functions, *(i.symbol for i in self.scalars), *axes, *normal, *unknowns]
         self.run = compile_expressions(expressions, atoms)

@@ -74,15 +74,17 @@ def test_one_matrix_serves_all_sources_and_each_coefficient_has_its_own():
     assert np.abs(values(alone)[0][0] - b[1]).max() < 1e-3 * np.abs(b[1]).max()
 
 
-def test_boundary_data_may_be_inputs():
+@pytest.mark.parametrize("name", ["c", "nx"])  # one like the normal's component in equations too
+def test_boundary_data_may_be_inputs(name):
     """u = g on the square's sides with g = c·x harmonic, no flux through slits along x."""
-    inputs = {"c": {"law": "uniform", "low": 1, "high": 2}}
-    boundary = {"rest": {"dirichlet": {"u": "c*x"}}, "y": {"neumann": {"u": 0}}}
+    inputs = {name: {"law": "uniform", "low": 1, "high": 2}}
+    boundary = {"x.max": {"neumann": {"u": name}}, "y": {"neumann": {"u": 0}}}
+    boundary["rest"] = {"dirichlet": {"u": f"{name}*x"}}
     problem = on_shape("-lap(u) = 0", boundary, {"box": [[0, 1], [0, 1]]}, inputs=inputs)
     functions = sample_inputs(problem, Draws(3, 0, torch.arange(2)))
     solution = solve_reference(problem, functions, tolerance=1e-8)
     found, points = values(solution)
-    c = functions["c"].on_grid(()).reshape(2, 1).numpy()
+    c = functions[name].on_grid(()).reshape(2, 1).numpy()
     assert np.abs(found - c * points[..., 0]).max() < 1e-12
 
 
