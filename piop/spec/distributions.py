@@ -9,52 +9,178 @@ input, coordinates in theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import Literal, final
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, final
 
 AxisBoundary = Literal["periodic", "neumann", "dirichlet"]
 AXIS_BOUNDARIES: tuple[str, ...] = ("periodic", "neumann", "dirichlet")
 _LARGEST = 10**9  # whole numbers of a distribution
 
 
-def _number(key: str, value: object) -> float:
+def _number(key: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{key}: {value!r} is not a finite number")
     return float(value)
 
 
-def _whole(key: str, value: object, low: int) -> int:
+def _whole(key: str, value: Any, low: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise ValueError(f"{key}: {value!r} is not a whole number of at least {low}")
     return value
 
 
-def _pair(key: str, value: object) -> tuple[object, object]:
+def _range(key: str, value: Any, number: Callable[[str, Any], Any] = _number) -> tuple[Any, Any]:
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise ValueError(f"{key}: {value!r} is not a range [low, high]")
-    return value[0], value[1]
-
-
-def _range(key: str, value: object) -> tuple[float, float]:
-    low, high = (_number(key, v) for v in _pair(key, value))
+    low, high = (number(key, v) for v in value)
     if low > high:
         raise ValueError(f"{key}: [{low:g}, {high:g}] is not a range: low is above high")
     return low, high
 
 
-def _low_high(distribution: Uniform | LogUniform | Integer | PiecewiseConstant) -> None:
-    low, high = _number("low", distribution.low), _number("high", distribution.high)
-    if low > high:
-        raise ValueError(f"low: {low:g} is above high: {high:g}")
-    object.__setattr__(distribution, "low", low)
-    object.__setattr__(distribution, "high", high)
+def _cells(key: str, value: Any) -> int | tuple[int, ...]:
+    if not isinstance(value, tuple | list):
+        return _whole(key, value)
+    if not value:
+        raise ValueError(f"{key}: the list is empty; give one whole number, or one per axis")
+    return tuple(_whole(key, cells) for cells in value)
+
+
+def _boundary(key: str, value: Any) -> dict[str, str]:
+    for axis, kind in (value or {}).items():
+        if kind not in AXIS_BOUNDARIES:
+            raise ValueError(f"{key}.{axis}: {kind!r} is not one of {', '.join(AXIS_BOUNDARIES)}")
+    return dict(value or {})
+
+
+def _boolean(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{key}: {value!r} is neither true nor false")
+    return value
+
+
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        what = "the name of a file" if key == "path" else "a name"
+        raise ValueError(f"{key}: {value!r} is not {what}")
+    return value
+
+
+def _levels(key: str, value: Any) -> tuple[float, ...]:
+    levels = tuple(float(n) for n in value)
+    if not all(0 <= n < math.inf for n in levels):
+        raise ValueError(f"{key}: a noise level is a number from 0 on")
+    return levels
+
+
+_CHECKS: Mapping[str, Callable[[str, Any], Any]] = MappingProxyType(
+    dict.fromkeys(("scale", "tau", "alpha", "mean", "std", "low", "high", "value"), _number)
+    | dict.fromkeys(("terms", "modes", "times"), _whole)
+    | dict.fromkeys(("amplitude", "phase"), _range)
+    | {
+        "wavenumber": partial(_range, number=partial(_whole, low=0)),
+        "cells": _cells,
+        "until": _number,
+        "boundary": _boundary,
+        "zero_mean": _boolean,
+        "path": _text,
+        "variable": _text,
+        "noise": _levels,
+    }
+)
+"""Key of a distribution → what refuses a value or gives it in its own type."""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The distribution of a random input.
+
+    A new one is a final subclass, an entry in ``DISTRIBUTIONS``, and the check and the reader of
+    each new key.
+
+    Attributes:
+        scalar: Whether it draws one number, which depends on no coordinate.
+        function: Whether it draws functions of coordinates alone.
+        derivatives: How many derivatives exist in the mean-square sense; NaN where unknown.
+        without_mean: How to make its mean zero, a sentence.
+    """
+
+    scalar: ClassVar[bool] = False
+    function: ClassVar[bool] = False
+    derivatives: ClassVar[float] = math.nan
+    without_mean: ClassVar[str] = "Use a distribution without a mean."
+
+    def __post_init__(self) -> None:
+        """Check every value that is given.
+
+        Raises:
+            ValueError: With the key, the value and what is allowed.
+        """
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not item.default and item.name in _CHECKS:
+                object.__setattr__(self, item.name, _CHECKS[item.name](item.name, value))
+
+    @property
+    def middle(self) -> float | None:
+        """The value in the middle of all draws; None where none stands for all."""
+        return 0.5 * (self.extremes[0] + self.extremes[-1]) if self.extremes else None
+
+    @property
+    def extremes(self) -> tuple[float, ...]:
+        """The least and the greatest value that are drawn; nothing where they are not known."""
+        return ()
+
+    @property
+    def mean_is_zero(self) -> bool:
+        """False only where samples certainly have a mean."""
+        return not any(self.extremes)
+
+    def differentiability(self, dimension: int) -> float:
+        """Mean-square derivatives exist for every order strictly below this.
+
+        Args:
+            dimension: Number of coordinates.
+        """
+        del dimension
+        return self.derivatives
+
+
+class BoundedDistribution(Distribution):
+    """A distribution of values between two bounds."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """See the base class."""
+        super().__post_init__()
+        if self.low > self.high:
+            raise ValueError(f"low: {self.low:g} is above high: {self.high:g}")
+
+    @property
+    def extremes(self) -> tuple[float, ...]:
+        """See the base class."""
+        return (self.low, self.high)
+
+
+@dataclass(frozen=True)
+class BoundedScalar(BoundedDistribution):
+    """A number between two bounds; of coordinates, a function constant in them."""
+
+    low: float
+    high: float
+    scalar = True
+    derivatives = math.inf
 
 
 @final
 @dataclass(frozen=True)
-class FourierSeries:
+class FourierSeries(Distribution):
     """Sum of sines with random amplitude, wavenumber and phase.
 
     The function is Σ_k A_k sin(2π l_k (x − x0)/L + φ_k). Each term draws A uniform, the whole
@@ -75,24 +201,19 @@ class FourierSeries:
     amplitude: tuple[float, float]
     wavenumber: tuple[int, int]
     phase: tuple[float, float] = (0.0, 2 * math.pi)
-
-    def __post_init__(self) -> None:
-        _whole("terms", self.terms, 1)
-        low, high = (_whole("wavenumber", v, 0) for v in _pair("wavenumber", self.wavenumber))
-        if low > high:
-            raise ValueError(f"wavenumber: [{low}, {high}] is not a range: low is above high")
-        object.__setattr__(self, "wavenumber", (low, high))
-        object.__setattr__(self, "amplitude", _range("amplitude", self.amplitude))
-        object.__setattr__(self, "phase", _range("phase", self.phase))
+    function = True
+    derivatives = math.inf
+    without_mean = "Let wavenumber start at 1."
 
     @property
     def middle(self) -> float:
-        """The value in the middle of all draws."""
+        """See the base class."""
         return 0.0
 
-    def differentiability(self, dimension: int) -> float:
-        """How many derivatives exist in the mean-square sense: all."""
-        return math.inf
+    @property
+    def mean_is_zero(self) -> bool:
+        """See the base class."""
+        return self.wavenumber[0] > 0
 
 
 @final
@@ -123,7 +244,7 @@ class Matern:
 
 @final
 @dataclass(frozen=True)
-class GaussianRandomField:
+class GaussianRandomField(Distribution):
     """Gaussian field of covariance scale·(−Δ + τ²)^(−α), an operator on L2 of the box.
 
     With λ_k and φ_k the eigenvalues and the orthonormal eigenfunctions of −Δ under the boundary
@@ -160,49 +281,43 @@ class GaussianRandomField:
     mean: float = 0.0
     modes: int | None = None
 
+    function = True
+    without_mean = "Set zero_mean: true."
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "boundary", dict(self.boundary or {}))
-        for axis, kind in self.boundary.items():
-            if kind not in AXIS_BOUNDARIES:
-                raise ValueError(
-                    f"boundary.{axis}: {kind!r} is not one of {', '.join(AXIS_BOUNDARIES)}"
-                )
-        object.__setattr__(self, "mean", _number("mean", self.mean))
-        if not isinstance(self.zero_mean, bool):
-            raise ValueError(f"zero_mean: {self.zero_mean!r} is neither true nor false")
-        if self.modes is not None:
-            _whole("modes", self.modes, 1)
+        """See the base class."""
+        super().__post_init__()
         dirichlet = "dirichlet" in self.boundary.values()
         if self.zero_mean and dirichlet:
             raise ValueError(
                 "zero_mean: a field with a dirichlet axis has no constant mode to leave out"
             )
-        if self.matern is not None:
-            if self.tau is not None or self.alpha is not None or self.scale != 1.0:
+        if self.matern is None:
+            tau, alpha = self._power_law()
+            if self.scale <= 0 or alpha <= 0:
                 raise ValueError(
-                    "matern: it takes the place of scale, tau and alpha; give one or the other"
+                    f"scale and alpha must be positive, got {self.scale:g} and {alpha:g}"
                 )
-            return
-        self._check_covariance(dirichlet)
+            if tau < 0:
+                raise ValueError(f"tau: {tau:g} is negative")
+            if tau == 0 and not (self.zero_mean or dirichlet):
+                raise ValueError(
+                    "tau: 0 gives the constant mode infinite variance; use tau > 0 or "
+                    "zero_mean: true"
+                )
+        elif self.tau is not None or self.alpha is not None or self.scale != 1.0:
+            raise ValueError(
+                "matern: it takes the place of scale, tau and alpha; give one or the other"
+            )
 
-    def _check_covariance(self, dirichlet: bool) -> None:
+    def _power_law(self) -> tuple[float, float]:
+        """Return τ and α."""
         if self.tau is None or self.alpha is None:
             raise ValueError(
                 "gaussian_random_field needs tau and alpha, "
                 "or matern: {smoothness, length, variance}"
             )
-        for key in ("tau", "alpha", "scale"):
-            object.__setattr__(self, key, _number(key, getattr(self, key)))
-        if self.scale <= 0 or self.alpha <= 0:
-            raise ValueError(
-                f"scale and alpha must be positive, got {self.scale:g} and {self.alpha:g}"
-            )
-        if self.tau < 0:
-            raise ValueError(f"tau: {self.tau:g} is negative")
-        if self.tau == 0 and not (self.zero_mean or dirichlet):
-            raise ValueError(
-                "tau: 0 gives the constant mode infinite variance; use tau > 0 or zero_mean: true"
-            )
+        return self.tau, self.alpha
 
     def covariance(self, dimension: int) -> tuple[float, float, float]:
         """Return (scale, τ, α) in ``dimension`` coordinates, given as Matérn or not.
@@ -218,13 +333,13 @@ class GaussianRandomField:
         Source: Rasmussen & Williams 2006, eq. 4.15 in angular frequency.
         """
         if self.matern is None:
-            assert self.tau is not None and self.alpha is not None  # noqa: S101 - kept by __post_init__
-            if self.alpha <= dimension / 2 and self.modes is None:
+            tau, alpha = self._power_law()
+            if alpha <= dimension / 2 and self.modes is None:
                 raise ValueError(
-                    f"alpha: {self.alpha:g} gives infinite variance in {dimension} coordinates; "
+                    f"alpha: {alpha:g} gives infinite variance in {dimension} coordinates; "
                     f"it must be above {dimension / 2:g}, or modes be given"
                 )
-            return self.scale, self.tau, self.alpha
+            return self.scale, tau, alpha
         nu, half = self.matern.smoothness, dimension / 2
         tau = math.sqrt(2 * nu) / self.matern.length
         gammas = math.exp(math.lgamma(nu + half) - math.lgamma(nu))
@@ -233,11 +348,16 @@ class GaussianRandomField:
 
     @property
     def middle(self) -> float:
-        """The value in the middle of all draws."""
+        """See the base class."""
         return self.mean
 
+    @property
+    def mean_is_zero(self) -> bool:
+        """See the base class."""
+        return self.zero_mean and self.mean == 0
+
     def differentiability(self, dimension: int) -> float:
-        """Mean-square derivatives exist for every order strictly below this: α − d/2."""
+        """See the base class: α − d/2."""
         return self.covariance(dimension)[2] - dimension / 2
 
 
@@ -248,7 +368,7 @@ def round_off(value: float) -> float:
 
 @final
 @dataclass(frozen=True)
-class PiecewiseConstant:
+class PiecewiseConstant(BoundedDistribution):
     """Equal cells, each with its own value uniform in [low, high].
 
     Attributes:
@@ -261,14 +381,8 @@ class PiecewiseConstant:
     low: float
     high: float
 
-    def __post_init__(self) -> None:
-        _low_high(self)
-        if isinstance(self.cells, tuple | list):
-            if not self.cells:
-                raise ValueError("cells: the list is empty; give one whole number, or one per axis")
-            object.__setattr__(self, "cells", tuple(_whole("cells", c, 1) for c in self.cells))
-        else:
-            _whole("cells", self.cells, 1)
+    function = True
+    derivatives = 0.0
 
     def per_axis(self, dimension: int) -> tuple[int, ...]:
         """Cells along each of ``dimension`` axes.
@@ -286,134 +400,89 @@ class PiecewiseConstant:
             )
         return self.cells
 
-    @property
-    def middle(self) -> float:
-        """The value in the middle of all draws."""
-        return 0.5 * (self.low + self.high)
-
-    def differentiability(self, dimension: int) -> float:
-        """No derivative exists."""
-        return 0.0
-
 
 @final
-@dataclass(frozen=True)
-class Uniform:
+class Uniform(BoundedScalar):
     """A number uniform in [low, high]; of coordinates, a function constant in them."""
 
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        _low_high(self)
-
-    @property
-    def middle(self) -> float:
-        """The value in the middle of all draws."""
-        return 0.5 * (self.low + self.high)
-
-    def differentiability(self, dimension: int) -> float:
-        """A constant has all derivatives."""
-        return math.inf
-
 
 @final
-@dataclass(frozen=True)
-class Integer:
+class Integer(BoundedScalar):
     """A whole number from low to high, both included, one as likely as another."""
 
-    low: int
-    high: int
-
     def __post_init__(self) -> None:
-        _low_high(self)
-        for key in ("low", "high"):
-            value = getattr(self, key)
+        """See the base class."""
+        super().__post_init__()
+        for key, value in (("low", self.low), ("high", self.high)):
             if value != int(value) or abs(value) > _LARGEST:
                 raise ValueError(f"{key}: {value:g} is not a whole number up to {_LARGEST:,}")
             object.__setattr__(self, key, int(value))
 
     @property
     def middle(self) -> float:
-        """The value in the middle of all draws."""
+        """See the base class; a whole number."""
         return (self.low + self.high) // 2
-
-    def differentiability(self, dimension: int) -> float:
-        """A constant has all derivatives."""
-        return math.inf
 
 
 @final
-@dataclass(frozen=True)
-class LogUniform:
+class LogUniform(BoundedScalar):
     """A positive number whose logarithm is uniform between those of low and high."""
 
-    low: float
-    high: float
-
     def __post_init__(self) -> None:
-        _low_high(self)
+        """See the base class."""
+        super().__post_init__()
         if self.low <= 0:
             raise ValueError(f"low: {self.low:g} is not positive, as log_uniform needs")
 
-    @property
-    def middle(self) -> float:
-        """The value in the middle of all draws."""
-        return 0.5 * (self.low + self.high)
-
-    def differentiability(self, dimension: int) -> float:
-        """A constant has all derivatives."""
-        return math.inf
-
 
 @final
 @dataclass(frozen=True)
-class Normal:
+class Normal(Distribution):
     """A normally distributed number of this mean and standard deviation."""
 
     mean: float
     std: float
+    scalar = True
+    derivatives = math.inf
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", _number("mean", self.mean))
-        object.__setattr__(self, "std", _number("std", self.std))
+        """See the base class."""
+        super().__post_init__()
         if self.std <= 0:
             raise ValueError(f"std: {self.std:g} is not positive")
 
     @property
     def middle(self) -> float:
-        """The value in the middle of all draws."""
+        """See the base class."""
         return self.mean
 
-    def differentiability(self, dimension: int) -> float:
-        """A constant has all derivatives."""
-        return math.inf
+    @property
+    def mean_is_zero(self) -> bool:
+        """See the base class: each sample is its own mean."""
+        return False
 
 
 @final
 @dataclass(frozen=True)
-class Constant:
+class Constant(Distribution):
     """The same number in every draw."""
 
     value: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", _number("value", self.value))
+    scalar = True
+    derivatives = math.inf
 
     @property
-    def middle(self) -> float:
-        """The value in the middle of all draws."""
-        return self.value
-
-    def differentiability(self, dimension: int) -> float:
-        """A constant has all derivatives."""
-        return math.inf
+    def extremes(self) -> tuple[float, ...]:
+        """See the base class."""
+        return (self.value,)
 
 
 @final
 @dataclass(frozen=True)
-class FromFile:
+class FromFile(Distribution):
     """Functions stored on a grid in a file; a draw picks one of them.
+
+    They are as smooth as their interpolant, a cubic spline: two continuous derivatives.
 
     Attributes:
         path: NetCDF (``.nc``), ``.npz`` or ``.csv``, relative to the folder of the spec and inside
@@ -426,96 +495,41 @@ class FromFile:
     path: str
     variable: str | None = None
     file: Path | None = field(default=None, compare=False)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.path, str) or not self.path.strip():
-            raise ValueError(f"path: {self.path!r} is not the name of a file")
-        if self.variable is not None and (not isinstance(self.variable, str) or not self.variable):
-            raise ValueError(f"variable: {self.variable!r} is not a name")
-
-    @property
-    def middle(self) -> None:
-        """None: it has no value that stands for all draws."""
-        return
-
-    def differentiability(self, dimension: int) -> float:
-        """As smooth as its interpolant, a cubic spline: two continuous derivatives."""
-        return 2.0
+    derivatives = 2.0
 
 
 @final
 @dataclass(frozen=True)
-class History:
-    """The solution itself up to a time: see a past, predict the rest.
+class History(Distribution):
+    """The solution itself up to a time: observe a past, predict the rest.
 
-    Each point of space is seen with the values of every unknown at even times after the start, of
-    which ``until`` is the last: ten of them up to 10 are 1, 2, …, 10 where time starts at 0.
+    Each point of space is observed with the values of every unknown at even times after the start,
+    of which ``until`` is the last: ten of them up to 10 are 1, 2, …, 10 where time starts at 0. How
+    smooth the solution is is not known here.
 
     Attributes:
         until: End of the past, in the units of time; inside the time domain.
-        times: How many times are seen.
+        times: How many times are observed.
     """
 
     until: float
     times: int = 1
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "until", _number("until", self.until))
-        _whole("times", self.times, 1)
-
-    @property
-    def middle(self) -> None:
-        """None: it has no value that stands for all draws."""
-        return
-
-    def differentiability(self, dimension: int) -> float:
-        """As smooth as the solution, which is not known here."""
-        return math.nan
-
 
 @final
 @dataclass(frozen=True)
-class FromData:
+class FromData(Distribution):
     """Functions that come with their solutions, in a data set, and are drawn from no distribution.
 
+    How smooth the data are is not known here.
+
     Attributes:
-        noise: Levels of noise that they are seen with, drawn for each sample; shares of the
-            standard deviation of the data. None for what the data say.
+        noise: Levels of noise that they are observed with, drawn for each sample; fractions of the
+            standard deviation of the data. Empty for the data as they are.
     """
 
     noise: tuple[float, ...] = ()
 
-    def __post_init__(self) -> None:
-        levels = tuple(float(n) for n in self.noise)
-        if not all(0 <= n < math.inf for n in levels):
-            raise ValueError("noise: a noise level is a number from 0 on")
-        object.__setattr__(self, "noise", levels)
-
-    @property
-    def middle(self) -> None:
-        """None: it has no value that stands for all draws."""
-        return
-
-    def differentiability(self, dimension: int) -> float:
-        """As smooth as the data, which are not known here."""
-        return math.nan
-
-
-Distribution = (
-    FourierSeries
-    | GaussianRandomField
-    | PiecewiseConstant
-    | Uniform
-    | LogUniform
-    | Integer
-    | Normal
-    | Constant
-    | FromFile
-    | FromData
-    | History
-)
-
-SCALAR_DISTRIBUTIONS = (Uniform, LogUniform, Integer, Normal, Constant)
 
 DISTRIBUTIONS: dict[str, type[Distribution]] = {
     "fourier_series": FourierSeries,

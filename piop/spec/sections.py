@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from piop.expression import Refusal, Scope, parse
-from piop.spec.distributions import DISTRIBUTIONS, SCALAR_DISTRIBUTIONS, Distribution
+from piop.spec.distributions import DISTRIBUTIONS, Distribution
 from piop.spec.model import (
     AuxiliarySpec,
     InputSpec,
@@ -35,7 +35,7 @@ def read_parameters(
             reader.name(ScalarNode(key, place), "parameters")
             if isinstance(value, MappingNode):
                 distribution = _distribution_of(reader, value, path, folder, ())[0]
-                if not isinstance(distribution, SCALAR_DISTRIBUTIONS):
+                if distribution is None or not distribution.scalar:
                     raise reader.fail(
                         value.place, f"{path}: a parameter is a number; use a scalar distribution"
                     )
@@ -142,13 +142,9 @@ def _input(reader: Reader, node: Node, path: str, folder: Path | None) -> InputS
     )
     if (distribution is None) == (expression is None):
         raise reader.fail(node.place, f"{path}: either a distribution or an expression is needed")
-    if distribution is not None and isinstance(distribution, SCALAR_DISTRIBUTIONS) and of:
+    if distribution is not None and distribution.scalar and of:
         raise reader.fail(node.place, f"{path}: this distribution draws one number; leave 'of' out")
-    given = ("FromFile", "FromData", "History")
-    is_scalar = (
-        isinstance(distribution, SCALAR_DISTRIBUTIONS) or type(distribution).__name__ in given
-    )
-    if distribution is not None and not of and not is_scalar:
+    if distribution is not None and distribution.function and not of:
         raise reader.fail(node.place, f"{path}: 'of' is missing: the coordinates it depends on")
     flags = {k: reader.boolean(rest[k], f"{path}.{k}") for k in ("hidden", "smooth") if k in rest}
     return InputSpec(of, distribution, expression, flags.get("hidden", False), flags.get("smooth"))

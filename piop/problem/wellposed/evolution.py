@@ -9,7 +9,7 @@ Conservation laws: flux form where shocks form, and waves in every direction.
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,9 +20,8 @@ from piop.errors import Issue
 from piop.expression import write
 from piop.expression.functions import evaluate
 from piop.forms.differentiate import partial
-from piop.forms.pde import PDE, Input
+from piop.forms.pde import PDE
 from piop.forms.terms import LinearTerm, orders, read_terms, space_order, split_terms
-from piop.spec import distributions
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 
@@ -79,31 +78,16 @@ def _decided_by_nonlinear(
 def _settings(problem: Problem) -> list[dict[Expr, float]]:
     """Points of the domain times the extremes of each input's distribution."""
     random = np.random.default_rng(0)
-    known = [i for i in problem.inputs if _range(i)]
-    ranges = [_range(i) for i in known]
+    drawn = [(i.symbol, i.distribution.extremes) for i in problem.inputs if i.distribution]
+    known = {symbol: extremes for symbol, extremes in drawn if extremes}
     settings = []
-    for extremes in list(product(*ranges))[:16]:
+    for extremes in islice(product(*known.values()), 16):
         for _ in range(_POINTS):
             values: dict[Expr, float] = {
                 c.symbol: c.low + c.length * random.random() for c in problem.coordinates
             }
-            values.update({i.symbol: v for i, v in zip(known, extremes, strict=True)})
-            settings.append(values)
+            settings.append(values | dict(zip(known, extremes, strict=True)))
     return settings
-
-
-def _range(item: Input) -> tuple[float, ...]:
-    match item.distribution:
-        case (
-            distributions.Uniform(low, high)
-            | distributions.LogUniform(low, high)
-            | distributions.Integer(low, high)
-            | distributions.PiecewiseConstant(_, low, high)
-        ):
-            return (low, high)
-        case distributions.Constant(value):
-            return (value,)
-    return ()
 
 
 def _growth(

@@ -14,9 +14,7 @@ from piop.domain import Coordinate
 from piop.errors import Issue, Place
 from piop.expression.functions import JUMPS, evaluate
 from piop.expression.vector_calculus import occurs_bare
-from piop.forms.pde import Input
 from piop.forms.terms import additive_terms, orders, split_terms
-from piop.spec import distributions
 from piop.spec.names import refuse
 from piop.spec.resolve import Resolved
 
@@ -172,8 +170,16 @@ class _Driver:
             if not found:
                 explicit.append(term)
             for item in found:
-                if not _mean_is_zero(self.problem, item):
-                    _refuse_input(self.problem, self.name, item, self.issues)
+                own = item.distribution
+                over = set(item.of) <= {c.name for c in self.problem.space}
+                if own is not None and over and not own.mean_is_zero:
+                    path = f"inputs.{item.name}"
+                    message = (
+                        f"{path}: its samples have a mean, and then the equation for {self.name} "
+                        "has no solution"
+                    )
+                    place = self.problem.spec.place(path)
+                    refuse(self.issues, place, message, own.without_mean)
         mean = 0.0 if nonlinear else _mean(self.problem, sympy.Add(*explicit))
         if mean:
             message = (
@@ -196,41 +202,6 @@ class _Driver:
             if any(o[0] for o in orders(self.problem.pde, residual, unknown)):
                 free = split_terms(self.problem.pde, residual)[2]
                 self.check(sympy.Add(*free), equation.place, seen)
-
-
-def _refuse_input(problem: Problem, name: str, item: Input, issues: list[Issue]) -> None:
-    path = f"inputs.{item.name}"
-    message = f"{path}: its samples have a mean, and then the equation for {name} has no solution"
-    hint = "Use a distribution without a mean."
-    if isinstance(item.distribution, distributions.GaussianRandomField):
-        hint = "Set zero_mean: true."
-    elif isinstance(item.distribution, distributions.FourierSeries):
-        hint = "Let wavenumber start at 1."
-    refuse(issues, problem.spec.place(path), message, hint)
-
-
-def _mean_is_zero(problem: Problem, item: Input) -> bool:
-    """False only where samples certainly have a mean."""
-    space = {c.name for c in problem.space}
-    if not set(item.of) <= space:
-        return True
-    match item.distribution:
-        case distributions.GaussianRandomField(zero_mean=zero, mean=mean):
-            return zero and mean == 0
-        case distributions.FourierSeries(wavenumber=(low, _)):
-            return low > 0
-        case (
-            distributions.PiecewiseConstant()
-            | distributions.Uniform()
-            | distributions.LogUniform()
-            | distributions.Normal()
-        ):
-            return False
-        case distributions.Integer(low=low, high=high):
-            return low == high == 0
-        case distributions.Constant(value=value):
-            return value == 0
-    return True
 
 
 def _mean(problem: Problem, expr: Expr) -> float:
