@@ -192,7 +192,14 @@ def power(base: Scalar, exponent: Scalar) -> Scalar:
     if abs(n) > MAX_EXPONENT:
         raise Refusal(f"an exponent of {n:g}; at most {MAX_EXPONENT} in magnitude is allowed")
     if base.number is not None:
-        return _bounded(_constant_power(base, exponent, nodes))
+        value = _number_power(base.number, n)
+        exact = isinstance(exponent.expr, sympy.Integer) or (
+            isinstance(base.expr, Rational)
+            and isinstance(exponent.expr, Rational)
+            and max(base.expr.p.bit_length(), base.expr.q.bit_length()) < 64
+        )
+        expr = base.expr**exponent.expr if exact else _exact(value)
+        return _bounded(_constant(expr, value, nodes))
     whole = int(n) if n == int(n) and n > 0 else 0
     terms = math.comb(base.terms + whole - 1, whole) if whole else 1
     degree = math.ceil(abs(n) * base.degree)
@@ -203,20 +210,13 @@ def power(base: Scalar, exponent: Scalar) -> Scalar:
     return _with(bound, base.expr**exponent.expr)
 
 
-def _constant_power(base: Scalar, exponent: Scalar, nodes: int) -> Scalar:
-    assert base.number is not None  # noqa: S101 - narrows the type
-    assert exponent.number is not None  # noqa: S101
+def _number_power(base: float, exponent: float) -> float:
     try:
-        value = _finite(base.number**exponent.number)
+        return _finite(base**exponent)
     except ZeroDivisionError:
         raise Refusal("division by zero") from None
     except OverflowError:
         raise Refusal("a number too large to be finite") from None
-    whole = isinstance(exponent.expr, sympy.Integer)
-    small = base.expr.is_Rational and isinstance(exponent.expr, Rational)
-    if whole or (small and max(base.expr.p.bit_length(), base.expr.q.bit_length()) < 64):  # type: ignore[attr-defined]
-        return _constant(base.expr**exponent.expr, value, nodes)
-    return _constant(_exact(value), value, nodes)
 
 
 def apply(name: str, arguments: Sequence[Scalar]) -> Scalar:

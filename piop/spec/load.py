@@ -14,7 +14,7 @@ from piop.spec.model import Spec
 from piop.spec.read_domain import read_boundary, read_domain
 from piop.spec.reader import Bad, Reader, raise_issues
 from piop.spec.resolve import Resolved, resolve
-from piop.spec.tree import MAX_SIZE, Node, read_objects, read_yaml
+from piop.spec.tree import MAX_SIZE, Node, entries, read_objects, read_yaml
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -66,7 +66,7 @@ def read_spec(
     found = reader.attempt(reader.keys, tree, "", KEYS)
     if found is None:
         return None
-    unknown = [k.text for k, _ in getattr(tree, "items", ()) if k.text not in KEYS]
+    unknown = [k.text for k, _ in entries(tree) if k.text not in KEYS]
     meant = {near for key in unknown for near in difflib.get_close_matches(key, KEYS, 1, 0.5)}
     sections_ = _Sections(reader, found, folder, tree.place, meant)
     values = sections_.read()
@@ -154,11 +154,11 @@ _PLAIN: dict[str, Callable[[Reader, Node], Any]] = {
 def _lost(tree: Node, values: dict[str, Any]) -> frozenset[str]:
     """Names that are written as keys of a declaring section but could not be read."""
     lost = set()
-    for key, node in getattr(tree, "items", ()):
+    for key, node in entries(tree):
         if key.text in _DECLARING or key.text not in KEYS:
             kept = values.get(key.text, {})
-            names = [n[0].text for n in getattr(node, "items", ()) if isinstance(n, tuple)]
-            lost |= {name for name in names if name not in kept}
+            names = {k.text for k, _ in entries(node)}
+            lost |= names - set(kept)
     return frozenset(lost)
 
 

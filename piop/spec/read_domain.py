@@ -10,7 +10,7 @@ from piop.expression.parse import did_you_mean
 from piop.spec.model import ConditionSpec
 from piop.spec.reader import Bad, Reader
 from piop.spec.shapes import OPERATIONS, SHAPES
-from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
+from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode, entries
 
 _CHOICE = ("choose", "of")
 
@@ -30,12 +30,12 @@ def read_domain(reader: Reader, node: Node, dimensions: int) -> Node:
 
 def chooser(node: Node | None) -> ScalarNode | None:
     """What chooses between the shapes of a domain that was read; None where it has one shape."""
-    return next((v for k, v in getattr(node, "items", ()) if k.text == "choose"), None)
+    return next((v for k, v in entries(node) if k.text == "choose"), None)
 
 
 def alternatives(node: Node) -> dict[str, Node]:
     """The shapes that a domain which was read may have: where each stands, to its words."""
-    for key, value in getattr(node, "items", ()):
+    for key, value in entries(node):
         if key.text == "of":
             return {f"domain.of.{name.text}": shape for name, shape in value.items}
     return {"domain": node}
@@ -45,7 +45,7 @@ def part_names(node: Node | None) -> tuple[str, ...]:
     """The names of the holes, which are faces that conditions may be given on."""
     found: dict[str, None] = {}
     for shape in () if node is None else alternatives(node).values():
-        for key, value in getattr(shape, "items", ()):
+        for key, value in entries(shape):
             if key.text == "holes":
                 found |= dict.fromkeys(name.text for name, _ in value.items)
     return tuple(found)
@@ -118,7 +118,7 @@ class StarText:
 
 def stars(node: Node | None, path: str = "domain") -> Iterator[StarText]:
     """The stars of a domain that was read, in the order they are written."""
-    for key, value in getattr(node, "items", ()):
+    for key, value in entries(node):
         if key.text in OPERATIONS:
             for number, part in enumerate(value.items):
                 yield from stars(part, f"{path}.{key.text}.{number}")
@@ -134,7 +134,7 @@ def bounding_boxes(
     node: Node, number: Callable[[ScalarNode], float]
 ) -> Iterator[tuple[str, list[tuple[float, float]], Node]]:
     """(kind, interval per axis, node) of every box, polygon and disk of a domain that was read."""
-    for key, value in getattr(node, "items", ()):
+    for key, value in entries(node):
         if key.text in OPERATIONS:
             for part in value.items:
                 yield from bounding_boxes(part, number)

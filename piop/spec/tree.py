@@ -68,6 +68,11 @@ class SequenceNode:
 Node: TypeAlias = ScalarNode | MappingNode | SequenceNode
 
 
+def entries(node: Node | None) -> tuple[tuple[ScalarNode, Any], ...]:
+    """Keys and values of a mapping; none of any other node."""
+    return node.items if isinstance(node, MappingNode) else ()
+
+
 _PLAIN = (str, bool, int, float, PurePath)
 
 

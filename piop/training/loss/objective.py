@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -143,9 +144,9 @@ class ResidualLoss(nn.Module):
             points: Where.
             whole: The field on the grid of all terms, where there is one.
         """
-        assert self.residual is not None  # noqa: S101 - batches have equations only with physics
+        residual = cast("Residual", self.residual)  # batches have equations only with physics
         field = whole or self._field(batch, EQUATIONS, points)
-        found = self.residual(field, points.queries, points.input_values, self._trained())
+        found = residual(field, points.queries, points.input_values, self._trained())
         weight = self._function_weight(batch)
         weight = weight * front_weight(self._slopes_of(found), self.config.front)
         weight = weight if points.weight is None else weight * points.weight
