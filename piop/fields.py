@@ -57,10 +57,20 @@ class FunctionSamples:
 
     def to(self, *args: Any, **kwargs: Any) -> FunctionSamples:
         """Move points and values as ``Tensor.to`` does (a mask keeps its dtype)."""
-        mask = None if self.mask is None else self.mask.to(self.points.device)
         points = self.points.to(*args, **kwargs)
-        values = self.values.to(*args, **kwargs)
-        return FunctionSamples(points, values, None if mask is None else mask.to(points.device))
+        mask = None if self.mask is None else self.mask.to(points.device)
+        return FunctionSamples(points, self.values.to(*args, **kwargs), mask)
+
+    def take(self, index: Tensor | slice) -> FunctionSamples:
+        """Keep the functions with these indices of the batch."""
+        mask = None if self.mask is None else self.mask[index]
+        return FunctionSamples(self.points[index], self.values[index], mask)
+
+    def repeat(self, batch: int) -> FunctionSamples:
+        """Use one function for each sample of a batch, without copies."""
+        mask = None if self.mask is None else self.mask.expand(batch, -1)
+        points, values = self.points.expand(batch, -1, -1), self.values.expand(batch, -1, -1)
+        return FunctionSamples(points, values, mask)
 
 
 MAX_PAIRS = 2**22
@@ -130,8 +140,7 @@ class InputFunction(ABC):
         shape = tuple(len(a) for a in axes)
         if not axes:
             return self.derivative(torch.zeros(1, 1, 0), order)[:, 0]
-        mesh = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(1, -1, len(axes))
-        return self.derivative(mesh, order).reshape(self.batch, *shape)
+        return self.derivative(tensor_grid(axes)[None], order).reshape(self.batch, *shape)
 
     @abstractmethod
     def take(self, index: Tensor) -> Self:

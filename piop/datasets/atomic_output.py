@@ -8,8 +8,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -32,18 +33,17 @@ def replacing(path: str | Path, workspace: Path | None = None) -> Iterator[Path]
         PiopError: Writing failed on the way, such as on a full disk.
     """
     path = Path(path)
-    temporary = _reserve(path, workspace or path.parent)
+    require_place(path)
+    with _reserving(path) as prefix:
+        handle, name = tempfile.mkstemp(".part", prefix, workspace or path.parent)
+        os.fchmod(handle, 0o666 & ~_umask())  # mkstemp gives 0600, others' files follow the umask
+        os.close(handle)
+    temporary = Path(name)
     try:
-        yield temporary
-        _flush(temporary)
-        temporary.replace(path)
-    except PiopError:
-        raise
-    except (OSError, RuntimeError) as error:
-        # h5py reports a full disk as OSError, or RuntimeError when it closes a file
-        state = "the file that was there is unchanged" if path.exists() else "nothing was written"
-        reason = reason_of(error)
-        raise PiopError(f"{path}: cannot be written: {reason}; {state}") from error
+        with _writing(path, "the file that was there"):
+            yield temporary
+            _flush(temporary)
+            temporary.replace(path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -64,32 +64,45 @@ def replacing_folder(path: str | Path, ours: str, workspace: Path | None = None)
     """
     path = Path(path)
     require_place(path, ours)
-    place = workspace or path.parent
-    temporary = _named(path, lambda prefix: tempfile.mkdtemp(".part", prefix, place))
+    with _reserving(path) as prefix:
+        temporary = Path(tempfile.mkdtemp(".part", prefix, workspace or path.parent))
     temporary.chmod(0o777 & ~_umask())
     try:
-        yield temporary
-        for file in [*temporary.rglob("*"), temporary]:
-            _flush(file)
-        if path.exists():
-            with _aside(path):
+        with _writing(path, "what was there"):
+            yield temporary
+            for file in [*temporary.rglob("*"), temporary]:
+                _flush(file)
+            with _aside(path) if path.exists() else nullcontext():
                 temporary.replace(path)
-        else:
-            temporary.replace(path)
-    except PiopError:
-        raise
-    except OSError as error:
-        reason = error.strerror or error
-        state = "what was there is unchanged" if path.exists() else "nothing was written"
-        raise PiopError(f"{path}: cannot be written: {reason}; {state}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
+def _reserving(path: Path) -> Iterator[str]:
+    """Give the prefix of a temporary name, and report a place where none can be made."""
+    try:
+        yield f".{path.name[:100]}."
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {reason_of(error)}") from None
+
+
+@contextmanager
+def _writing(path: Path, before: str) -> Iterator[None]:
+    """Report an output that fails within the block, and what became of the one before."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        # h5py reports a full disk as OSError, or RuntimeError when it closes a file
+        state = f"{before} is unchanged" if path.exists() else "nothing was written"
+        raise PiopError(f"{path}: cannot be written: {reason_of(error)}; {state}") from error
+
+
+@contextmanager
 def _aside(path: Path) -> Iterator[None]:
     """Move a folder away for the block, and back if that fails: no system call swaps folders."""
-    away = _named(path, lambda prefix: tempfile.mkdtemp(".old", prefix, path.parent))
+    with _reserving(path) as prefix:
+        away = Path(tempfile.mkdtemp(".old", prefix, path.parent))
     path.replace(away)
     try:
         yield
@@ -127,25 +140,6 @@ def _umask() -> int:
     return mask
 
 
-def _named(path: Path, make: Callable[[str], str]) -> Path:
-    """Make a temporary folder called after a path."""
-    try:
-        return Path(make(f".{path.name[:100]}."))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def _reserve(path: Path, folder: Path) -> Path:
-    require_place(path)
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".part", dir=folder)
-        os.fchmod(handle, 0o666 & ~_umask())  # mkstemp gives 0600, others' files follow the umask
-        os.close(handle)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from None
-    return Path(name)
-
-
 def _flush(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -158,15 +152,15 @@ MANIFEST, LOCK = "manifest.json", "lock"
 
 
 @final
+@dataclass(frozen=True)
 class Shards:
     """Parts ``[start, stop)`` of a data set, each a file that appears when it is whole.
 
-    Args:
+    Attributes:
         folder: Where they are; see :meth:`open`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     @classmethod
     @contextmanager
@@ -188,21 +182,18 @@ class Shards:
         folder = path.with_name(path.name + ".parts")
         try:
             folder.mkdir(exist_ok=True)
-            handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            lock = (folder / LOCK).open("ab")
         except OSError as error:
-            reason = error.strerror or error
-            raise DataError(f"{path}: cannot be written: {folder}: {reason}") from None
-        try:
+            raise DataError(f"{path}: cannot be written: {folder}: {reason_of(error)}") from None
+        with lock:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise UsageError(f"{path}: is being made by another process ({folder})") from None
             shards = cls(folder)
             shards._agree(path, json.loads(json.dumps(manifest)))
             shards._clear()
             yield shards
-        finally:
-            os.close(handle)
 
     def _agree(self, path: Path, manifest: dict[str, Any]) -> None:
         """Write the manifest, or make sure that it is the same."""
@@ -246,8 +237,7 @@ class Shards:
         try:
             return self._file(part).read_bytes()
         except OSError as error:
-            reason = error.strerror or error
-            raise DataError(f"{self._file(part)}: cannot be read: {reason}") from None
+            raise DataError(f"{self._file(part)}: cannot be read: {reason_of(error)}") from None
 
     def remove(self) -> None:
         """Remove all parts."""

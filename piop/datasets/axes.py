@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from piop.datasets.lazy_arrays import POINT, SAMPLE, RawFile, Variable
+from piop.datasets.lazy_arrays import (
+    POINT,
+    SAMPLE,
+    RawFile,
+    Variable,
+    is_number,
+    is_position,
+)
 from piop.errors import DataError
 
 if TYPE_CHECKING:
@@ -19,7 +26,7 @@ SLACK = 1e-6  # of a coordinate's length: positions stored in single precision m
 
 def numbers(path: str, name: str, values: np.ndarray) -> np.ndarray:
     """Convert to float64, refusing text, complex numbers and objects."""
-    if values.dtype.kind not in "fiub":
+    if not is_number(values):
         raise DataError(f"{path}: '{name}' holds {values.dtype}; expected real numbers")
     return values.astype(np.float64, copy=not values.flags.writeable)
 
@@ -61,10 +68,8 @@ def check_domain(path: str, name: str, coordinate: Coordinate, values: np.ndarra
         index = tuple(np.argwhere(beyond)[0])
         where = f" in sample {int(index[0])}" if values.ndim > 1 else ""
         count = f" ({int(beyond.sum())} such positions)" if beyond.sum() > 1 else ""
-        message = (
-            f"{coordinate.name} = {values[index]:.6g}{where} is outside [{low:.6g}, {high:.6g}]"
-        )
-        raise DataError(f"{path}: '{name}': {message}{count}")
+        found = f"{coordinate.name} = {values[index]:.6g}{where}"
+        raise DataError(f"{path}: '{name}': {found} is outside [{low:.6g}, {high:.6g}]{count}")
     return np.clip(values, low, high)
 
 
@@ -82,7 +87,7 @@ def check_axis(path: str, coordinate: Coordinate, values: np.ndarray) -> np.ndar
 
 def increasing(values: np.ndarray) -> bool:
     """Tell a list of positions: more than one number, each larger than the last."""
-    real = values.ndim == 1 and len(values) > 1 and values.dtype.kind in "fiu"
+    real = values.ndim == 1 and len(values) > 1 and is_position(values)
     return bool(real and (np.diff(values.astype(np.float64)) > 0).all())
 
 
@@ -161,9 +166,7 @@ def _layouts(shapes: dict[str, tuple[int, ...]], coordinates: dict[str, Variable
 
 def _is_mesh(values: Sequence[np.ndarray]) -> bool:
     """Tell ``meshgrid`` arrays (each changes along one axis) from points scattered per sample."""
-    if len(values) != 2:
-        return False
-    return any(
+    return len(values) == 2 and any(
         bool(np.all(a == a[:, :1]) and np.all(b == b[:1, :])) for a, b in (values, values[::-1])
     )
 
@@ -235,7 +238,5 @@ def _broadcast_one(
             raise DataError(f"{raw.path}: {message} {sizes or 'none'}")
     present = [d for d in order if d in dimensions]
     array = array.transpose([dimensions.index(d) for d in present])
-    for axis, d in enumerate(order):
-        if d not in dimensions:
-            array = np.expand_dims(array, axis)
+    array = array[tuple(slice(None) if d in dimensions else None for d in order)]
     return np.broadcast_to(array, [sizes.get(d, 1) for d in order])

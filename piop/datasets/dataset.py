@@ -63,17 +63,13 @@ class Dataset:
 
     def take(self, index: Tensor) -> Dataset:
         """Keep the samples with these indices ``[n']``."""
-
-        def chosen(value: Tensor | None) -> Tensor | None:
-            return None if value is None else value[index]
-
-        inputs = {
-            name: FunctionSamples(s.points[index], s.values[index], chosen(s.mask))
-            for name, s in self.inputs.items()
-        }
-        values = {name: value[index] for name, value in self.values.items()}
-        estimate = chosen(self.error_estimate)
-        return Dataset(inputs, self.axes, values, chosen(self.points), estimate, self.attributes)
+        return replace(
+            self,
+            inputs={name: samples.take(index) for name, samples in self.inputs.items()},
+            values={name: value[index] for name, value in self.values.items()},
+            points=None if self.points is None else self.points[index],
+            error_estimate=None if self.error_estimate is None else self.error_estimate[index],
+        )
 
     def last_along(self, name: str) -> Dataset:
         """Keep only the last position along an axis; the values are on a grid."""

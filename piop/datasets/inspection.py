@@ -16,6 +16,8 @@ from piop.datasets.lazy_arrays import (
     SAMPLE,
     OpenFile,
     StoredArray,
+    is_number,
+    is_position,
     reading,
 )
 from piop.datasets.reader import dataset_from
@@ -80,9 +82,9 @@ def _variables(file: OpenFile) -> dict[str, Any]:
 def _range(array: StoredArray) -> dict[str, float | int | None]:
     lows, highs, nan = [], [], 0
     for values in _chunks(array):
-        if values.dtype.kind not in "fiub" or not values.size:
+        if not is_number(values) or not values.size:
             continue
-        missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+        missing = np.isnan(values)
         nan += int(missing.sum())
         if not missing.all():
             lows.append(float(np.min(values[~missing])))
@@ -113,7 +115,7 @@ def _as_spec(file: OpenFile) -> dict[str, Any]:
         of = None if name in coordinates else _depends_on(array, coordinates)
         if of:
             functions[name] = of
-        elif of is not None and array.dtype.kind in "fiu" and name not in REFERENCE_VARIABLES:
+        elif of is not None and is_position(array) and name not in REFERENCE_VARIABLES:
             scalars.append(name)
     spec = file.attributes.get("spec") or _name_of_spec(file)
     return {
@@ -129,7 +131,7 @@ def _as_spec(file: OpenFile) -> dict[str, Any]:
 
 
 def _is_axis(name: str, array: StoredArray) -> bool:
-    if len(array.shape) != 1 or array.dtype.kind not in "fiu":
+    if len(array.shape) != 1 or not is_position(array):
         return False
     return array.dimensions == (name,) or (
         array.dimensions is None and increasing(array.read().values)

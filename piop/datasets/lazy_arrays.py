@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -73,25 +73,36 @@ class RawFile:
 
 Hdf5 = Any
 """An ``h5py.File`` or ``h5py.Group``, whose stubs do not type their items."""
+Source = Any
+"""The storage of an array: ``h5py.Dataset``, ``zarr.Array``, ``numpy.ndarray`` and the like. It has
+``shape`` and ``dtype``, and is indexed by an integer or a slice for each axis to read a part."""
 Select = tuple[int | slice, ...]
 
 
-class Source(Protocol):
-    """The storage of an array: ``h5py.Dataset``, ``zarr.Array``, ``numpy.ndarray`` and the like."""
+def text_of(value: Any) -> str:
+    """Return the text of an attribute of a file, which may be bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Length of each axis."""
-        ...
 
-    @property
-    def dtype(self) -> Any:
-        """Type of the numbers."""
-        ...
+def plain_attributes(file: Hdf5) -> dict[str, Any]:
+    """Return the attributes of a file as numbers and text; several values are joined by commas."""
+    found = {}
+    for name, stored in file.attrs.items():
+        value = stored.item() if np.size(stored) == 1 and hasattr(stored, "item") else stored
+        if isinstance(value, np.ndarray):
+            value = ", ".join(map(text_of, value.ravel()))
+        found[name] = text_of(value) if isinstance(value, bytes) else value
+    return found
 
-    def __getitem__(self, select: Any, /) -> Any:
-        """Read a part, given an integer or a slice for each axis."""
-        ...
+
+def is_number(values: Any) -> bool:
+    """Whether an array, of any library, holds real numbers or truth values."""
+    return values.dtype.kind in "fiub"
+
+
+def is_position(values: Any) -> bool:
+    """Whether the numbers of an array may be positions: real, and no truth values."""
+    return is_number(values) and values.dtype.kind != "b"
 
 
 @final
@@ -243,11 +254,8 @@ def transformed(
 
 def consecutive_runs(index: np.ndarray) -> Iterator[slice]:
     """Split indices into runs of consecutive ones, in order; one empty run where there are none."""
-    if not len(index):
-        yield slice(0, 0)
-        return
     for run in np.split(index, np.flatnonzero(np.diff(index) != 1) + 1):
-        yield slice(int(run[0]), int(run[-1]) + 1)
+        yield slice(int(run[0]), int(run[-1]) + 1) if len(run) else slice(0, 0)
 
 
 @final
@@ -259,17 +267,8 @@ class Reversed:
     """
 
     def __init__(self, source: Source) -> None:
-        self.source = source
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Length of each axis."""
-        return tuple(self.source.shape[::-1])
-
-    @property
-    def dtype(self) -> Any:
-        """Type of the numbers."""
-        return self.source.dtype
+        self.source, self.dtype = source, source.dtype
+        self.shape: tuple[int, ...] = tuple(source.shape[::-1])
 
     def __getitem__(self, select: Select, /) -> np.ndarray:
         """Read a part."""

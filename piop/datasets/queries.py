@@ -18,6 +18,7 @@ from piop.datasets.formats.detect import read_raw
 from piop.datasets.lazy_arrays import RawFile
 from piop.datasets.sensors import column, grouped_by_sample, sample_numbers
 from piop.errors import DataError, UsageError
+from piop.fields import tensor_grid
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate, Problem
@@ -39,8 +40,7 @@ class Queries:
         """All points as ``[B or 1, N, D]``, a grid in row-major order."""
         if self.points is not None:
             return self.points
-        axes = list((self.axes or {}).values())
-        return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(1, -1, len(axes))
+        return tensor_grid(list((self.axes or {}).values()))[None]
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -18,7 +18,15 @@ from torch import Tensor
 from piop.datasets.axes import numbers
 from piop.datasets.dataset import Dataset
 from piop.datasets.formats.detect import open_raw
-from piop.datasets.lazy_arrays import ACCEPTED, ESTIMATE, SAMPLE, OpenFile, RawFile, reading
+from piop.datasets.lazy_arrays import (
+    ACCEPTED,
+    ESTIMATE,
+    SAMPLE,
+    OpenFile,
+    RawFile,
+    is_number,
+    reading,
+)
 from piop.datasets.sensors import sensors_from
 from piop.datasets.solution import read_unknown, without_history
 from piop.errors import DataError, PiopError
@@ -137,7 +145,7 @@ def solved_samples(file: OpenFile) -> np.ndarray | None:
 def _per_sample(file: OpenFile, name: str) -> np.ndarray | None:
     """Read one number per sample; None where the file has no such array of numbers."""
     array = file.arrays.get(name)
-    if array is None or array.dimensions != (SAMPLE,) or array.dtype.kind not in "fiub":
+    if array is None or array.dimensions != (SAMPLE,) or not is_number(array):
         return None
     with reading(file.path, file.format):
         return array.read().values

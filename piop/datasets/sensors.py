@@ -154,24 +154,6 @@ def sensors_from(raw: RawFile, problem: Problem) -> dict[str, FunctionSamples]:
         found = samples_from_columns(raw, problem)
     else:
         found = {i.name: _one(raw, problem, i) for i in problem.visible_inputs}
-    return _same_batch(raw, found)
-
-
-def _one(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
-    if item.history is not None:
-        return read_history(raw, problem, item)
-    label = (
-        f"an input of the spec, a function of {', '.join(item.of)}" if item.of else "a scalar input"
-    )
-    value = raw.need(item.name, label)
-    where = {c: coordinate_variable(raw, item.name, c) for c in item.of}
-    value, where = name_axes(raw, item.name, value, where)
-    points, values = flattened_points(raw, item.name, value, where)
-    axes = [*map(problem.coordinate, item.of)]
-    return function_samples(raw, item.name, axes, points, values)
-
-
-def _same_batch(raw: RawFile, found: dict[str, FunctionSamples]) -> dict[str, FunctionSamples]:
     counts = {name: len(s.values) for name, s in found.items()}
     batch = max(counts.values(), default=1)
     for name, count in counts.items():
@@ -179,11 +161,16 @@ def _same_batch(raw: RawFile, found: dict[str, FunctionSamples]) -> dict[str, Fu
             biggest = max(counts, key=lambda n: counts[n])
             message = f"'{name}' has {count} samples but '{biggest}' has {batch}"
             raise DataError(f"{raw.path}: {message}; expected the same number, or one for all")
-    return {name: s if len(s.values) == batch else _repeat(s, batch) for name, s in found.items()}
+    return {name: s.repeat(batch) for name, s in found.items()}
 
 
-def _repeat(samples: FunctionSamples, batch: int) -> FunctionSamples:
-    mask = None if samples.mask is None else samples.mask.expand(batch, -1)
-    return FunctionSamples(
-        samples.points.expand(batch, -1, -1), samples.values.expand(batch, -1, -1), mask
-    )
+def _one(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
+    if item.history is not None:
+        return read_history(raw, problem, item)
+    function = f"an input of the spec, a function of {', '.join(item.of)}"
+    value = raw.need(item.name, function if item.of else "a scalar input")
+    where = {c: coordinate_variable(raw, item.name, c) for c in item.of}
+    value, where = name_axes(raw, item.name, value, where)
+    points, values = flattened_points(raw, item.name, value, where)
+    axes = [*map(problem.coordinate, item.of)]
+    return function_samples(raw, item.name, axes, points, values)

@@ -23,7 +23,7 @@ from piop.datasets.axes import (
 from piop.datasets.dataset import Dataset
 from piop.datasets.lazy_arrays import SAMPLE, RawFile, Variable
 from piop.errors import DataError
-from piop.fields import FunctionSamples
+from piop.fields import FunctionSamples, tensor_grid
 from piop.problem.inputs import asked_coordinates, history_of, seen_times
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ def read_history(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples
             raise DataError(f"{raw.path}: {message}")
         rows = [_row(raw.path, item, times, time, axes[time.name], t) for t in times]
         parts.append(values[:, rows].flatten(2))  # [B, times, M]
-        space = [axes[c.name] for c in others]
-        mesh = torch.stack(torch.meshgrid(*space, indexing="ij"), -1).flatten(0, -2)
+        mesh = tensor_grid([axes[c.name] for c in others])
     values = torch.stack(parts, 2).flatten(1, 2).mT.contiguous()
     return FunctionSamples(mesh.expand(len(values), -1, -1), values)
 
@@ -132,10 +131,8 @@ def without_history(
     first = int((axes[name] < low - SLACK * problem.time.length).sum())
     if len(axes[name]) - first < 2:
         end = float(axes[name][-1])
-        message = (
-            f"the times end at {end:g}, and the history reaches to {low:g}: nothing is predicted"
-        )
-        raise DataError(f"{path}: {message}")
+        message = f"the times end at {end:g}, and the history reaches to {low:g}"
+        raise DataError(f"{path}: {message}: nothing is predicted")
     return {**axes, name: axes[name][first:]}, {n: v[:, first:] for n, v in values.items()}
 
 

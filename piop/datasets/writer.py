@@ -17,12 +17,12 @@ from torch import Tensor
 
 from piop.datasets.dataset import Dataset
 from piop.datasets.lazy_arrays import AXIS, ESTIMATE, POINT, REFERENCE_VARIABLES, SAMPLE
-from piop.datasets.queries import Queries
 from piop.datasets.solution import with_history
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 
 if TYPE_CHECKING:
+    from piop.datasets.queries import Queries
     from piop.problem import Problem
 
 

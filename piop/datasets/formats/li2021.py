@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from piop.datasets.lazy_arrays import SAMPLE, OpenFile, Source, StoredArray, lazy_array, transformed
+from piop.datasets.lazy_arrays import SAMPLE, OpenFile, Source, lazy_array, transformed
 
 LI_2021 = (
     "Li et al.'s 'a', 'u' (samples, points) of Burgers' equation, 'a' (samples, n, n), 'u' "
@@ -28,43 +27,34 @@ def name_li2021(path: str, sources: Mapping[str, Source], kind: str) -> OpenFile
     if a is not None and u is not None and "t" in sources and _is_flow(a, u, sources["t"]):
         return _flow(path, a, u, sources["t"], kind)
     coefficient, solution = sources.get("coeff"), sources.get("sol")
-    if coefficient is None or solution is None or len(coefficient.shape) != 3:
+    if coefficient is None or solution is None or coefficient.shape != solution.shape:
         return None
-    square = coefficient.shape[1] == coefficient.shape[2]
-    if not square or coefficient.shape != solution.shape:
-        return None
-    return _darcy(path, coefficient, solution, kind)
+    square = len(solution.shape) == 3 and solution.shape[1] == solution.shape[2]
+    return _darcy(path, coefficient, solution, kind) if square else None
 
 
 def _burgers(path: str, a: Source, u: Source, kind: str) -> OpenFile:
     samples, n = a.shape
-    once = transformed(
-        lazy_array(u, (SAMPLE, "x")), lambda v: v[:, None, :], (SAMPLE, "t", "x"), (samples, 1, n)
-    )
+    whole = lazy_array(u, (SAMPLE, "x"))
     arrays = {
         "u0": lazy_array(a, (SAMPLE, "x")),
-        "u": once,
+        "u": transformed(whole, lambda v: v[:, None], (SAMPLE, "t", "x"), (samples, 1, n)),
         "t": lazy_array(np.array([1.0]), ("t",)),
         "x": lazy_array(np.arange(n) / n, ("x",)),
     }
-    return _file(
-        path,
-        f"matlab: {kind}, Li et al.'s Burgers data",
-        arrays,
-        {
-            "equation": "dt(u) + u*dx(u) = nu*dxx(u), periodic on [0, 1]; nu is not in the file",
-            "places": f"i/{n}: the right end, which is the left one, is left out",
-            "times": "u is the solution at t = 1 alone",
-            "spec": "burgers_fno",
-        },
-    )
+    attributes = {
+        "equation": "dt(u) + u*dx(u) = nu*dxx(u), periodic on [0, 1]; nu is not in the file",
+        "places": f"i/{n}: the right end, which is the left one, is left out",
+        "times": "u is the solution at t = 1 alone",
+        "spec": "burgers_fno",
+    }
+    name = f"matlab: {kind}, Li et al.'s Burgers data"
+    return OpenFile(path, name, arrays, attributes, by_sample=False)
 
 
 def _is_flow(a: Source, u: Source, t: Source) -> bool:
     square = len(a.shape) == 3 and a.shape[1] == a.shape[2]
-    return (
-        square and len(u.shape) == 4 and u.shape[:3] == a.shape and np.prod(t.shape) == u.shape[3]
-    )
+    return square and u.shape == (*a.shape, np.prod(t.shape))
 
 
 def _flow(path: str, a: Source, u: Source, t: Source, kind: str) -> OpenFile:
@@ -78,18 +68,15 @@ def _flow(path: str, a: Source, u: Source, t: Source, kind: str) -> OpenFile:
         "x": lazy_array(positions, ("x",)),
         "y": lazy_array(positions, ("y",)),
     }
-    return _file(
-        path,
-        f"matlab: {kind}, Li et al.'s Navier-Stokes data",
-        arrays,
-        {
-            "equation": "vorticity w of a forced flow, periodic on [0, 1] x [0, 1]; nu is not in "
-            "the file",
-            "places": f"i/{n}: right ends are left out",
-            "times": "as stored; t = 0 is w0",
-            "spec": OF_HORIZON.get(len(times), "navier_stokes"),
-        },
-    )
+    attributes = {
+        "equation": "vorticity w of a forced flow, periodic on [0, 1] x [0, 1]; nu is not in "
+        "the file",
+        "places": f"i/{n}: right ends are left out",
+        "times": "as stored; t = 0 is w0",
+        "spec": OF_HORIZON.get(len(times), "navier_stokes"),
+    }
+    name = f"matlab: {kind}, Li et al.'s Navier-Stokes data"
+    return OpenFile(path, name, arrays, attributes, by_sample=False)
 
 
 def _darcy(path: str, coefficient: Source, solution: Source, kind: str) -> OpenFile:
@@ -101,19 +88,10 @@ def _darcy(path: str, coefficient: Source, solution: Source, kind: str) -> OpenF
         "x": lazy_array(positions, ("x",)),
         "y": lazy_array(positions, ("y",)),
     }
-    return _file(
-        path,
-        f"matlab: {kind}, Li et al.'s Darcy data",
-        arrays,
-        {
-            "equation": "-div(a*grad(u)) = 1, u = 0 on the boundary of [0, 1] x [0, 1]",
-            "places": f"i/{n - 1}, both ends among them",
-            "spec": "darcy_fno",
-        },
-    )
-
-
-def _file(
-    path: str, name: str, arrays: Mapping[str, StoredArray], attributes: Mapping[str, Any]
-) -> OpenFile:
+    attributes = {
+        "equation": "-div(a*grad(u)) = 1, u = 0 on the boundary of [0, 1] x [0, 1]",
+        "places": f"i/{n - 1}, both ends among them",
+        "spec": "darcy_fno",
+    }
+    name = f"matlab: {kind}, Li et al.'s Darcy data"
     return OpenFile(path, name, arrays, attributes, by_sample=False)

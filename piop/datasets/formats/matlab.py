@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -11,7 +12,7 @@ import numpy as np
 from piop.datasets.axes import increasing
 from piop.datasets.formats.geo_fno import is_plasticity, name_plasticity
 from piop.datasets.formats.li2021 import LI_2021, name_li2021
-from piop.datasets.lazy_arrays import Hdf5, OpenFile, Reversed, Source, lazy_array
+from piop.datasets.lazy_arrays import Hdf5, OpenFile, Reversed, Source, is_number, lazy_array
 
 EXPECTED = (
     f"Expected the names of the spec with lists of positions, or {LI_2021}, or Geo-FNO's "
@@ -29,33 +30,21 @@ def is_matlab7(file: Hdf5) -> bool:
 def open_matlab7(path: Path, file: Hdf5) -> OpenFile:
     """Open a file of version 7.3, whose axes HDF5 shows in the opposite order."""
     sources = {
-        name: Reversed(v)  # type: ignore[arg-type]
+        name: Reversed(v)
         for name, v in file.items()
-        if isinstance(v, h5py.Dataset) and v.dtype.kind in "fiub"
+        if isinstance(v, h5py.Dataset) and is_number(v)
     }
-    found = _named(path, sources, "MATLAB 7.3")
-    return OpenFile(
-        found.path,
-        found.format,
-        found.arrays,
-        found.attributes,
-        found.expected,
-        file.close,
-        by_sample=False,  # samples are the fastest axis: each is spread over the whole file
-    )
+    # samples are the fastest axis: each is spread over the whole file
+    return replace(_named(path, sources, "MATLAB 7.3"), close=file.close)
 
 
 def open_matlab5(path: Path) -> OpenFile:
     """Open a file of version 5; it is read as a whole."""
     from scipy.io import loadmat
 
-    content = loadmat(path)
-    sources = {
-        name: v
-        for name, v in content.items()
-        if isinstance(v, np.ndarray) and v.dtype.kind in "fiub"
-    }
-    return _named(path, sources, "MATLAB 5")
+    content = loadmat(path).items()
+    arrays = {name: v for name, v in content if isinstance(v, np.ndarray) and is_number(v)}
+    return _named(path, arrays, "MATLAB 5")
 
 
 def _named(path: Path, sources: Mapping[str, Source], kind: str) -> OpenFile:

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from piop.datasets.atomic_output import replacing
-from piop.datasets.lazy_arrays import SAMPLE, OpenFile, Select, lazy_array
+from piop.datasets.lazy_arrays import SAMPLE, OpenFile, Select, is_position, lazy_array
 from piop.datasets.writer import DatasetWriter, NewVariable
 
 if TYPE_CHECKING:
@@ -125,10 +125,9 @@ def open_netcdf(path: Path, engine: str = "h5netcdf", expected: str = "") -> Ope
     for name, variable in data.variables.items():
         names = tuple(map(str, variable.dims))
         named = not any(d.startswith(UNNAMED) for d in names)
-        as_it_is = direct is not None and _is_plain(variable)
         # xarray and h5netcdf take milliseconds for a read, h5py a tenth of one
-        source = direct[str(name)] if as_it_is and direct is not None else _Decoded(variable)
-        arrays[str(name)] = lazy_array(source, names if named else None)  # type: ignore[arg-type]
+        source = direct[str(name)] if direct and _is_plain(variable) else _Decoded(variable)
+        arrays[str(name)] = lazy_array(source, names if named else None)
     return OpenFile(str(path), "netcdf", arrays, dict(data.attrs), expected, close)
 
 
@@ -138,7 +137,7 @@ def _is_plain(variable: Any) -> bool:
     fill = encoding.get("_FillValue")
     missing = fill is None or (isinstance(fill, float | np.floating) and bool(np.isnan(fill)))
     same = np.dtype(encoding.get("dtype", variable.dtype)) == variable.dtype
-    return missing and same and not DECODED & set(encoding) and variable.dtype.kind in "fiu"
+    return missing and same and not DECODED & set(encoding) and is_position(variable)
 
 
 @final
@@ -161,9 +160,8 @@ class NetcdfWriter(DatasetWriter):
 
     def _axis(self, variable: NewVariable, positions: np.ndarray) -> None:
         self._file.dimensions[variable.name] = len(positions)
-        made = self._file.create_variable(
-            variable.name, variable.dimensions, variable.dtype, data=positions
-        )
+        name, dimensions, dtype = variable.name, variable.dimensions, variable.dtype
+        made = self._file.create_variable(name, dimensions, dtype, data=positions)
         made.attrs.update(variable.labels)
 
     def _make(self, variable: NewVariable) -> None:
@@ -196,7 +194,6 @@ def netcdf_writer(
     with replacing(path, workspace) as temporary, GuardedFile(temporary) as guarded:
         with h5netcdf.File(guarded, "w") as file:
             writer = NetcdfWriter(file, guarded.check, problem, count)
-            for name, value in attributes.items():
-                file.attrs[name] = value
+            file.attrs.update(attributes)
             yield writer
         guarded.check()

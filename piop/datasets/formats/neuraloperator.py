@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from piop.datasets import lazy_arrays as opened
 from piop.datasets.axes import increasing
-from piop.datasets.lazy_arrays import SAMPLE, OpenFile, RawFile, Variable
+from piop.datasets.lazy_arrays import SAMPLE, OpenFile, lazy_array, reason_of
 from piop.errors import DataError
 
 DARCY_GRIDS = (16, 32)
@@ -38,16 +37,17 @@ def open_torch(path: Path) -> OpenFile:
     try:
         stored = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle and zip raise many kinds, for files of many kinds
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path}: is a torch file that cannot be read safely: {reason}") from error
+        message = f"is a torch file that cannot be read safely: {reason_of(error)}"
+        raise DataError(f"{path}: {message}") from error
     if not isinstance(stored, dict) or not all(isinstance(v, Tensor) for v in stored.values()):
         raise DataError(f"{path}: is a torch file of no data set: expected tensors by name")
     for fits, reader in LAYOUTS:
         if fits(stored):
-            return _opened(reader(str(path), stored))
-    plain = {name: Variable(v.numpy()) for name, v in stored.items()}
-    if any(increasing(v.values) for v in plain.values()):
-        return _opened(RawFile(str(path), "torch", plain))
+            return reader(str(path), stored)
+    plain = {name: v.numpy() for name, v in stored.items()}
+    if any(map(increasing, plain.values())):
+        arrays = {name: lazy_array(values) for name, values in plain.items()}
+        return OpenFile(str(path), "torch", arrays, by_sample=False)
     shapes = ", ".join(
         f"'{name}' {tuple(v.shape)} {str(v.dtype).removeprefix('torch.')}"
         for name, v in stored.items()
@@ -60,11 +60,6 @@ def open_torch(path: Path) -> OpenFile:
     )
 
 
-def _opened(raw: RawFile) -> OpenFile:
-    arrays = {name: opened.lazy_array(v.values, v.dimensions) for name, v in raw.variables.items()}
-    return OpenFile(raw.path, raw.format, arrays, raw.attributes, by_sample=False)
-
-
 def _is_darcy(stored: Stored) -> bool:
     if set(stored) != {"x", "y"}:
         return False
@@ -73,60 +68,51 @@ def _is_darcy(stored: Stored) -> bool:
     return square and x.shape == y.shape and x.dtype == torch.bool and y.is_floating_point()
 
 
-def _read_darcy(path: str, stored: Stored) -> RawFile:
+def _read_darcy(path: str, stored: Stored) -> OpenFile:
     n = stored["x"].shape[1]
-    positions = Variable(np.arange(n) / n + DARCY_FIRST, ("x",))
+    positions = np.arange(n) / n + DARCY_FIRST
     low, high = PERMEABILITIES
-    a = np.where(stored["x"].numpy(), high, low)
-    return RawFile(
-        path,
-        "torch: neuraloperator's Darcy data",
-        {
-            "a": Variable(a, (SAMPLE, "x", "y")),
-            "u": Variable(stored["y"].numpy(), (SAMPLE, "x", "y")),
-            "x": positions,
-            "y": Variable(positions.values, ("y",)),
-        },
-        {
-            "equation": "-div(a*grad(u)) = 1, u = 0 on the boundary of [0, 1] x [0, 1]",
-            "places": f"i/{n} + 1/1024 for i = 0 ... {n - 1}: cell centres of a grid of 512",
-            "a": f"stored as truth values; False is taken as {low:g}, True as {high:g}",
-            "spec": "darcy",
-        },
-    )
+    arrays = {
+        "a": lazy_array(np.where(stored["x"].numpy(), high, low), (SAMPLE, "x", "y")),
+        "u": lazy_array(stored["y"].numpy(), (SAMPLE, "x", "y")),
+        "x": lazy_array(positions, ("x",)),
+        "y": lazy_array(positions, ("y",)),
+    }
+    attributes = {
+        "equation": "-div(a*grad(u)) = 1, u = 0 on the boundary of [0, 1] x [0, 1]",
+        "places": f"i/{n} + 1/1024 for i = 0 ... {n - 1}: cell centres of a grid of 512",
+        "a": f"stored as truth values; False is taken as {low:g}, True as {high:g}",
+        "spec": "darcy",
+    }
+    name = "torch: neuraloperator's Darcy data"
+    return OpenFile(path, name, arrays, attributes, by_sample=False)
 
 
 def _is_burgers(stored: Stored) -> bool:
     if set(stored) != {"x", "y", "visc"}:
         return False
     x, y = stored["x"], stored["y"]
-    shape = (len(x) if x.ndim else 0, BURGERS_ROWS, BURGERS_POINTS)
-    right = x.ndim == 2 and tuple(y.shape) == shape and x.shape[1] == BURGERS_POINTS
+    count = len(x) if x.ndim else 0
+    right = x.shape == (count, BURGERS_POINTS) and y.shape == (count, BURGERS_ROWS, BURGERS_POINTS)
     return right and x.is_floating_point() and y.is_floating_point() and stored["visc"].numel() == 1
 
 
-def _read_burgers(path: str, stored: Stored) -> RawFile:
-    viscosity = float(stored["visc"])
-    return RawFile(
-        path,
-        "torch: neuraloperator's Burgers data",
-        {
-            "u0": Variable(stored["x"].numpy(), (SAMPLE, "x")),
-            "u": Variable(stored["y"].numpy(), (SAMPLE, "t", "x")),
-            "t": Variable(BURGERS_INTERVAL * np.arange(BURGERS_ROWS), ("t",)),
-            "x": Variable(np.arange(BURGERS_POINTS) / BURGERS_POINTS, ("x",)),
-        },
-        {
-            "equation": f"dt(u) + u*dx(u) = {viscosity:g}*dxx(u), periodic on [0, 1]",
-            "places": f"i/{BURGERS_POINTS}: the right end, which is the left one, is left out",
-            "times": f"rows {BURGERS_INTERVAL:g} apart from 0 to "
-            f"{BURGERS_INTERVAL * (BURGERS_ROWS - 1):g}; the first is u0",
-            "spec": "burgers_wang",
-        },
-    )
+def _read_burgers(path: str, stored: Stored) -> OpenFile:
+    viscosity, end = float(stored["visc"]), BURGERS_INTERVAL * (BURGERS_ROWS - 1)
+    arrays = {
+        "u0": lazy_array(stored["x"].numpy(), (SAMPLE, "x")),
+        "u": lazy_array(stored["y"].numpy(), (SAMPLE, "t", "x")),
+        "t": lazy_array(BURGERS_INTERVAL * np.arange(BURGERS_ROWS), ("t",)),
+        "x": lazy_array(np.arange(BURGERS_POINTS) / BURGERS_POINTS, ("x",)),
+    }
+    attributes = {
+        "equation": f"dt(u) + u*dx(u) = {viscosity:g}*dxx(u), periodic on [0, 1]",
+        "places": f"i/{BURGERS_POINTS}: the right end, which is the left one, is left out",
+        "times": f"rows {BURGERS_INTERVAL:g} apart from 0 to {end:g}; the first is u0",
+        "spec": "burgers_wang",
+    }
+    name = "torch: neuraloperator's Burgers data"
+    return OpenFile(path, name, arrays, attributes, by_sample=False)
 
 
-LAYOUTS: tuple[tuple[Callable[[Stored], bool], Callable[[str, Stored], RawFile]], ...] = (
-    (_is_darcy, _read_darcy),
-    (_is_burgers, _read_burgers),
-)
+LAYOUTS = ((_is_darcy, _read_darcy), (_is_burgers, _read_burgers))

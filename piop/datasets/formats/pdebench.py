@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import h5py
-import numpy as np
 
 from piop.datasets.lazy_arrays import (
     SAMPLE,
@@ -17,6 +14,7 @@ from piop.datasets.lazy_arrays import (
     Stacked,
     StoredArray,
     lazy_array,
+    plain_attributes,
 )
 from piop.errors import DataError
 
@@ -32,9 +30,8 @@ ALL = slice(None)
 def is_pdebench(file: Hdf5) -> bool:
     """Tell either layout from other HDF5."""
     whole = ("tensor" in file or "density" in file) and "x-coordinate" in file
-    first = next(iter(file), None)
-    group = file[first] if first is not None else None
-    return whole or (isinstance(group, h5py.Group) and "data" in group and "grid" in group)
+    group = next(iter(file.values()), None)
+    return whole or (isinstance(group, h5py.Group) and {"data", "grid"} <= set(group))
 
 
 def open_pdebench(path: Path, file: Hdf5) -> OpenFile:
@@ -44,33 +41,33 @@ def open_pdebench(path: Path, file: Hdf5) -> OpenFile:
     and v; what it is at the first time is an input too, under its name with a zero.
     """
     arrays = _whole(path, file) if "x-coordinate" in file else _groups(path, file)
-    attributes = {k: _plain(v) for k, v in file.attrs.items()}
+    attributes = plain_attributes(file)
     attributes["places"] = "as the file gives them: centres of cells, so that no end is a point"
     return OpenFile(str(path), "hdf5: PDEBench", arrays, attributes, close=file.close)
 
 
 def _whole(path: Path, file: Hdf5) -> dict[str, StoredArray]:
     space = [s for s in SPACE if f"{s}-coordinate" in file]
-    positions = {s: file[f"{s}-coordinate"] for s in space}
+    arrays = {s: lazy_array(file[f"{s}-coordinate"], (s,)) for s in space}
     if "tensor" in file and "nu" in file and file["nu"].ndim == 1 + len(space):
-        return _darcy(path, file, space, positions)
+        return arrays | _darcy(path, file, space)
     if "t-coordinate" not in file:
         raise _unlike(path, file, "no 't-coordinate'")
     fields = {"u": file["tensor"]} if "tensor" in file else {n: file[n] for n in FLOW if n in file}
-    arrays: dict[str, StoredArray] = {}
     for name, field in fields.items():
-        arrays |= _evolution(path, file, name, field, space)
+        if field.ndim != 2 + len(space):
+            raise _unlike(path, file, f"'{name}' {field.shape} for coordinates {', '.join(space)}")
+        initial = (ALL, 0, *(ALL for _ in space))
+        arrays[name] = lazy_array(field, (SAMPLE, "t", *space))
+        arrays[f"{name}0"] = lazy_array(field, (SAMPLE, *space), initial)
     times = next(iter(fields.values())).shape[1]
     if not times <= len(file["t-coordinate"]) <= times + 1:
         raise _unlike(path, file, f"{times} times, 't-coordinate' {len(file['t-coordinate'])}")
     # one longer than the fields: the time that would come next
-    arrays["t"] = lazy_array(file["t-coordinate"], ("t",), (slice(0, times),))
-    return arrays | {s: lazy_array(p, (s,)) for s, p in positions.items()}
+    return arrays | {"t": lazy_array(file["t-coordinate"], ("t",), (slice(0, times),))}
 
 
-def _darcy(
-    path: Path, file: Hdf5, space: list[str], positions: Mapping[str, Any]
-) -> dict[str, StoredArray]:
+def _darcy(path: Path, file: Hdf5, space: list[str]) -> dict[str, StoredArray]:
     """Darcy flow: coefficient ``nu`` (sample, x, y), one solution ``tensor`` (sample, 1, x, y)."""
     tensor = file["tensor"]
     if tensor.ndim != 2 + len(space) or tensor.shape[1] != 1:
@@ -79,19 +76,6 @@ def _darcy(
     return {
         "a": lazy_array(file["nu"], dimensions),
         "u": lazy_array(tensor, dimensions, (ALL, 0, *(ALL for _ in space))),
-        **{s: lazy_array(p, (s,)) for s, p in positions.items()},
-    }
-
-
-def _evolution(
-    path: Path, file: Hdf5, name: str, field: Any, space: list[str]
-) -> dict[str, StoredArray]:
-    if field.ndim != 2 + len(space):
-        raise _unlike(path, file, f"'{name}' {field.shape} for coordinates {', '.join(space)}")
-    rest = (ALL,) * len(space)
-    return {
-        name: lazy_array(field, (SAMPLE, "t", *space)),
-        f"{name}0": lazy_array(field, (SAMPLE, *space), (ALL, 0, *rest)),
     }
 
 
@@ -119,7 +103,3 @@ def _unlike(path: Path, file: Hdf5, found: str) -> DataError:
         for n, v in list(file.items())[:12]
     )
     return DataError(f"{path}: expected {PDEBENCH}; found {found}. It holds {there}")
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic | np.ndarray) and value.size == 1 else value

@@ -8,7 +8,16 @@ from typing import Any
 import h5py
 import numpy as np
 
-from piop.datasets.lazy_arrays import SAMPLE, Hdf5, OpenFile, StoredArray, lazy_array, transformed
+from piop.datasets.lazy_arrays import (
+    SAMPLE,
+    Hdf5,
+    OpenFile,
+    StoredArray,
+    is_number,
+    lazy_array,
+    plain_attributes,
+    text_of,
+)
 from piop.errors import DataError
 
 THE_WELL = (
@@ -36,25 +45,21 @@ def open_well(path: Path, file: Hdf5) -> OpenFile:
     if "spatial_dims" not in dimensions.attrs or "time" not in dimensions:
         found = ", ".join([*dimensions, *dimensions.attrs])
         raise DataError(f"{path}: expected {THE_WELL}; 'dimensions' holds {found}")
-    space = [_text(s) for s in dimensions.attrs["spatial_dims"]]
+    space = [text_of(s) for s in dimensions.attrs["spatial_dims"]]
     arrays: dict[str, StoredArray] = {}
     for name, called in (("time", "t"), *((s, s) for s in space)):
         if dimensions[name].ndim != 1:
-            shape = dimensions[name].shape
-            raise DataError(
-                f"{path}: 'dimensions/{name}' {shape} differs from sample to sample or in time; "
-                f"expected one list of positions for all"
-            )
+            message = f"'dimensions/{name}' {dimensions[name].shape} differs from sample to sample"
+            raise DataError(f"{path}: {message} or in time; expected one list of positions for all")
         arrays[called] = lazy_array(dimensions[name], (called,))
     for rank, group in enumerate(FIELDS):
         for name, field in file.get(group, {}).items():
             arrays |= _components(path, name, field, space, rank)
     count = next((a.shape[0] for a in arrays.values() if a.per_sample), 1)
     for name, scalar in file.get("scalars", {}).items():
-        found = _scalar(scalar, count)
-        if found is not None:
+        if (found := _scalar(scalar, count)) is not None:
             arrays[name] = found
-    attributes = {k: _plain(v) for k, v in file.attrs.items()}
+    attributes = plain_attributes(file)
     attributes["boundaries"] = _boundaries(file)
     return OpenFile(str(path), "hdf5: The Well", arrays, attributes, close=file.close)
 
@@ -74,45 +79,29 @@ def _components(
     arrays = {}
     for index in np.ndindex(*field.shape[len(names) :]):
         called = f"{name}_{''.join(space[i] for i in index)}" if rank else name
-        rest = (*(ALL for _ in along), *index)
+        arrays[called] = lazy_array(field, names, (*(ALL for _ in names), *index))
         if in_time:
-            arrays[called] = lazy_array(field, names, (*(ALL for _ in leads), ALL, *rest))
-            initial = (*leads, *along)
-            arrays[f"{called}0"] = lazy_array(field, initial, (*(ALL for _ in leads), 0, *rest))
-        else:
-            arrays[called] = lazy_array(field, names, (*(ALL for _ in leads), *rest))
+            initial = (*(ALL for _ in leads), 0, *(ALL for _ in along), *index)
+            arrays[f"{called}0"] = lazy_array(field, (*leads, *along), initial)
     return arrays
 
 
 def _scalar(scalar: Any, count: int) -> StoredArray | None:
     """A number per sample; None for one that changes in time, which no spec can take."""
-    if scalar.attrs.get("time_varying", False) or scalar.dtype.kind not in "fiub":
+    if scalar.attrs.get("time_varying", False) or not is_number(scalar):
         return None
     if scalar.ndim == 1 and scalar.shape[0] == count and scalar.attrs.get("sample_varying", True):
         return lazy_array(scalar, (SAMPLE,))
     if scalar.size != 1:
         return None
     value = np.asarray(scalar[()]).reshape(())
-    every = lazy_array(np.broadcast_to(value, (count,)), (SAMPLE,))
-    return transformed(every, lambda a: a, (SAMPLE,), (count,))
+    return lazy_array(np.broadcast_to(value, (count,)), (SAMPLE,))
 
 
 def _boundaries(file: Hdf5) -> str:
     found = []
     for name, group in file.get("boundary_conditions", {}).items():
-        along = [_text(d) for d in group.attrs.get("associated_dims", [])]
-        kind = _text(group.attrs.get("bc_type", "unknown"))
+        along = [text_of(d) for d in group.attrs.get("associated_dims", [])]
+        kind = text_of(group.attrs.get("bc_type", "unknown"))
         found.append(f"{', '.join(along) or name}: {kind}")
     return "; ".join(found) or "not stated"
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray) and value.size == 1:
-        value = value.item()
-    if isinstance(value, np.ndarray):
-        return ", ".join(_text(v) for v in value.ravel())
-    return _text(value) if isinstance(value, bytes) else value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from piop.datasets.atomic_output import replacing_folder, require_place
-from piop.datasets.lazy_arrays import OpenFile, lazy_array
+from piop.datasets.lazy_arrays import OpenFile, is_number, lazy_array
 from piop.datasets.writer import DatasetWriter, NewVariable
 from piop.errors import DataError, NotSupportedError
 
@@ -59,7 +59,7 @@ def open_zarr(path: Path) -> OpenFile:
     arrays = {
         name: lazy_array(array, _dimensions(array))
         for name, array in group.arrays()
-        if np.dtype(array.dtype).kind in "fiub"
+        if is_number(array)
     }
     return OpenFile(str(path), "zarr", arrays, dict(group.attrs))
 
