@@ -23,7 +23,7 @@ from table.protocol import DATA, FILE
 
 from piop.metrics import relative_l2
 from piop.problem import Problem
-from piop.run.held_out import HeldOut, held_out_from_distribution
+from piop.run.held_out import DrawnInputs, HeldOut
 from piop.sampling import reconstruct
 
 VIEWS: dict[str, dict[str, tuple[int | tuple[int, ...], str]]] = {
@@ -59,7 +59,7 @@ def main() -> None:
     found: dict[str, dict[str, Any]] = {}
     for name, views in VIEWS.items():
         problem = Problem.from_file(name)
-        held_out = held_out_from_distribution(problem, options.inputs, HELD_OUT_SEED)
+        held_out = DrawnInputs(problem, options.inputs, HELD_OUT_SEED).held_out()
         seen = {view: see(problem, held_out, *sensors) for view, sensors in views.items()}
         if name == "burgers_wang" and (options.data / FILE).exists():
             seen[NEURALOP] = neuralop_judge(problem, options.data / FILE, options.inputs).held_out

@@ -17,7 +17,7 @@ from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Problem
 from piop.reference import solve_reference
 from piop.run.evaluation import errors_of
-from piop.run.held_out import HeldOut, held_out_draws, held_out_from_distribution
+from piop.run.held_out import DrawnInputs, HeldOut, held_out_draws
 from piop.sampling import place_sensors, reconstruct
 
 from .entries import CPU_LIMITS, Entry
@@ -82,7 +82,7 @@ def law_judges(problem: Problem, entry: Entry, samples: int, full: bool) -> list
         for c, n in zip(problem.coordinates, counts, strict=True)
     }
     queries = Queries(axes=axes)
-    held_out = held_out_from_distribution(problem, samples, SEED, queries)
+    held_out = DrawnInputs(problem, samples, SEED, queries).held_out()
     judges = []
     for name, sensors in entry.views.items():
         seen = held_out if sensors is None else see(problem, held_out, *sensors)

@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, final
@@ -77,7 +78,13 @@ def dataset_from(raw: RawFile, problem: Problem) -> Dataset:
     for name in problem.channels:
         if name in raw.variables or name in problem.unknowns:
             axes, points, values[name] = read_unknown(raw, problem, name)
-    count = _count(raw, {name: len(v) for name, v in values.items()})
+    counts = {name: len(v) for name, v in values.items()}
+    if len(set(counts.values())) > 1:
+        given = ", ".join(f"'{name}' {count}" for name, count in counts.items())
+        raise DataError(f"{path}: different numbers of samples: {given}")
+    count = next(iter(counts.values()))
+    if not count:
+        raise DataError(f"{path}: holds no samples")
     inputs = sensors_from(raw, problem)
     for name, s in inputs.items():
         if len(s.values) != count:
@@ -85,16 +92,6 @@ def dataset_from(raw: RawFile, problem: Problem) -> Dataset:
             raise DataError(f"{path}: {message}")
     axes, values = without_history(path, problem, axes, values)
     return Dataset(inputs, axes, values, points, _estimate(raw, count), raw.attributes)
-
-
-def _count(raw: RawFile, counts: dict[str, int]) -> int:
-    if len(set(counts.values())) > 1:
-        given = ", ".join(f"'{name}' {count}" for name, count in counts.items())
-        raise DataError(f"{raw.path}: different numbers of samples: {given}")
-    count = next(iter(counts.values()))
-    if not count:
-        raise DataError(f"{raw.path}: holds no samples")
-    return count
 
 
 def _estimate(raw: RawFile, count: int) -> Tensor | None:
@@ -175,12 +172,9 @@ def compare_spec(attributes: Mapping[str, Any], path: str, problem: Problem) -> 
 
 def _is_inverse_of(problem: Problem, text: str) -> bool:
     """Whether a problem is the inverse operator that a spec asks for."""
-    if "learn:" not in text:
-        return False
-    try:
-        return Problem.from_yaml(text).inverse() == problem
-    except PiopError:
-        return False
+    with suppress(PiopError):
+        return "learn:" in text and Problem.from_yaml(text).inverse() == problem
+    return False
 
 
 @final
@@ -223,7 +217,7 @@ class StoredDataset:
         index = np.arange(file.count) if known is None else known
         names = _variables_of(problem)
         file = replace(file, arrays={n: a for n, a in file.arrays.items() if n in names})
-        first = _read(file, problem, index[:1])
+        first = dataset_from(file.read(index[:1]), problem)
         compare_spec(first.attributes, str(path), problem)
         return cls(file, problem, torch.from_numpy(index), first)
 
@@ -258,7 +252,8 @@ class StoredDataset:
     def take(self, index: Tensor) -> Dataset:
         """Read the samples with these indices ``[n']``."""
         with _READ_LOCK:
-            found = _read(self.file, self.problem, self.index[index.cpu()].numpy())
+            raw = self.file.read(self.index[index.cpu()].numpy())
+            found = dataset_from(raw, self.problem)
         return found if self.last is None else found.last_along(self.last)
 
     def subset(self, index: Tensor) -> StoredDataset:
@@ -296,18 +291,10 @@ def open_dataset(path: str | Path, problem: Problem) -> AnyDataset:
         DataError: As :func:`piop.datasets.read_dataset`.
     """
     with open_raw(path) as file:
-        large = (file.count or 0) * file.bytes_per_sample > MEMORY_FRACTION * _memory()
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        large = (file.count or 0) * file.bytes_per_sample > MEMORY_FRACTION * memory
         stays = large and file.by_sample
     return StoredDataset.open(path, problem) if stays else read_dataset(path, problem)
-
-
-def _memory() -> int:
-    """Bytes of memory that the machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _read(file: OpenFile, problem: Problem, index: np.ndarray) -> Dataset:
-    return dataset_from(file.read(index), problem)
 
 
 def _variables_of(problem: Problem) -> set[str]:

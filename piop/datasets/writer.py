@@ -19,7 +19,7 @@ from piop.datasets.dataset import Dataset
 from piop.datasets.lazy_arrays import AXIS, ESTIMATE, POINT, REFERENCE_VARIABLES, SAMPLE
 from piop.datasets.solution import with_history
 from piop.errors import DataError
-from piop.fields import FunctionSamples
+from piop.fields import FunctionSamples, tensor_grid
 
 if TYPE_CHECKING:
     from piop.datasets.queries import Queries
@@ -46,7 +46,7 @@ def check_names(problem: Problem) -> None:
 
 def file_attributes(problem: Problem, **more: Any) -> dict[str, Any]:
     """Return the attributes of a file: spec, hash, versions, and ``more`` (None is left out)."""
-    versions = {f"{name}_version": _version(name) for name in ("piop", "torch", "numpy")}
+    versions = {f"{name}_version": installed_version(name) for name in ("piop", "torch", "numpy")}
     attributes = {
         "title": problem.spec.title or problem.name,
         "piop_format": FORMAT,
@@ -73,10 +73,11 @@ def variable_attributes(problem: Problem, name: str) -> dict[str, str]:
     return found
 
 
-def _version(package: str) -> str:
+def installed_version(package: str) -> str:
+    """Return the version of a package, ``unknown`` for a checkout that is not installed."""
     try:
         return version(package)
-    except PackageNotFoundError:  # used from a checkout that is not installed
+    except PackageNotFoundError:
         return "unknown"
 
 
@@ -217,21 +218,31 @@ def write_dataset(dataset: Dataset, path: str | Path, problem: Problem) -> None:
     """Write a data set as NetCDF or Zarr; :func:`piop.datasets.read_dataset` gives it back."""
     dataset = with_history(problem, dataset)
     with DatasetWriter.open(path, problem, len(dataset), **_own_attributes(dataset)) as writer:
-        for name, positions in dataset.axes.items():
-            writer.axis(name, positions)
-        dimensions: tuple[str, ...] = tuple(dataset.axes)
-        if dataset.points is not None:
-            dimensions = (POINT,)
-            for i, coordinate in enumerate(problem.coordinates):
-                writer.append(coordinate.name, dimensions, dataset.points[..., i])
-        for name, values in dataset.values.items():
-            writer.append(name, dimensions, values)
+        _write_values(writer, problem, dataset.axes, dataset.points, dataset.values)
         for item in problem.visible_inputs:
             if item.history is not None:
                 continue  # it is in the solution
             write_input(writer, item.name, item.of, dataset.inputs[item.name], dataset.axes)
         if dataset.error_estimate is not None:
             writer.append(ESTIMATE, (), dataset.error_estimate)
+
+
+def _write_values(
+    writer: DatasetWriter,
+    problem: Problem,
+    axes: Mapping[str, Tensor],
+    points: Tensor | None,
+    values: Mapping[str, Any],
+) -> None:
+    """Write values of unknowns on the grid of ``axes``, or at ``points [B, P, D]``."""
+    for name, positions in axes.items():
+        writer.axis(name, positions)
+    dimensions = tuple(axes) if points is None else (POINT,)
+    if points is not None:
+        for i, coordinate in enumerate(problem.coordinates):
+            writer.append(coordinate.name, dimensions, points[..., i])
+    for name, value in values.items():
+        writer.append(name, dimensions, value)
 
 
 def write_input(
@@ -260,8 +271,8 @@ def write_input(
 
 
 def _on_grid(samples: FunctionSamples, axes: list[Tensor]) -> bool:
-    grid = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(1, -1, len(axes))
-    if samples.mask is not None or samples.points.shape[1] != grid.shape[1]:
+    grid = tensor_grid(axes)
+    if samples.mask is not None or samples.points.shape[1] != len(grid):
         return False
     return bool((samples.points == grid.to(samples.points)).all())
 
@@ -299,14 +310,7 @@ def write_prediction(
         PiopError: Writing failed, such as on a full disk.
     """
     batch = len(next(iter(values.values())))
+    points = None if queries.points is None else queries.points.expand(batch, -1, -1)
+    shaped = {name: value.reshape(batch, *queries.shape) for name, value in values.items()}
     with DatasetWriter.open(path, problem, batch, **attributes) as writer:
-        for name, positions in (queries.axes or {}).items():
-            writer.axis(name, positions)
-        dimensions: tuple[str, ...] = tuple(queries.axes or ())
-        if queries.points is not None:
-            dimensions = (POINT,)
-            points = queries.points.expand(batch, -1, -1)
-            for i, coordinate in enumerate(problem.coordinates):
-                writer.append(coordinate.name, dimensions, points[..., i])
-        for name, value in values.items():
-            writer.append(name, dimensions, value.reshape(batch, *queries.shape))
+        _write_values(writer, problem, queries.axes or {}, points, shaped)

@@ -170,7 +170,7 @@ def resume(
         require_work(config, recorded is not None, processes)
         if config != TrainingConfig.from_json(record["training"]):
             changed = {**record, "training": config.to_json()}
-            processes.lead(lambda: folder.rewrite_config(changed))
+            processes.lead(lambda: write_json(folder.config, changed))
         given = None if recorded is None else _reopened(problem, recorded, data)
         found = None if given is None else usable_data(problem, config, given.dataset)
         statistics = Statistics.from_json(record["statistics"])

@@ -7,11 +7,10 @@ import json
 import platform
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
+from piop.datasets.writer import installed_version
 from piop.errors import UsageError
 from piop.problem import Problem
 from piop.training.config import TrainingConfig
@@ -29,50 +28,32 @@ UNFINISHED = {"spec.yaml", "state", ".spec.yaml.tmp", ".config.json.tmp"}
 """All that a run has written when it is killed before it has a config: nothing to lose."""
 
 
-@dataclass(frozen=True)
+@final
 class RunFolder:
     """Paths in a run folder.
 
-    Attributes:
+    Args:
         path: The folder.
+
+    Attributes:
+        spec: The spec in its canonical form.
+        config: Every choice, versions and seeds.
+        weights: The weights that predict.
+        metrics: One JSON object a line.
+        evaluation: Accuracy on held-out inputs.
+        discretisation: Accuracy over sensors and grids, where that was evaluated.
+        profile: Time of each part of a step, where that was profiled.
     """
 
-    path: Path
-
-    @property
-    def spec(self) -> Path:
-        """The spec in its canonical form."""
-        return self.path / "spec.yaml"
-
-    @property
-    def config(self) -> Path:
-        """Every choice, versions and seeds."""
-        return self.path / "config.json"
-
-    @property
-    def weights(self) -> Path:
-        """The weights that predict."""
-        return self.path / "model.safetensors"
-
-    @property
-    def metrics(self) -> Path:
-        """One JSON object a line."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def evaluation(self) -> Path:
-        """Accuracy on held-out inputs."""
-        return self.path / "evaluation.json"
-
-    @property
-    def discretisation(self) -> Path:
-        """Accuracy over sensors and grids, where that was evaluated."""
-        return self.path / "discretisation.json"
-
-    @property
-    def profile(self) -> Path:
-        """Time of each part of a step, where that was profiled."""
-        return self.path / "profile.json"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.spec = path / "spec.yaml"
+        self.config = path / "config.json"
+        self.weights = path / "model.safetensors"
+        self.metrics = path / "metrics.jsonl"
+        self.evaluation = path / "evaluation.json"
+        self.discretisation = path / "discretisation.json"
+        self.profile = path / "profile.json"
 
     def begin(
         self,
@@ -87,7 +68,8 @@ class RunFolder:
             UsageError: If the folder cannot be made.
             TrainingError: If a file cannot be written.
         """
-        _clear(self)
+        if self.path.is_dir():
+            self._clear()
         try:
             (self.path / "state").mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -107,13 +89,16 @@ class RunFolder:
         }
         write_json(self.config, record)
 
-    def rewrite_config(self, record: Mapping[str, Any]) -> None:
-        """Write the config again, as for a new budget.
-
-        Raises:
-            TrainingError: If it cannot be written.
-        """
-        write_json(self.config, record)
+    def _clear(self) -> None:
+        """Remove what a run wrote; anything else in the folder stays."""
+        try:
+            for member in map(self.path.joinpath, MEMBERS):
+                if member.is_dir() and not member.is_symlink():
+                    shutil.rmtree(member)
+                else:
+                    member.unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"{self.path}: cannot be replaced ({error.strerror})") from error
 
     def read_config(self) -> dict[str, Any]:
         """Read the config.
@@ -166,47 +151,25 @@ def new_folder(path: str | Path | None, name: str, force: bool) -> RunFolder:
         UsageError: If there is something already that may not be replaced.
     """
     if path is None:
-        return RunFolder(_free_default(name))
+        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        path, count = Path("runs") / f"{name}-{stamp}", 1
+        while path.exists():
+            count += 1
+            path = Path("runs") / f"{name}-{stamp}-{count}"
     folder = RunFolder(Path(path))
-    if folder.path.is_dir() and {p.name for p in folder.path.iterdir()} <= UNFINISHED:
+    if not folder.path.exists():
         return folder
-    if folder.path.exists() and not folder.path.is_dir():
-        raise UsageError(f"{folder.path}: is a file; give a folder with --out")
-    if folder.path.exists():
-        if not force:
-            raise UsageError(
-                f"{folder.path}: exists already; choose another --out, or replace it with --force"
-            )
-        if not folder.config.is_file() or not folder.spec.is_file():
-            raise UsageError(
-                f"{folder.path}: is not a run folder, so --force does not replace it; "
-                f"choose another --out"
-            )
-    return folder
-
-
-def _clear(folder: RunFolder) -> None:
-    """Remove what a run wrote; anything else in the folder stays."""
     if not folder.path.is_dir():
-        return
-    try:
-        for name in MEMBERS:
-            member = folder.path / name
-            if member.is_dir() and not member.is_symlink():
-                shutil.rmtree(member)
-            else:
-                member.unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder.path}: cannot be replaced ({error.strerror})") from error
-
-
-def _free_default(name: str) -> Path:
-    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    path, count = Path("runs") / f"{name}-{stamp}", 1
-    while path.exists():
-        count += 1
-        path = Path("runs") / f"{name}-{stamp}-{count}"
-    return path
+        raise UsageError(f"{path}: is a file; give a folder with --out")
+    if {p.name for p in folder.path.iterdir()} <= UNFINISHED:
+        return folder
+    if not force:
+        message = "exists already; choose another --out, or replace it with --force"
+        raise UsageError(f"{path}: {message}")
+    if not folder.config.is_file() or not folder.spec.is_file():
+        message = "is not a run folder, so --force does not replace it; choose another --out"
+        raise UsageError(f"{path}: {message}")
+    return folder
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -229,13 +192,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Name the versions that a run's numbers depend on."""
-    found = {"python": platform.python_version()}
-    for package in ("piop", "torch", "numpy", "sympy", "pytorch_optimizer"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+    packages = ("piop", "torch", "numpy", "sympy", "pytorch_optimizer")
+    return {"python": platform.python_version()} | {p: installed_version(p) for p in packages}
 
 
 def open_folder(path: str | Path) -> RunFolder:

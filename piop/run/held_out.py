@@ -58,48 +58,6 @@ def held_out_draws(seed: int, samples: int) -> Draws:
     return Draws((seed + 0x9E3779B9) % 2**32, 0, torch.arange(samples))
 
 
-def held_out_from_distribution(
-    problem: Problem,
-    samples: int,
-    seed: int,
-    queries: Queries | None = None,
-    sensors: Sensors | None = None,
-    end: bool = False,
-) -> HeldOut:
-    """Draw held-out inputs from their distributions and solve for their references.
-
-    Args:
-        problem: The problem.
-        samples: B, the number of samples.
-        seed: Seed of the run from which they are held out.
-        queries: Grid of the references; by default the ``save`` grid with fewer points.
-        sensors: Input → (count or counts per axis, placement), where not as in the spec.
-        end: Keep only the final time, for operators that predict no other.
-
-    Raises:
-        UsageError: If sensors are requested of no visible input, or cannot be placed so.
-        NotSupportedError: If no reference solver covers the problem.
-        SolverError: If the reference fails.
-    """
-    draws = held_out_draws(seed, samples)
-    functions = sample_inputs(problem, draws)
-    queries = queries or save_grid(problem, GRID_LIMITS[len(problem.space)], end)
-    axes = queries.axes or {}
-    space = tuple(len(axes[c.name]) for c in problem.space)
-    times = None if problem.time is None else axes[problem.time.name]
-    solution = solve_reference(problem, functions, times=times, shape=space)
-    points = None if solution.points is None else solution.points.cpu()
-    observed = observe(functions, problem, draws, points=points)
-    return HeldOut(
-        functions,
-        observed | observed_at(problem, functions, draws, sensors),
-        queries if points is None else Queries(points=points),
-        {name: value.double().cpu() for name, value in solution.values.items()},
-        solution.error_estimate.cpu(),
-        solution.accepted.cpu(),
-    )
-
-
 def observed_at(
     problem: Problem,
     functions: Mapping[str, InputFunction],
@@ -124,45 +82,6 @@ def observed_at(
             raise UsageError(f"sensors.{name}: {error}") from error
         found[name] = FunctionSamples(points, functions[name](points)[..., None])
     return found
-
-
-def held_out_from_data(problem: Problem, data: Dataset, end: bool = False) -> HeldOut:
-    """Take held-out trajectories of a data set.
-
-    Args:
-        problem: The problem.
-        data: The trajectories.
-        end: Keep only the final time, for operators that predict no other.
-    """
-    start: dict[str, Tensor] = {}
-    if history_of(problem) is not None:
-        start = {name: data.values[name][:, 0].double() for name in problem.unknowns}
-        data = _after_history(problem, data)
-    if end and data.points is None and problem.time is not None:
-        data = data.last_along(problem.time.name)
-    queries = (
-        Queries(points=data.points)
-        if data.points is not None
-        else Queries(axes={c.name: data.axes[c.name] for c in problem.coordinates})
-    )
-    truth = {name: data.values[name].double() for name in problem.channels if name in data.values}
-    accepted = torch.ones(len(data), dtype=torch.bool)
-    return HeldOut({}, data.inputs, queries, truth, data.error_estimate, accepted, start)
-
-
-def _after_history(problem: Problem, data: Dataset) -> Dataset:
-    """Leave out the first time, which is the end of the history that the operator observes."""
-    name = asked_coordinates(problem)[0].name
-    axes = {**data.axes, name: data.axes[name][1:]}
-    return replace(data, axes=axes, values={n: v[:, 1:] for n, v in data.values.items()})
-
-
-def with_space_grid(problem: Problem, usual: Queries, grid: Grid) -> Queries:
-    """Replace the grid in space; times stay."""
-    axes = dict(usual.axes or {})
-    for axis, count in zip(problem.space, grid, strict=True):
-        axes[axis.name] = grid_axis(axis.low, axis.high, count, axis.periodic)
-    return Queries(axes=axes)
 
 
 def coarsened(problem: Problem, held_out: HeldOut, grid: Grid) -> HeldOut:
@@ -230,7 +149,7 @@ class HeldOutSource(ABC):
 @final
 @dataclass(frozen=True)
 class DrawnInputs(HeldOutSource):
-    """Inputs drawn from their distributions and solved by the reference.
+    """Held-out inputs drawn from their distributions and solved by the reference.
 
     Attributes:
         problem: The problem, its parameters being numbers.
@@ -256,16 +175,41 @@ class DrawnInputs(HeldOutSource):
         return self.samples
 
     def held_out(self) -> HeldOut:
-        """Draw and solve; see :func:`held_out_from_distribution`."""
-        return held_out_from_distribution(
-            self.problem, self.samples, self.seed, self.queries, self.sensors, self.end
+        """Draw the inputs and solve for their references.
+
+        Raises:
+            UsageError: If sensors are requested of no visible input, or cannot be placed so.
+            NotSupportedError: If no reference solver covers the problem.
+            SolverError: If the reference fails.
+        """
+        problem, draws = self.problem, held_out_draws(self.seed, self.samples)
+        functions = sample_inputs(problem, draws)
+        queries = self.queries or self._usual()
+        axes = queries.axes or {}
+        space = tuple(len(axes[c.name]) for c in problem.space)
+        times = None if problem.time is None else axes[problem.time.name]
+        solution = solve_reference(problem, functions, times=times, shape=space)
+        points = None if solution.points is None else solution.points.cpu()
+        observed = observe(functions, problem, draws, points=points)
+        return HeldOut(
+            functions,
+            observed | observed_at(problem, functions, draws, self.sensors),
+            queries if points is None else Queries(points=points),
+            {name: value.double().cpu() for name, value in solution.values.items()},
+            solution.error_estimate.cpu(),
+            solution.accepted.cpu(),
         )
 
     def on_grids(self, grids: Sequence[Grid]) -> Iterator[HeldOut]:
-        """Solve for the same inputs on one grid after another."""
-        usual = save_grid(self.problem, GRID_LIMITS[len(self.problem.space)], self.end)
+        """Solve for the same inputs on one grid in space after another; times stay."""
         for grid in grids:
-            yield replace(self, queries=with_space_grid(self.problem, usual, grid)).held_out()
+            axes = dict(self._usual().axes or {})
+            for axis, count in zip(self.problem.space, grid, strict=True):
+                axes[axis.name] = grid_axis(axis.low, axis.high, count, axis.periodic)
+            yield replace(self, queries=Queries(axes=axes)).held_out()
+
+    def _usual(self) -> Queries:
+        return save_grid(self.problem, GRID_LIMITS[len(self.problem.space)], self.end)
 
 
 @final
@@ -291,8 +235,21 @@ class HeldOutData(HeldOutSource):
         return len(self.data)
 
     def held_out(self) -> HeldOut:
-        """Return the trajectories; see :func:`held_out_from_data`."""
-        return held_out_from_data(self.problem, self.data, self.end)
+        """Return the trajectories after their history, of which the operator observes the end."""
+        problem, data, start = self.problem, self.data, {}
+        if history_of(problem) is not None:
+            start = {name: data.values[name][:, 0].double() for name in problem.unknowns}
+            name = asked_coordinates(problem)[0].name
+            axes = {**data.axes, name: data.axes[name][1:]}
+            data = replace(data, axes=axes, values={n: v[:, 1:] for n, v in data.values.items()})
+        if self.end and data.points is None and problem.time is not None:
+            data = data.last_along(problem.time.name)
+        queries = Queries(points=data.points)
+        if data.points is None:
+            queries = Queries(axes={c.name: data.axes[c.name] for c in problem.coordinates})
+        truth = {n: data.values[n].double() for n in problem.channels if n in data.values}
+        accepted = torch.ones(len(data), dtype=torch.bool)
+        return HeldOut({}, data.inputs, queries, truth, data.error_estimate, accepted, start)
 
     def on_grids(self, grids: Sequence[Grid]) -> Iterator[HeldOut]:
         """Keep every k-th point of the grid of the data; refuse a grid before the first is used."""

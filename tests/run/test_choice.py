@@ -16,7 +16,7 @@ from piop.errors import DataError, UsageError
 from piop.generation import generate
 from piop.problem import Problem
 from piop.run import fit
-from piop.run.held_out import held_out_from_distribution
+from piop.run.held_out import DrawnInputs
 from piop.sampling import Draws, sample_inputs
 
 SPEC = """piop: 1
@@ -88,7 +88,7 @@ def test_inputs_are_seen_at_the_points_of_each_sample(problem, path):
 
 
 def test_sensors_of_held_out_inputs_are_where_their_solutions_are(problem):
-    found = held_out_from_distribution(problem, 2, seed=0)
+    found = DrawnInputs(problem, 2, seed=0).held_out()
     assert torch.equal(found.inputs["f"].points, found.queries.points)
     assert torch.equal(found.inputs["f"].values[..., 0], found.functions["f"](found.queries.points))
 

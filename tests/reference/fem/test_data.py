@@ -6,7 +6,7 @@ import torch
 from piop.datasets import read_dataset
 from piop.generation import generate
 from piop.reference import solve_reference
-from piop.run.held_out import held_out_from_distribution
+from piop.run.held_out import DrawnInputs
 from piop.sampling import Draws, sample_inputs
 
 from .cases import on_shape
@@ -55,6 +55,6 @@ def test_points_lie_in_the_shape_and_on_its_boundary():
 
 
 def test_held_out_solutions_are_asked_where_they_are_known():
-    found = held_out_from_distribution(problem(), 2, seed=0)
+    found = DrawnInputs(problem(), 2, seed=0).held_out()
     assert found.queries.points is not None
     assert found.truth["u"].shape == found.queries.points.shape[:2]
