@@ -32,8 +32,8 @@ from piop.errors import Issue
 from piop.expression import Scope
 from piop.expression.functions import evaluate
 from piop.spec.model import Spec
-from piop.spec.names import refuse
 from piop.spec.read_domain import alternatives, chooser, part_names, stars
+from piop.spec.reader import refuse
 from piop.spec.resolve import Resolved
 from piop.spec.shapes import ShapeBuilder
 

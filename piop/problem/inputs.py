@@ -14,7 +14,7 @@ from piop.expression.functions import JUMPS
 from piop.forms.pde import Input
 from piop.spec import distributions
 from piop.spec.model import SensorPlacement, SensorSpec, Spec
-from piop.spec.names import refuse
+from piop.spec.reader import refuse
 from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:

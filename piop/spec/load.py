@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from piop.errors import Issue, Place, SpecError
-from piop.spec import sections
+from piop.errors import Issue, SpecError
 from piop.spec.model import Spec
-from piop.spec.read_domain import read_boundary, read_domain
 from piop.spec.reader import Bad, Reader, raise_issues
 from piop.spec.resolve import Resolved, resolve
+from piop.spec.sections import SECTIONS
 from piop.spec.tree import MAX_SIZE, Node, entries, read_objects, read_yaml
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -39,13 +39,7 @@ def find_builtin(name: str | Path) -> Path | None:
 
 
 _DECLARING = ("time", "space", "parameters", "inputs", "definitions", "auxiliary")
-FORMAT = 1
-REQUIRED = frozenset({"name", "space", "unknowns", "equations"})
-KEYS = (
-    "piop", "name", "title", "source", "time", "space", "parameters", "unknowns", "inputs",
-    "definitions", "equations", "auxiliary", "gauge", "initial", "boundary", "domain", "sensors",
-    "save", "units", "solve", "infer", "learn",
-)  # fmt: skip
+REQUIRED = ("equations", "name", "space", "unknowns")
 
 
 def read_spec(
@@ -62,103 +56,42 @@ def read_spec(
         The spec, the names whose declaration was refused, and the sections with an issue; None
         where nothing useful can be said of it.
     """
-    reader = Reader(issues)
-    found = reader.attempt(reader.keys, tree, "", KEYS)
+    reader = Reader(issues, folder)
+    found = reader.attempt(reader.keys, tree, "", SECTIONS)
     if found is None:
         return None
-    unknown = [k.text for k, _ in entries(tree) if k.text not in KEYS]
-    meant = {near for key in unknown for near in difflib.get_close_matches(key, KEYS, 1, 0.5)}
-    sections_ = _Sections(reader, found, folder, tree.place, meant)
-    values = sections_.read()
-    if not values.keys() >= REQUIRED:
+    unknown = [k.text for k, _ in entries(tree) if k.text not in SECTIONS]
+    failed = {
+        near for key in unknown for near in difflib.get_close_matches(key, [*SECTIONS], 1, 0.5)
+    }
+    values: dict[str, Any] = {}
+    for key in dict.fromkeys(("parameters", *SECTIONS)):  # constants first
+        before = len(issues)
+        if key in found:
+            with suppress(Bad):
+                value = SECTIONS[key](reader, found[key], key)
+                values[key] = MappingProxyType(value) if isinstance(value, dict) else value
+        if len(issues) > before:
+            failed.add(key)
+        reader.dimensions = len(values.get("space", ()))
+    for key in REQUIRED:
+        if key not in found and key not in failed:
+            reader.fail(tree.place, f"'{key}' is missing")
+    if not values.keys() >= set(REQUIRED):
         return None
+    values.pop("piop", None)
     values["places"] = MappingProxyType(reader.places)
     broken = _lost(tree, values) | reader.constants.broken
-    return Spec(**values), broken, frozenset(sections_.failed)
-
-
-class _Sections:
-    """Calls the reader of each section that is written, in an order that has constants first."""
-
-    def __init__(
-        self,
-        reader: Reader,
-        found: dict[str, Node],
-        folder: Path | None,
-        place: Place,
-        misspelt: set[str],
-    ) -> None:
-        self.reader, self.found, self.folder, self.place = reader, found, folder, place
-        self.values: dict[str, Any] = {}
-        self.failed = misspelt
-
-    def read(self) -> dict[str, Any]:
-        self._version()
-        folder = self.folder
-        for key in ("name", "title", "source"):
-            self._section(key, lambda r, n, key=key: r.text(n, key).text)
-        self._section("parameters", lambda r, n: sections.read_parameters(r, n, folder))
-        self._section("time", lambda r, n: sections.read_coordinates(r, n, "time", 1))
-        self._section("space", lambda r, n: sections.read_coordinates(r, n, "space", 3))
-        self._section("inputs", lambda r, n: sections.read_inputs(r, n, folder))
-        for key in ("unknowns", "infer"):
-            self._section(key, lambda r, n, key=key: sections.read_list(r, n, key))
-        self._section("equations", sections.read_equations)
-        for key in ("definitions", "initial"):
-            self._section(key, lambda r, n, key=key: sections.read_texts(r, n, key))
-        for key, read in _PLAIN.items():
-            self._section(key, read)
-        dimensions = len(self.values.get("space", ()))
-        self._section("domain", lambda r, n: read_domain(r, n, dimensions))
-        for key in sorted(REQUIRED):
-            if key not in self.found and key not in self.failed:
-                self.reader.fail(self.place, f"'{key}' is missing")
-        return self.values
-
-    def _section(self, key: str, read: Callable[[Reader, Node], Any]) -> None:
-        if key not in self.found:
-            return
-        before = len(self.reader.issues)
-        try:
-            value = read(self.reader, self.found[key])
-        except Bad:
-            return
-        finally:
-            if len(self.reader.issues) > before:
-                self.failed.add(key)
-        self.values[key] = MappingProxyType(value) if isinstance(value, dict) else value
-
-    def _version(self) -> None:
-        if "piop" not in self.found:
-            return
-        version = self.reader.attempt(self.reader.integer, self.found["piop"], "piop", 1)
-        if version not in (None, FORMAT):
-            place = self.found["piop"].place
-            self.reader.fail(
-                place, f"piop: format {version} is newer than this version reads ({FORMAT})"
-            )
-
-
-_PLAIN: dict[str, Callable[[Reader, Node], Any]] = {
-    "auxiliary": sections.read_auxiliary,
-    "gauge": sections.read_gauge,
-    "boundary": read_boundary,
-    "sensors": sections.read_sensors,
-    "save": sections.read_save,
-    "units": sections.read_units,
-    "solve": sections.read_solve,
-    "learn": sections.read_learn,
-}
+    return Spec(**values), broken, frozenset(failed)
 
 
 def _lost(tree: Node, values: dict[str, Any]) -> frozenset[str]:
     """Names that are written as keys of a declaring section but could not be read."""
     lost = set()
     for key, node in entries(tree):
-        if key.text in _DECLARING or key.text not in KEYS:
+        if key.text in _DECLARING or key.text not in SECTIONS:
             kept = values.get(key.text, {})
-            names = {k.text for k, _ in entries(node)}
-            lost |= names - set(kept)
+            lost |= {name.text for name, _ in entries(node)} - {*kept}
     return frozenset(lost)
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from sympy import Function, Symbol
 
 from piop.errors import Issue, Place
-from piop.expression import Quantity, Refusal, Scope, as_number, parse, symbol
+from piop.expression import Quantity, Scope, as_number, symbol
 from piop.expression.parse import RESERVED, did_you_mean, short_derivative
 from piop.spec.model import Spec, Text
 from piop.spec.read_domain import stars
-from piop.spec.reader import NAME
+from piop.spec.reader import NAME, evaluate, refuse
 from piop.spec.tree import ScalarNode
 
 
@@ -81,12 +81,6 @@ def declarations(spec: Spec) -> Iterator[tuple[str, str, Place]]:
             yield section, name, spec.place(f"{section}.{name}")
     for angle in {star.angle.text: star.angle for star in stars(spec.domain)}.values():
         yield "domain", angle.text, angle.place
-
-
-def refuse(issues: list[Issue], place: Place, message: str, hint: str = "") -> None:
-    """Record an issue."""
-    stop = "." if hint and message[-1:] not in ".?" else ""
-    issues.append(Issue(message + stop, place.file, place.line, place.column, hint))
 
 
 def declare(
@@ -194,18 +188,3 @@ def _declare_bounds(spec: Spec, names: Names, issues: list[Issue]) -> None:
             numbers = [v.number for v in values if v is not None and not isinstance(v, tuple)]
             if len(numbers) == 2 and None not in numbers:
                 names.bounds[name] = (numbers[0], numbers[1])  # type: ignore[assignment]
-
-
-def evaluate(text: Text, scope: Scope, issues: list[Issue], path: str) -> Quantity | None:
-    """Parse one text, recording what is wrong with it."""
-    try:
-        return parse(text.text, scope)
-    except Refusal as refusal:
-        record(refusal, text, issues, path)
-        return None
-
-
-def record(refusal: Refusal, text: Text, issues: list[Issue], path: str) -> None:
-    """Turn a refusal into an issue at its place in the file."""
-    if refusal.message:
-        refuse(issues, text.at(refusal.offset), f"{path}: {refusal.message}", refusal.hint)

@@ -2,71 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from piop.spec import distributions
-from piop.spec.reader import Bad, Reader
-from piop.spec.tree import Node, SequenceNode
+from piop.spec.distributions import (
+    AXIS_BOUNDARIES,
+    DISTRIBUTIONS,
+    Distribution,
+    FromFile,
+    Matern,
+)
+from piop.spec.reader import Reader
+from piop.spec.tree import Node, SequenceNode, child
 
-
-def distribution_keys(distribution: str) -> tuple[str, ...]:
-    """Return the keys of a distribution."""
-    return tuple(
-        k for k in distributions.DISTRIBUTIONS[distribution].__dataclass_fields__ if k != "file"
-    )
+T = TypeVar("T")
 
 
 def read_distribution(
-    reader: Reader, name: str, found: dict[str, Node], path: str, whole: Node, folder: Path | None
-) -> distributions.Distribution:
-    """Build the distribution ``name`` from its keys.
+    reader: Reader, node: Node, path: str, others: Mapping[str, Callable[..., Any]]
+) -> tuple[Distribution | None, dict[str, Any]]:
+    """Read the distribution of a mapping, if it names one, and the values of its other keys.
 
     Args:
         reader: Collects issues.
-        name: A key of ``DISTRIBUTIONS``.
-        found: The keys of the distribution that are written.
-        path: Where, for messages.
-        whole: The node all of this stands in.
-        folder: Folder that files must lie in; None allows any.
+        node: The mapping.
+        path: Where it stands, for messages.
+        others: Readers of the other keys; where there are none, a distribution must be named.
     """
-    values: dict[str, Any] = {}
-    failed = False
-    for key, node in found.items():
-        try:
-            values[key] = _READERS[key](reader, node, f"{path}.{key}")
-        except Bad:
-            failed = True
-    fields = distributions.DISTRIBUTIONS[name].__dataclass_fields__
-    missing = [
-        k
-        for k in distribution_keys(name)
-        if k not in found and fields[k].default is fields[k].default_factory
-    ]
-    if missing:
-        raise reader.fail(whole.place, f"{path}: {name} needs {', '.join(missing)}")
-    if failed:
-        raise Bad
+    law = child(node, "law")
+    if law is None:
+        hint = f"One of {', '.join(DISTRIBUTIONS)}."
+        required = () if others else ("law",)
+        return None, reader.record(node, path, {**others, "law": Reader.text}, required, hint=hint)
+    name = reader.word(law, f"{path}.law", DISTRIBUTIONS)
+    own = {f.name: f for f in fields(DISTRIBUTIONS[name]) if f.compare}
+    readers = {**others, "law": Reader.text, **{key: _READERS[key] for key in own}}
+    required = [key for key, f in own.items() if f.default is f.default_factory]
+    values = reader.record(node, path, readers, required, f"{name} needs {{}}")
+    given = {key: values[key] for key in own if key in values}
+    distribution = _build(reader, DISTRIBUTIONS[name], given, node, path)
+    if isinstance(distribution, FromFile):
+        file = Path(distribution.path)
+        if reader.folder is not None:
+            file = (reader.folder.resolve() / file).resolve()
+        distribution = replace(distribution, file=file)
+    return distribution, {key: values[key] for key in others if key in values}
+
+
+def _build(
+    reader: Reader, kind: Callable[..., T], values: dict[str, Any], node: Node, path: str
+) -> T:
+    """Build what checks its own numbers and starts its messages with the key."""
     try:
-        distribution = distributions.DISTRIBUTIONS[name](**values)
-    except (
-        ValueError
-    ) as error:  # the distributions check their own numbers; their texts start with the key
-        node = found.get(str(error).split(":")[0].split(".")[0], whole)
-        raise reader.fail(node.place, f"{path}: {error}") from None
-    if isinstance(distribution, distributions.FromFile):
-        return _inside(reader, distribution, path, found["path"], folder)
-    return distribution
+        return kind(**values)
+    except ValueError as error:
+        key = str(error).split(":")[0].rpartition(".")[2]
+        raise reader.fail((child(node, key) or node).place, f"{path}: {error}") from None
 
 
-def _count(reader: Reader, node: Node, path: str) -> int:
-    return reader.integer(node, path, 1, 100_000)
+_count = partial(Reader.integer, least=1, most=100_000)
 
 
 def _cells(reader: Reader, node: Node, path: str) -> int | tuple[int, ...]:
-    if isinstance(node, SequenceNode):
-        return tuple(_count(reader, n, path) for n in reader.items(node, path))
-    return _count(reader, node, path)
+    found = reader.several(node, path, _count)
+    return found if isinstance(node, SequenceNode) else found[0]
 
 
 def _wavenumbers(reader: Reader, node: Node, path: str) -> tuple[int, int]:
@@ -76,64 +78,41 @@ def _wavenumbers(reader: Reader, node: Node, path: str) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _matern(reader: Reader, node: Node, path: str) -> distributions.Matern:
-    found = reader.keys(node, path, ("smoothness", "length", "variance"))
-    values = {k: reader.number(n, f"{path}.{k}") for k, n in found.items()}
-    if missing := [k for k in ("smoothness", "length") if k not in values]:
-        raise reader.fail(node.place, f"{path}: matern needs {', '.join(missing)}")
-    return distributions.Matern(**values)
+def _matern(reader: Reader, node: Node, path: str) -> Matern:
+    readers = {"smoothness": Reader.number, "length": Reader.number, "variance": Reader.number}
+    values = reader.record(node, path, readers, ("smoothness", "length"), "matern needs {}")
+    return _build(reader, Matern, values, node, path.removesuffix(".matern"))
 
 
-def _boundary(reader: Reader, node: Node, path: str) -> dict[str, str]:
-    entries = reader.mapping(node, path)
-    return {k: reader.word(n, f"{path}.{k}", distributions.AXIS_BOUNDARIES) for k, n, _ in entries}
-
-
-def _levels(reader: Reader, node: Node, path: str) -> tuple[float, ...]:
-    items = reader.items(node, path) if isinstance(node, SequenceNode) else (node,)
-    return tuple(reader.number(n, path) for n in items)
+def read_levels(reader: Reader, node: Node, path: str) -> tuple[float, ...]:
+    """One level of noise, or a list of them."""
+    levels = reader.several(node, path, Reader.number)
+    if any(level < 0 for level in levels):
+        raise reader.fail(node.place, f"{path}: a noise level is not negative")
+    return levels
 
 
 def _path(reader: Reader, node: Node, path: str) -> str:
-    return reader.text(node, path).text
-
-
-_READERS: dict[str, Any] = {
-    "terms": _count,
-    "modes": _count,
-    "cells": _cells,
-    "amplitude": Reader.interval,
-    "phase": Reader.interval,
-    "wavenumber": _wavenumbers,
-    "scale": Reader.number,
-    "tau": Reader.number,
-    "alpha": Reader.number,
-    "std": Reader.number,
-    "matern": _matern,
-    "boundary": _boundary,
-    "zero_mean": Reader.boolean,
-    "mean": Reader.number,
-    "low": Reader.number,
-    "high": Reader.number,
-    "value": Reader.number,
-    "until": Reader.number,
-    "noise": _levels,
-    "times": _count,
-    "path": _path,
-    "variable": _path,
-}
-
-
-def _inside(
-    reader: Reader, distribution: distributions.FromFile, path: str, node: Node, folder: Path | None
-) -> distributions.FromFile:
-    if folder is None:
-        return distributions.FromFile(
-            distribution.path, distribution.variable, Path(distribution.path)
-        )
-    root = folder.resolve()
-    target = (root / distribution.path).resolve() if "\0" not in distribution.path else Path("/")
-    if not target.is_relative_to(root):
-        message = f"{path}.path: '{distribution.path}' leads out of the folder of the spec"
+    text = reader.text(node, path).text
+    root = None if reader.folder is None else reader.folder.resolve()
+    if root and ("\0" in text or not (root / text).resolve().is_relative_to(root)):
+        message = f"{path}: '{text}' leads out of the folder of the spec"
         raise reader.fail(node.place, message, "Pass the file on the command line instead.")
-    return distributions.FromFile(distribution.path, distribution.variable, target)
+    return text
+
+
+_READERS: Mapping[str, Callable[..., Any]] = {
+    **dict.fromkeys(("scale", "tau", "alpha", "mean", "std"), Reader.number),
+    **dict.fromkeys(("low", "high", "value", "until"), Reader.number),
+    **dict.fromkeys(("terms", "modes", "times"), _count),
+    **dict.fromkeys(("amplitude", "phase"), Reader.interval),
+    "cells": _cells,
+    "wavenumber": _wavenumbers,
+    "matern": _matern,
+    "boundary": partial(Reader.entries, read=partial(Reader.word, allowed=AXIS_BOUNDARIES)),
+    "zero_mean": Reader.boolean,
+    "noise": read_levels,
+    "path": _path,
+    "variable": lambda reader, node, path: reader.text(node, path).text,
+}
+"""Key of a distribution → what reads its value."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
 
 from piop.errors import Issue, Place, SpecError
-from piop.expression import Refusal, Scope, as_number, parse
+from piop.expression import Quantity, Refusal, Scope, as_number, parse
 from piop.expression.parse import did_you_mean
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -20,24 +22,46 @@ class Bad(Exception):
     """A value that was refused; its issue is already recorded."""
 
 
+def refuse(issues: list[Issue], place: Place, message: str, hint: str = "") -> None:
+    """Record an issue."""
+    stop = "." if hint and message[-1:] not in ".?" else ""
+    issues.append(Issue(message + stop, place.file, place.line, place.column, hint))
+
+
+def evaluate(text: ScalarNode, scope: Scope, issues: list[Issue], path: str) -> Quantity | None:
+    """Parse one text, recording what is wrong with it."""
+    try:
+        return parse(text.text, scope)
+    except Refusal as refusal:
+        record(refusal, text, issues, path)
+        return None
+
+
+def record(refusal: Refusal, text: ScalarNode, issues: list[Issue], path: str) -> None:
+    """Turn a refusal into an issue at its place in the file."""
+    if refusal.message:
+        refuse(issues, text.at(refusal.offset), f"{path}: {refusal.message}", refusal.hint)
+
+
 class Reader:
     """Cursor over a tree.
 
     Attributes:
         issues: What was found wrong so far.
         places: Dotted path of every key read.
+        folder: Folder that files must lie in; None allows any.
         constants: Scope in which numbers such as ``2*pi`` or ``L/2`` are read.
+        dimensions: Number of axes of space, once they are read.
     """
 
-    def __init__(self, issues: list[Issue]) -> None:
-        self.issues = issues
+    def __init__(self, issues: list[Issue], folder: Path | None) -> None:
+        self.issues, self.folder, self.dimensions = issues, folder, 0
         self.places: dict[str, Place] = {}
         self.constants = Scope({})
 
     def fail(self, place: Place, message: str, hint: str = "") -> Bad:
         """Record an issue and give the exception to raise (or not)."""
-        stop = "." if hint and message[-1:] not in ".?" else ""
-        self.issues.append(Issue(message + stop, place.file, place.line, place.column, hint))
+        refuse(self.issues, place, message, hint)
         return Bad(message)
 
     def attempt(self, function: Callable[..., T], *arguments: object) -> T | None:
@@ -74,6 +98,60 @@ class Reader:
                 self.fail(place, f"{where}'{key}' is not a key that is known here", hint)
         return found
 
+    def entries(
+        self, node: Node, section: str, read: Callable[..., T], declares: bool = False
+    ) -> dict[str, T]:
+        """The entries of a mapping, those that are refused left out.
+
+        Args:
+            node: The mapping.
+            section: Where it stands.
+            read: Takes the reader, a value and its path.
+            declares: Whether the keys are names that are declared.
+        """
+        found = {}
+        for key, value, place in self.mapping(node, section):
+            with suppress(Bad):
+                if declares:
+                    self.name(ScalarNode(key, place), section)
+                found[key] = read(self, value, f"{section}.{key}")
+        return found
+
+    def record(
+        self,
+        node: Node,
+        path: str,
+        readers: Mapping[str, Callable[..., Any]],
+        required: Sequence[str] = (),
+        lacks: str = "'{}' is missing",
+        hint: str = "",
+    ) -> dict[str, Any]:
+        """The values of a mapping whose keys are known, each by its own reader.
+
+        Args:
+            node: The mapping.
+            path: Where it stands.
+            readers: Key → what takes the reader, a value and its path.
+            required: Keys that must be there.
+            lacks: What a mapping without them does wrong, with a place for their names.
+            hint: What to do then.
+        """
+        found = self.keys(node, path, readers)
+        values = {}
+        for key, value in found.items():
+            with suppress(Bad):
+                values[key] = readers[key](self, value, f"{path}.{key}")
+        if missing := ", ".join(key for key in required if key not in found):
+            raise self.fail(node.place, f"{path}: {lacks.format(missing)}", hint)
+        if len(values) < len(found):
+            raise Bad
+        return values
+
+    def several(self, node: Node, path: str, read: Callable[..., T]) -> tuple[T, ...]:
+        """The elements of a list, or a single value, each by ``read``."""
+        nodes = node.items if isinstance(node, SequenceNode) else (node,)
+        return tuple(read(self, item, path) for item in nodes)
+
     def items(self, node: Node, path: str) -> tuple[Node, ...]:
         """The elements of a list."""
         if not isinstance(node, SequenceNode):
@@ -87,11 +165,7 @@ class Reader:
             raise self.fail(node.place, f"{path}: a list where one value is needed", hint)
         if not isinstance(node, ScalarNode):
             _refuse_split_expression(self, node, path)
-            hint = (
-                "A value that contains ': ' must be quoted."
-                if isinstance(node, MappingNode)
-                else ""
-            )
+            hint = "A value that contains ': ' must be quoted." * isinstance(node, MappingNode)
             raise self.fail(node.place, f"{path}: {shown(node)} where one value is needed", hint)
         if not node.text.strip() or (not node.quoted and node.text in ("~", "null")):
             raise self.fail(node.place, f"{path}: a value is missing")
@@ -107,13 +181,12 @@ class Reader:
             raise self.fail(scalar.place, message, hint)
         return scalar.text
 
-    def name(self, scalar: ScalarNode, path: str) -> ScalarNode:
-        """A name that may be declared."""
+    def name(self, scalar: ScalarNode, path: str) -> None:
+        """Refuse a name that cannot be declared."""
         if not NAME.match(scalar.text):
             message = f"{path}: '{_short(scalar.text)}' is not a name"
             hint = "A name is a letter, then letters, digits or _."
             raise self.fail(scalar.place, message, hint)
-        return scalar
 
     def boolean(self, node: Node, path: str) -> bool:
         """``true`` or ``false``, and no other spelling."""
@@ -129,10 +202,8 @@ class Reader:
         try:
             return as_number(parse(scalar.text, self.constants))
         except Refusal as refusal:
-            if not refusal.message:
-                raise Bad from None
-            place = scalar.at(refusal.offset)
-            raise self.fail(place, f"{path}: {refusal.message}", refusal.hint) from None
+            record(refusal, scalar, self.issues, path)
+            raise Bad from None
 
     def integer(self, node: Node, path: str, least: int = 0, most: int = 10**9) -> int:
         """A whole number within bounds."""
@@ -154,14 +225,6 @@ class Reader:
         if low > high:
             raise self.fail(node.place, f"{path}: low {low:g} is above high {high:g}")
         return low, high
-
-    def finish(self) -> None:
-        """Raise if anything was found.
-
-        Raises:
-            SpecError: With all issues in the order of the file.
-        """
-        raise_issues(self.issues)
 
 
 def raise_issues(issues: list[Issue]) -> None:

@@ -12,8 +12,9 @@ from piop.errors import Issue, Place
 from piop.expression import Quantity, Refusal, Scalar, Scope, parse_equation, symbol
 from piop.expression.parse import did_you_mean
 from piop.spec.model import ConditionSpec, Spec, Text
-from piop.spec.names import Names, declare, evaluate, record, refuse
+from piop.spec.names import Names, declare
 from piop.spec.read_domain import chooser, stars
+from piop.spec.reader import evaluate, record, refuse
 
 _INITIAL = re.compile(r"\s*(?:(?:d(\w+)|d)\(\s*(\w+)\s*((?:,\s*\w+\s*)*)\)|(\w+))\s*\Z")
 

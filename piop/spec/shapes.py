@@ -5,16 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, final
 
 from piop.domain import Difference, Disk, Polygon, Radius, Shape, StarShaped, Union, box
 from piop.expression import Scope, as_number, parse
 from piop.spec.reader import Reader
-from piop.spec.tree import Node, ScalarNode
+from piop.spec.tree import Node, ScalarNode, child
 
 Intervals = list[tuple[float, float]]
 Number = Callable[[ScalarNode], float]
+_numbers = partial(Reader.several, read=Reader.number)
 
 
 class ShapeWords(ABC):
@@ -24,7 +26,7 @@ class ShapeWords(ABC):
     """
 
     @abstractmethod
-    def check(self, reader: Reader, node: Node, path: str, dimensions: int) -> None:
+    def check(self, reader: Reader, node: Node, path: str) -> None:
         """Refuse words that are no such shape."""
 
     @abstractmethod
@@ -40,11 +42,11 @@ class ShapeWords(ABC):
 class BoxWords(ShapeWords):
     """``box: [[x0, x1], [y0, y1]]``."""
 
-    def check(self, reader: Reader, node: Node, path: str, dimensions: int) -> None:
+    def check(self, reader: Reader, node: Node, path: str) -> None:
         """See the base class."""
         sides = reader.items(node, path)
-        if len(sides) != dimensions:
-            message = f"{path}: {dimensions} intervals are needed, one per axis"
+        if len(sides) != reader.dimensions:
+            message = f"{path}: {reader.dimensions} intervals are needed, one per axis"
             raise reader.fail(node.place, message)
         for side in sides:
             low, high = reader.interval(side, path)
@@ -53,7 +55,6 @@ class BoxWords(ShapeWords):
 
     def build(self, builder: ShapeBuilder, node: Any, path: str, face: str) -> Shape:
         """See the base class."""
-        del path
         x, y = (builder.pair(row) for row in node.items)
         return box(x, y, face)
 
@@ -66,21 +67,17 @@ class BoxWords(ShapeWords):
 class PolygonWords(ShapeWords):
     """``polygon: [[x, y], …]``."""
 
-    def check(self, reader: Reader, node: Node, path: str, dimensions: int) -> None:
+    def check(self, reader: Reader, node: Node, path: str) -> None:
         """See the base class."""
         corners = reader.items(node, path)
         if len(corners) < 3:
             raise reader.fail(node.place, f"{path}: three or more corners are needed")
         for corner in corners:
-            numbers = reader.items(corner, path)
-            if len(numbers) != dimensions:
+            if len(_numbers(reader, corner, path)) != reader.dimensions:
                 raise reader.fail(corner.place, f"{path}: a corner is [x, y]")
-            for value in numbers:
-                reader.number(value, path)
 
     def build(self, builder: ShapeBuilder, node: Any, path: str, face: str) -> Shape:
         """See the base class."""
-        del path
         return Polygon(tuple(builder.pair(row) for row in node.items), face)
 
     def bounds(self, node: Any, number: Number) -> Intervals:
@@ -93,16 +90,15 @@ class PolygonWords(ShapeWords):
 class DiskWords(ShapeWords):
     """``disk: [x, y, radius]``."""
 
-    def check(self, reader: Reader, node: Node, path: str, dimensions: int) -> None:
+    def check(self, reader: Reader, node: Node, path: str) -> None:
         """See the base class."""
-        values = [reader.number(v, path) for v in reader.items(node, path)]
-        if len(values) != dimensions + 1 or values[-1] <= 0:
+        values = _numbers(reader, node, path)
+        if len(values) != reader.dimensions + 1 or values[-1] <= 0:
             message = f"{path}: a disk is [x, y, radius] with a positive radius"
             raise reader.fail(node.place, message)
 
     def build(self, builder: ShapeBuilder, node: Any, path: str, face: str) -> Shape:
         """See the base class."""
-        del path
         x, y, radius = (builder.number(v) for v in node.items)
         return Disk((x, y), radius, face)
 
@@ -116,30 +112,22 @@ class DiskWords(ShapeWords):
 class StarWords(ShapeWords):
     """``star: {centre: [x, y], angle: phi, radius: EXPR}``."""
 
-    KEYS = ("centre", "angle", "radius")
-
-    def check(self, reader: Reader, node: Node, path: str, dimensions: int) -> None:
+    def check(self, reader: Reader, node: Node, path: str) -> None:
         """See the base class."""
-        found = reader.keys(node, path, self.KEYS)
-        if missing := [k for k in self.KEYS if k not in found]:
-            hint = (
-                "Such as {star: {centre: [0.5, 0.5], angle: phi, radius: 0.2 + 0.05*cos(3*phi)}}."
-            )
-            raise reader.fail(node.place, f"{path}: a star needs {', '.join(missing)}", hint)
-        centre = [reader.number(v, f"{path}.centre") for v in reader.items(found["centre"], path)]
-        if len(centre) != dimensions:
-            raise reader.fail(found["centre"].place, f"{path}.centre: a centre is [x, y]")
-        reader.text(found["angle"], f"{path}.angle")
-        reader.text(found["radius"], f"{path}.radius")
+        readers = {"centre": _numbers, "angle": Reader.text, "radius": Reader.text}
+        hint = "Such as {star: {centre: [0.5, 0.5], angle: phi, radius: 0.2 + 0.05*cos(3*phi)}}."
+        found = reader.record(node, path, readers, (*readers,), "a star needs {}", hint)
+        if len(found["centre"]) != reader.dimensions:
+            message = f"{path}.centre: a centre is [x, y]"
+            raise reader.fail(child(node, "centre").place, message)
 
     def build(self, builder: ShapeBuilder, node: Any, path: str, face: str) -> Shape:
         """See the base class."""
-        centre = next(value for key, value in node.items if key.text == "centre")
-        return StarShaped(builder.pair(centre), builder.radius(path), path, face)
+        centre = builder.pair(child(node, "centre"))
+        return StarShaped(centre, builder.radius(path), path, face)
 
     def bounds(self, node: Any, number: Number) -> Intervals:
         """See the base class: its radius is an expression."""
-        del node, number
         return []
 
 

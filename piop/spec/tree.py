@@ -73,6 +73,11 @@ def entries(node: Node | None) -> tuple[tuple[ScalarNode, Any], ...]:
     return node.items if isinstance(node, MappingNode) else ()
 
 
+def child(node: Node | None, key: str) -> Any:
+    """The value of a key; None where a mapping has none, and of any other node."""
+    return next((value for name, value in entries(node) if name.text == key), None)
+
+
 _PLAIN = (str, bool, int, float, PurePath)
 
 

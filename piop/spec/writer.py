@@ -13,12 +13,11 @@ from piop.errors import Issue
 from piop.expression import write
 from piop.spec import distributions
 from piop.spec.distributions import NAMES
-from piop.spec.load import KEYS
 from piop.spec.model import AuxiliarySpec, ConditionSpec, InputSpec, LearnSpec, SensorSpec, Spec
 from piop.spec.read_domain import alternatives, chooser
 from piop.spec.reader import raise_issues
 from piop.spec.resolve import Resolved, resolve
-from piop.spec.sections import NONE_KNOWN
+from piop.spec.sections import NONE_KNOWN, SECTIONS
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
 _NAMES: dict[type, str] = dict(NAMES)
@@ -132,7 +131,7 @@ _AMBIGUOUS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "inf"
 def spec_to_yaml(spec: Spec) -> str:
     """YAML text with the keys in the order of the documentation."""
     lines = ["piop: 1"]
-    for key in KEYS[1:]:
+    for key in [*SECTIONS][1:]:
         value = _section(spec, key)
         if value is None:
             continue

@@ -269,6 +269,8 @@ def test_laws_must_fit_their_coordinates():
     assert "infinite variance" in only(edit(HEAT, field, ("QQ", "tau: 1, alpha: 0.5")))
     assert "tau: 0" in only(edit(HEAT, field, ("QQ", "tau: 0, alpha: 2")))
     assert "needs tau and alpha" in only(edit(HEAT, field, ("QQ", "tau: 1")))
+    rough = only(edit(HEAT, field, ("QQ", "matern: {smoothness: 0, length: 1}")))
+    assert "inputs.u0: matern.smoothness: 0 is not positive" in rough
     assert "matern needs length" in only(edit(HEAT, field, ("QQ", "matern: {smoothness: 1}")))
     assert "neumann samples are not periodic" in only(
         edit(HEAT, field, ("QQ", "tau: 1, alpha: 2, boundary: {x: neumann}"))

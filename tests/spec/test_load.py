@@ -7,7 +7,7 @@ import pytest
 from piop.errors import Issue, Place, SpecError
 from piop.problem import Problem
 from piop.spec import load_spec
-from piop.spec.names import refuse
+from piop.spec.reader import refuse
 from piop.spec.tree import read_objects
 
 WITH_FILE = """

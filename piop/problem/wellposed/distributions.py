@@ -12,7 +12,7 @@ from piop.expression import write
 from piop.forms.pde import Input
 from piop.problem.inputs import history_of
 from piop.spec import distributions
-from piop.spec.names import refuse
+from piop.spec.reader import refuse
 from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from piop.expression import Scope, as_number, parse
 from piop.expression.parse import did_you_mean
 from piop.forms.terms import multipliers, orders
 from piop.spec.distributions import Integer
-from piop.spec.names import refuse
 from piop.spec.read_domain import alternatives, bounding_boxes, chooser
+from piop.spec.reader import refuse
 from piop.spec.resolve import Resolved
 from piop.spec.tree import ScalarNode
 

@@ -10,7 +10,8 @@ from sympy import Derivative, Expr, Symbol
 from piop.errors import Issue, Place
 from piop.expression.parse import did_you_mean
 from piop.spec.distributions import History
-from piop.spec.names import declarations, refuse
+from piop.spec.names import declarations
+from piop.spec.reader import refuse
 from piop.spec.resolve import Resolved
 from piop.spec.tree import ScalarNode
 

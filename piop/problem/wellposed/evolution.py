@@ -22,7 +22,7 @@ from piop.expression.functions import evaluate
 from piop.forms.differentiate import partial
 from piop.forms.pde import PDE
 from piop.forms.terms import LinearTerm, orders, read_terms, space_order, split_terms
-from piop.spec.names import refuse
+from piop.spec.reader import refuse
 from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:

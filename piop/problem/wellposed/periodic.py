@@ -15,7 +15,7 @@ from piop.errors import Issue, Place
 from piop.expression.functions import JUMPS, evaluate
 from piop.expression.vector_calculus import occurs_bare
 from piop.forms.terms import additive_terms, orders, split_terms
-from piop.spec.names import refuse
+from piop.spec.reader import refuse
 from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:
