@@ -1,18 +1,140 @@
-"""Every kind of boundary condition, and the table of their keywords."""
+"""Boundary conditions: what the rest of piop asks of one, every kind, and their keywords."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import sympy
 from sympy import Derivative, Expr, Symbol
 
-from piop.boundary.condition import BoundaryCondition, RobinForm, normal_symbols
+from piop.errors import NotSupportedError, Place
+from piop.expression import write
 from piop.expression.vector_calculus import occurs_bare
+
+
+@final
+@dataclass(frozen=True)
+class RobinForm:
+    """αu + β∂u/∂n = g on one face, n the outward normal.
+
+    Attributes:
+        alpha: α, of coordinates, scalars and inputs, like the others.
+        beta: β.
+        value: g.
+    """
+
+    alpha: Expr
+    beta: Expr
+    value: Expr
+
+
+@dataclass(frozen=True)
+class BoundaryCondition(ABC):
+    """One condition on one face.
+
+    A new kind is a final subclass and an entry in ``CONDITIONS``.
+
+    Attributes:
+        unknown: The unknown it is on; empty for kinds that name none.
+        values: Its expressions; one for each of ``arguments``.
+        text: An equation as the spec has it; empty for other kinds.
+        place: Where the spec has it.
+        keyword: In the spec language, in ``piop check`` and in messages.
+        arguments: Names of the values that the spec gives for an unknown; empty for kinds that name
+            no unknown.
+        equation: Whether the spec has an equation in place of a keyword.
+        whole_axis: Whether it holds on both faces of an axis at once, which are no faces then.
+        exclusive: Whether it is all that holds on its face.
+        conservation_law: Whether it is for conservation laws, first-order equations in flux form.
+        ghost_cells: Whether finite volumes have ghost cells for it.
+        mirrored: Whether those ghost cells mirror the cells inside.
+        soft_because: Why it cannot be a hard constraint, a clause; empty for a prescribed value.
+    """
+
+    unknown: str = ""
+    values: tuple[Expr, ...] = ()
+    text: str = field(default="", compare=False)
+    place: Place = field(default_factory=Place, compare=False)
+
+    keyword: ClassVar[str]
+    arguments: ClassVar[tuple[str, ...]] = ()
+    equation: ClassVar[bool] = False
+    whole_axis: ClassVar[bool] = False
+    exclusive: ClassVar[bool] = False
+    conservation_law: ClassVar[bool] = False
+    ghost_cells: ClassVar[bool] = False
+    mirrored: ClassVar[bool] = False
+    soft_because: ClassVar[str] = "only prescribed values can be hard constraints"
+
+    @property
+    def prescribed(self) -> Expr | None:
+        """The value that it prescribes for its unknown; None for every other kind."""
+        return None
+
+    @property
+    def robin_form(self) -> RobinForm | None:
+        """Its coefficients as αu + β∂u/∂n = g; None where it has no such form."""
+        return None
+
+    def residual(
+        self,
+        function: Callable[[str], Expr],
+        space: Sequence[Symbol],
+        normal: Sequence[Expr] = (),
+    ) -> Expr:
+        """Return its left minus its right side.
+
+        Args:
+            function: Unknown → what stands for it in expressions, such as u(t, x).
+            space: Symbols of the axes of space.
+            normal: The outward normal; by default, and always in an equation of the spec, it stands
+                as :func:`normal_symbols`.
+
+        Returns:
+            The residual, derivatives as written.
+
+        Raises:
+            NotSupportedError: If it is no condition on values or derivatives of unknowns.
+        """
+        raise NotSupportedError(f"{self.keyword} is no condition on values or slopes")
+
+    def fixes_constant(self, name: str, function: Expr) -> bool:
+        """Tell whether it fixes the constant that equations without the bare unknown leave free.
+
+        Args:
+            name: The unknown.
+            function: What stands for it in expressions.
+        """
+        return False
+
+    @classmethod
+    def words(cls, unknown: str, texts: Sequence[Any]) -> Any:
+        """Return a condition of this kind in the words of the spec language.
+
+        Args:
+            unknown: Its unknown; empty for kinds that name none.
+            texts: Its expressions.
+        """
+        return cls.keyword
+
+    @property
+    def summary(self) -> str:
+        """The condition in a few words, such as ``dirichlet u 0``."""
+        values = self.text or ", ".join(write(v) for v in self.values)
+        return " ".join(filter(None, [self.keyword, self.unknown, values]))
+
+    def sentence(self, where: str) -> str:
+        """State the condition where it holds, such as ``u at x = 0 is 1``."""
+        return f"{self.keyword} {where}"
+
+
+def normal_symbols(axes: Iterable[str]) -> tuple[Symbol, ...]:
+    """Return the components of the outward normal as a general condition names them."""
+    return tuple(Symbol(f"n{axis}", real=True) for axis in axes)
 
 
 @final
@@ -23,11 +145,6 @@ class Periodic(BoundaryCondition):
     keyword = "periodic"
     whole_axis = True
     exclusive = True
-
-    def fixes_constant(self, name: str, function: Expr) -> bool:
-        """Return False: a constant is periodic."""
-        del name, function
-        return False
 
 
 class LinearCondition(BoundaryCondition):
@@ -51,6 +168,10 @@ class LinearCondition(BoundaryCondition):
         outward = sympy.Add(*(n * slope for n, slope in zip(normal, slopes, strict=True)))
         form: Any = self.robin_form
         return form.alpha * u + form.beta * outward - form.value
+
+    def fixes_constant(self, name: str, function: Expr) -> bool:
+        """Return whether the unknown is its own; α is taken as nonzero."""
+        return name == self.unknown
 
     @classmethod
     def words(cls, unknown: str, texts: Sequence[Any]) -> Any:
@@ -78,11 +199,6 @@ class Dirichlet(LinearCondition):
         """See the base class."""
         return RobinForm(sympy.S.One, sympy.S.Zero, self.values[0])
 
-    def fixes_constant(self, name: str, function: Expr) -> bool:
-        """Return whether the unknown is its own."""
-        del function
-        return name == self.unknown
-
     def sentence(self, where: str) -> str:
         """See the base class."""
         return f"{self.unknown} {where} is {self.values[0]}"
@@ -103,7 +219,6 @@ class Neumann(LinearCondition):
 
     def fixes_constant(self, name: str, function: Expr) -> bool:
         """Return False: a constant has no slope."""
-        del name, function
         return False
 
     def sentence(self, where: str) -> str:
@@ -124,11 +239,6 @@ class Robin(LinearCondition):
         """See the base class."""
         return RobinForm(*self.values)
 
-    def fixes_constant(self, name: str, function: Expr) -> bool:
-        """Return whether the unknown is its own; α is taken as nonzero."""
-        del function
-        return name == self.unknown
-
     def sentence(self, where: str) -> str:
         """See the base class."""
         alpha, beta, value = self.values
@@ -144,7 +254,6 @@ class ConservationLawCondition(BoundaryCondition):
 
     def fixes_constant(self, name: str, function: Expr) -> bool:
         """Return True: conservation laws leave no constant free."""
-        del name, function
         return True
 
 
@@ -183,18 +292,15 @@ class GeneralCondition(BoundaryCondition):
         normal: Sequence[Expr] = (),
     ) -> Expr:
         """See the base class."""
-        del function, space, normal
         return self.values[0]
 
     def fixes_constant(self, name: str, function: Expr) -> bool:
         """Return whether the unknown stands outside a derivative."""
-        del name
         return occurs_bare(self.values[0], function)
 
     @classmethod
     def words(cls, unknown: str, texts: Sequence[Any]) -> Any:
         """See the base class."""
-        del unknown
         return texts[0]
 
     def sentence(self, where: str) -> str:
