@@ -60,23 +60,23 @@ def composition_terms(index: Index) -> list[tuple[int, tuple[Index, ...]]]:
     return [(count, blocks) for blocks, count in sorted(found.items(), key=lambda i: len(i[0]))]
 
 
-def product_terms(index: Index) -> list[tuple[int, Index, Index]]:
+def product_terms(index: Index) -> list[tuple[int, tuple[Index, Index]]]:
     """Split a derivative of a product between its two factors.
 
     Args:
         index: The multi-index α of D^α(ab).
 
     Returns:
-        Triples (multiplicity, β, α − β) over 0 < β < α:
+        Pairs (multiplicity, (β, α − β)) over 0 < β < α:
         D^α(ab) = a·D^α b + b·D^α a + Σ multiplicity · D^β a · D^(α−β) b.
 
     Example:
         >>> product_terms((2,))
-        [(2, (1,), (1,))]
+        [(2, ((1,), (1,)))]
     """
     zero = (0,) * len(index)
     return [
-        (prod(map(comb, index, part)), part, minus(index, part))
+        (prod(map(comb, index, part)), (part, minus(index, part)))
         for part in below(index)
         if part not in (zero, index)
     ]

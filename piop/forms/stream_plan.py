@@ -11,7 +11,7 @@ section 3; A. Griewank, A. Walther, Evaluating Derivatives (2008), chapter 13. S
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,30 +28,36 @@ from piop.forms.terms import derivative_index
 MAX_ORDER = 4
 
 
-@dataclass(frozen=True)
-class Functional:
-    """A sum of derivatives Σ c_α D^α with coefficients free of unknowns.
-
-    Attributes:
-        terms: Pairs (α, c_α); coefficients hold numbers, coordinates, inputs and parameters.
-    """
-
-    terms: tuple[tuple[Index, Expr], ...]
+Functional = tuple[tuple[Index, Expr], ...]
+"""A sum of derivatives Σ c_α D^α as pairs (α, c_α), the coefficients free of unknowns: of numbers,
+coordinates, inputs and parameters."""
 
 
 @dataclass(frozen=True)
-class StreamTerm:
-    """One product in the rule of a stream: factor · coefficient · Π streams.
+class ProductGroup:
+    """Products in the rule of a stream, factor · coefficient · Π streams, that share all but these.
 
     Attributes:
-        factor: The numeric part.
+        order: How many streams are multiplied.
+        factor: The number in front.
         slot: Number of the one of ``StreamPlan.coefficients`` that multiplies it; None without one.
-        rows: Numbers of the streams multiplied; in a Leibniz rule exactly (that of a, that of b).
+        products: The products, each as the numbers of its streams; in a Leibniz rule exactly (that
+            of a, that of b).
     """
 
+    order: int
     factor: float
     slot: int | None
-    rows: tuple[int, ...]
+    products: tuple[tuple[int, ...], ...]
+
+    @property
+    def slopes(self) -> Iterator[tuple[int, tuple[int, ...], float]]:
+        """Differentiate by each stream i: yield i, the streams left, and the factor."""
+        for product in self.products:
+            for i in sorted(set(product)):
+                place = product.index(i)
+                rest = product[:place] + product[place + 1 :]
+                yield i, rest, self.factor * product.count(i)
 
 
 @dataclass(frozen=True)
@@ -72,11 +78,12 @@ class StreamPlan:
         channels: Names of the C channels; all share the streams.
         explicit: Multi-indices of the explicit streams, by order; stream 0 is the value.
         collapsed: The collapsed streams, which follow the explicit ones.
+        sums: What each stream holds, explicit or collapsed.
         shares: For each equation, its top part as a combination of collapsed streams.
         remainders: For each equation, everything else, in explicit derivatives.
         coefficients: Coefficients that are no numbers; ``Term.slot`` counts them.
         compositions: For each stream s the terms beyond f′·s(u) in D f(u); f is differentiated as
-            often as a term multiplies streams.
+            often as a term multiplies streams, its group's order.
         products: For each stream s the terms beyond a·s(b) + b·s(a) in D(ab).
     """
 
@@ -84,11 +91,12 @@ class StreamPlan:
     channels: tuple[str, ...]
     explicit: tuple[Index, ...]
     collapsed: tuple[Functional, ...]
+    sums: tuple[Functional, ...]
     shares: tuple[tuple[CollapsedTerm, ...], ...]
     remainders: tuple[Expr, ...]
     coefficients: tuple[Expr, ...]
-    compositions: tuple[tuple[StreamTerm, ...], ...]
-    products: tuple[tuple[StreamTerm, ...], ...]
+    compositions: tuple[tuple[ProductGroup, ...], ...]
+    products: tuple[tuple[ProductGroup, ...], ...]
 
     @property
     def count(self) -> int:
@@ -98,8 +106,7 @@ class StreamPlan:
     @property
     def top(self) -> tuple[Index, ...]:
         """The multi-indices that occur in collapsed streams."""
-        found = {index: None for s in self.collapsed for index, _ in s.terms}
-        return tuple(found)
+        return tuple(dict.fromkeys(index for terms in self.collapsed for index, _ in terms))
 
     def describe(self) -> str:
         """Tell the streams in one line, as ``3 streams: u, u_x, collapsed u_t - 0.01*u_xx``."""
@@ -112,7 +119,7 @@ class StreamPlan:
 
         parts = [label(index) for index in self.explicit]
         for functional in self.collapsed:
-            total = " + ".join(str(_readable(c) * Symbol(label(i))) for i, c in functional.terms)
+            total = " + ".join(str(_readable(c) * Symbol(label(i))) for i, c in functional)
             parts.append(f"collapsed {total.replace('+ -', '- ')}")
         plural = "" if self.count == 1 else "s"
         shared = "" if len(self.channels) == 1 else f" shared by {len(self.channels)} channels"
@@ -162,31 +169,38 @@ def plan_expressions(
                 f"{MAX_ORDER}. Introduce an auxiliary unknown to lower the order."
             )
     linear = _linear_coefficients(plain, unknowns)
-    top = [i for i in _ordered(needed) if i in linear and i not in extra and _maximal(i, needed)]
-    top = [index for index in top if index != zero]
+    top = [
+        index
+        for index in _ordered(needed - {*extra, zero})
+        if index in linear and not any(index != i and is_below(index, i) for i in needed)
+    ]
     rows = {
         (equation, channel, factor): row
         for equation in range(len(plain))
         for channel in range(len(names))
         for factor, row in _by_factor(
-            [_coefficient(linear, equation, channel, i) for i in top], trained
+            [linear[i].get((equation, channel), sympy.S.Zero) for i in top], trained
         ).items()
     }
     basis, shares = _basis(rows, len(top))
     collapsed = tuple(
-        Functional(tuple((i, c) for i, c in zip(top, row, strict=True) if c != 0)) for row in basis
+        tuple((i, c) for i, c in zip(top, row, strict=True) if c != 0) for row in basis
     )
     kept = (needed - set(top)) | {b for i in top for b in below(i) if b != i}
     explicit = _ordered({b for index in kept for b in below(index)})
     back = {d: a for a, (_, _, d) in unknowns.items()}
     gone = {d: sympy.S.Zero for _, index, d in unknowns.values() if index in top}
     coefficients: dict[Expr, int] = {}
-    compositions, products = _tables(explicit, collapsed, coefficients)
+    sums = tuple(((index, sympy.S.One),) for index in explicit) + collapsed
+    compositions, products = (
+        _rules(split, explicit, sums, coefficients) for split in (composition_terms, product_terms)
+    )
     return StreamPlan(
         coordinates=symbols,
         channels=names,
         explicit=explicit,
         collapsed=collapsed,
+        sums=sums,
         shares=tuple(
             tuple(
                 CollapsedTerm(channel, stream, factor * c)
@@ -256,10 +270,6 @@ def _feels(expression: Expr, symbols: set[Symbol]) -> bool:
     return abs(values[0] - values[1]) > 1e-9 * max(map(abs, values))
 
 
-def _coefficient(linear: dict, equation: int, channel: int, index: Index) -> Expr:
-    return linear[index].get((equation, channel), sympy.S.Zero)
-
-
 def _by_factor(row: Sequence[Expr], trained: Sequence[Symbol]) -> dict[Expr, list[Expr]]:
     """Write a row as Σ factor · row, the rows free of trained parameters; without zero rows."""
     if not any(c.free_symbols & set(trained) for c in row):
@@ -284,26 +294,22 @@ def _basis(
     for row in rows.values():
         if all(_ratio(row, other) is None for other in distinct):
             distinct.append(row)
-    basis = distinct
-    if distinct:
-        reduced, pivots = sympy.Matrix(distinct).rref(simplify=True)
-        span = [list(reduced.row(i)) for i in range(len(pivots))]
-        if all(sympy.denom(sympy.together(c)).is_number for row in span for c in row):
-            if len(span) == width > 1:
-                span = [[sympy.S(int(i == j)) for j in range(width)] for i in range(width)]
-            shares = {
-                key: [(i, row[p]) for i, p in enumerate(pivots) if row[p] != 0]
-                for key, row in rows.items()
-            }
-            return span, shares
-    if len(distinct) >= width:
-        span = [[sympy.S(int(i == j)) for j in range(width)] for i in range(width)]
-        return span, {k: [(i, c) for i, c in enumerate(r) if c != 0] for k, r in rows.items()}
-    shares = {}
-    for key, row in rows.items():
-        ratios = ((i, _ratio(row, other)) for i, other in enumerate(basis))
-        shares[key] = [(i, ratio) for i, ratio in ratios if ratio is not None][:1]
-    return basis, shares
+    reduced, pivots = sympy.Matrix(len(distinct), width, lambda i, j: distinct[i][j]).rref(
+        simplify=True
+    )
+    span = [list(reduced.row(i)) for i in range(len(pivots))]
+    if not all(sympy.denom(sympy.together(c)).is_number for row in span for c in row):
+        if len(distinct) < width:
+            shares = {}
+            for key, row in rows.items():
+                ratios = ((i, _ratio(row, other)) for i, other in enumerate(distinct))
+                shares[key] = [(i, ratio) for i, ratio in ratios if ratio is not None][:1]
+            return distinct, shares
+        span, pivots = sympy.eye(width).tolist(), range(width)
+    shares = {
+        key: [(i, row[p]) for i, p in enumerate(pivots) if row[p] != 0] for key, row in rows.items()
+    }
+    return span, shares
 
 
 def _ratio(row: list[Expr], other: list[Expr]) -> Expr | None:
@@ -316,30 +322,25 @@ def _ratio(row: list[Expr], other: list[Expr]) -> Expr | None:
     return ratio if same else None
 
 
-def _tables(
-    explicit: tuple[Index, ...], collapsed: tuple[Functional, ...], slots: dict[Expr, int]
-) -> tuple[tuple[tuple[StreamTerm, ...], ...], tuple[tuple[StreamTerm, ...], ...]]:
-    """Write the rule of every row for compositions and for products, filling ``slots``."""
-    row_of = {index: row for row, index in enumerate(explicit)}
-    sums = [((index, sympy.S.One),) for index in explicit] + [s.terms for s in collapsed]
-    compositions, products = [], []
+def _rules(
+    split: Callable[[Index], Iterable[tuple[int, tuple[Index, ...]]]],
+    explicit: tuple[Index, ...],
+    sums: tuple[Functional, ...],
+    slots: dict[Expr, int],
+) -> tuple[tuple[ProductGroup, ...], ...]:
+    """Write the rule of every stream for compositions or for products, filling ``slots``."""
+    stream_of = {index: stream for stream, index in enumerate(explicit)}
+    rules = []
     for terms in sums:
-        chain: list[StreamTerm] = []
-        leibniz: list[StreamTerm] = []
+        groups: dict[tuple[int, float, int | None], list[tuple[int, ...]]] = {}
         for index, coefficient in terms:
             factor, rest = split_coefficient(coefficient)
             slot = None if rest is None else slots.setdefault(rest, len(slots))
-            for count, blocks in composition_terms(index):
-                chain.append(StreamTerm(factor * count, slot, tuple(row_of[b] for b in blocks)))
-            for count, left, right in product_terms(index):
-                leibniz.append(StreamTerm(factor * count, slot, (row_of[left], row_of[right])))
-        compositions.append(tuple(chain))
-        products.append(tuple(leibniz))
-    return tuple(compositions), tuple(products)
-
-
-def _maximal(index: Index, among: set[Index]) -> bool:
-    return not any(index != other and is_below(index, other) for other in among)
+            for count, blocks in split(index):
+                group = groups.setdefault((len(blocks), factor * count, slot), [])
+                group.append(tuple(stream_of[b] for b in blocks))
+        rules.append(tuple(ProductGroup(*key, tuple(found)) for key, found in groups.items()))
+    return tuple(rules)
 
 
 def _ordered(indices: Iterable[Index]) -> tuple[Index, ...]:

@@ -18,7 +18,7 @@ from piop.forms.stream_plan import StreamPlan
 from piop.lowering import compile_expressions
 from piop.residual.base import Lift
 from piop.residual.required_derivatives import InputDerivatives, along_axes
-from piop.residual.stream_tensor import StreamTensor
+from piop.residual.stream_tensor import carries_streams
 
 if TYPE_CHECKING:
     from piop.problem import Input
@@ -52,7 +52,7 @@ class PointwiseLift(Lift):
             raise ValueError(f"{len(expressions)} functions for channels {plan.channels}")
         self.plan = plan
         known = _expressions(expressions)
-        sums = [((i, sympy.S.One),) for i in plan.explicit] + [s.terms for s in plan.collapsed]
+        sums = [*plan.sums]
         self._pivots, self._inverse = _pivots(plan)
         if self._pivots is None:
             sums += [((i, sympy.S.One),) for i in plan.top]
@@ -92,7 +92,7 @@ class PointwiseLift(Lift):
             polynomial about the queries.
         """
         count = self.plan.count
-        if isinstance(queries, StreamTensor):
+        if carries_streams(queries):
             return queries.like(streams[:count])
         if not (torch.is_grad_enabled() and queries.requires_grad):
             return streams[0]
@@ -165,7 +165,7 @@ def _pivots(plan: StreamPlan) -> tuple[tuple[Index, ...] | None, list[list[float
         Multi-indices whose coefficients are numbers, and the matrix that turns the sums into those
         derivatives (the other top derivatives being zero); None if they do not span the sums.
     """
-    maps = [dict(s.terms) for s in plan.collapsed]
+    maps = list(map(dict, plan.collapsed))
     usable = [i for i in plan.top if all(m.get(i, sympy.S.Zero).is_number for m in maps)]
     matrix = [[float(m.get(i, 0)) for i in usable] for m in maps]
     if not maps:

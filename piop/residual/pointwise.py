@@ -27,7 +27,7 @@ from piop.residual.base import Residual, ResidualValues
 from piop.residual.lift import PointwiseLift
 from piop.residual.required_derivatives import InputDerivatives, unknown_derivatives
 from piop.residual.reverse import nested_derivatives
-from piop.residual.stream_tensor import NoRuleError, StreamLayout, StreamTensor
+from piop.residual.stream_tensor import NoRuleError, StreamLayout, StreamTensor, carries_streams
 
 if TYPE_CHECKING:
     from piop.problem import Input, Problem
@@ -213,7 +213,7 @@ class PointwiseResidual(Residual):
         parameters: Sequence[Tensor],
     ) -> ResidualValues:
         out = field(self.stream(queries, input_values))
-        if not isinstance(out, StreamTensor):
+        if not carries_streams(out):
             raise NoRuleError("a field that turns streams into plain tensors")
         batch = len(out) if len(queries) == 1 else len(queries)
         expected = (batch, queries.shape[1], len(self.plan.channels))
@@ -227,9 +227,9 @@ class PointwiseResidual(Residual):
         needed = [streams[stream_of[index]][channel] for channel, index in self._explicit]
         sums = [streams[first + stream][channel] for channel, stream in self._sums]
         totals = self._combine([*queries.unbind(-1), *input_values, *parameters, *needed, *sums])
-        for stream, functional in enumerate(self.plan.collapsed):
-            if len(functional.terms) == 1 and functional.terms[0][1] == 1:
-                stream_of[functional.terms[0][0]] = first + stream
+        for stream, ((index, coefficient), *others) in enumerate(self.plan.collapsed, start=first):
+            if coefficient == 1 and not others:
+                stream_of[index] = stream
         channels = range(len(self.plan.channels))
         found = {(c, index): streams[s][c] for index, s in stream_of.items() for c in channels}
         return ResidualValues(_stacked(totals, out, input_values), self._named(found))
@@ -244,8 +244,7 @@ def _seeds(plan: StreamPlan) -> tuple[list[list[float]], list[list[list[float]]]
     tables = [
         [[0.0] * len(plan.coordinates) for _ in range(plan.count)] for _ in range(1 + len(slots))
     ]
-    sums = [((i, sympy.S.One),) for i in plan.explicit] + [s.terms for s in plan.collapsed]
-    for stream, terms in enumerate(sums):
+    for stream, terms in enumerate(plan.sums):
         for index, coefficient in terms:
             if sum(index) == 1:
                 factor, slot = split_coefficient(coefficient)

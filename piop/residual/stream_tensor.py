@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeGuard, final
 
 import torch
 import torch.nn.functional as F
@@ -21,29 +21,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from piop.errors import PiopError
-from piop.forms.stream_plan import StreamPlan, StreamTerm
+from piop.forms.stream_plan import ProductGroup, StreamPlan
 
 
 class NoRuleError(PiopError):
     """An operation that streams cannot pass through. It never leaves the residual."""
-
-
-@dataclass(frozen=True)
-class ProductGroup:
-    """Products of streams that share their order, factor and coefficient.
-
-    Attributes:
-        order: How many streams are multiplied.
-        factor: The number in front.
-        slot: Number of the coefficient that multiplies it, one of those that differ from point to
-            point; None for none.
-        products: The products, each as the numbers of its streams.
-    """
-
-    order: int
-    factor: float
-    slot: int | None
-    products: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +48,9 @@ class StreamLayout:
 
     @classmethod
     def of(cls, plan: StreamPlan, kernel: Callable[..., Tensor] | None = None) -> StreamLayout:
-        """Gather the terms of a plan into groups."""
-        chain = tuple(map(_grouped, plan.compositions))
-        order = max((g.order for groups in chain for g in groups), default=1)
-        return cls(plan.count, order, chain, tuple(map(_grouped, plan.products)), kernel)
+        """Read the rules of a plan."""
+        order = max((g.order for groups in plan.compositions for g in groups), default=1)
+        return cls(plan.count, order, plan.compositions, plan.products, kernel)
 
 
 Rule = Callable[..., Any]
@@ -108,9 +89,9 @@ class OperandRule:
 
     def __call__(self, a: Any, b: Any, **options: Any) -> StreamTensor:
         """Apply the rule."""
-        if not isinstance(b, StreamTensor):
+        if not carries_streams(b):
             return self.first(a, b, **options)
-        if not isinstance(a, StreamTensor):
+        if not carries_streams(a):
             return self.second(a, b, **options)
         return self.both(a, b, **options)
 
@@ -130,6 +111,10 @@ def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
     return call
 
 
+AS_OF_THE_STREAMS = ("dtype", "device", "requires_grad", "is_cuda", "is_floating_point")
+"""Attributes of a tensor that are those of all its streams."""
+
+
 class StreamTensor:
     """A tensor that carries Taylor streams: its value and S − 1 derivatives or sums of them.
 
@@ -140,22 +125,10 @@ class StreamTensor:
             None where all are numbers.
     """
 
-    __slots__ = ("_coefficients", "_data", "layout")
-
     def __init__(
         self, data: Tensor, layout: StreamLayout, coefficients: Tensor | None = None
     ) -> None:
-        self._data, self.layout, self._coefficients = data, layout, coefficients
-
-    @property
-    def data(self) -> Tensor:
-        """The streams ``[S, *shape]``."""
-        return self._data
-
-    @property
-    def coefficients(self) -> Tensor | None:
-        """Coefficients of the points ``[K, *shape]``, or None."""
-        return self._coefficients
+        self.data, self.layout, self.coefficients = data, layout, coefficients
 
     @classmethod
     def __torch_function__(
@@ -167,6 +140,8 @@ class StreamTensor:
         return found(*args, **(kwargs or {}))
 
     def __getattr__(self, name: str) -> Any:
+        if name in AS_OF_THE_STREAMS:
+            return getattr(self.data, name)
         if name.startswith("__"):
             raise AttributeError(name)
         method = getattr(Tensor, name, None)
@@ -187,27 +162,7 @@ class StreamTensor:
     @property
     def ndim(self) -> int:
         """Number of dimensions of the value."""
-        return self.data.ndim - 1
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Element type."""
-        return self.data.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the streams."""
-        return self.data.device
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether reverse mode follows the streams."""
-        return self.data.requires_grad
-
-    @property
-    def is_cuda(self) -> bool:
-        """Whether the streams are on a CUDA device."""
-        return self.data.is_cuda
+        return len(self.shape)
 
     @property
     def T(self) -> StreamTensor:
@@ -235,10 +190,6 @@ class StreamTensor:
     def numel(self) -> int:
         """As ``Tensor.numel``, of the value."""
         return self.shape.numel()
-
-    def is_floating_point(self) -> bool:
-        """As ``Tensor.is_floating_point``."""
-        return self.data.is_floating_point()
 
     __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
     __sub__, __rsub__ = _operator("sub"), _operator("sub", reflected=True)
@@ -327,6 +278,12 @@ class StreamTensor:
         return None
 
 
+@once_differentiable
+def _addition_gradients(ctx: Any, grad: Tensor) -> Any:
+    slope = grad[0].sum_to_size(ctx.shape) if ctx.needs_input_grad[1] else None
+    return grad, slope
+
+
 class _AddToValue(torch.autograd.Function):
     """Adds a small constant to the value; its gradient is summed over the value alone."""
 
@@ -338,15 +295,7 @@ class _AddToValue(torch.autograd.Function):
         pad = (0, 0) * ndim + (0, data.shape[0] - 1)
         return data + torch.nn.functional.pad(block, pad)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return _addition_gradients(ctx, *grads)
-
-
-@once_differentiable
-def _addition_gradients(ctx: Any, grad: Tensor) -> Any:
-    slope = grad[0].sum_to_size(ctx.shape) if ctx.needs_input_grad[1] else None
-    return grad, slope
+    backward: Any = staticmethod(_addition_gradients)
 
 
 def as_tuple(dims: int | Sequence[int]) -> tuple[int, ...]:
@@ -354,9 +303,14 @@ def as_tuple(dims: int | Sequence[int]) -> tuple[int, ...]:
     return (dims,) if isinstance(dims, int) else tuple(dims)
 
 
+def carries_streams(x: Any) -> TypeGuard[StreamTensor]:
+    """Tell a tensor that carries streams from a constant."""
+    return isinstance(x, StreamTensor)
+
+
 def value_of(x: Any) -> Any:
     """Return the value of a tensor that carries streams; anything else as it is."""
-    return x.value if isinstance(x, StreamTensor) else x
+    return x.value if carries_streams(x) else x
 
 
 def require_constant(operation: str, *operands: Any) -> None:
@@ -365,13 +319,13 @@ def require_constant(operation: str, *operands: Any) -> None:
     Raises:
         NoRuleError: If there is one; ``operation`` says what of.
     """
-    if any(isinstance(x, StreamTensor) for x in operands):
+    if streamed(operands):
         raise NoRuleError(operation)
 
 
 def streamed(operands: Sequence[Any]) -> list[int]:
     """Find the operands that carry streams, by their numbers."""
-    return [i for i, x in enumerate(operands) if isinstance(x, StreamTensor)]
+    return [i for i, x in enumerate(operands) if carries_streams(x)]
 
 
 def constant_stream(x: Tensor, like: StreamTensor) -> StreamTensor:
@@ -406,13 +360,6 @@ def times_coefficient(x: Tensor, slot: int | None, coefficients: Tensor | None) 
     if coefficients is None:
         raise NoRuleError("streams that lost their coefficients")
     return x * coefficients[slot]
-
-
-def _grouped(terms: tuple[StreamTerm, ...]) -> tuple[ProductGroup, ...]:
-    found: dict[tuple[int, float, int | None], list[tuple[int, ...]]] = {}
-    for term in terms:
-        found.setdefault((len(term.rows), term.factor, term.slot), []).append(term.rows)
-    return tuple(ProductGroup(*key, tuple(streams)) for key, streams in found.items())
 
 
 def merge_streams(data: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ def test_composition_terms_are_faa_di_brunos(index) -> None:
 def test_product_terms_are_leibnizs(index) -> None:
     a, b = sympy.Function("a")(X, Y), sympy.Function("b")(X, Y)
     total = a * _diff(b, index) + b * _diff(a, index)
-    for count, left, right in product_terms(index):
+    for count, (left, right) in product_terms(index):
         total += count * _diff(a, left) * _diff(b, right)
     assert sympy.expand(_diff(a * b, index) - total) == 0
 

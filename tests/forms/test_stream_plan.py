@@ -163,7 +163,7 @@ def test_shares_and_remainders_make_up_the_equations(terms) -> None:
     for residual, shares, remainder in zip(residuals, found.shares, found.remainders, strict=True):
         total = remainder
         for share in shares:
-            for index, coefficient in found.collapsed[share.stream].terms:
+            for index, coefficient in found.collapsed[share.stream]:
                 counts = [(s, n) for s, n in zip((T, X, Y), index, strict=True) if n]
                 total += share.coefficient * coefficient * (U2, V2)[share.channel].diff(*counts)
         assert sympy.simplify(sympy.expand(total - residual)) == 0
@@ -184,7 +184,7 @@ def test_trained_parameters_stay_out_of_the_streams() -> None:
     residual = U2.diff(T) - k * (1 + c) * laplacian + c * U2.diff(X) * U2
     found = plan_expressions([residual], (T, X, Y), ("u",), trained=(k, c))
     assert found.describe() == "5 streams: u, u_x, u_y, collapsed u_t, collapsed u_xx + u_yy"
-    assert not any(e.has(k, c) for s in found.collapsed for _, e in s.terms)
+    assert not any(e.has(k, c) for s in found.collapsed for _, e in s)
     total = sum(s.coefficient * (laplacian if s.stream else U2.diff(T)) for s in found.shares[0])
     assert sympy.expand(total + found.remainders[0] - residual) == 0
     rough = plan_expressions([U1.diff(T) - sympy.exp(k * a) * U1.diff(X, 2)], (T, X), ("u",),

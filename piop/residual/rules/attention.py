@@ -17,21 +17,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import reduce
-from operator import mul
+from functools import cached_property, reduce
 from typing import Any, final
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from piop.forms.stream_plan import ProductGroup
 from piop.residual.attention.kernel import AttentionOperands, ScorePolynomials
 from piop.residual.attention.online import online_totals
-from piop.residual.rules.composition import divide
+from piop.residual.rules.composition import divide, pairs, product_of, quotients
 from piop.residual.rules.reduction import logsumexp
 from piop.residual.stream_tensor import (
     NoRuleError,
-    ProductGroup,
     StreamLayout,
     StreamTensor,
     require_constant,
@@ -57,22 +56,16 @@ class LazyScores(StreamTensor):
         mask: Added to the value ``[*batch, 1, M]``, or None.
     """
 
-    __slots__ = ("_streams", "key", "mask", "query")
-
     def __init__(self, query: StreamTensor, key: Tensor, mask: Tensor | None = None) -> None:
         self.query, self.key, self.mask, self.layout = query, key, mask, query.layout
-        self._streams: Tensor | None = None
 
-    @property
+    @cached_property
     def data(self) -> Tensor:
         """The streams of the scores ``[S, *batch, N, M]``."""
-        if self._streams is None:
-            streams = streams_times_matrix(self.query.data, self.key)
-            if self.mask is not None:
-                scores = StreamTensor(streams, self.layout, self.coefficients)
-                streams = scores.plus(self.mask).data
-            self._streams = streams
-        return self._streams
+        streams = streams_times_matrix(self.query.data, self.key)
+        if self.mask is None:
+            return streams
+        return StreamTensor(streams, self.layout, self.coefficients).plus(self.mask).data
 
     @property
     def coefficients(self) -> Tensor | None:
@@ -84,11 +77,6 @@ class LazyScores(StreamTensor):
         """Shape of the value."""
         batch = torch.broadcast_shapes(self.query.shape[:-2], self.key.shape[:-2])
         return torch.Size((*batch, self.query.shape[-2], self.key.shape[-1]))
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions of the value."""
-        return self.query.ndim
 
     def plus(self, constant: Any) -> StreamTensor:
         """Add a constant: a first mask of the sensors is stored, anything else evaluates scores."""
@@ -162,6 +150,50 @@ def weighted_sum(scores: StreamTensor, values: Tensor) -> StreamTensor:
     return scores.replace(data)
 
 
+@once_differentiable
+def _weighted_sum_gradients(ctx: Any, grad: Tensor) -> Any:
+    data, values, coefficients, stacked, *rest = ctx.saved_tensors
+    count = data.shape[0]
+    narrow = None if coefficients is None else coefficients[..., :1]
+    sums, y, layout = rest[:count], rest[count:], ctx.layout
+    inverse = sums[0].reciprocal()
+    slopes: list[Tensor] = list(grad.unbind(0))
+    at_sums: list[Any] = [0.0] * count
+    at_totals = list(slopes)
+    for r in range(count - 1, -1, -1):
+        h = slopes[r] * inverse
+        at_totals[r] = h
+        at_sums[0] = at_sums[0] - (h * y[r]).sum(-1, keepdim=True)
+        if r == 0:
+            break
+        slopes[0] = torch.addcmul(slopes[0], h, sums[r], value=-1)
+        at_sums[r] = at_sums[r] - (h * y[0]).sum(-1, keepdim=True)
+        for group, i, j in pairs(layout.products[r]):
+            part = times_coefficient(h, group.slot, narrow)
+            slopes[i] = torch.addcmul(slopes[i], part, sums[j], value=-group.factor)
+            lost = (part * y[i]).sum(-1, keepdim=True)
+            at_sums[j] = torch.add(at_sums[j], lost, alpha=-group.factor)
+    stacked_totals = torch.stack(at_totals, -3)
+    at_values = None
+    if ctx.needs_input_grad[1]:
+        at_values = torch.matmul(stacked.flatten(-3, -2).mT, stacked_totals.flatten(-3, -2))
+    if not ctx.needs_input_grad[0]:
+        return None, at_values, None, None
+    found = _product(stacked_totals, values.mT).unbind(-3)
+    z, e = data.movedim(0, -3).unbind(-3), stacked.unbind(-3)
+    inner = [stream + extra for stream, extra in zip(found, at_sums, strict=True)]
+    at_scores = [reduce(torch.add, (a * b for a, b in zip(e, inner, strict=True)))]
+    at_scores += [e[0] * stream for stream in inner[1:]]
+    for r, groups in enumerate(layout.compositions[1:], start=1):
+        outer = e[0] * inner[r]
+        for group in groups:
+            part = times_coefficient(outer, group.slot, narrow)
+            for i, others, factor in group.slopes:
+                product = product_of(z, others)
+                at_scores[i] = torch.addcmul(at_scores[i], part, product, value=factor)
+    return torch.stack(at_scores, -3).movedim(-3, 0), at_values, None, None
+
+
 class _WeightedSum(torch.autograd.Function):
     """Rows of z ``[S, *, N, M]``, values ``[*, M, c]`` → streams of the sum ``[S, *, N, c]``."""
 
@@ -179,69 +211,12 @@ class _WeightedSum(torch.autograd.Function):
         ]
         stacked = torch.stack(streams, -3)
         sums = [stream.sum(-1, keepdim=True) for stream in streams]
-        totals = _product(stacked, values).unbind(-3)
-        inverse = sums[0].reciprocal()
-        y = [totals[0] * inverse]
-        for r, groups in enumerate(layout.products[1:], start=1):
-            top = torch.addcmul(totals[r], y[0], sums[r], value=-1)
-            for group, i, j in _pairs(groups):
-                factor = times_coefficient(y[i], group.slot, narrow)
-                top = torch.addcmul(top, factor, sums[j], value=-group.factor)
-            y.append(top * inverse)
-        ctx.save_for_backward(data, values, coefficients, stacked, inverse, *sums, *y)
+        y = quotients(_product(stacked, values).unbind(-3), sums, layout, narrow)
+        ctx.save_for_backward(data, values, coefficients, stacked, *sums, *y)
         ctx.layout = layout
         return torch.stack(y)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return _weighted_sum_gradients(ctx, *grads)
-
-
-@once_differentiable
-def _weighted_sum_gradients(ctx: Any, grad: Tensor) -> Any:
-    data, values, coefficients, stacked, inverse, *rest = ctx.saved_tensors
-    count = data.shape[0]
-    narrow = None if coefficients is None else coefficients[..., :1]
-    sums, y, layout = rest[:count], rest[count:], ctx.layout
-    slopes: list[Tensor] = list(grad.unbind(0))
-    at_sums: list[Tensor | float] = [0.0] * count
-    at_totals = list(slopes)
-    for r in range(count - 1, -1, -1):
-        h = slopes[r] * inverse
-        at_totals[r] = h
-        at_sums[0] = at_sums[0] - (h * y[r]).sum(-1, keepdim=True)
-        if r == 0:
-            break
-        slopes[0] = torch.addcmul(slopes[0], h, sums[r], value=-1)
-        at_sums[r] = at_sums[r] - (h * y[0]).sum(-1, keepdim=True)
-        for group, i, j in _pairs(layout.products[r]):
-            part = times_coefficient(h, group.slot, narrow)
-            slopes[i] = torch.addcmul(slopes[i], part, sums[j], value=-group.factor)
-            lost = (part * y[i]).sum(-1, keepdim=True)
-            at_sums[j] = torch.add(at_sums[j], lost, alpha=-group.factor)  # type: ignore[arg-type]
-    stacked_totals = torch.stack(at_totals, -3)
-    at_values = None
-    if ctx.needs_input_grad[1]:
-        at_values = torch.matmul(stacked.flatten(-3, -2).mT, stacked_totals.flatten(-3, -2))
-    if not ctx.needs_input_grad[0]:
-        return None, at_values, None, None
-    found = _product(stacked_totals, values.mT).unbind(-3)
-    z, e = data.movedim(0, -3).unbind(-3), stacked.unbind(-3)
-    inner = [stream + extra for stream, extra in zip(found, at_sums, strict=True)]
-    at_scores = [reduce(torch.add, (a * b for a, b in zip(e, inner, strict=True)))]
-    at_scores += [e[0] * stream for stream in inner[1:]]
-    for r, groups in enumerate(layout.compositions[1:], start=1):
-        outer = e[0] * inner[r]
-        for group in groups:
-            part = times_coefficient(outer, group.slot, narrow)
-            for key in group.products:
-                for i in set(key):
-                    others = list(key)
-                    others.remove(i)
-                    product = reduce(mul, (z[k] for k in others))
-                    factor = group.factor * key.count(i)
-                    at_scores[i] = torch.addcmul(at_scores[i], part, product, value=factor)
-    return torch.stack(at_scores, -3).movedim(-3, 0), at_values, None, None
+    backward: Any = staticmethod(_weighted_sum_gradients)
 
 
 def exponent_stream(
@@ -253,8 +228,7 @@ def exponent_stream(
     """Give (stream r of exp z) / exp z."""
     for group in groups:
         for key in group.products:
-            product = reduce(mul, (streams[i] for i in key))
-            product = times_coefficient(product, group.slot, coefficients)
+            product = times_coefficient(product_of(streams, key), group.slot, coefficients)
             stream = torch.add(stream, product, alpha=group.factor)
     return stream
 
@@ -282,10 +256,6 @@ def _product(streams: Tensor, matrix: Tensor) -> Tensor:
     return torch.matmul(streams.flatten(-3, -2), matrix).unflatten(-2, streams.shape[-3:-1])
 
 
-def _pairs(groups: Sequence[ProductGroup]) -> list[tuple[ProductGroup, int, int]]:
-    return [(group, i, j) for group in groups for i, j in group.products]
-
-
 @final
 class LazySoftmax(StreamTensor):
     """A softmax along the last dimension, evaluated only if no product with values follows.
@@ -294,18 +264,13 @@ class LazySoftmax(StreamTensor):
         scores: The argument of the softmax.
     """
 
-    __slots__ = ("_streams", "scores")
-
     def __init__(self, scores: StreamTensor) -> None:
         self.scores, self.layout = scores, scores.layout
-        self._streams: Tensor | None = None
 
-    @property
+    @cached_property
     def data(self) -> Tensor:
         """The streams of the normalised weights."""
-        if self._streams is None:
-            self._streams = _normalised_streams(self.scores, -1)
-        return self._streams
+        return _normalised_streams(self.scores, -1)
 
     @property
     def coefficients(self) -> Tensor | None:
@@ -316,11 +281,6 @@ class LazySoftmax(StreamTensor):
     def shape(self) -> torch.Size:
         """Shape of the value."""
         return self.scores.shape
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions of the value."""
-        return self.scores.ndim
 
     def attend(self, values: Tensor) -> StreamTensor:
         """Multiply by values ``[*, M, c]`` that carry no streams."""

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from piop.forms.stream_plan import ProductGroup
 from piop.residual.rules.elementwise_derivatives import Elementwise
 from piop.residual.stream_tensor import (
     NoRuleError,
-    ProductGroup,
     StreamLayout,
     StreamTensor,
     align,
@@ -45,6 +45,35 @@ def compose(x: StreamTensor, table: Elementwise) -> StreamTensor:
     return StreamTensor(data, x.layout, coefficients)
 
 
+@once_differentiable
+def _composition_gradients(ctx: Any, grad: Tensor) -> Any:
+    data, coefficients, *basis = ctx.saved_tensors
+    u, g = data.unbind(0), grad.unbind(0)
+    f = ctx.table.derivatives(u[0], tuple(basis), ctx.layout.order + 1)
+    out = [f[1] * stream for stream in g]
+    inner: dict[int, Tensor] = {}  # what multiplies f⁽ᵏ⁾ in the gradient of the value
+
+    def gather(order: int, a: Tensor, b: Tensor, factor: float) -> None:
+        if order in inner:
+            inner[order].addcmul_(a, b, value=factor)
+        elif order < len(f):
+            inner[order] = torch.mul(a, b) * factor
+
+    for r, groups in enumerate(ctx.layout.compositions[1:], start=1):
+        gather(2, g[r], u[r], 1.0)
+        for group in groups:
+            gr = times_coefficient(g[r], group.slot, coefficients)
+            for key in group.products:
+                gather(group.order + 1, gr, product_of(u, key), group.factor)
+            if group.order < len(f):
+                slope = f[group.order] * gr
+                for i, others, factor in group.slopes:
+                    out[i] = _accumulated(out[i], slope, product_of(u, others), factor)
+    for order, total in inner.items():
+        out[0] = _accumulated(out[0], f[order], total, 1.0)
+    return torch.stack(out), None, None, None
+
+
 class _Compose(torch.autograd.Function):
     """The rule of compositions with an explicit gradient, which keeps and moves less memory."""
 
@@ -62,45 +91,7 @@ class _Compose(torch.autograd.Function):
         ctx.layout, ctx.table = layout, table
         return torch.stack(_composed(streams, coefficients, layout, table, basis))
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return _composition_gradients(ctx, *grads)
-
-
-@once_differentiable
-def _composition_gradients(ctx: Any, grad: Tensor) -> Any:
-    data, coefficients, *basis = ctx.saved_tensors
-    u, g = data.unbind(0), grad.unbind(0)
-    f = ctx.table.derivatives(u[0], tuple(basis), ctx.layout.order + 1)
-    out = [f[1] * stream for stream in g]
-    inner: dict[int, Tensor] = {}  # what multiplies f⁽ᵏ⁾ in the gradient of the value
-
-    def gather(order: int, a: Tensor, b: Tensor, factor: float) -> None:
-        if order < len(f):
-            partial = inner.get(order)
-            inner[order] = (
-                torch.mul(a, b) * factor
-                if partial is None
-                else partial.addcmul_(a, b, value=factor)
-            )
-
-    for r, groups in enumerate(ctx.layout.compositions[1:], start=1):
-        gather(2, g[r], u[r], 1.0)
-        for group in groups:
-            gr = times_coefficient(g[r], group.slot, coefficients)
-            slope = f[group.order] * gr if group.order < len(f) else None
-            for key in group.products:
-                gather(group.order + 1, gr, _product(u, key), group.factor)
-                if slope is None:
-                    continue
-                for i in set(key):
-                    others = list(key)
-                    others.remove(i)
-                    factor = group.factor * key.count(i)
-                    out[i] = _accumulated(out[i], slope, _product(u, others), factor)
-    for order, total in inner.items():
-        out[0] = _accumulated(out[0], f[order], total, 1.0)
-    return torch.stack(out), None, None, None
+    backward: Any = staticmethod(_composition_gradients)
 
 
 def _composed(
@@ -117,14 +108,15 @@ def _composed(
         total = f[1] * stream
         for group in groups:
             if group.order < len(f):
-                product = reduce(torch.add, (_product(streams, key) for key in group.products))
+                product = reduce(torch.add, (product_of(streams, key) for key in group.products))
                 product = times_coefficient(product, group.slot, coefficients)
                 total = _accumulated(total, f[group.order], product, group.factor)
         out.append(total)
     return out
 
 
-def _product(streams: Sequence[Tensor], key: Sequence[int]) -> Tensor:
+def product_of(streams: Sequence[Tensor], key: Sequence[int]) -> Tensor:
+    """Multiply the streams of these numbers."""
     return reduce(mul, (streams[i] for i in key))
 
 
@@ -136,7 +128,7 @@ def multiply(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     anchor = _larger(a, b)
     for r, groups in enumerate(a.layout.products[1:], start=1):
         total = torch.addcmul(left[0] * right[r], left[r], right[0])
-        for group, i, j in _pairs(groups):
+        for group, i, j in pairs(groups):
             factor = times_coefficient(left[i], group.slot, anchor.coefficients)
             total = torch.addcmul(total, factor, right[j], value=group.factor)
         out.append(total)
@@ -162,7 +154,7 @@ def bilinear(a: StreamTensor, b: StreamTensor, product: Bilinear) -> Tensor:
     out = [lows[0]]
     for r, groups in enumerate(a.layout.products[1:], start=1):
         total = lows[r] + highs[r - 1]
-        for group, i, j in _pairs(groups):
+        for group, i, j in pairs(groups):
             factor = times_coefficient(left[i], group.slot, a.coefficients)
             term = product(factor[None], right[j][None])[0]
             total = torch.add(total, term, alpha=group.factor)
@@ -173,17 +165,27 @@ def bilinear(a: StreamTensor, b: StreamTensor, product: Bilinear) -> Tensor:
 def divide(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     """Divide elementwise: the rule of the product y·b = a, solved for the streams of y."""
     a, b = align(a, b)
-    top, bottom = a.data.unbind(0), b.data.unbind(0)
-    inverse = bottom[0].reciprocal()
     anchor = _larger(a, b)
+    streams = a.data.unbind(0), b.data.unbind(0)
+    return anchor.spread(torch.stack(quotients(*streams, a.layout, anchor.coefficients)))
+
+
+def quotients(
+    top: Sequence[Tensor],
+    bottom: Sequence[Tensor],
+    layout: StreamLayout,
+    coefficients: Tensor | None,
+) -> list[Tensor]:
+    """Return the streams y of y·b = a, given those of a and of b."""
+    inverse = bottom[0].reciprocal()
     out = [top[0] * inverse]
-    for r, groups in enumerate(a.layout.products[1:], start=1):
+    for r, groups in enumerate(layout.products[1:], start=1):
         total = torch.addcmul(top[r], out[0], bottom[r], value=-1)
-        for group, i, j in _pairs(groups):
-            factor = times_coefficient(out[i], group.slot, anchor.coefficients)
+        for group, i, j in pairs(groups):
+            factor = times_coefficient(out[i], group.slot, coefficients)
             total = torch.addcmul(total, factor, bottom[j], value=-group.factor)
         out.append(total * inverse)
-    return anchor.spread(torch.stack(out))
+    return out
 
 
 def _larger(a: StreamTensor, b: StreamTensor) -> StreamTensor:
@@ -193,7 +195,8 @@ def _larger(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     return a
 
 
-def _pairs(groups: Sequence[ProductGroup]) -> Iterator[tuple[ProductGroup, int, int]]:
+def pairs(groups: Sequence[ProductGroup]) -> Iterator[tuple[ProductGroup, int, int]]:
+    """Yield the products of two streams, each with its group."""
     return ((group, i, j) for group in groups for i, j in group.products)
 
 
