@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from piop.errors import UsageError
+from piop.fields import FunctionSamples
 
 Harmonics = tuple[Tensor, Tensor]
 """Cosines and sines of the wave vectors at some points, ``[B, P, K]`` each."""
@@ -26,12 +31,50 @@ def masked_scores(mask: Tensor | None, like: Tensor) -> Tensor | None:
     return None if mask is None else MASKED_SCORE * (~mask).to(like.dtype)[:, None, None]
 
 
+def joint_masked_scores(inputs: Sequence[FunctionSamples]) -> Tensor | None:
+    """Return what is added to the scores of the sensors of several inputs in one softmax.
+
+    Args:
+        inputs: Sensors of each, ``[B, M_i]``.
+
+    Returns:
+        ``[B, 1, 1, Σ M_i]``, or None where none is masked.
+    """
+    if all(samples.mask is None for samples in inputs):
+        return None
+    real = [torch.ones_like(s.values[..., 0], dtype=torch.bool) for s in inputs]
+    masks = [every if s.mask is None else s.mask for s, every in zip(inputs, real, strict=True)]
+    return masked_scores(torch.cat(masks, 1), inputs[0].values)
+
+
 def perceptron(*sizes: int, activation: type[nn.Module] = nn.Tanh) -> nn.Sequential:
     """Stack linear layers with an activation between them."""
     parts: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
         parts += [nn.Linear(inputs, outputs), activation()]
     return nn.Sequential(*parts[:-1])
+
+
+def split_heads(features: Any, heads: int) -> Any:
+    """Split features ``[B, n, H size]`` into heads ``[B, n, H, size]``."""
+    return features.reshape(*features.shape[:2], heads, -1)
+
+
+def softmax_attention(query: Any, key: Any, value: Any, blocked: Tensor | None) -> Any:
+    """Attend in several heads: softmax(Q Kᵀ) V.
+
+    Args:
+        query: ``[B, N, H, d]``.
+        key: ``[B, M, H, d]``.
+        value: ``[B, M, H, e]``.
+        blocked: Added to the scores, as of :func:`masked_scores`; None to add nothing.
+
+    Returns:
+        ``[B, N, H, e]``.
+    """
+    scores = torch.matmul(query.transpose(1, 2), key.permute(0, 2, 3, 1))
+    scores = scores if blocked is None else scores + blocked
+    return torch.matmul(torch.softmax(scores, -1), value.transpose(1, 2)).transpose(1, 2)
 
 
 def rotate(entries: Any, at: Harmonics | None, *, first: int = 0, parts: int = 1) -> Any:
@@ -60,6 +103,39 @@ def rotate(entries: Any, at: Harmonics | None, *, first: int = 0, parts: int = 1
         found += [real * c - imaginary * s, real * s + imaginary * c]
     end = first + 2 * parts * pairs
     return torch.cat([*found, entries[..., end:]] if end < entries.shape[-1] else found, -1)
+
+
+@dataclass(frozen=True)
+class RelativeAttentionConfig:
+    """Sizes of a network of relative attention, all dimensionless.
+
+    Attributes:
+        width: Features of a query and of a token.
+        heads: H, attention heads.
+        content: Entries of a key that carry content alone.
+        harmonics: Pairs of entries of a key that carry position, by the shortest wave vectors.
+        expansion: Hidden width of a block's perceptron over ``width``.
+        frequencies: Sines and cosines of the time, and of axes that are not homogeneous.
+    """
+
+    width: int = 64
+    heads: int = 4
+    content: int = 8
+    harmonics: int = 6
+    expansion: int = 2
+    frequencies: int = 4
+
+    def __post_init__(self) -> None:
+        if self.harmonics < ROTATED_VALUES:
+            raise UsageError(f"harmonics = {self.harmonics}: give at least {ROTATED_VALUES}")
+
+    def attention(self, dimension: int) -> RelativeAttention:
+        """Make an attention along so many coordinates."""
+        return RelativeAttention(self.width, dimension, self.heads, self.content, self.harmonics)
+
+    def perceptron(self) -> nn.Sequential:
+        """Make the perceptron of a block."""
+        return perceptron(self.width, self.expansion * self.width, self.width)
 
 
 class RelativeAttention(nn.Module):
@@ -125,20 +201,17 @@ class RelativeAttention(nn.Module):
         Returns:
             ``[B, N, width]``.
         """
-        query = rotate(self._split(self.query(state), self.size), at_queries, first=self.content)
-        key = rotate(self._split(self.key(tokens), self.size), at_tokens, first=self.content)
-        scores = torch.matmul(query.transpose(1, 2), key.permute(0, 2, 3, 1))
-        if blocked is not None:
-            scores = scores + blocked
+        query, key, values = (
+            split_heads(layer(given), self.heads)
+            for layer, given in ((self.query, state), (self.key, tokens), (self.value, tokens))
+        )
+        query = rotate(query, at_queries, first=self.content)
+        key = rotate(key, at_tokens, first=self.content)
         cos, sin = (wave[..., :ROTATED_VALUES] for wave in at_tokens)
-        values = rotate(self._split(self.value(tokens), self.depth), (cos, sin))
-        found = torch.matmul(torch.softmax(scores, -1), values.transpose(1, 2)).transpose(1, 2)
+        found = softmax_attention(query, key, rotate(values, (cos, sin)), blocked)
         cos, sin = (wave[..., :ROTATED_VALUES] for wave in at_queries)
         found = rotate(found, (cos, sin * -1.0))
-        return self.out(found.reshape(*found.shape[:2], self.heads * self.depth))
-
-    def _split(self, features: Tensor, size: int) -> Tensor:
-        return features.reshape(*features.shape[:2], self.heads, size)
+        return self.out(found.reshape(*found.shape[:2], -1))
 
 
 ROTATED_VALUES = 3

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
+import torch
 from torch import Tensor, nn
 
 from piop.errors import DataError, UsageError
@@ -28,6 +29,11 @@ class AxisSignature:
     low: float
     high: float
     periodic: bool = False
+
+
+def unit_axes(names: Iterable[str], periodic: bool = False) -> tuple[AxisSignature, ...]:
+    """Lay coordinates from 0 to 1, as most published benchmarks have them."""
+    return tuple(AxisSignature(name, 0.0, 1.0, periodic) for name in names)
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,7 @@ class Backbone(nn.Module, ABC):
 
     Args:
         signature: The problem's shapes and scales.
+        config: Sizes and choices.
 
     Attributes:
         field: How it is evaluated.
@@ -162,6 +169,7 @@ class Backbone(nn.Module, ABC):
         periodic: Whether outputs repeat exactly along periodic axes when queries or sensors are
             shifted by a period; False for a network of raw coordinates, set in ``__init__`` where
             its config decides.
+        config: Its sizes and choices, a frozen dataclass.
     """
 
     field: FieldKind = POINT_FIELD
@@ -170,9 +178,9 @@ class Backbone(nn.Module, ABC):
     unordered: bool = True
     periodic: bool = True
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: Signature, config: Any = None) -> None:
         super().__init__()
-        self.signature = signature
+        self.signature, self.config = signature, config
 
     @classmethod
     def refusal(cls, signature: Signature, config: Any) -> str | None:
@@ -277,9 +285,21 @@ def standardised(entry: InputSignature, samples: FunctionSamples) -> Tensor:
     return values if samples.mask is None else values.masked_fill(~samples.mask[..., None], 0.0)
 
 
+def real_points(samples: FunctionSamples, low: float = 0.0) -> Tensor:
+    """Give the points of sensors ``[B, M, d]``, all coordinates of masked ones being ``low``."""
+    if samples.mask is None:
+        return samples.points
+    return samples.points.masked_fill(~samples.mask[..., None], low)
+
+
 def scalar_values(signature: Signature, inputs: Inputs) -> list[Tensor]:
     """Standardised values of each scalar input, ``[B, 1, c]``."""
     return [standardised(entry, inputs[entry.name])[:, :1] for entry in signature.scalars]
+
+
+def encode_scalars(layer: nn.Module | None, signature: Signature, inputs: Inputs) -> Tensor | None:
+    """Encode all scalars by one layer: ``[B, 1, width]``; None for a problem without scalars."""
+    return None if layer is None else layer(torch.cat(scalar_values(signature, inputs), -1))
 
 
 def require_choices(config: Any, choices: Mapping[str, Collection[str]]) -> None:

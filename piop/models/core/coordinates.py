@@ -28,13 +28,11 @@ def scaled_to_unit(points: Any, axes: Sequence[AxisSignature]) -> Any:
         points: ``[B, N, d]``, units of the axes.
         axes: The d axes.
     """
-    return torch.cat(
-        [
-            (points[..., i : i + 1] - axis.low) * (1 / (axis.high - axis.low))
-            for i, axis in enumerate(axes)
-        ],
-        -1,
-    )
+    columns = [
+        (points[..., i : i + 1] - axis.low) * (1 / (axis.high - axis.low))
+        for i, axis in enumerate(axes)
+    ]
+    return torch.cat(columns, -1)
 
 
 def angles(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +60,7 @@ class InputInterpolator(nn.Module):
         fit = self.fit(entry)
         if entry.smooth:
             return fit.basis(points) @ fit(samples)
-        return nearest_values(standardised(entry, samples), samples, points, fit.axes)
+        return nearest_values(entry, samples, points, fit.axes)
 
 
 class GridInputs(InputInterpolator):
@@ -173,6 +173,7 @@ class GridBackbone(Backbone, ABC):
 
     Args:
         signature: The problem's shapes and scales.
+        config: Sizes and choices.
 
     Attributes:
         columns: Coordinates of the grid, as columns of the queries.
@@ -183,11 +184,16 @@ class GridBackbone(Backbone, ABC):
     field = GRID_FIELD
     scattered = False
 
-    def __init__(self, signature: Signature) -> None:
-        super().__init__(signature)
+    def __init__(self, signature: Signature, config: Any) -> None:
+        super().__init__(signature, config)
         self.columns = self.grid_columns(signature)
         self.axes = tuple(signature.coordinates[i] for i in self.columns)
         self.inputs = GridInputs(signature, self.columns)
+
+    @classmethod
+    def refusal(cls, signature: Signature, config: Any) -> str | None:
+        """See :meth:`GridInputs.refusal` and :meth:`Backbone.refusal`."""
+        return GridInputs.refusal(signature, cls.grid_columns(signature))
 
     @classmethod
     def grid_columns(cls, signature: Signature) -> tuple[int, ...]:

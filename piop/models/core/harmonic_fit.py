@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
 from piop.linalg import solve
-from piop.models.core.base import AxisSignature, InputSignature, standardised
+from piop.models.core.base import AxisSignature, InputSignature, real_points, standardised
 from piop.models.core.coordinates import angles, cell_grid, harmonics, wave_vectors
 
 LARGEST_WAVE = {1: 8, 2: 5, 3: 3}
@@ -61,9 +61,7 @@ class HarmonicFit(nn.Module):
         Returns:
             ``[B, 1 + 2K, c]``.
         """
-        points, mask = samples.points, samples.mask
-        if mask is not None:
-            points = points.masked_fill(~mask[..., None], self.axes[0].low)
+        points, mask = real_points(samples, self.axes[0].low), samples.mask
         squares = (self.waves.double() ** 2).sum(-1)
         prior = torch.cat([squares.new_zeros(1), squares, squares])
         values = standardised(self.entry, samples).double()
@@ -120,13 +118,13 @@ class HarmonicFit(nn.Module):
 
         Scattered sensors then cost attention no accuracy, and many sensors no time.
         """
-        coefficients = self(samples)
-        points, mask, values = samples.points, samples.mask, standardised(self.entry, samples)
+        coefficients, mask = self(samples), samples.mask
         if self.entry.smooth:
-            points, mask = self.token_grid(points), None
+            points, mask = self.token_grid(samples.points), None
             values = self.basis(points) @ coefficients
-        elif mask is not None:
-            points = points.masked_fill(~mask[..., None], self.axes[0].low)
+        else:
+            points = real_points(samples, self.axes[0].low)
+            values = standardised(self.entry, samples)
         features = torch.cat([values, self.features(coefficients, points)], -1)
         return FittedTokens(points, features, mask, coefficients)
 

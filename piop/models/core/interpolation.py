@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from piop.fields import FunctionSamples, nearest_sensor_values
-from piop.models.core.base import AxisSignature
+from piop.models.core.base import AxisSignature, InputSignature, standardised
 
 LINE_TOLERANCE = 1e-4
 """Sensors that are closer than this fraction of an axis lie on one line of their grid."""
@@ -89,21 +89,21 @@ def _cubic(ticks: Tensor, at: Tensor) -> Tensor:
 
 
 def nearest_values(
-    values: Tensor, samples: FunctionSamples, at: Tensor, axes: Sequence[AxisSignature]
+    entry: InputSignature, samples: FunctionSamples, at: Tensor, axes: Sequence[AxisSignature]
 ) -> Tensor:
     """Take the value of the nearest real sensor, distances in lengths of the axes.
 
     Args:
-        values: ``[B, M, c]``.
-        samples: The sensors that they belong to.
+        entry: The input.
+        samples: Its sensors.
         at: ``[1 or B, L, d]``.
         axes: The d axes; distances across periodic boundaries count.
 
     Returns:
-        ``[B, L, c]``.
+        ``[B, L, c]``, standardised.
     """
     lengths = [axis.high - axis.low for axis in axes]
-    sensors = FunctionSamples(samples.points, values, samples.mask)
+    sensors = FunctionSamples(samples.points, standardised(entry, samples), samples.mask)
     return nearest_sensor_values(sensors, at, lengths, [axis.periodic for axis in axes])
 
 

@@ -27,7 +27,6 @@ class RolloutBackbone(Backbone):
     """
 
     field = ROLLOUT_FIELD
-    config: Any
 
     @classmethod
     def refusal(cls, signature: Signature, config: Any) -> str | None:

@@ -59,39 +59,38 @@ class FixedSensors(InputInterpolator):
         return torch.cat(columns, -1)
 
 
-class TrunkCoordinates(nn.Module):
+@dataclass(frozen=True)
+class TrunkCoordinates:
     """Features of a trunk: harmonics along periodic axes, coordinates from −1 to 1 along others.
 
     With harmonics the output is periodic for any weights (Lu et al. 2021, SIAM J. Sci. Comput. 43,
     sec. on periodic conditions, doi:10.1137/21M1397908). Where periodicity is a soft constraint
     instead, as in Wang et al. 2021, the axis is not declared periodic and enters as it is.
 
-    Args:
+    Attributes:
         axes: The coordinates.
         frequencies: Harmonics of a periodic axis.
-
-    Attributes:
-        features: Numbers per query.
     """
 
-    def __init__(self, axes: tuple[AxisSignature, ...], frequencies: int) -> None:
-        super().__init__()
-        self.axes, self.frequencies = axes, frequencies
-        self.features = sum(2 * frequencies if axis.periodic else 1 for axis in axes)
+    axes: tuple[AxisSignature, ...]
+    frequencies: int
 
-    def forward(self, queries: Tensor) -> Tensor:
+    @property
+    def features(self) -> int:
+        """Numbers per query."""
+        return sum(2 * self.frequencies if axis.periodic else 1 for axis in self.axes)
+
+    def __call__(self, queries: Tensor) -> Tensor:
         """Encode ``queries [B, N, D]``: ``[B, N, features]``, dimensionless."""
-        columns = []
+        columns, count = [], self.frequencies
+        rates = torch.arange(1, count + 1, dtype=queries.dtype, device=queries.device)
         for i, axis in enumerate(self.axes):
             column = queries[..., i : i + 1]
-            if not axis.periodic:
+            if axis.periodic:
+                phase = angles(column, [axis]) * rates
+                columns += [torch.cos(phase), torch.sin(phase)]
+            else:
                 columns.append(centred(column, axis))
-                continue
-            rates = list(range(1, self.frequencies + 1))
-            phase = angles(column, [axis]) * torch.tensor(
-                rates, dtype=queries.dtype, device=queries.device
-            )
-            columns += [torch.cos(phase), torch.sin(phase)]
         return torch.cat(columns, -1)
 
 
@@ -161,8 +160,7 @@ class BranchAndTrunk(Backbone):
     """
 
     def __init__(self, signature: Signature, config: DeepONetConfig) -> None:
-        super().__init__(signature)
-        self.config = config
+        super().__init__(signature, config)
         self.outputs = config.latent * signature.channels
         self.hidden = [config.width] * (config.layers - 1)
         self.sensors = FixedSensors(signature)

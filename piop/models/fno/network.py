@@ -19,7 +19,7 @@ from torch.nn import functional
 from piop.errors import UsageError
 from piop.models.core.base import Inputs, Signature, require_choices
 from piop.models.core.coordinates import absolute_axes, angles
-from piop.models.core.grid import GridBackbone, GridInputs
+from piop.models.core.grid import GridBackbone
 from piop.models.core.spectral_convolution import (
     FourierTransform,
     SpectralConvolution,
@@ -169,19 +169,17 @@ class FourierOperator(GridBackbone):
     """
 
     def __init__(self, signature: Signature, config: FNOConfig) -> None:
-        super().__init__(signature)
-        self.config = config
-        space = len(signature.coordinates) - (signature.time is not None)
-        waves = config.modes or MODES[min(space, 3)]
-        self.waves = tuple(
-            config.time_modes if i == signature.time else waves for i in self.columns
-        )
+        super().__init__(signature, config)
+        waves = config.modes or MODES[min(len(signature.space_columns), 3)]
+        waves_of = {signature.time: config.time_modes}
+        self.waves = tuple(waves_of.get(i, waves) for i in self.columns)
         closed = config.form == "outer"
         self.modes = (*(2 * m for m in self.waves[:-1]), self.waves[-1] + closed)
         self.known = self.columns if config.raw else absolute_axes(signature)
-        width, features = config.width, self.inputs.features + self._coordinate_features()
-        hidden = [2 * width] if closed else []
-        self.lifting = Perceptron([features, *hidden, width], config.activation)
+        known = self._coordinates([torch.zeros(1)] * len(self.axes)).shape[-1]
+        width, hidden = config.width, [2 * config.width] if closed else []
+        features = [self.inputs.features + known, *hidden, width]
+        self.lifting = Perceptron(features, config.activation)
         self.blocks = nn.ModuleList(
             FourierBlock(self.modes, config, last=i + 1 == config.blocks)
             for i in range(config.blocks)
@@ -189,15 +187,10 @@ class FourierOperator(GridBackbone):
         ends = [width, config.projection, signature.channels]
         self.projection = Perceptron(ends, config.activation)
         self.periodic = not config.raw
-        if not config.raw:
+        if self.periodic:
             self.apply(keep_variance)
         if config.unused_norms:
             self.norms = nn.ModuleList(ChannelScale(width) for _ in range(config.blocks))
-
-    @classmethod
-    def refusal(cls, signature: Signature, config: FNOConfig) -> str | None:
-        """See :meth:`GridInputs.refusal` and :meth:`Backbone.refusal`."""
-        return GridInputs.refusal(signature, cls.grid_columns(signature))
 
     def unused_parameters(self) -> Mapping[str, str]:
         """Name the norms kept for the count alone: see :meth:`Backbone.unused_parameters`."""
@@ -227,30 +220,20 @@ class FourierOperator(GridBackbone):
         """Whether the layers are evaluated on a grid of so many points, not interpolated to it."""
         return self.config.padding == 0 or count > 2 * self.waves[axis]
 
-    def _coordinate_features(self) -> int:
-        if self.config.raw:
-            return len(self.columns)
-        known = [self.signature.coordinates[i] for i in self.known if i in self.columns]
-        return sum(2 if axis.periodic else 1 for axis in known)
-
     def _coordinates(self, ticks: Sequence[Tensor]) -> Tensor:
         """Coordinates of each point as features: ``[1, n_1, …, n_D, features]``."""
-        grid = [len(tick) for tick in ticks]
-        columns = []
+        grid, columns = [len(tick) for tick in ticks], []
         for i, (axis, tick) in enumerate(zip(self.axes, ticks, strict=True)):
-            scaled = (tick - axis.low) / (axis.high - axis.low)
             if self.columns[i] not in self.known:
                 continue
-            if self.config.raw:
-                parts = [scaled]
-            elif axis.periodic:
+            parts = [(tick - axis.low) / (axis.high - axis.low)]
+            if not self.config.raw and axis.periodic:
                 angle = angles(tick[:, None], [axis])[:, 0]
                 parts = [angle.cos(), angle.sin()]
-            else:
-                parts = [2 * scaled - 1]
-            shape = [1] * len(ticks)
-            shape[i] = -1
-            columns += [part.reshape(shape).expand(grid) for part in parts]
+            elif not self.config.raw:
+                parts = [2 * parts[0] - 1]
+            further = [1] * (len(ticks) - 1 - i)
+            columns += [part.reshape(-1, *further).expand(grid) for part in parts]
         return torch.stack(columns, -1)[None] if columns else ticks[0].new_zeros(1, *grid, 0)
 
 

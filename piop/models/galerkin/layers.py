@@ -77,13 +77,6 @@ def coordinate_features(points: Tensor, axes: Sequence[AxisSignature], frequenci
     return torch.cat(columns, -1)
 
 
-def coordinate_feature_count(axes: Sequence[AxisSignature], frequencies: int) -> int:
-    """Features of :func:`coordinate_features`: p."""
-    if not frequencies:
-        return len(axes)
-    return sum(2 * frequencies + (not axis.periodic) for axis in axes)
-
-
 LAYERS = 2
 """Spectral convolutions of a decoder, in all examples of the paper."""
 
@@ -107,15 +100,19 @@ class SpectralLayer(nn.Module):
         return functional.silu(self.convolution(state, transform) + self.skip(state))
 
 
-class SpectralDecoder(nn.Module):
-    """Decodes by spectral convolutions, for smooth solutions (paper, sec. 4 and Table 5).
+class Decoder(nn.Module):
+    """Decodes at every point, after spectral convolutions where solutions are smooth.
+
+    With convolutions it is the spectral decoder of the paper (sec. 4 and Table 5), without them a
+    perceptron at every point, for solutions with jumps (sec. 4, ex. 5.3).
 
     Args:
         width: d, channels in.
-        latent: Channels of the convolutions.
+        latent: Channels of the convolutions; d without them.
         coordinates: Features of coordinates that join the channels before a linear map to
-            ``latent``; with 0 the first convolution maps from d.
-        modes: Wave numbers along each axis, as :class:`FourierTransform` counts them.
+            ``latent``; with 0 the first layer maps from d.
+        modes: Wave numbers along each axis, as :class:`FourierTransform` counts them; None for no
+            convolutions.
         projection: Hidden features of the last perceptron.
         channels: C.
     """
@@ -125,16 +122,17 @@ class SpectralDecoder(nn.Module):
         width: int,
         latent: int,
         coordinates: int,
-        modes: tuple[int, ...],
+        modes: tuple[int, ...] | None,
         projection: int,
         channels: int,
     ) -> None:
         super().__init__()
         self.entry = nn.Linear(width + coordinates, latent) if coordinates else None
-        first = latent if coordinates else width
-        self.layers = nn.ModuleList(
-            SpectralLayer(latent if i else first, latent, modes) for i in range(LAYERS)
+        sizes = [latent if coordinates else width, *[latent] * LAYERS]
+        convolutions = (
+            [] if modes is None else [SpectralLayer(a, b, modes) for a, b in pairwise(sizes)]
         )
+        self.layers = nn.ModuleList(convolutions)
         self.hidden, self.out = nn.Linear(latent, projection), nn.Linear(projection, channels)
 
     def forward(
@@ -143,7 +141,7 @@ class SpectralDecoder(nn.Module):
         """Decode.
 
         Args:
-            state: ``[B, n_1, …, n_D, width]``.
+            state: ``[B, n_1, …, n_D, width]``, or ``[B, N, width]`` without convolutions.
             coordinates: Coordinates as features ``[1 or B, n_1, …, n_D, p]``.
             transform: That of the grid; by default of a period along every axis.
 
@@ -154,30 +152,6 @@ class SpectralDecoder(nn.Module):
             state = self.entry(with_coordinates(state, coordinates))
         for layer in self.layers:
             state = layer(state, transform)
-        return self.out(functional.silu(self.hidden(state)))
-
-
-class PointDecoder(nn.Module):
-    """Decodes by a perceptron at every point, for solutions with jumps (paper, sec. 4, ex. 5.3).
-
-    Args:
-        width: d.
-        coordinates: Features of coordinates that join the channels before a linear map; 0 for
-            neither.
-        channels: C.
-    """
-
-    def __init__(self, width: int, coordinates: int, channels: int) -> None:
-        super().__init__()
-        self.entry = nn.Linear(width + coordinates, width) if coordinates else None
-        self.hidden, self.out = nn.Linear(width, width), nn.Linear(width, channels)
-
-    def forward(
-        self, state: Tensor, coordinates: Tensor, transform: FourierTransform | None = None
-    ) -> Tensor:
-        """Decode: arguments as of :meth:`SpectralDecoder.forward`."""
-        if self.entry is not None:
-            state = self.entry(with_coordinates(state, coordinates))
         return self.out(functional.silu(self.hidden(state)))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -18,20 +18,19 @@ from piop.errors import UsageError
 from piop.fields import tensor_grid
 from piop.models.core.base import Inputs, Signature, require_choices
 from piop.models.core.coordinates import take_columns
-from piop.models.core.grid import GridBackbone, GridInputs
+from piop.models.core.grid import GridBackbone
 from piop.models.core.interpolation import even_ticks
 from piop.models.core.spectral_convolution import FourierTransform, TransformAxis
 from piop.models.galerkin.attention import KINDS, NORMS, EncoderLayer, SimpleAttention
 from piop.models.galerkin.layers import (
     CONVOLUTIONS,
+    Decoder,
     Down,
-    PointDecoder,
-    SpectralDecoder,
     Up,
-    coordinate_feature_count,
     coordinate_features,
     middle_count,
     quadrature_weights,
+    with_coordinates,
 )
 
 DECODERS = ("spectral", "pointwise")
@@ -146,32 +145,35 @@ class GridTransformer(GridBackbone):
     """
 
     def __init__(self, signature: Signature, config: GalerkinConfig) -> None:
-        super().__init__(signature)
-        self.config, form = config, config.form
+        super().__init__(signature, config)
+        width, form = config.width, config.form
         self.frequencies = 0 if form.raw else form.frequencies
         self.space = tuple(i for i, c in enumerate(self.columns) if c != signature.time)
         self.spectral = config.decoder == "spectral" and bool(self.space)
         self.scattered = not self.spectral and not config.coarse
         self.periodic = not form.raw
-        width, count = config.width, coordinate_feature_count(self.axes, self.frequencies)
+        count = self._coordinates([torch.zeros(1)] * len(self.axes)).shape[-1]
         features = self.inputs.features + (count if form.places == "inputs" else 0)
         if config.coarse:
-            self.down = Down(features, width, self.axes, self._sizes(), self._down_activation())
-            wanted = config.fine if self.spectral else config.coarse
-            ends = (middle_count(config.coarse, wanted), wanted)
+            # SiLU, but ReLU for inputs with jumps (App. B).
+            rough = any(not entry.smooth for entry in signature.functions)
+            activation = functional.relu if rough else functional.silu
+            sizes = middle_count(config.fine, config.coarse), config.coarse
+            self.down = Down(features, width, self.axes, sizes, activation)
+            wanted = self.resolution(0)
+            ends = middle_count(config.coarse, wanted), wanted
             self.up = Up(width, self.axes, ends, functional.silu)
         else:
             self.entry = nn.Linear(features, width)
         self.layers = nn.ModuleList(_layer(config, count) for _ in range(config.blocks))
-        again = count if form.places == "decoder" else 0
+        again, channels = count if form.places == "decoder" else 0, signature.channels
         if self.spectral:
             self.waves = config.modes or MODES[min(len(self.space), 3)]
             self.modes = (*[2 * self.waves] * (len(self.space) - 1), self.waves)
-            self.decoder = SpectralDecoder(
-                width, form.latent, again, self.modes, form.projection, signature.channels
-            )
+            sizes = form.latent, again, self.modes, form.projection
+            self.decoder = Decoder(width, *sizes, channels)
         else:
-            self.decoder = PointDecoder(width, again, signature.channels)
+            self.decoder = Decoder(width, width, again, None, width, channels)
 
     @classmethod
     def refusal(cls, signature: Signature, config: GalerkinConfig) -> str | None:
@@ -183,7 +185,7 @@ class GridTransformer(GridBackbone):
             return f"its CNN has up to {max(CONVOLUTIONS)} axes, not {len(columns)}"
         if config.form.places != "inputs" and not signature.inputs:
             return "its tokens are inputs alone, and the problem has none"
-        return GridInputs.refusal(signature, columns)
+        return super().refusal(signature, config)
 
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Take the queries as tokens, or interpolate: see :meth:`Backbone.forward`.
@@ -198,24 +200,22 @@ class GridTransformer(GridBackbone):
         coordinates = coordinate_features(points, self.axes, self.frequencies)
         known = self.inputs.at(inputs, queries)
         weights = known.new_full((queries.shape[1],), 1 / queries.shape[1])
-        state = self._encoded(self._embedded(known, coordinates), coordinates, weights)
+        state = self.entry(self._features(known, coordinates))
+        state = self._encoded(state, coordinates, weights)
         return self._on_walls(self.decoder(state, coordinates), points)
 
     def evaluate(self, inputs: Inputs, ticks: Sequence[Tensor]) -> Tensor:
         """Apply the layers: see :meth:`GridBackbone.evaluate`."""
-        coarse, fine = self.config.coarse, self.config.fine
-        tokens = ticks if not coarse else [even_ticks(a, coarse, ticks[0]) for a in self.axes]
-        fine_ticks = ticks if not coarse else [even_ticks(a, fine, ticks[0]) for a in self.axes]
-        coordinates = self._coordinates(tokens)
+        coarse, tokens, known_at = self.config.coarse, ticks, ticks
         if coarse:
-            known = self.inputs(inputs, fine_ticks)
-            if self.config.form.places == "inputs":
-                known = torch.cat(
-                    [self._coordinates(fine_ticks).expand(*known.shape[:-1], -1), known], -1
-                )
-            state = self.down(known)
-        else:
-            state = self._embedded(self.inputs(inputs, ticks), coordinates)
+            tokens, known_at = (
+                [even_ticks(axis, count, ticks[0]) for axis in self.axes]
+                for count in (coarse, self.config.fine)
+            )
+        embed = self.down if coarse else self.entry
+        coordinates = self._coordinates(tokens)
+        beside = self._coordinates(known_at) if coarse else coordinates
+        state = embed(self._features(self.inputs(inputs, known_at), beside))
         grid = state.shape[1:-1]
         state = self._encoded(
             state.flatten(1, -2),
@@ -251,21 +251,10 @@ class GridTransformer(GridBackbone):
     def _convolved(self, axis: int) -> bool:
         return self.spectral and axis in self.space
 
-    def _sizes(self) -> tuple[int, int]:
-        return middle_count(self.config.fine, self.config.coarse), self.config.coarse
-
-    def _down_activation(self) -> Any:
-        """Activation of the downward CNN: ReLU for inputs with jumps, else SiLU (App. B)."""
-        rough = any(not entry.smooth for entry in self.signature.functions)
-        return functional.relu if rough else functional.silu
-
-    def _embedded(self, values: Tensor, coordinates: Tensor) -> Tensor:
-        """Embed inputs and coordinates at every token: ``[B, …, d]``."""
-        if self.config.form.places != "inputs":
-            return self.entry(values)
-        batch = max(len(values), len(coordinates))
-        parts = [part.expand(batch, *part.shape[1:]) for part in (coordinates, values)]
-        return self.entry(torch.cat(parts, -1))
+    def _features(self, values: Tensor, coordinates: Tensor) -> Tensor:
+        """Join what is embedded: inputs, and coordinates where the form has them there."""
+        joined = self.config.form.places == "inputs"
+        return with_coordinates(values, coordinates) if joined else values
 
     def _encoded(self, state: Tensor, coordinates: Tensor, weights: Tensor) -> Tensor:
         for layer in self.layers:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from piop.models.core.base import AxisSignature, InputSignature, Preset, Presets, Signature
+from dataclasses import replace
+
+from piop.models.core.base import InputSignature, Preset, Presets, Signature, unit_axes
 from piop.models.galerkin.network import (
     FinalGalerkinTransformer,
     GalerkinConfig,
@@ -10,24 +12,21 @@ from piop.models.galerkin.network import (
     GalerkinTransformer,
 )
 
-UNIT = (AxisSignature("x", 0.0, 1.0), AxisSignature("y", 0.0, 1.0))
-
 RING = Signature(
-    (AxisSignature("t", 0.0, 1.0), AxisSignature("x", 0.0, 1.0, periodic=True)),
+    (*unit_axes("t"), *unit_axes("x", periodic=True)),
     (InputSignature("u0", ("x",)),),
     time=0,
     homogeneous=("x",),
 )
 
-PERMEABILITY = Signature(UNIT, (InputSignature("a", ("x", "y"), smooth=False, gridded=True),))
+PERMEABILITY = Signature(
+    unit_axes("xy"), (InputSignature("a", ("x", "y"), smooth=False, gridded=True),)
+)
 
-PRESSURE = Signature(UNIT, (InputSignature("u", ("x", "y")),))
+PRESSURE = Signature(unit_axes("xy"), (InputSignature("u", ("x", "y")),))
 
 FRAMES = Signature(
-    (
-        AxisSignature("x", 0.0, 1.0, periodic=True),
-        AxisSignature("y", 0.0, 1.0, periodic=True),
-    ),
+    unit_axes("xy", periodic=True),
     (InputSignature("w", ("x", "y"), channels=10),),
     homogeneous=("x", "y"),
 )
@@ -37,65 +36,39 @@ SMALL = {"width": 16, "blocks": 1, "modes": 4}
 
 SMALL_CNN = {**SMALL, "fine": 12, "coarse": 6}
 
+PUBLISHED = GalerkinForm(raw=True, activation="relu")
+
 BURGERS = Preset(
     FinalGalerkinTransformer,
-    GalerkinConfig(
-        width=96,
-        blocks=4,
-        heads=1,
-        modes=16,
-        form=GalerkinForm(latent=48, projection=48, places="heads", raw=True, activation="relu"),
-    ),
+    GalerkinConfig(96, 4, 1, modes=16, form=replace(PUBLISHED, latent=48, places="heads")),
     RING,
     "Cao 2021, Table 2a",
     SMALL,
 )
 
-DARCY_FORM = GalerkinForm(
-    latent=32,
-    projection=128,
-    places="decoder",
-    raw=True,
-    activation="relu",
-    eps=1e-7,
-    dirichlet=True,
-)
+
+CNN = GalerkinConfig(blocks=6, heads=4, fine=141)
 
 
 def darcy(coarse: int) -> Preset:
     """Make the network of example 2 with so many tokens per axis."""
-    sizes = GalerkinConfig(
-        width=128, blocks=6, heads=4, modes=12, fine=141, coarse=coarse, form=DARCY_FORM
-    )
-    return Preset(
-        GalerkinTransformer, sizes, PERMEABILITY, "Cao 2021, Table 2b, n_f = 141", SMALL_CNN
-    )
+    form = replace(PUBLISHED, latent=32, projection=128, places="decoder", eps=1e-7, dirichlet=True)
+    sizes = replace(CNN, width=128, modes=12, coarse=coarse, form=form)
+    source = "Cao 2021, Table 2b, n_f = 141"
+    return Preset(GalerkinTransformer, sizes, PERMEABILITY, source, SMALL_CNN)
 
 
 def inverse(coarse: int, norm: str) -> Preset:
     """Make the network of example 3 with so many tokens per axis."""
-    sizes = GalerkinConfig(
-        width=192,
-        blocks=6,
-        heads=4,
-        norm=norm,
-        decoder="pointwise",
-        fine=141,
-        coarse=coarse,
-        form=GalerkinForm(places="decoder", raw=True, activation="relu"),
-    )
+    form = replace(PUBLISHED, places="decoder")
+    sizes = replace(CNN, width=192, norm=norm, decoder="pointwise", coarse=coarse, form=form)
     return Preset(GalerkinTransformer, sizes, PRESSURE, "Cao 2021, Table 3, n_f = 141", SMALL_CNN)
 
 
 NAVIER_STOKES = Preset(
     GalerkinTransformer,
     GalerkinConfig(
-        width=48,
-        blocks=4,
-        heads=1,
-        norm="tokens",
-        modes=12,
-        form=GalerkinForm(latent=20, projection=20, raw=True, activation="relu"),
+        48, 4, 1, norm="tokens", modes=12, form=replace(PUBLISHED, latent=20, projection=20)
     ),
     FRAMES,
     "github.com/scaomath/galerkin-transformer, f9e7d6a, examples/ex4_navier_stokes_2+1d.py",

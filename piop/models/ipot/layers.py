@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from piop.errors import UsageError
-from piop.models.core.attention import ROTATED_VALUES, Harmonics, RelativeAttention, perceptron
-from piop.models.core.base import Inputs, Signature, scalar_values
+from piop.models.core.attention import Harmonics, RelativeAttentionConfig, perceptron
+from piop.models.core.base import Inputs, Signature, encode_scalars
 from piop.models.core.coordinates import (
     CoordinateEncoding,
     absolute_axes,
@@ -24,45 +24,24 @@ from piop.models.core.coordinates import (
 )
 from piop.models.core.harmonic_fit import HarmonicCrossAttention
 from piop.models.core.sensor_encoder import GatedSkip, SensorEncoder
-from piop.models.ipot.paper_layers import GatedFeedForward
 
 SENSOR_FREQUENCIES = 4
 """Sines and cosines of the coordinates of sensors along axes that are not homogeneous."""
 
 
 @dataclass(frozen=True)
-class IPOTConfig:
+class IPOTConfig(RelativeAttentionConfig):
     """Sizes of the default IPOT, all dimensionless.
 
     Attributes:
-        width: Features of an inducing point and of a query.
         points: Inducing points along an axis where they lie along one, two, three axes.
         depth: L, applications of the one processor block; in a rollout, per step.
         blocks: Blocks of the decoder, each a cross-attention to the inducing points.
-        heads: H, attention heads.
-        content: Entries of a key that carry content alone.
-        harmonics: Pairs of entries of a key that carry position, by the shortest wave vectors.
-        expansion: Hidden width of a block's perceptron over ``width``.
-        frequencies: Sines and cosines of the time, and of axes that are not homogeneous.
     """
 
-    width: int = 64
     points: tuple[int, int, int] = (24, 10, 6)
     depth: int = 2
     blocks: int = 2
-    heads: int = 4
-    content: int = 8
-    harmonics: int = 6
-    expansion: int = 2
-    frequencies: int = 4
-
-    def __post_init__(self) -> None:
-        if self.harmonics < ROTATED_VALUES:
-            raise UsageError(f"harmonics = {self.harmonics}: give at least {ROTATED_VALUES}")
-
-    def attention(self, dimension: int) -> RelativeAttention:
-        """Make an attention along so many coordinates."""
-        return RelativeAttention(self.width, dimension, self.heads, self.content, self.harmonics)
 
 
 class InducingGrid(nn.Module):
@@ -117,6 +96,29 @@ class InducingGrid(nn.Module):
         return harmonics(self.angles(points), self.waves)
 
 
+class GatedFeedForward(nn.Module):
+    """Layer norm, then a perceptron of one hidden layer gated by GELU (GEGLU).
+
+    N. Shazeer, *GLU Variants Improve Transformer*, 2020, eq. 5 (arXiv:2002.05202), with biases.
+
+    Args:
+        width: Features in and out.
+        expansion: Hidden width over ``width``.
+    """
+
+    def __init__(self, width: int, expansion: int) -> None:
+        super().__init__()
+        self.hidden = expansion * width
+        self.norm = nn.LayerNorm(width)
+        self.into = nn.Linear(width, 2 * self.hidden)
+        self.out = nn.Linear(self.hidden, width)
+
+    def forward(self, state: Tensor) -> Tensor:
+        """Map ``state [B, N, width]``, without a skip connection."""
+        value, gate = self.into(self.norm(state)).split(self.hidden, -1)
+        return self.out(value * F.gelu(gate))
+
+
 class InducingEncoder(nn.Module):
     """Cross-attention of the inducing points to the sensors (eq. 6).
 
@@ -137,24 +139,19 @@ class InducingEncoder(nn.Module):
         self.place = self.encoding.linear(width)
         scalars = signature.scalar_channels
         self.scalars = nn.Linear(scalars, width) if scalars else None
-        self.sensors = nn.ModuleDict(
-            {
-                e.name: SensorEncoder(signature, e, width, config.harmonics, SENSOR_FREQUENCIES)
-                for e in signature.functions
-            }
-        )
-        self.attention = nn.ModuleDict(
-            {e.name: config.attention(len(e.of)) for e in signature.functions}
-        )
+        sensors = {
+            e.name: SensorEncoder(signature, e, width, config.harmonics, SENSOR_FREQUENCIES)
+            for e in signature.functions
+        }
+        self.sensors = nn.ModuleDict(sensors)
+        attention = {e.name: config.attention(len(e.of)) for e in signature.functions}
+        self.attention = nn.ModuleDict(attention)
         self.feed_forward = GatedFeedForward(width, config.expansion)
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Encode the inputs: ``[B or 1, P, width]``."""
-        condition = None
-        state: Any = self.latents
-        if self.scalars is not None:
-            condition = self.scalars(torch.cat(scalar_values(self.signature, inputs), -1))
-            state = state + condition
+        condition = encode_scalars(self.scalars, self.signature, inputs)
+        state: Any = self.latents if condition is None else self.latents + condition
         points = self.grid.points(self.latents)
         if self.place is not None:
             state = state + self.place(self.encoding(points))
@@ -201,11 +198,7 @@ class InducingDecoder(nn.Module):
     """
 
     def __init__(
-        self,
-        signature: Signature,
-        grid: InducingGrid,
-        columns: Sequence[int],
-        config: IPOTConfig,
+        self, signature: Signature, grid: InducingGrid, columns: Sequence[int], config: IPOTConfig
     ) -> None:
         super().__init__()
         self.grid, width = grid, config.width
@@ -300,9 +293,8 @@ class InducingBlock(nn.Module):
 
     def __init__(self, grid: InducingGrid, config: IPOTConfig) -> None:
         super().__init__()
-        width = config.width
         self.attention = config.attention(grid.dimension)
-        self.perceptron = perceptron(width, config.expansion * width, width)
+        self.perceptron = config.perceptron()
 
     def forward(
         self, state: Tensor, tokens: Tensor, at_queries: Harmonics, at_tokens: Harmonics

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Any, ClassVar, final
 
 from torch import Tensor, nn
 
@@ -27,6 +27,11 @@ from piop.models.ipot.layers import (
 class LatentModel(nn.Module, ABC):
     """Encoder, processor and decoder (eq. 5).
 
+    Args:
+        signature: The problem's shapes and scales.
+        columns: Coordinates that the output depends on; a rollout leaves the time out.
+        config: Sizes.
+
     Attributes:
         count: P, inducing points.
         depth: L, applications of the processor.
@@ -36,6 +41,10 @@ class LatentModel(nn.Module, ABC):
     count: int
     depth: int
     processor: nn.Module
+
+    @abstractmethod
+    def __init__(self, signature: Signature, columns: range, config: Any) -> None:
+        super().__init__()
 
     @abstractmethod
     def encode(self, inputs: Inputs) -> Tensor:
@@ -59,11 +68,21 @@ class LatentModel(nn.Module, ABC):
 class LatentBackbone(Backbone):
     """A backbone that encodes, processes and decodes inducing points.
 
+    Args:
+        signature: The problem's shapes and scales.
+        config: Sizes.
+
     Attributes:
+        model: The class of encoder, processor and decoder.
         latents: Encoder, processor and decoder.
     """
 
-    latents: LatentModel
+    model: ClassVar[type[LatentModel]]
+
+    def __init__(self, signature: Signature, config: Any) -> None:
+        super().__init__(signature, config)
+        columns = range(1 if self.field.rollout else 0, len(signature.coordinates))
+        self.latents = self.model(signature, columns, config)
 
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
@@ -97,16 +116,10 @@ class LatentRollout(RolloutBackbone, LatentBackbone):
 
 
 class InducingPoints(LatentModel):
-    """Encoder, processor and decoder of inducing points that have positions.
-
-    Args:
-        signature: The problem's shapes and scales.
-        columns: Coordinates that the output depends on; a rollout leaves the time out.
-        config: Sizes.
-    """
+    """Encoder, processor and decoder of inducing points that have positions."""
 
     def __init__(self, signature: Signature, columns: range, config: IPOTConfig) -> None:
-        super().__init__()
+        super().__init__(signature, columns, config)
         self.grid = InducingGrid(signature, config)
         self.count, self.depth = self.grid.count, config.depth
         self.encoder = InducingEncoder(signature, self.grid, config)
@@ -145,16 +158,9 @@ class IPOT(LatentBackbone):
       (:class:`HarmonicLatentAttention`).
     - The decoder has a width of its own and residual blocks, where the paper's maps directly to the
       output; without layer norm, which would cost every stream two sums.
-
-    Args:
-        signature: The problem's shapes and scales.
-        config: Sizes.
     """
 
-    def __init__(self, signature: Signature, config: IPOTConfig) -> None:
-        super().__init__(signature)
-        self.config = config
-        self.latents = InducingPoints(signature, range(len(signature.coordinates)), config)
+    model = InducingPoints
 
 
 @dataclass(frozen=True)
@@ -170,14 +176,6 @@ class IPOTRolloutConfig(IPOTConfig):
 
 @final
 class IPOTRollout(LatentRollout):
-    """The default IPOT as a rollout (eq. 9): one step is one pass of the processor.
+    """The default IPOT as a rollout (eq. 9): one step is one pass of the processor."""
 
-    Args:
-        signature: The problem's shapes and scales.
-        config: Sizes.
-    """
-
-    def __init__(self, signature: Signature, config: IPOTRolloutConfig) -> None:
-        super().__init__(signature)
-        self.config = config
-        self.latents = InducingPoints(signature, range(1, len(signature.coordinates)), config)
+    model = InducingPoints

@@ -1,11 +1,13 @@
 """The network of the IPOT paper, in its text's form and in its code's.
 
 S. Lee, T. Oh, *Inducing Point Operator Transformer*, AAAI 2024 (arXiv:2312.10975),
-eqs. 5-9 and Table 5; github.com/7tl7qns7ch/IPOT, revision 18c1778.
+eqs. 5-9, Table 5 and appendix "Attention blocks"; what the text omits, sizes among it, is that of
+the authors' code (github.com/7tl7qns7ch/IPOT, revision 18c1778).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -14,16 +16,19 @@ import torch
 from torch import Tensor, nn
 
 from piop.errors import UsageError
-from piop.models.core.attention import MASKED_SCORE
-from piop.models.core.base import AxisSignature, Inputs, Signature, scalar_values, standardised
-from piop.models.core.coordinates import take_columns
-from piop.models.ipot.network import LatentBackbone, LatentModel, LatentRollout
-from piop.models.ipot.paper_layers import (
-    Attention,
-    FourierFeatures,
-    GatedFeedForward,
-    KeysAndValues,
+from piop.models.core.attention import joint_masked_scores, softmax_attention, split_heads
+from piop.models.core.base import (
+    AxisSignature,
+    Inputs,
+    Signature,
+    encode_scalars,
+    real_points,
+    scalar_values,
+    standardised,
 )
+from piop.models.core.coordinates import scaled_to_unit, take_columns
+from piop.models.ipot.layers import GatedFeedForward
+from piop.models.ipot.network import LatentBackbone, LatentModel, LatentRollout
 
 ENCODER_EXPANSION = 4
 """Hidden over outer width of the encoder's feed-forward, as in the code, against its setting."""
@@ -80,21 +85,132 @@ class PaperIPOTRolloutConfig(PaperIPOTConfig):
     steps: int = 40
 
 
+class FourierFeatures(nn.Module):
+    """Coordinates as sines and cosines of rates from the coarsest to Nyquist's.
+
+    Along an axis with ends, x from 0 to 1: x itself and the sines and cosines of πfx with f evenly
+    from 1 to resolution / 2. These are not periodic; along a periodic axis they are the harmonics
+    2πkx up to the same highest rate, without x, so that outputs are exactly periodic.
+
+    Args:
+        axes: The d coordinates.
+        bands: Rates of an axis.
+        resolutions: Points along each axis that the highest rate resolves; the last one holds for
+            all axes beyond.
+
+    Attributes:
+        features: Numbers per point.
+    """
+
+    def __init__(
+        self, axes: Sequence[AxisSignature], bands: int, resolutions: Sequence[int]
+    ) -> None:
+        super().__init__()
+        self.axes = tuple(axes)
+        self.rates = tuple(
+            _rates(axis, bands, resolutions[min(i, len(resolutions) - 1)])
+            for i, axis in enumerate(self.axes)
+        )
+        ends = sum(not axis.periodic for axis in self.axes)
+        self.features = ends + sum(2 * len(rates) for rates in self.rates)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """Encode ``points [B, N, d]`` in units of the axes: ``[B, N, features]``."""
+        columns = []
+        for i, (axis, rates) in enumerate(zip(self.axes, self.rates, strict=True)):
+            x = scaled_to_unit(points[..., i : i + 1], [axis])
+            phase = x * torch.tensor(rates, dtype=points.dtype, device=points.device)
+            columns += [] if axis.periodic else [x]
+            columns += [torch.sin(phase), torch.cos(phase)]
+        return torch.cat(columns, -1)
+
+
+def _rates(axis: AxisSignature, bands: int, resolution: int) -> tuple[float, ...]:
+    """Radians per length of the axis.
+
+    Example:
+        >>> walled, ring = AxisSignature("x", 0.0, 1.0), AxisSignature("x", 0.0, 1.0, True)
+        >>> [round(rate / math.pi, 9) for rate in _rates(walled, 3, 8)]
+        [1.0, 2.5, 4.0]
+        >>> [round(rate / math.pi, 9) for rate in _rates(ring, 3, 8)]
+        [2.0, 4.0]
+    """
+    if axis.periodic:
+        waves = max(1, min(bands, resolution // 4))
+        return tuple(2 * math.pi * k for k in range(1, waves + 1))
+    step = (resolution / 2 - 1) / max(bands - 1, 1)
+    return tuple(math.pi * (1 + k * step) for k in range(bands))
+
+
+class KeysAndValues(nn.Module):
+    """Keys and values of tokens: layer norm, then linear maps without bias.
+
+    Args:
+        width: Features of a token.
+        size: Features of keys and of values, all heads together.
+        norm: Whether tokens are normalised here.
+    """
+
+    def __init__(self, width: int, size: int, norm: bool = True) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width) if norm else nn.Identity()
+        self.key = nn.Linear(width, size, bias=False)
+        self.value = nn.Linear(width, size, bias=False)
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values ``[B, M, size]`` of ``tokens [B, M, width]``."""
+        normal = self.norm(tokens)
+        return self.key(normal), self.value(normal)
+
+
+class Attention(nn.Module):
+    """Multi-head attention softmax(Q Kᵀ / √d) V (eq. 13).
+
+    Args:
+        width: Features of a query.
+        out: Features of the result.
+        heads: H.
+        size: Features of keys and of values, all heads together.
+    """
+
+    def __init__(self, width: int, out: int, heads: int, size: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.scale = (size // heads) ** -0.5
+        self.norm = nn.LayerNorm(width)
+        self.query = nn.Linear(width, size, bias=False)
+        self.out = nn.Linear(size, out)
+
+    def forward(
+        self, state: Tensor, keys: Tensor, values: Tensor, blocked: Tensor | None = None
+    ) -> Tensor:
+        """Attend.
+
+        Args:
+            state: Queries, normalised here ``[B or 1, N, width]``.
+            keys: ``[B, M, size]``.
+            values: ``[B, M, size]``.
+            blocked: Added to the scores ``[B, 1, 1, M]``, or None.
+
+        Returns:
+            ``[B, N, out]``.
+        """
+        query = split_heads(self.query(self.norm(state)) * self.scale, self.heads)
+        key, value = split_heads(keys, self.heads), split_heads(values, self.heads)
+        found = softmax_attention(query, key, value, blocked)
+        return self.out(found.reshape(*found.shape[:2], -1))
+
+
 class PaperLatents(LatentModel):
     """The three maps of eq. 5: encoder, processor, decoder.
 
     What the paper has no example of: several functions have keys and values of their own, and one
     softmax runs over the sensors of all. Scalars are channels of every sensor, as the 42 numbers of
     the shape in Elasticity; without functions they shift the inducing points.
-
-    Args:
-        signature: The problem's shapes and scales.
-        columns: Coordinates that the output depends on; a rollout leaves the time out.
-        config: Sizes.
     """
 
     def __init__(self, signature: Signature, columns: range, config: PaperIPOTConfig) -> None:
-        super().__init__()
+        super().__init__(signature, columns, config)
         self.signature, self.config, self.columns = signature, config, columns
         self.count, self.depth = config.points, config.depth
         width, size = config.width, config.cross_size
@@ -102,14 +218,11 @@ class PaperLatents(LatentModel):
         scalars = signature.scalar_channels
         alone = scalars > 0 and not signature.functions
         self.scalars = nn.Linear(scalars, width) if alone else None
-        encodings = {e.name: self._encoding(signature.axes_of(e)) for e in signature.functions}
-        self.places = nn.ModuleDict(encodings)
-        self.sensors = nn.ModuleDict(
-            {
-                e.name: KeysAndValues(e.channels + scalars + encodings[e.name].features, size)
-                for e in signature.functions
-            }
-        )
+        places = {e.name: self._encoding(signature.axes_of(e)) for e in signature.functions}
+        self.places = nn.ModuleDict(places)
+        features = {e.name: e.channels + places[e.name].features for e in signature.functions}
+        sensors = {name: KeysAndValues(scalars + own, size) for name, own in features.items()}
+        self.sensors = nn.ModuleDict(sensors)
         self.encoder = Attention(width, width, config.cross_heads, size) if self.sensors else None
         self.encoder_feed_forward = GatedFeedForward(width, ENCODER_EXPANSION)
         self.processor = PaperProcessor(config)
@@ -117,15 +230,14 @@ class PaperLatents(LatentModel):
         self.meet = KeysAndValues(width, size)
         channels = signature.channels
         self.decoder = Attention(self.queries.features, channels, config.cross_heads, size)
-        self.answer_feed_forward = (
-            GatedFeedForward(channels, EXPANSION) if config.as_published else None
-        )
+        self.answer_feed_forward = None
+        if config.as_published:
+            self.answer_feed_forward = GatedFeedForward(channels, EXPANSION)
 
     def encode(self, inputs: Inputs) -> Tensor:
         """See :meth:`LatentModel.encode`."""
-        state: Any = self.latents
-        if self.scalars is not None:
-            state = state + self.scalars(torch.cat(scalar_values(self.signature, inputs), -1))
+        shift = encode_scalars(self.scalars, self.signature, inputs)
+        state: Any = self.latents if shift is None else self.latents + shift
         if self.encoder is not None:
             state = state + self.encoder(state, *self._context(inputs))
         if self.config.as_published:
@@ -160,22 +272,18 @@ class PaperLatents(LatentModel):
 
     def _context(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys and values of all sensors, and what is added to the scores of masked ones."""
-        keys, values, blocked = [], [], []
+        keys, values = [], []
         scalars = scalar_values(self.signature, inputs)
         for entry in self.signature.functions:
-            samples, encode = inputs[entry.name], self.places[entry.name]
-            points, added = samples.points, torch.zeros_like(samples.values[..., 0])
-            if samples.mask is not None:
-                points = points.masked_fill(~samples.mask[..., None], 0.0)
-                added = added.masked_fill(~samples.mask, MASKED_SCORE)
-            alike = [v.expand(-1, points.shape[1], -1) for v in scalars]
-            tokens = torch.cat([standardised(entry, samples), *alike, encode(points)], -1)
+            samples = inputs[entry.name]
+            alike = [v.expand(-1, samples.points.shape[1], -1) for v in scalars]
+            places = self.places[entry.name](real_points(samples))
+            tokens = torch.cat([standardised(entry, samples), *alike, places], -1)
             key, value = self.sensors[entry.name](tokens)
             keys.append(key)
             values.append(value)
-            blocked.append(added)
-        masked = any(inputs[e.name].mask is not None for e in self.signature.functions)
-        return torch.cat(keys, 1), torch.cat(values, 1), torch.cat(blocked, 1) if masked else None
+        blocked = joint_masked_scores([inputs[e.name] for e in self.signature.functions])
+        return torch.cat(keys, 1), torch.cat(values, 1), blocked
 
 
 class PaperProcessor(nn.Module):
@@ -202,29 +310,13 @@ class PaperProcessor(nn.Module):
 
 @final
 class PaperIPOT(LatentBackbone):
-    """The paper's IPOT for problems of one map; a time is a coordinate of the queries.
+    """The paper's IPOT for problems of one map; a time is a coordinate of the queries."""
 
-    Args:
-        signature: The problem's shapes and scales.
-        config: Sizes.
-    """
-
-    def __init__(self, signature: Signature, config: PaperIPOTConfig) -> None:
-        super().__init__(signature)
-        self.config = config
-        self.latents = PaperLatents(signature, range(len(signature.coordinates)), config)
+    model = PaperLatents
 
 
 @final
 class PaperIPOTRollout(LatentRollout):
-    """The paper's IPOT for trajectories: the latents advance, the decoder takes x (eq. 9).
+    """The paper's IPOT for trajectories: the latents advance, the decoder takes x (eq. 9)."""
 
-    Args:
-        signature: The problem's shapes and scales.
-        config: Sizes.
-    """
-
-    def __init__(self, signature: Signature, config: PaperIPOTRolloutConfig) -> None:
-        super().__init__(signature)
-        self.config = config
-        self.latents = PaperLatents(signature, range(1, len(signature.coordinates)), config)
+    model = PaperLatents

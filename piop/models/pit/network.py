@@ -14,38 +14,21 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor, nn
 
-from piop.errors import UsageError
-from piop.models.core.attention import ROTATED_VALUES, RelativeAttention, perceptron
-from piop.models.core.base import Backbone, Inputs, Signature, scalar_values
+from piop.models.core.attention import RelativeAttentionConfig, perceptron
+from piop.models.core.base import Backbone, Inputs, Signature, encode_scalars
 from piop.models.core.coordinates import CoordinateEncoding, absolute_axes
 from piop.models.core.sensor_encoder import AttentionContext, GatedSkip, SensorEncoder
 
 
 @dataclass(frozen=True)
-class PITConfig:
+class PITConfig(RelativeAttentionConfig):
     """Sizes of the default PIT, all dimensionless.
 
     Attributes:
-        width: Features of a query and of a token.
         blocks: L, cross-attention blocks.
-        heads: H, attention heads.
-        content: Entries of a key that carry content alone.
-        harmonics: Pairs of entries of a key that carry position, by the shortest wave vectors.
-        expansion: Hidden width of a block's perceptron over ``width``.
-        frequencies: Sines and cosines of the time, and of axes that are not homogeneous.
     """
 
-    width: int = 64
     blocks: int = 2
-    heads: int = 4
-    content: int = 8
-    harmonics: int = 6
-    expansion: int = 2
-    frequencies: int = 4
-
-    def __post_init__(self) -> None:
-        if self.harmonics < ROTATED_VALUES:
-            raise UsageError(f"harmonics = {self.harmonics}: give at least {ROTATED_VALUES}")
 
 
 @final
@@ -71,8 +54,7 @@ class PIT(Backbone):
     """
 
     def __init__(self, signature: Signature, config: PITConfig) -> None:
-        super().__init__(signature)
-        self.config = config
+        super().__init__(signature, config)
         width = config.width
         absolute = absolute_axes(signature)
         self.encoding = CoordinateEncoding(signature.coordinates, absolute, config.frequencies)
@@ -80,26 +62,21 @@ class PIT(Backbone):
         scalars = signature.scalar_channels
         self.scalars = nn.Linear(scalars, width) if scalars else None
         self.start = nn.Linear(width, width)
-        self.transport = (
-            GatedSkip(self.encoding.features, width, signature.channels)
-            if signature.functions
-            else None
-        )
-        self.sensors = nn.ModuleDict(
-            {
-                e.name: SensorEncoder(signature, e, width, config.harmonics, config.frequencies)
-                for e in signature.functions
-            }
-        )
+        self.transport = None
+        if signature.functions:
+            self.transport = GatedSkip(self.encoding.features, width, signature.channels)
+        sensors = {
+            e.name: SensorEncoder(signature, e, width, config.harmonics, config.frequencies)
+            for e in signature.functions
+        }
+        self.sensors = nn.ModuleDict(sensors)
         self.blocks = nn.ModuleList(PITBlock(signature, config) for _ in range(config.blocks))
         self.decoder = perceptron(width, width, signature.channels)
 
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
-        condition = coordinates = None
-        if self.scalars is not None:
-            condition = self.scalars(torch.cat(scalar_values(self.signature, inputs), -1))
+        coordinates, condition = None, encode_scalars(self.scalars, self.signature, inputs)
         state: Any = 0.0 if condition is None else condition
         if self.place is not None:
             coordinates = self.encoding(queries)
@@ -141,16 +118,9 @@ class PITBlock(nn.Module):
 
     def __init__(self, signature: Signature, config: PITConfig) -> None:
         super().__init__()
-        self.attention = nn.ModuleDict(
-            {
-                entry.name: RelativeAttention(
-                    config.width, len(entry.of), config.heads, config.content, config.harmonics
-                )
-                for entry in signature.functions
-            }
-        )
-        width = config.width
-        self.perceptron = perceptron(width, config.expansion * width, width)
+        attention = {e.name: config.attention(len(e.of)) for e in signature.functions}
+        self.attention = nn.ModuleDict(attention)
+        self.perceptron = config.perceptron()
 
     def forward(self, state: Tensor, contexts: Mapping[str, AttentionContext]) -> Tensor:
         """Update the state of the queries ``[B, N, width]``."""

@@ -17,8 +17,15 @@ from torch import Tensor, nn
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
-from piop.models.core.attention import MASKED_SCORE, perceptron
-from piop.models.core.base import Backbone, Inputs, InputSignature, Signature, standardised
+from piop.models.core.attention import joint_masked_scores, perceptron
+from piop.models.core.base import (
+    Backbone,
+    Inputs,
+    InputSignature,
+    Signature,
+    real_points,
+    standardised,
+)
 
 
 @dataclass(frozen=True)
@@ -68,13 +75,9 @@ def sinusoids(points: Tensor, width: int) -> Tensor:
         encoding is immaterial to the layer that follows).
     """
     rates = [10000.0 ** (-2 * j / width) for j in range(width // 2)]
-    columns = []
-    for i in range(points.shape[-1]):
-        phase = points[..., i : i + 1] * torch.tensor(
-            rates, dtype=points.dtype, device=points.device
-        )
-        columns += [torch.sin(phase), torch.cos(phase)]
-    return torch.cat(columns, -1)
+    scale = torch.tensor(rates, dtype=points.dtype, device=points.device)
+    phases = [points[..., i : i + 1] * scale for i in range(points.shape[-1])]
+    return torch.cat([wave(phase) for phase in phases for wave in (torch.sin, torch.cos)], -1)
 
 
 @final
@@ -93,17 +96,15 @@ class PaperPIT(Backbone):
     periodic = False
 
     def __init__(self, signature: Signature, config: PaperPITConfig) -> None:
-        super().__init__(signature)
-        self.config = config
+        super().__init__(signature, config)
         encoded = config.encoding * len(signature.coordinates)
         widths = [config.width] * config.embedding
         self.phi = perceptron(encoded, *widths, activation=Sine)
-        self.psi = nn.ModuleDict(
-            {
-                e.name: perceptron(encoded + e.channels, *widths, activation=Sine)
-                for e in signature.inputs
-            }
-        )
+        psi = {
+            e.name: perceptron(encoded + e.channels, *widths, activation=Sine)
+            for e in signature.inputs
+        }
+        self.psi = nn.ModuleDict(psi)
         self.blocks = nn.ModuleList(PaperBlock(config) for _ in range(config.blocks))
         self.decoder = perceptron(*[config.width] * 3, signature.channels, activation=Sine)
 
@@ -127,25 +128,20 @@ class PaperPIT(Backbone):
             state = block(state, tokens, blocked)
         return self.decoder(state)
 
-    def _tokens(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    def _tokens(self, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
         """Embed the sensors of all inputs: ``[B, M, width]``, and scores that block masked ones."""
-        tokens, blocked = [], []
+        tokens = []
         for entry in self.signature.inputs:
             samples = inputs[entry.name]
             encoded = sinusoids(self._sensor_points(entry, samples), self.config.encoding)
             features = torch.cat([encoded, standardised(entry, samples)], -1)
             tokens.append(self.psi[entry.name](features))
-            added = torch.zeros_like(samples.values[..., 0])
-            if samples.mask is not None:
-                added = added.masked_fill(~samples.mask, MASKED_SCORE)
-            blocked.append(added)
-        return torch.cat(tokens, 1), torch.cat(blocked, 1)[:, None]
+        samples = [inputs[entry.name] for entry in self.signature.inputs]
+        return torch.cat(tokens, 1), joint_masked_scores(samples)
 
     def _sensor_points(self, entry: InputSignature, samples: FunctionSamples) -> Tensor:
         """Give sensors a column for each coordinate; those they lack are at their lower ends."""
-        points = samples.points
-        if samples.mask is not None:
-            points = points.masked_fill(~samples.mask[..., None], 0.0)
+        points = real_points(samples)
         columns = [
             points[..., entry.of.index(axis.name) : entry.of.index(axis.name) + 1]
             if axis.name in entry.of
@@ -179,7 +175,8 @@ class PaperBlock(nn.Module):
         """Update the state ``[B, N, width]``; without tokens, U alone remains."""
         normal = self.norm(state)
         found = self.skip(normal)
-        if tokens is not None and blocked is not None:
-            scores = torch.matmul(self.query(normal) * self.scale, self.key(tokens).mT) + blocked
+        if tokens is not None:
+            scores = torch.matmul(self.query(normal) * self.scale, self.key(tokens).mT)
+            scores = scores if blocked is None else scores + blocked[:, 0]
             found = found + torch.matmul(torch.softmax(scores, -1), self.value(tokens))
         return state + self.perceptron(normal + self.out(found))

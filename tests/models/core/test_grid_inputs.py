@@ -77,7 +77,8 @@ def test_counting_lines_finds_the_nearest_sensor_whatever_their_order(shape):
     ticks = [TICKS[1] + 0.01, TICKS[2] * 0.99]
     mesh = torch.cartesian_prod(*ticks)[None]
     values = torch.arange(len(points), dtype=torch.float64)[None, :, None]
-    searched = nearest_values(values, FunctionSamples(points[None], values), mesh, axes)
+    entry, samples = InputSignature("a", ("x", "z")), FunctionSamples(points[None], values)
+    searched = nearest_values(entry, samples, mesh, axes)
     assert torch.equal(nearest_on_grid(points, ticks, axes).double(), searched[0, :, 0])
 
 

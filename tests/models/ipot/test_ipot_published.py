@@ -13,8 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, find_preset
-from piop.models.ipot.paper_layers import FourierFeatures
 from piop.models.ipot.published import (
+    FourierFeatures,
     PaperIPOT,
     PaperIPOTConfig,
     PaperIPOTRollout,
