@@ -53,13 +53,14 @@ class AttentionContext:
         tokens: ``[B, M, width]``.
         at_queries: Cosines and sines of the attention's wave vectors there, ``[B, N, P]`` each.
         at_tokens: The same at the tokens, ``[B, M, P]`` each.
-        blocked: Added to scores ``[B, 1, 1, M]``, or None.
+        mask: Which tokens are real, as the attention takes it (for softmax, what is added to the
+            scores, ``[B, 1, 1, M]``); None when all are.
     """
 
     tokens: Tensor
     at_queries: Harmonics
     at_tokens: Harmonics
-    blocked: Tensor | None
+    mask: Tensor | None
 
 
 class SensorEncoder(nn.Module):

@@ -161,7 +161,7 @@ class InducingEncoder(nn.Module):
             state = state + view
         for name, attend in self.attention.items():
             c = contexts[name]
-            state = state + attend(state, c.tokens, c.at_queries, c.at_tokens, c.blocked)
+            state = state + attend(state, c.tokens, c.at_queries, c.at_tokens, c.mask)
         return state + self.feed_forward(state)
 
 

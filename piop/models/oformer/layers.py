@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from piop.fields import FunctionSamples
-from piop.models.core.attention import Harmonics, perceptron, rotate
+from piop.models.core.attention import Harmonics, perceptron, rotate, split_heads
 from piop.models.core.base import AxisSignature, InputSignature, Signature, require_choices
 from piop.models.core.coordinates import (
     absolute_axes,
@@ -26,6 +26,7 @@ from piop.models.core.coordinates import (
     take_columns,
 )
 from piop.models.core.harmonic_fit import HarmonicFit
+from piop.models.core.sensor_encoder import AttentionContext
 
 
 def rotary_frequencies(size: int, dimension: int, rate: float) -> Tensor:
@@ -45,10 +46,7 @@ def rotary_frequencies(size: int, dimension: int, rate: float) -> Tensor:
     part = size // dimension
     steps = torch.arange(part // 2, dtype=torch.get_default_dtype())
     rates = rate * 10000.0 ** (-2 * steps / part)
-    waves = torch.zeros(dimension, len(rates), dimension)
-    for axis in range(dimension):
-        waves[axis, :, axis] = rates
-    return waves.flatten(0, 1)
+    return torch.kron(torch.eye(dimension), rates[:, None])
 
 
 Kind = Literal["galerkin", "fourier", "plain"]
@@ -96,9 +94,9 @@ class LinearAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.size, self.parts = heads, size, parts
-        self.query = nn.Linear(width, heads * size, bias=False)
-        self.key = nn.Linear(source, heads * size, bias=False)
-        self.value = nn.Linear(source, heads * size, bias=False)
+        self.query, self.key, self.value = (
+            nn.Linear(features, heads * size, bias=False) for features in (width, source, source)
+        )
         self.norms = nn.ModuleDict(
             {n: nn.LayerNorm(size, elementwise_affine=affine) for n in NORMALISED[kind]}
         )
@@ -143,27 +141,23 @@ class LinearAttention(nn.Module):
         Returns:
             ``[B, N, width]``.
         """
-        query = rotate(self._heads("query", self.query(state)), at_queries, parts=self.parts)
-        moments = self.moments(tokens, at_tokens, keep)
-        found = torch.matmul(query.transpose(1, 2), moments).transpose(1, 2)
-        found = found.reshape(found.shape[0], found.shape[1], self.heads * self.size)
-        return found if self.out is None else self.out(found)
-
-    def moments(
-        self, tokens: Tensor, at_tokens: Harmonics | None, keep: Tensor | None = None
-    ) -> Tensor:
-        """Sum k vᵀ over the tokens, over their number: ``[B, H, size, size]``."""
-        key = rotate(self._heads("key", self.key(tokens)), at_tokens, parts=self.parts)
-        value = self._heads("value", self.value(tokens))
+        given = {"query": self.query(state), "key": self.key(tokens), "value": self.value(tokens)}
+        query, key, value = (self._heads(name, features) for name, features in given.items())
+        query = rotate(query, at_queries, parts=self.parts)
+        key = rotate(key, at_tokens, parts=self.parts)
         count: Any = tokens.shape[1]
         if keep is not None:
             value = value * keep[..., None]
             count = keep.sum(1)[:, :, None, None]
-        return torch.matmul(key.permute(0, 2, 3, 1), value.transpose(1, 2)) / count
+        # k vᵀ summed over the tokens, over their number: [B, H, size, size].
+        moments = torch.matmul(key.permute(0, 2, 3, 1), value.transpose(1, 2)) / count
+        found = torch.matmul(query.transpose(1, 2), moments).transpose(1, 2)
+        found = found.reshape(*found.shape[:2], -1)
+        return found if self.out is None else self.out(found)
 
     def _heads(self, name: str, features: Any) -> Any:
         """Split features into heads ``[B, ·, H, size]``, normalised where they are to be."""
-        found = features.reshape(features.shape[0], features.shape[1], self.heads, self.size)
+        found = split_heads(features, self.heads)
         return self.norms[name](found) if name in self.norms else found
 
 
@@ -293,10 +287,6 @@ class CoordinateFeatures(nn.Module):
         return torch.cat(found, -1)
 
 
-GATE: Gate = "tanh"
-"""Gate of the feed-forward networks: bounded, and cheaper on streams than the paper's gelu."""
-
-
 @dataclass(frozen=True)
 class OFormerConfig:
     """Sizes of the default OFormer, dimensionless.
@@ -333,20 +323,14 @@ class OFormerConfig:
         size = self.content + 2 * self.harmonics
         return LinearAttention(self.width, self.width, self.heads, size, self.attention)
 
+    def feed_forward(self) -> FeedForward:
+        """Make a feed-forward network: its gate is bounded, and cheaper on streams than gelu."""
+        return FeedForward(self.width, self.width, "tanh")
 
-@dataclass(frozen=True)
-class EncodedFunction:
-    """Tokens of an input that queries attend to.
-
-    Attributes:
-        tokens: ``[B, M, width]``.
-        at_tokens: Cosines and sines of the attention's wave vectors there, ``[B, M, P]`` each.
-        keep: One where a token is, zero where none is, ``[B, M, 1]``; None where all are.
-    """
-
-    tokens: Tensor
-    at_tokens: Harmonics
-    keep: Tensor | None
+    def self_attention(self) -> SelfAttention:
+        """Make a layer of the encoder."""
+        attention = self.linear_attention().start_near_identity()
+        return SelfAttention(attention, self.feed_forward(), self.width, normed=True)
 
 
 class FunctionEncoder(nn.Module):
@@ -378,21 +362,12 @@ class FunctionEncoder(nn.Module):
             features += self.place.features
         waves = shortest_waves(len(self.axes), config.harmonics)
         self.register_buffer("waves", waves, persistent=False)
-        width = config.width
-        self.embed = perceptron(features, width, width)
-        self.blocks = nn.ModuleList(
-            SelfAttention(
-                config.linear_attention().start_near_identity(),
-                FeedForward(width, width, GATE),
-                width,
-                normed=True,
-            )
-            for _ in range(config.blocks)
-        )
+        self.embed = perceptron(features, config.width, config.width)
+        self.blocks = nn.ModuleList(config.self_attention() for _ in range(config.blocks))
 
     def forward(
         self, samples: FunctionSamples, queries: Any, condition: Tensor | None
-    ) -> tuple[EncodedFunction, Harmonics]:
+    ) -> AttentionContext:
         """Encode sensors.
 
         Args:
@@ -401,7 +376,8 @@ class FunctionEncoder(nn.Module):
             condition: Encoded scalars ``[B, 1, width]``, or None.
 
         Returns:
-            The tokens; cosines and sines of the attention's wave vectors at the queries.
+            What the layers attend to; its mask is one where a token is, zero where none is,
+            ``[B, M, 1]``, or None where all are.
         """
         fitted = self.spectrum.tokens(samples)
         features, keep = fitted.features, None
@@ -412,8 +388,10 @@ class FunctionEncoder(nn.Module):
             features = torch.cat([features, known.expand(len(features), -1, -1)], -1)
         tokens = self.embed(features)
         tokens = tokens if condition is None else tokens + condition
-        at_tokens = harmonics(angles(fitted.points, self.axes), self.waves)
+        at_queries, at_tokens = (
+            harmonics(angles(points, self.axes), self.waves)
+            for points in (take_columns(queries, self.columns), fitted.points)
+        )
         for block in self.blocks:
             tokens = block(tokens, at_tokens, keep)
-        at_queries = harmonics(angles(take_columns(queries, self.columns), self.axes), self.waves)
-        return EncodedFunction(tokens, at_tokens, keep), at_queries
+        return AttentionContext(tokens, at_queries, at_tokens, keep)

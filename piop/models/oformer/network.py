@@ -8,14 +8,13 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from piop.models.core.attention import Harmonics, perceptron
-from piop.models.core.base import Backbone, Inputs, Signature, scalar_values
+from piop.models.core.attention import perceptron
+from piop.models.core.base import Backbone, Inputs, Signature, encode_scalars
 from piop.models.core.coordinates import absolute_axes, take_columns
 from piop.models.core.rollout import RolloutBackbone
+from piop.models.core.sensor_encoder import AttentionContext
 from piop.models.oformer.layers import (
-    GATE,
     CoordinateFeatures,
-    EncodedFunction,
     FeedForward,
     FunctionEncoder,
     OFormerConfig,
@@ -59,9 +58,7 @@ class QueryEncoder(nn.Module):
 
     def forward(self, inputs: Inputs, queries: Any) -> Any:
         """Encode inputs and ``queries [B or 1, N, D]``: ``[B or 1, N, width]``."""
-        condition = None
-        if self.scalars is not None:
-            condition = self.scalars(torch.cat(scalar_values(self.signature, inputs), -1))
+        condition = encode_scalars(self.scalars, self.signature, inputs)
         state = self._encoded(queries)
         state = state if condition is None else state + condition
         contexts = {
@@ -112,14 +109,14 @@ class CrossAttentionLayer(nn.Module):
         for layer in attention.values():
             layer.start_near_identity()
         self.attention = nn.ModuleDict(attention)
-        self.feed = FeedForward(config.width, config.width, GATE)
+        self.feed = config.feed_forward()
 
-    def forward(self, state: Any, contexts: Mapping[str, tuple[EncodedFunction, Harmonics]]) -> Any:
+    def forward(self, state: Any, contexts: Mapping[str, AttentionContext]) -> Any:
         """Update the state of the queries ``[B or 1, N, width]``."""
         found = state
         for name, attend in self.attention.items():
-            source, at_queries = contexts[name]
-            found = found + attend(state, source.tokens, at_queries, source.at_tokens, source.keep)
+            c = contexts[name]
+            found = found + attend(state, c.tokens, c.at_queries, c.at_tokens, c.mask)
         return found + self.feed(found)
 
 
@@ -142,8 +139,7 @@ class OFormer(Backbone):
     """
 
     def __init__(self, signature: Signature, config: OFormerConfig) -> None:
-        super().__init__(signature)
-        self.config = config
+        super().__init__(signature, config)
         self.encoder = QueryEncoder(signature, config)
         self.decoder = Decoder(config.width, signature.channels)
 
@@ -170,8 +166,7 @@ class OFormerRollout(RolloutBackbone):
     """
 
     def __init__(self, signature: Signature, config: OFormerConfig) -> None:
-        super().__init__(signature)
-        self.config = config
+        super().__init__(signature, config)
         width = config.width
         self.encoder = QueryEncoder(signature, config, timeless=True)
         self.norm = nn.LayerNorm(width)

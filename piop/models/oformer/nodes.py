@@ -91,7 +91,15 @@ class NodeEncoder:
             low = torch.tensor([a.low for a in axes], dtype=points.dtype, device=points.device)
             points = torch.where(samples.mask[..., None], points, low)
             keep = samples.mask[..., None].to(points.dtype)
-        values = [self._value(entry, inputs[entry.name], points) for entry in self.others]
+        values = []
+        for entry in self.others:
+            given = inputs[entry.name]
+            if entry is self.anchor:
+                values.append(standardised(entry, given))
+            elif entry.of:
+                values.append(self._nearest(entry, given, points, self.anchor.of))
+            else:
+                values.append(standardised(entry, given).expand(-1, points.shape[1], -1))
         return SensorNodes(
             torch.cat(values, -1) if values else points[..., :0],
             self._labels(inputs, points, self.anchor.of),
@@ -110,18 +118,8 @@ class NodeEncoder:
 
     def node_phases(self, nodes: SensorNodes, waves: Tensor) -> Harmonics:
         """Cosines and sines of the rotary phases at the nodes."""
-        return harmonics(
-            take_columns(nodes.points, [self.axes.index(i) for i in self.space]), waves
-        )
-
-    def _value(self, entry: InputSignature, samples: FunctionSamples, points: Tensor) -> Tensor:
-        """Values of an input at the nodes."""
-        values = standardised(entry, samples)
-        if entry is self.anchor:
-            return values
-        if not entry.of:
-            return values.expand(-1, points.shape[1], -1)
-        return self._nearest(entry, samples, points, self.anchor.of)
+        columns = [self.axes.index(i) for i in self.space]
+        return harmonics(take_columns(nodes.points, columns), waves)
 
     def _labels(self, inputs: Inputs, points: Tensor, names: Sequence[str]) -> Tensor:
         """Inputs with jumps at points with columns ``names``."""
@@ -131,16 +129,11 @@ class NodeEncoder:
         return torch.cat(found, -1)
 
     def _nearest(
-        self,
-        entry: InputSignature,
-        samples: FunctionSamples,
-        points: Tensor,
-        names: Sequence[str],
+        self, entry: InputSignature, samples: FunctionSamples, points: Tensor, names: Sequence[str]
     ) -> Tensor:
         axes = self.signature.axes_of(entry)
         columns = [
-            points[..., names.index(name)] - TIE_SHIFT * (axis.high - axis.low)
-            for name, axis in zip(entry.of, axes, strict=True)
+            points[..., names.index(axis.name)] - TIE_SHIFT * (axis.high - axis.low)
+            for axis in axes
         ]
-        values = standardised(entry, samples)
-        return nearest_values(values, samples, torch.stack(columns, -1), axes)
+        return nearest_values(entry, samples, torch.stack(columns, -1), axes)

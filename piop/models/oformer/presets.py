@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from piop.models.core.base import AxisSignature, InputSignature, Preset, Presets, Signature
+from piop.models.core.base import (
+    AxisSignature,
+    Backbone,
+    InputSignature,
+    Preset,
+    Presets,
+    Signature,
+    unit_axes,
+)
 from piop.models.oformer.layers import OFormerConfig
 from piop.models.oformer.network import OFormer, OFormerRollout
 from piop.models.oformer.published import (
@@ -15,21 +24,19 @@ from piop.models.oformer.published import (
 )
 from piop.models.oformer.published_meshes import AirfoilOFormer, StaticsOFormer
 
-X, Y = AxisSignature("x", 0.0, 1.0), AxisSignature("y", 0.0, 1.0)
-ROUND_X, ROUND_Y = AxisSignature("x", 0.0, 1.0, True), AxisSignature("y", 0.0, 1.0, True)
+SQUARE = unit_axes("xy")
+TORUS = unit_axes("xy", periodic=True)
 
-BURGERS = Signature(
-    (AxisSignature("t", 0.0, 1.0), ROUND_X), (InputSignature("u0", ("x",)),), 1, 0, ("x",)
-)
-DARCY = Signature((X, Y), (InputSignature("a", ("x", "y"), smooth=False),))
+BURGERS = Signature((*unit_axes("t"), TORUS[0]), (InputSignature("u0", ("x",)),), 1, 0, ("x",))
+DARCY = Signature(SQUARE, (InputSignature("a", ("x", "y"), smooth=False),))
 NAVIER_STOKES = Signature(
-    (AxisSignature("t", 10.0, 30.0), ROUND_X, ROUND_Y),
+    (AxisSignature("t", 10.0, 30.0), *TORUS),
     (InputSignature("history", ("x", "y"), channels=10),),
     1,
     0,
 )
 STATICS = Signature(
-    (X, Y),
+    SQUARE,
     (
         InputSignature("features", ("x", "y"), channels=8),
         InputSignature("wall", ("x", "y"), smooth=False),
@@ -38,7 +45,7 @@ STATICS = Signature(
 )
 """Eleven features of a node, among them its two coordinates and the label of the boundary."""
 AIRFOIL = Signature(
-    (AxisSignature("t", 0.576, 4.8), X, Y),
+    (AxisSignature("t", 0.576, 4.8), *SQUARE),
     (
         InputSignature("history", ("x", "y"), channels=16),
         InputSignature("kind", ("x", "y"), channels=3, smooth=False),
@@ -49,133 +56,106 @@ AIRFOIL = Signature(
 """Four frames of two velocities, density and pressure; three kinds of node, one column each."""
 
 SMALL = {"width": 24, "latent": 24, "blocks": 2, "cross": 2}
-SHORT = {**SMALL, "steps": 2}
+
+GRIDS = "Li, Meidani & Barati Farimani 2023, tables 5 to 7"
+MESHES = "Li, Meidani & Barati Farimani 2023, tables 8 to 10"
 
 SIDE = 211
 """Points along an axis of the Darcy grid: λ, and the scale of the first layer in the code."""
 
-burgers = Preset(
+DARCY_CODE = PublishedOFormerConfig(
+    latent=256,
+    blocks=6,
+    heads=4,
+    cross=4,
+    rates=(1.0 * SIDE * SIDE, 1.0 * SIDE * (SIDE // 4), 1.0 * SIDE),
+    cross_rate=16.0 * SIDE,
+    sigma=0.5,
+)
+NAVIER_STOKES_CODE = PublishedOFormerConfig(
+    latent=192,
+    blocks=5,
+    cross=4,
+    rates=(32 * 64.0, 16 * 64.0, 8 * 64.0, 8 * 64.0, 64.0),
+    cross_rate=16 * 64.0,
+    sigma=8.0,
+    steps=20,
+)
+ELECTROSTATICS = PublishedOFormerConfig(
+    width=64, latent=64, blocks=2, cross=4, rates=(50 * 50.0, 12 * 50.0), cross_rate=50.0
+)
+AIRFOIL_CODE = PublishedOFormerConfig(
+    width=128,
+    latent=128,
+    cross=4,
+    rates=(32 * 200.0, 16 * 200.0, 16 * 200.0, 200.0),
+    cross_rate=32 * 200.0,
+    sigma=2.0,
+    steps=22,
+)
+AIRFOIL_RATES = (32 * 200.0, 16 * 200.0, 8 * 200.0, 8 * 200.0, 200.0)
+
+
+def published(
+    build: type[Backbone],
+    signature: Signature,
+    source: str,
+    config: PublishedOFormerConfig,
+    **changes: Any,
+) -> Preset:
+    """Make a preset by changes of a config; a rollout is tested with two steps."""
+    small = {**SMALL, "steps": 2} if build.field.rollout else SMALL
+    return Preset(build, replace(config, **changes), signature, source, small)
+
+
+burgers = published(
     BurgersOFormer,
-    PublishedOFormerConfig(),
     BURGERS,
-    "Li, Meidani & Barati Farimani 2023, tables 5 to 7, 1D Burgers; uniform_grids/train_burgers.py",
-    SMALL,
+    f"{GRIDS}, 1D Burgers; uniform_grids/train_burgers.py",
+    PublishedOFormerConfig(),
 )
-
-code_darcy = Preset(
-    DarcyOFormer,
-    PublishedOFormerConfig(
-        latent=256,
-        blocks=6,
-        heads=4,
-        cross=4,
-        rates=(1.0 * SIDE * SIDE, 1.0 * SIDE * (SIDE // 4), 1.0 * SIDE),
-        cross_rate=16.0 * SIDE,
-        sigma=0.5,
-    ),
-    DARCY,
-    "uniform_grids/train_darcy.py",
-    SMALL,
+electrostatics = published(
+    StaticsOFormer, STATICS, f"{MESHES}, 2D Electrostatics; BVP/train_electro.py", ELECTROSTATICS
 )
-paper_darcy = Preset(
-    DarcyOFormer,
-    replace(code_darcy.config, blocks=4),
-    DARCY,
-    "Li, Meidani & Barati Farimani 2023, tables 5 to 7, 2D Darcy flow",
-    SMALL,
-)
-
-code_ns = Preset(
-    NavierStokesOFormer,
-    PublishedOFormerConfig(
-        latent=192,
-        blocks=5,
-        cross=4,
-        rates=(32 * 64.0, 16 * 64.0, 8 * 64.0, 8 * 64.0, 64.0),
-        cross_rate=16 * 64.0,
-        sigma=8.0,
-        steps=20,
-    ),
-    NAVIER_STOKES,
-    "uniform_grids/train_navier_stokes.py",
-    SHORT,
-)
-paper_ns = Preset(
-    NavierStokesOFormer,
-    replace(code_ns.config, width=128),
-    NAVIER_STOKES,
-    "Li, Meidani & Barati Farimani 2023, tables 5 to 7, 2D Navier-Stokes",
-    SHORT,
-)
-
-electrostatics = Preset(
-    StaticsOFormer,
-    PublishedOFormerConfig(
-        width=64, latent=64, blocks=2, cross=4, rates=(50 * 50.0, 12 * 50.0), cross_rate=50.0
-    ),
-    STATICS,
-    "Li, Meidani & Barati Farimani 2023, tables 8 to 10, 2D Electrostatics; BVP/train_electro.py",
-    SMALL,
-)
-code_magnetostatics = Preset(
-    StaticsOFormer,
-    replace(electrostatics.config, latent=96),
-    STATICS,
-    "BVP/train_magneto.py",
-    SMALL,
-)
-paper_magnetostatics = Preset(
-    StaticsOFormer,
-    replace(electrostatics.config, width=96, latent=96),
-    STATICS,
-    "Li, Meidani & Barati Farimani 2023, tables 8 to 10, 2D Magnetostatics",
-    SMALL,
-)
-
-code_airfoil = Preset(
-    AirfoilOFormer,
-    PublishedOFormerConfig(
-        width=128,
-        latent=128,
-        cross=4,
-        rates=(32 * 200.0, 16 * 200.0, 16 * 200.0, 200.0),
-        cross_rate=32 * 200.0,
-        sigma=2.0,
-        steps=22,
-    ),
-    AIRFOIL,
-    "airfoil/train_airfoil.py",
-    SHORT,
-)
-paper_airfoil = Preset(
-    AirfoilOFormer,
-    replace(
-        code_airfoil.config,
-        blocks=5,
-        rates=(32 * 200.0, 16 * 200.0, 8 * 200.0, 8 * 200.0, 200.0),
-    ),
-    AIRFOIL,
-    "Li, Meidani & Barati Farimani 2023, tables 8 to 10, 2D Airfoil",
-    SHORT,
-)
-
-ROLLOUT = Preset(OFormerRollout, OFormerConfig(steps=20), small={"steps": 2})
+rollout = Preset(OFormerRollout, OFormerConfig(steps=20), small={"steps": 2})
 """Also under its old name ``march``."""
 
 PRESETS: Presets = {
     "default": Preset(OFormer, OFormerConfig()),
-    "rollout": ROLLOUT,
-    "march": ROLLOUT,
+    "rollout": rollout,
+    "march": rollout,
     "paper_burgers": burgers,
     "code_burgers": burgers,
-    "paper_darcy": paper_darcy,
-    "code_darcy": code_darcy,
-    "paper_navier_stokes": paper_ns,
-    "code_navier_stokes": code_ns,
+    "paper_darcy": published(DarcyOFormer, DARCY, f"{GRIDS}, 2D Darcy flow", DARCY_CODE, blocks=4),
+    "code_darcy": published(DarcyOFormer, DARCY, "uniform_grids/train_darcy.py", DARCY_CODE),
+    "paper_navier_stokes": published(
+        NavierStokesOFormer,
+        NAVIER_STOKES,
+        f"{GRIDS}, 2D Navier-Stokes",
+        NAVIER_STOKES_CODE,
+        width=128,
+    ),
+    "code_navier_stokes": published(
+        NavierStokesOFormer,
+        NAVIER_STOKES,
+        "uniform_grids/train_navier_stokes.py",
+        NAVIER_STOKES_CODE,
+    ),
     "paper_electrostatics": electrostatics,
     "code_electrostatics": electrostatics,
-    "paper_magnetostatics": paper_magnetostatics,
-    "code_magnetostatics": code_magnetostatics,
-    "paper_airfoil": paper_airfoil,
-    "code_airfoil": code_airfoil,
+    "paper_magnetostatics": published(
+        StaticsOFormer, STATICS, f"{MESHES}, 2D Magnetostatics", ELECTROSTATICS, width=96, latent=96
+    ),
+    "code_magnetostatics": published(
+        StaticsOFormer, STATICS, "BVP/train_magneto.py", ELECTROSTATICS, latent=96
+    ),
+    "paper_airfoil": published(
+        AirfoilOFormer,
+        AIRFOIL,
+        f"{MESHES}, 2D Airfoil",
+        AIRFOIL_CODE,
+        blocks=5,
+        rates=AIRFOIL_RATES,
+    ),
+    "code_airfoil": published(AirfoilOFormer, AIRFOIL, "airfoil/train_airfoil.py", AIRFOIL_CODE),
 }

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from piop.models.core.attention import Harmonics
 from piop.models.core.base import Backbone, Inputs, Signature
 from piop.models.core.coordinates import scaled_to_unit, take_columns
 from piop.models.core.rollout import RolloutBackbone
@@ -95,21 +94,20 @@ class PublishedOFormer(Backbone):
         config: PublishedOFormerConfig,
         columns: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(signature)
-        self.config = config
+        super().__init__(signature, config)
         self.columns = signature.space_columns if columns is None else tuple(columns)
         self.query_axes = [signature.coordinates[i] for i in self.columns]
         self.reader = NodeEncoder(signature, self.labelled)
         self.space = len(self.reader.space)
         rates = [config.rates[min(i, len(config.rates) - 1)] for i in range(config.blocks)]
-        size = self._size(config.width, config.heads)
-        cross_size = self._size(config.latent, config.cross)
+        size = self.head_size(config.width, config.heads)
+        cross_size = self.head_size(config.latent, config.cross)
         waves = torch.stack([rotary_frequencies(size, self.space, rate) for rate in rates])
         self.register_buffer("waves", waves, persistent=False)
         cross_waves = rotary_frequencies(cross_size, self.space, config.cross_rate)
         self.register_buffer("cross_waves", cross_waves, persistent=False)
-        self.blocks = nn.ModuleList(self._block(size) for _ in range(config.blocks))
-        attention = self._attention(config.latent, config.cross, cross_size)
+        self.blocks = nn.ModuleList(self._block() for _ in range(config.blocks))
+        attention = self.linear_attention(config.latent, config.cross)
         attention.start_near_identity(attention.query, attention.key, attention.value)
         self.attention = attention
         self.feed = FeedForward(config.latent, config.latent)
@@ -143,32 +141,33 @@ class PublishedOFormer(Backbone):
         for block, waves in zip(self.blocks, self.waves, strict=True):
             tokens = block(tokens, self.reader.node_phases(nodes, waves), nodes.keep)
         tokens = self.project(tokens, embedded)
+        at_queries = self.reader.query_phases(queries, self.cross_waves)
         at_tokens = self.reader.node_phases(nodes, self.cross_waves)
         state = self.encode_queries(inputs, queries)
-        state = state + self.attention(state, tokens, self.phases(queries), at_tokens, nodes.keep)
+        state = state + self.attention(state, tokens, at_queries, at_tokens, nodes.keep)
         return state + self.feed(state)
-
-    def phases(self, queries: Any) -> Harmonics | None:
-        """Rotary phases of the cross-attention at the queries; None for no rotation."""
-        return self.reader.query_phases(queries, self.cross_waves)
 
     def scaled_queries(self, queries: Any) -> Any:
         """Coordinates of the query encoder, axes from zero to one."""
         return scaled_to_unit(take_columns(queries, self.columns), self.query_axes)
 
-    def random(self, pairs: int) -> RandomFourierFeatures:
-        """Make the random Fourier features of the query encoder."""
-        return RandomFourierFeatures(self.query_axes, pairs, self.config.sigma)
+    def random_mlp(self, pairs: int, *sizes: int) -> nn.Sequential:
+        """Make a query encoder: random Fourier features, and a perceptron of so many features."""
+        random = RandomFourierFeatures(self.query_axes, pairs, self.config.sigma)
+        return nn.Sequential(random, *unbiased_mlp(2 * pairs, *sizes))
 
-    def _size(self, width: int, heads: int) -> int:
-        return width // heads if self.config.split else width
-
-    def _attention(self, width: int, heads: int, size: int) -> LinearAttention:
+    def linear_attention(self, width: int, heads: int) -> LinearAttention:
+        """Make an attention of so many features."""
+        size = self.head_size(width, heads)
         return LinearAttention(width, width, heads, size, self.kind, self.space, self.affine)
 
-    def _block(self, size: int) -> SelfAttention:
+    def head_size(self, width: int, heads: int) -> int:
+        """Entries of a head."""
+        return width // heads if self.config.split else width
+
+    def _block(self) -> SelfAttention:
         width = self.config.width
-        attention = self._attention(width, self.config.heads, size).start_near_identity()
+        attention = self.linear_attention(width, self.config.heads).start_near_identity()
         return SelfAttention(attention, FeedForward(width, width, self.gate), width, self.normed)
 
 
@@ -194,9 +193,8 @@ class BurgersOFormer(PublishedOFormer):
         placed = len(self.reader.axes)
         self.embed = nn.Linear(self.reader.values + placed, width - placed, bias=False)
         self.out = nn.Linear(width, latent, bias=False)
-        self.place = nn.Sequential(
-            self.random(latent), nn.GELU(), nn.Linear(2 * latent, latent, bias=False)
-        )
+        random = RandomFourierFeatures(self.query_axes, latent, config.sigma)
+        self.place = nn.Sequential(random, nn.GELU(), nn.Linear(2 * latent, latent, bias=False))
         self.propagators = nn.ModuleList(unbiased_mlp(*[latent] * 4) for _ in range(3))
         for weight in self.propagators.parameters():
             nn.init.orthogonal_(weight, gain=1 / latent)
@@ -231,13 +229,11 @@ class DarcyOFormer(PublishedOFormer):
         width, latent = config.width, config.latent
         self.embed = nn.Linear(self.reader.values + len(self.reader.axes), width, bias=False)
         self.out = nn.Linear(width, latent, bias=False)
-        random = self.random(latent // 2)
-        self.place = nn.Sequential(random, *unbiased_mlp(2 * (latent // 2), latent, latent))
+        self.place = self.random_mlp(latent // 2, latent, latent)
         self.first = nn.Linear(latent, latent, bias=False)
         self.here = nn.Linear(len(signature.coordinates), latent, bias=False)
-        self.decoder = nn.Sequential(
-            nn.GELU(), *unbiased_mlp(latent, latent // 2, signature.channels, bias=True)
-        )
+        decoder = unbiased_mlp(latent, latent // 2, signature.channels, bias=True)
+        self.decoder = nn.Sequential(nn.GELU(), *decoder)
 
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`.
@@ -263,16 +259,14 @@ class NavierStokesOFormer(PublishedOFormer, RolloutBackbone):
         wide = 2 * latent
         self.embed = nn.Linear(self.reader.values + len(self.reader.axes), width, bias=False)
         self.out = nn.Linear(width, latent, bias=False)
-        self.place = nn.Sequential(self.random(latent), *unbiased_mlp(wide, wide, latent))
+        self.place = self.random_mlp(latent, wide, latent)
         self.expand = nn.Linear(latent, wide)
         self.norm = nn.LayerNorm(wide)
         self.first = nn.Linear(wide, wide, bias=False)
         self.here = nn.Linear(len(self.columns), wide, bias=False)
         self.rest = nn.Sequential(nn.GELU(), *unbiased_mlp(wide, wide, wide))
-        self.decoder = nn.Sequential(
-            nn.LayerNorm(wide),
-            *unbiased_mlp(wide, latent, latent, signature.channels, bias=True),
-        )
+        decoder = unbiased_mlp(wide, latent, latent, signature.channels, bias=True)
+        self.decoder = nn.Sequential(nn.LayerNorm(wide), *decoder)
 
     def begin(self, inputs: Inputs, queries: Tensor) -> tuple[Tensor, Any]:
         """See :meth:`RolloutBackbone.begin`; coordinates are mapped once for all steps."""

@@ -51,7 +51,7 @@ class MeshOFormer(PublishedOFormer):
     ) -> None:
         super().__init__(signature, config, columns)
         latent = config.latent
-        self.mix = self._attention(latent, 1, latent).start_near_identity()
+        self.mix = self.linear_attention(latent, 1).start_near_identity()
         waves = rotary_frequencies(latent, self.space, mix)
         self.register_buffer("mix_waves", waves, persistent=False)
 
@@ -128,12 +128,9 @@ class AirfoilOFormer(MeshOFormer, RolloutBackbone):
         self.embed = unbiased_mlp(self.reader.values + FRAMES * len(self.reader.axes), width, width)
         self.kinds = nn.Linear(labels, width, bias=False)
         self.combine = nn.Linear(2 * width, width, bias=False)
-        self.out = nn.Sequential(
-            nn.LayerNorm(width), *unbiased_mlp(width, width, latent, activation=nn.ReLU)
-        )
-        self.place = nn.Sequential(
-            self.random(latent // 2), *unbiased_mlp(2 * (latent // 2), latent, latent)
-        )
+        out = unbiased_mlp(width, width, latent, activation=nn.ReLU)
+        self.out = nn.Sequential(nn.LayerNorm(width), *out)
+        self.place = self.random_mlp(latent // 2, latent, latent)
         self.query_kinds = nn.Linear(labels, latent, bias=False)
         self.query_combine = nn.Linear(2 * latent, latent, bias=False)
         self.expand = nn.Linear(latent, wide, bias=False)
@@ -143,10 +140,9 @@ class AirfoilOFormer(MeshOFormer, RolloutBackbone):
         self.rest = nn.Sequential(nn.GELU(), *unbiased_mlp(wide, wide, wide, wide))
         self.read_state = nn.Sequential(nn.LayerNorm(wide), nn.Linear(wide, wide, bias=False))
         self.read_kind = nn.Linear(latent, wide, bias=False)
-        self.decoder = nn.Sequential(
-            nn.ReLU(),
-            *unbiased_mlp(wide, latent, signature.channels, activation=nn.ReLU, bias=True),
-        )
+        sizes = wide, latent, signature.channels
+        decoder = unbiased_mlp(*sizes, activation=nn.ReLU, bias=True)
+        self.decoder = nn.Sequential(nn.ReLU(), *decoder)
 
     def tokens(self, nodes: SensorNodes) -> Tensor:
         """See :meth:`PublishedOFormer.tokens`."""

@@ -127,5 +127,5 @@ class PITBlock(nn.Module):
         found = state
         for name, attend in self.attention.items():
             c = contexts[name]
-            found = found + attend(state, c.tokens, c.at_queries, c.at_tokens, c.blocked)
+            found = found + attend(state, c.tokens, c.at_queries, c.at_tokens, c.mask)
         return found + self.perceptron(found)

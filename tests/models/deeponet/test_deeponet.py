@@ -119,7 +119,8 @@ def test_an_input_with_jumps_is_read_at_the_nearest_sensor(monkeypatch):
     values = torch.randn(2, 50, 3, dtype=torch.float64, generator=generator)
     mask = torch.rand(2, 50, generator=generator) < 0.7
     at = size * torch.rand(1, 20, 2, dtype=torch.float64, generator=generator)
-    found = nearest_values(values, FunctionSamples(points, values, mask), at, axes)
+    entry = InputSignature("a", ("x", "z"), 3, smooth=False)
+    found = nearest_values(entry, FunctionSamples(points, values, mask), at, axes)
     for b in range(2):
         for i in range(20):
             best = None
@@ -132,7 +133,7 @@ def test_an_input_with_jumps_is_read_at_the_nearest_sensor(monkeypatch):
             assert torch.equal(found[b, i], values[b, best[1]])
     monkeypatch.setattr("piop.fields.MAX_PAIRS", 250)  # three places at a time
     assert torch.equal(
-        nearest_values(values, FunctionSamples(points, values, mask), at, axes), found
+        nearest_values(entry, FunctionSamples(points, values, mask), at, axes), found
     )
 
 
