@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import torch
 
+from piop.fields import FunctionSamples
 from piop.models.core.base import (
     AxisSignature,
     Backbone,
@@ -18,6 +20,7 @@ from piop.models.core.base import (
     Signature,
 )
 from piop.models.registry import refusal
+from piop.testing.samples import EvaluationPoints, points_for, samples_for
 
 TIME = AxisSignature("t", 0.0, 2.475)
 RING = AxisSignature("x", 0.0, 2 * math.pi, periodic=True)
@@ -94,6 +97,13 @@ class Case:
             torch.manual_seed(seed)
             return self.preset.build(self.signature, self.config).double().eval()
 
+    def prepare(
+        self, batch: int = 2
+    ) -> tuple[Backbone, dict[str, FunctionSamples], EvaluationPoints]:
+        """Make the network, random inputs and the points to evaluate it at."""
+        model = self.build()
+        return model, samples_for(self.signature, batch), points_for(model, batch)
+
 
 def cases_of(presets: Presets) -> dict[str, Case]:
     """Choose the cases on which presets are tested.
@@ -138,34 +148,24 @@ LEAST_CHANGE = 1e-6
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
-def only_for(holds: Callable[[Case], bool]) -> Callable[[Test], Test]:
-    """Run a test for those cases alone that satisfy a condition."""
-
+def _under(name: str, holds: Callable[[Case], bool]) -> Callable[[Test], Test]:
     def decorate(test: Test) -> Test:
-        test.__dict__["holds"] = holds
+        test.__dict__[name] = holds
         return test
 
     return decorate
 
 
-def slow_for(holds: Callable[[Case], bool]) -> Callable[[Test], Test]:
-    """Mark a test as slow, as ``pytest.mark.slow`` does, for cases that satisfy a condition."""
+only_for = partial(_under, "holds")
+"""Run a test for those cases alone that satisfy a condition."""
 
-    def decorate(test: Test) -> Test:
-        test.__dict__["slow"] = holds
-        return test
-
-    return decorate
+slow_for = partial(_under, "slow")
+"""Mark a test as slow, as ``pytest.mark.slow`` does, for cases that satisfy a condition."""
 
 
 def always(case: Case) -> bool:
     """Accept every case."""
     return True
-
-
-def never(case: Case) -> bool:
-    """Accept no case."""
-    return False
 
 
 def evaluates_pointwise(case: Case) -> bool:
@@ -199,9 +199,9 @@ class CaseTests:
         import pytest
 
         conditions = vars(metafunc.function)
-        holds, slow = conditions.get("holds", always), conditions.get("slow", never)
+        holds, slow = conditions.get("holds", always), conditions.get("slow")
         chosen = [
-            pytest.param(case, id=name, marks=[pytest.mark.slow] if slow(case) else [])
+            pytest.param(case, id=name, marks=[pytest.mark.slow] if slow and slow(case) else [])
             for name, case in cases_of(self.presets).items()
             if holds(case)
         ]

@@ -14,7 +14,7 @@ from piop.fields import FunctionSamples
 from piop.models.core.base import Backbone
 from piop.models.registry import refusal
 from piop.testing.cases import ROUNDING, SIGNATURES, Case, has_own_signature, only_for
-from piop.testing.query_tests import QueryTests
+from piop.testing.evaluation_tests import QueryTests, SensorTests
 from piop.testing.samples import (
     EvaluationPoints,
     max_difference,
@@ -22,7 +22,6 @@ from piop.testing.samples import (
     queries_for,
     samples_for,
 )
-from piop.testing.sensor_tests import SensorTests
 from piop.testing.weight_tests import WeightTests
 
 SINGLE_PRECISION = 1e-3
@@ -93,8 +92,7 @@ class BackboneContract(SensorTests, QueryTests, WeightTests):
     @only_for(lambda case: bool(case.signature.inputs))
     def test_inputs_that_do_not_fit_are_refused(self, case: Case) -> None:
         """Errors name the input whose channels or columns differ from the signature."""
-        model, entry = case.build(), case.signature.inputs[0]
-        inputs, points = samples_for(case.signature), points_for(model)
+        (model, inputs, points), entry = case.prepare(), case.signature.inputs[0]
         good = inputs[entry.name]
         without = {name: samples for name, samples in inputs.items() if name != entry.name}
         _refuses(model, without, points, f"'{entry.name}' is missing")
@@ -107,8 +105,7 @@ class BackboneContract(SensorTests, QueryTests, WeightTests):
 
     def test_evaluation_is_deterministic(self, case: Case) -> None:
         """Prediction draws no random numbers, no dropout above all."""
-        model, inputs = case.build(), samples_for(case.signature)
-        points = points_for(model)
+        model, inputs, points = case.prepare()
         assert torch.equal(points.evaluate(model, inputs), points.evaluate(model, inputs))
 
     def test_context_length_grows_at_most_with_the_sensors(self, case: Case) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -11,8 +10,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from piop.fields import FunctionSamples, grid_axis
-from piop.models.core.base import AxisSignature, Backbone, InputSignature, Signature
+from piop.fields import FunctionSamples, grid_axis, tensor_grid
+from piop.models.core.base import AxisSignature, Backbone, Signature
 
 
 def samples_for(
@@ -29,32 +28,21 @@ def samples_for(
     generator = torch.Generator().manual_seed(seed)
     found = {}
     for entry in signature.inputs:
-        axes = [signature.coordinates[signature.axis(name)] for name in entry.of]
-        points = _sensors(entry, axes, batch, sensors, generator)
+        axes = signature.axes_of(entry)
+        if entry.gridded and axes:
+            side = max(2, round(sensors ** (1 / len(axes))))
+            ticks = [grid_axis(a.low, a.high, side, a.periodic) for a in axes]
+            points = tensor_grid(ticks).expand(batch, -1, -1)
+        else:
+            points = _inside(axes, batch, sensors if axes else 1, generator)
         shape = (*points.shape[:2], entry.channels)
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
         found[entry.name] = FunctionSamples(points, values)
     return found
 
 
-def _sensors(
-    entry: InputSignature,
-    axes: list[AxisSignature],
-    batch: int,
-    sensors: int,
-    generator: torch.Generator,
-) -> Tensor:
-    """Lay sensors ``[B, M, d]``."""
-    if entry.gridded and axes:
-        side = max(2, round(sensors ** (1 / len(axes))))
-        ticks = [grid_axis(a.low, a.high, side, a.periodic) for a in axes]
-        mesh = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
-        return mesh.expand(batch, -1, -1)
-    return _inside(axes, batch, sensors if axes else 1, generator)
-
-
 def _inside(
-    axes: list[AxisSignature], batch: int, count: int, generator: torch.Generator
+    axes: Sequence[AxisSignature], batch: int, count: int, generator: torch.Generator
 ) -> Tensor:
     unit = torch.rand(batch, count, len(axes), generator=generator, dtype=torch.float64)
     low = torch.tensor([a.low for a in axes], dtype=torch.float64)
@@ -64,90 +52,69 @@ def _inside(
 def queries_for(signature: Signature, batch: int = 2, count: int = 7, seed: int = 1) -> Tensor:
     """Draw queries ``[B, N, D]`` at random, float64."""
     generator = torch.Generator().manual_seed(seed)
-    return _inside(list(signature.coordinates), batch, count, generator)
-
-
-class EvaluationPoints(ABC):
-    """Points of the kind that a network is evaluated at."""
-
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """N, points of a sample."""
-
-    @abstractmethod
-    def evaluate(self, model: Backbone, inputs: Mapping[str, FunctionSamples]) -> Tensor:
-        """Evaluate a network: ``[B, N, C]``, the points of a grid in one row."""
-
-    @abstractmethod
-    def of_sample(self, i: int) -> EvaluationPoints:
-        """Points of one sample of the batch."""
-
-    @abstractmethod
-    def in_single_precision(self) -> EvaluationPoints:
-        """Return the same points in float32."""
-
-    @abstractmethod
-    def with_extra_coordinate(self) -> EvaluationPoints:
-        """Repeat the first coordinate beside the others, which no network takes."""
+    return _inside(signature.coordinates, batch, count, generator)
 
 
 @final
 @dataclass(frozen=True)
-class QueryPoints(EvaluationPoints):
+class QueryPoints:
     """Scattered queries ``[B or 1, N, D]``."""
 
     queries: Tensor
 
     @property
     def count(self) -> int:
-        """See :meth:`EvaluationPoints.count`."""
+        """N, points of a sample."""
         return self.queries.shape[1]
 
     def evaluate(self, model: Backbone, inputs: Mapping[str, FunctionSamples]) -> Tensor:
-        """See :meth:`EvaluationPoints.evaluate`."""
+        """Evaluate a network: ``[B, N, C]``."""
         return model(inputs, self.queries)
 
     def of_sample(self, i: int) -> QueryPoints:
-        """See :meth:`EvaluationPoints.of_sample`."""
+        """Points of one sample of the batch."""
         return QueryPoints(self.queries[[i]])
 
     def in_single_precision(self) -> QueryPoints:
-        """See :meth:`EvaluationPoints.in_single_precision`."""
+        """Return the same points in float32."""
         return QueryPoints(self.queries.float())
 
     def with_extra_coordinate(self) -> QueryPoints:
-        """See :meth:`EvaluationPoints.with_extra_coordinate`."""
+        """Repeat the first coordinate beside the others, which no network takes."""
         return QueryPoints(torch.cat([self.queries, self.queries[..., :1]], -1))
 
 
 @final
 @dataclass(frozen=True)
-class GridPoints(EvaluationPoints):
+class GridPoints:
     """The tensor grid of axes ``[n_1], …, [n_D]``, the same for all samples."""
 
     axes: Sequence[Tensor]
 
     @property
     def count(self) -> int:
-        """See :meth:`EvaluationPoints.count`."""
+        """N, points of a sample."""
         return prod(len(axis) for axis in self.axes)
 
     def evaluate(self, model: Backbone, inputs: Mapping[str, FunctionSamples]) -> Tensor:
-        """See :meth:`EvaluationPoints.evaluate`."""
+        """Evaluate a network: ``[B, N, C]``, the points of the grid in one row."""
         return model.on_grid(inputs, self.axes).flatten(1, -2)
 
     def of_sample(self, i: int) -> GridPoints:
-        """See :meth:`EvaluationPoints.of_sample`."""
+        """Points of one sample of the batch."""
         return self
 
     def in_single_precision(self) -> GridPoints:
-        """See :meth:`EvaluationPoints.in_single_precision`."""
+        """Return the same points in float32."""
         return GridPoints([axis.float() for axis in self.axes])
 
     def with_extra_coordinate(self) -> GridPoints:
-        """See :meth:`EvaluationPoints.with_extra_coordinate`."""
+        """Repeat the first coordinate beside the others, which no network takes."""
         return GridPoints([*self.axes, self.axes[0]])
+
+
+EvaluationPoints = QueryPoints | GridPoints
+"""Points of the kind that a network is evaluated at."""
 
 
 def axes_for(model: Backbone, count: int = 6) -> list[Tensor]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -22,7 +20,7 @@ from piop.testing.cases import (
     only_for,
     slow_for,
 )
-from piop.testing.samples import max_difference, points_for, samples_for
+from piop.testing.samples import max_difference
 
 NO_GRADIENT = 1e-12
 """Fraction of the largest gradient below which a parameter receives none: rounding of terms that
@@ -40,9 +38,8 @@ class WeightTests(CaseTests):
 
     def test_every_parameter_receives_gradient(self, case: Case) -> None:
         """All but :meth:`Backbone.unused_parameters` receive gradient, and these none."""
-        model = case.build()
-        inputs = samples_for(case.signature)
-        points_for(model).evaluate(model, inputs).square().sum().backward()
+        model, inputs, points = case.prepare()
+        points.evaluate(model, inputs).square().sum().backward()
         sizes = {
             name: 0.0 if p.grad is None else float(p.grad.abs().max())
             for name, p in model.named_parameters()
@@ -58,8 +55,7 @@ class WeightTests(CaseTests):
 
     def test_state_dict_round_trip_keeps_the_output(self, case: Case) -> None:
         """The state dict holds all that outputs depend on: by safetensors into another network."""
-        model, other = case.build(), case.build(seed=5)
-        inputs, points = samples_for(case.signature), points_for(model)
+        (model, inputs, points), other = case.prepare(), case.build(seed=5)
         before = points.evaluate(model, inputs)
         change = max_difference(points.evaluate(other, inputs), before)
         assert change > LEAST_CHANGE, "another seed gives other weights"
@@ -68,20 +64,19 @@ class WeightTests(CaseTests):
 
     def test_onnx_has_all_its_operations(self, case: Case) -> None:
         """No complex parameter, buffer or intermediate number, and no Fourier transform."""
-        model, inputs = case.build(), samples_for(case.signature)
+        model, inputs, points = case.prepare()
         named = [*model.named_parameters(), *model.named_buffers()]
         assert not [name for name, tensor in named if tensor.is_complex()]
-        with complex_operations() as found, torch.no_grad():
-            points_for(model).evaluate(model, inputs)
-        assert not found, f"not in ONNX: {', '.join(sorted(found))}"
+        with ComplexOperations() as found, torch.no_grad():
+            points.evaluate(model, inputs)
+        assert not found.names, f"not in ONNX: {', '.join(sorted(found.names))}"
 
     @slow_for(lambda case: bool(case.preset.source))
     @only_for(lambda case: has_own_signature(case) and case.leading)
     def test_traced_network_gives_the_same_output(self, case: Case) -> None:
         """The trace of ``torch.compile`` (Dynamo, AOTAutograd) computes what the network does."""
         with torch.no_grad():
-            model = case.build()
-            inputs, points = samples_for(case.signature), points_for(model)
+            model, inputs, points = case.prepare()
             torch._dynamo.reset()
             traced = torch.compile(points.evaluate, backend="aot_eager", dynamic=False)
             eager = points.evaluate(model, inputs)
@@ -95,8 +90,7 @@ class WeightTests(CaseTests):
         Published networks are only traced, and so are rollouts, whose graph holds the same layers
         once for every step.
         """
-        model = case.build()
-        inputs, points = samples_for(case.signature), points_for(model)
+        model, inputs, points = case.prepare()
         torch._dynamo.reset()
         results = []
         for function in (points.evaluate, torch.compile(points.evaluate, dynamic=False)):
@@ -110,12 +104,12 @@ class WeightTests(CaseTests):
         assert max_difference(slope, fast_slope) < FIT_ROUNDING * float(slope.abs().max())
 
 
-class _Recorder(TorchDispatchMode):
-    """Records operations on complex numbers and Fourier transforms."""
+class ComplexOperations(TorchDispatchMode):
+    """Collects names of operations that ONNX lacks: Fourier transforms and complex numbers."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.refused: set[str] = set()
+        self.names: set[str] = set()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -123,12 +117,5 @@ class _Recorder(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         tensors = filter(torch.is_tensor, tree_leaves(out))
         if "fft" in func.name() or any(tensor.is_complex() for tensor in tensors):
-            self.refused.add(func.name())
+            self.names.add(func.name())
         return out
-
-
-@contextmanager
-def complex_operations() -> Iterator[set[str]]:
-    """Collect the names of operations that ONNX lacks: Fourier transforms and complex numbers."""
-    with _Recorder() as recorder:
-        yield recorder.refused

@@ -19,13 +19,13 @@ from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models.core.attention import perceptron
 from piop.models.core.base import (
-    AxisSignature,
     Backbone,
     Inputs,
     InputSignature,
     Signature,
+    encode_scalars,
+    real_points,
     require_choices,
-    scalar_values,
     standardised,
 )
 from piop.models.core.coordinates import (
@@ -109,8 +109,7 @@ class PositionAttentionField(Backbone):
     latent: Tensor
 
     def __init__(self, signature: Signature, config: PositionAttentionConfig) -> None:
-        super().__init__(signature)
-        self.config = config
+        super().__init__(signature, config)
         width, axes, frequencies = config.width, signature.coordinates, config.frequencies
         self.columns = signature.space_columns
         self.space = tuple(axes[i] for i in self.columns)
@@ -122,9 +121,8 @@ class PositionAttentionField(Backbone):
         self.scalars = nn.Linear(scalars, width) if scalars else None
         self.register_buffer("latent", self._mesh(), persistent=False)
         count = round(self.latent.shape[1] ** (1 / max(1, len(self.space))))
-        self.encoders = nn.ModuleDict(
-            {e.name: PositionEncoder(signature, e, config, self.space) for e in signature.functions}
-        )
+        encoders = {e.name: PositionEncoder(signature, e, config) for e in signature.functions}
+        self.encoders = nn.ModuleDict(encoders)
         self.ground = self.mesh_encoding.linear(width)
         self.processor = nn.ModuleList(
             ProcessorBlock(width, self._attention(count)) for _ in range(config.blocks)
@@ -173,8 +171,8 @@ class PositionAttentionField(Backbone):
         state: Any = 0.0
         for name, encode in self.encoders.items():
             state = state + encode(inputs[name], self.latent, points.at)
-        if self.scalars is not None:
-            state = state + self.scalars(torch.cat(scalar_values(self.signature, inputs), -1))
+        scalars = encode_scalars(self.scalars, self.signature, inputs)
+        state = state if scalars is None else state + scalars
         if self.ground is not None:
             state = state + self.ground(self.mesh_encoding(self.latent))
         for block in self.processor:
@@ -211,27 +209,21 @@ class PositionEncoder(nn.Module):
         signature: The problem's shapes and scales.
         entry: The function.
         config: Sizes and choices.
-        space: Axes of space.
     """
 
     def __init__(
-        self,
-        signature: Signature,
-        entry: InputSignature,
-        config: PositionAttentionConfig,
-        space: tuple[AxisSignature, ...],
+        self, signature: Signature, entry: InputSignature, config: PositionAttentionConfig
     ) -> None:
         super().__init__()
-        self.entry, self.axes = entry, signature.axes_of(entry)
-        names, width = [axis.name for axis in space], config.width
-        self.in_space = [names.index(name) for name in entry.of if name in names]
-        self.shared = [i for i, name in enumerate(entry.of) if name in names]
-        other = [i for i, name in enumerate(entry.of) if name not in names]
+        self.entry, self.axes, width = entry, signature.axes_of(entry), config.width
+        columns = [signature.axis(name) for name in entry.of]
+        self.shared = [i for i, column in enumerate(columns) if column != signature.time]
+        self.in_space = [signature.space_columns.index(columns[i]) for i in self.shared]
+        other = [i for i in range(len(columns)) if i not in self.shared]
         self.encoding = CoordinateEncoding(self.axes, other, config.frequencies)
-        features = entry.channels + self.encoding.features
         self.spectrum = HarmonicFit(entry, self.axes) if entry.smooth else None
-        features += 2 * len(entry.of) * entry.channels if entry.smooth else 0
-        self.lift = nn.Linear(features, width)
+        values = entry.channels * (1 + 2 * len(entry.of) if entry.smooth else 1)
+        self.lift = nn.Linear(values + self.encoding.features, width)
         self.mix = nn.Linear(width, width)
         self.shared_axes = [self.axes[i] for i in self.shared]
         self.reading = None
@@ -251,17 +243,13 @@ class PositionEncoder(nn.Module):
         Returns:
             ``[B, L, width]``.
         """
-        points, mask = samples.points, samples.mask
         if self.spectrum is None:
+            points, mask = real_points(samples, self.axes[0].low), samples.mask
             columns = [standardised(self.entry, samples)]
-            if mask is not None:
-                points = points.masked_fill(~mask[..., None], self.axes[0].low)
         else:
-            fit, mask = self.spectrum(samples), None
-            direct = self.reading is None
-            points = (
-                take_columns(mesh, self.in_space) if direct else self.spectrum.token_grid(points)
-            )
+            fit, mask, points = self.spectrum(samples), None, take_columns(mesh, self.in_space)
+            if self.reading is not None:
+                points = self.spectrum.token_grid(samples.points)
             columns = [self.spectrum.basis(points) @ fit, self.spectrum.features(fit, points)]
         if self.encoding.columns:
             columns.append(self.encoding(points).expand(len(columns[0]), -1, -1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, final
 
@@ -78,13 +78,17 @@ class PointMesh:
 
     Attributes:
         points: ``[B or 1, M, d]``, physical.
-        of: Names of the d columns.
+        axes: The d axes.
         mask: ``[B, M]``; all if None.
     """
 
     points: Tensor
-    of: tuple[str, ...]
+    axes: tuple[AxisSignature, ...]
     mask: Tensor | None = None
+
+    def along(self, axes: Sequence[AxisSignature]) -> Tensor:
+        """Take the columns of some of the axes."""
+        return self.points[..., [self.axes.index(axis) for axis in axes]]
 
 
 @final
@@ -109,8 +113,7 @@ class MeshPositionAttention(Backbone):
     drawn: Tensor
 
     def __init__(self, signature: Signature, config: MeshPositionConfig) -> None:
-        super().__init__(signature)
-        self.config = config
+        super().__init__(signature, config)
         self.space = tuple(signature.coordinates[i] for i in signature.space_columns)
         self.counts = (*config.latent, *config.latent[-1:] * len(self.space))[: len(self.space)]
         if config.placement == "sampling":
@@ -147,8 +150,7 @@ class MeshPositionAttention(Backbone):
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
-        names = tuple(axis.name for axis in self.space)
-        answer = PointMesh(queries[..., self.signature.space_columns], names)
+        answer = PointMesh(queries[..., self.signature.space_columns], self.space)
         residual = self.config.ends == "residual"
         latent = answer if residual else self._latent(inputs, answer)
         state = self._encoded(inputs, answer, latent)
@@ -157,8 +159,7 @@ class MeshPositionAttention(Backbone):
             state = module(state, *whole)
         quantile = self.config.local[1]
         state = self.out(state, *self._distances(answer, latent, quantile))
-        if not residual:
-            state = F.gelu(state)
+        state = state if residual else F.gelu(state)
         if self.last is not None:
             state = self.last(state, *self._distances(answer, answer, quantile))
         return self.decoder(state)
@@ -181,9 +182,8 @@ class MeshPositionAttention(Backbone):
 
     def _features(self, mesh: PointMesh, inputs: Inputs, values: Tensor | None = None) -> Tensor:
         """Coordinates from 0 to 1, values, and the scalars at every point: ``[B, M, features]``."""
-        axes = self._axes(mesh.of)
-        low = mesh.points.new_tensor([axis.low for axis in axes])
-        length = mesh.points.new_tensor([axis.high - axis.low for axis in axes])
+        low = mesh.points.new_tensor([axis.low for axis in mesh.axes])
+        length = mesh.points.new_tensor([axis.high - axis.low for axis in mesh.axes])
         count = mesh.points.shape[1]
         columns = [(mesh.points - low) / length, *([] if values is None else [values])]
         columns += [v.expand(-1, count, -1) for v in scalar_values(self.signature, inputs)]
@@ -193,44 +193,39 @@ class MeshPositionAttention(Backbone):
     def _mesh(self, entry: InputSignature, inputs: Inputs) -> PointMesh:
         """Sensors of a function; masked ones are moved to one that is real."""
         points, mask = inputs[entry.name].points, inputs[entry.name].mask
+        axes = self.signature.axes_of(entry)
         if mask is None:
-            return PointMesh(points[:1] if points.stride(0) == 0 else points, entry.of)
+            return PointMesh(points[:1] if points.stride(0) == 0 else points, axes)
         first = mask.to(torch.uint8).argmax(-1)[:, None, None].expand(-1, 1, points.shape[-1])
-        return PointMesh(
-            torch.where(mask[..., None], points, points.gather(1, first)), entry.of, mask
-        )
+        moved = torch.where(mask[..., None], points, points.gather(1, first))
+        return PointMesh(moved, axes, mask)
 
     def _latent(self, inputs: Inputs, answer: PointMesh) -> PointMesh:
         """Return the latent mesh: even, random, or from sensors of a function of all space."""
         if self.config.placement == "pooling":
-            return PointMesh(cell_grid(self.space, self.counts, answer.points), answer.of)
+            return PointMesh(cell_grid(self.space, self.counts, answer.points), self.space)
         if self.config.placement == "sampling":
-            return PointMesh(self.drawn.to(answer.points.dtype), answer.of)
-        whole = (e for e in self.signature.functions if set(answer.of) <= set(e.of))
+            return PointMesh(self.drawn.to(answer.points.dtype), self.space)
+        names = {axis.name for axis in self.space}
+        whole = (e for e in self.signature.functions if names <= set(e.of))
         mesh = next((self._mesh(entry, inputs) for entry in whole), answer)
-        points = mesh.points[..., [mesh.of.index(name) for name in answer.of]]
-        chosen = farthest_points(points, math.prod(self.counts), self.space)
+        chosen = farthest_points(mesh.along(self.space), math.prod(self.counts), self.space)
         if mesh.mask is None:
-            return PointMesh(chosen, answer.of)
+            return PointMesh(chosen, self.space)
         rank = torch.arange(chosen.shape[1], device=chosen.device)
-        return PointMesh(chosen, answer.of, rank < mesh.mask.sum(-1, keepdim=True))
+        return PointMesh(chosen, self.space, rank < mesh.mask.sum(-1, keepdim=True))
 
     def _distances(
         self, to: PointMesh, of: PointMesh, quantile: float
     ) -> tuple[Tensor, Tensor | None]:
         """Scaled squared distances ``[B or 1, N, M]``, and which are kept, or None for all."""
-        shared = [name for name in to.of if name in of.of]
-        axes = self._axes(shared)
-        there, here = (m.points[..., [m.of.index(n) for n in shared]] for m in (to, of))
-        squares = squared_distances(there, here, axes)
+        shared = [axis for axis in to.axes if axis in of.axes]
+        squares = squared_distances(to.along(shared), of.along(shared), shared)
         if quantile < 1:
             kept = within_quantile(squares, quantile, of.mask)
         else:
             kept = None if of.mask is None else of.mask[:, None]
-        return squares / largest_squared_distance(axes) if self.config.scaled else squares, kept
-
-    def _axes(self, names: Iterable[str]) -> tuple[AxisSignature, ...]:
-        return tuple(self.signature.coordinates[self.signature.axis(name)] for name in names)
+        return squares / largest_squared_distance(shared) if self.config.scaled else squares, kept
 
 
 class PositionModule(nn.Module):

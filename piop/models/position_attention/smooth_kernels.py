@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from piop.models.core.attention import masked_scores
+from piop.models.core.attention import masked_scores, split_heads
 from piop.models.core.base import AxisSignature
 from piop.models.core.coordinates import CIRCUMFERENCE_SQUARED, angles
 from piop.models.position_attention.attention import INVERSE_SHARPNESS, SHARPNESS, smooth_window
@@ -127,21 +127,18 @@ class KernelCrossAttention(nn.Module):
             moved = self.control(control).reshape(*control.shape[:2], self.heads, -1)
             sharp = sharp * torch.exp(moved[..., :1])
             here = here + moved[..., 1:]
-        near, far = (
-            coordinate_pairs(here, self.axes),
-            coordinate_pairs(points.at[:, :, None], self.axes),
-        )
+        near, far = (coordinate_pairs(x, self.axes) for x in (here, points.at[:, :, None]))
         scores = self._scores(sharp, near, far, at.shape[1])
         if self.query is not None and self.key is not None:
-            query, key = self._split(self.query(state)), self._split(self.key(tokens))
-            query = query * self.depth**-0.5
+            query = split_heads(self.query(state), self.heads) * self.depth**-0.5
+            key = split_heads(self.key(tokens), self.heads)
             scores = scores + torch.matmul(query.transpose(1, 2), key.permute(0, 2, 3, 1))
         if self.window is not None:
             unmoved = coordinate_pairs(at[:, :, None], self.axes)
             scores = scores + smooth_window(self._squares(unmoved, far), self.window)
         if points.blocked is not None:
             scores = scores + points.blocked
-        values = self._weighed(self._split(self.value(tokens)), far)
+        values = self._weighed(split_heads(self.value(tokens), self.heads), far)
         found = torch.matmul(torch.softmax(scores, -1), values.transpose(1, 2)).transpose(1, 2)
         found = self._gathered(found, near)
         return self.out(found.reshape(*found.shape[:2], -1))
@@ -151,10 +148,7 @@ class KernelCrossAttention(nn.Module):
         query, key = [], []
         for axis, (c, s), (first, second) in zip(self.axes, near, far, strict=True):
             if axis.periodic:
-                query += [
-                    c * (sharp * (2 / CIRCUMFERENCE_SQUARED)),
-                    s * (sharp * (2 / CIRCUMFERENCE_SQUARED)),
-                ]
+                query += [wave * (sharp * (2 / CIRCUMFERENCE_SQUARED)) for wave in (c, s)]
                 key += [first, second]
             else:
                 query += [c * sharp, s * (sharp * 2)]
@@ -197,9 +191,6 @@ class KernelCrossAttention(nn.Module):
             real, imaginary = found[..., first : first + step], found[..., first + step :]
             columns.append(s * real - c * imaginary[..., :step])
         return torch.cat(columns, -1) if len(columns) > 1 else columns[0]
-
-    def _split(self, features: Any) -> Any:
-        return features.reshape(*features.shape[:2], self.heads, -1)
 
 
 CoordinatePairs = Sequence[tuple[Any, Any]]

@@ -1,4 +1,4 @@
-"""Tests of the queries: they are independent, periodic, and derivatives along them are right."""
+"""Tests of what a network is evaluated on: its sensors and its queries."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from unittest import SkipTest
 
 import sympy
 import torch
+from torch import Tensor
 
 from piop.fields import FunctionSamples
 from piop.forms.stream_plan import plan_expressions
@@ -19,16 +20,105 @@ from piop.testing.cases import (
     Case,
     CaseTests,
     evaluates_pointwise,
+    has_free_sensors,
     has_own_signature,
     only_for,
 )
 from piop.testing.samples import (
     axes_for,
     max_difference,
+    points_for,
     pointwise_queries,
     queries_for,
     samples_for,
 )
+
+
+class SensorTests(CaseTests):
+    """Sensors may come in any order, number and mask; samples of a batch are independent."""
+
+    @only_for(lambda case: bool(case.signature.functions))
+    def test_order_of_sensors_does_not_matter(self, case: Case) -> None:
+        """Sensors are a set, unless the class sets ``unordered = False``."""
+        model, inputs, points = case.prepare()
+        if not model.unordered:
+            raise SkipTest("unordered = False")
+        shuffled = dict(inputs)
+        generator = torch.Generator().manual_seed(3)
+        for entry in case.signature.functions:
+            points_of, values = inputs[entry.name].points, inputs[entry.name].values
+            order = torch.randperm(points_of.shape[1], generator=generator)
+            shuffled[entry.name] = FunctionSamples(points_of[:, order], values[:, order])
+        before = points.evaluate(model, inputs)
+        assert max_difference(points.evaluate(model, shuffled), before) < FIT_ROUNDING
+
+    @only_for(lambda case: bool(case.signature.inputs))
+    def test_samples_of_a_batch_are_independent(self, case: Case) -> None:
+        """The output for a sample is the same in any batch."""
+        model, inputs, points = case.prepare(3)
+        together = points.evaluate(model, inputs)
+        for i in range(3):
+            alone = {name: _sample(samples, i) for name, samples in inputs.items()}
+            found = points.of_sample(i).evaluate(model, alone)
+            assert max_difference(found, together[[i]]) < FIT_ROUNDING
+
+    def test_every_input_matters(self, case: Case) -> None:
+        """Other values of an input give another output."""
+        model, inputs, points = case.prepare()
+        others = samples_for(case.signature, seed=9)
+        before = points.evaluate(model, inputs)
+        for name, samples in inputs.items():
+            other = FunctionSamples(samples.points, others[name].values)
+            found = points.evaluate(model, {**inputs, name: other})
+            assert max_difference(found, before) > LEAST_CHANGE, name
+
+    @only_for(has_free_sensors)
+    def test_masked_sensors_are_ignored(self, case: Case) -> None:
+        """Samples of different sizes in one batch, NaN behind the mask, equal each sample alone."""
+        model, signature = case.build(), case.signature
+        points, counts = points_for(model), (40, 23)
+        alone = [samples_for(signature, 1, count, seed=i) for i, count in enumerate(counts)]
+        padded = {
+            entry.name: _padded([one[entry.name] for one in alone], 45)
+            if entry.of and not entry.gridded
+            else _stacked([samples_for(signature, 1, 40, i)[entry.name] for i in range(2)])
+            for entry in signature.inputs
+        }
+        together = points.evaluate(model, padded)
+        for i, one in enumerate(alone):
+            gridded = [e.name for e in signature.inputs if e.gridded]
+            one |= {name: _sample(padded[name], i) for name in gridded}
+            found = points.of_sample(i).evaluate(model, one)
+            assert max_difference(found, together[[i]]) < FIT_ROUNDING
+
+    @only_for(lambda case: bool(case.signature.functions))
+    def test_any_number_of_sensors_is_accepted(self, case: Case) -> None:
+        """One, few, many; on grids two along each axis at least."""
+        model = case.build()
+        points = points_for(model)
+        for count in (1, 3, 300):
+            out = points.evaluate(model, samples_for(case.signature, sensors=count))
+            assert out.isfinite().all(), f"{count} sensors"
+
+
+def _padded(samples: list[FunctionSamples], count: int) -> FunctionSamples:
+    """Pad to ``count`` sensors with NaN behind a mask."""
+
+    def filled(tensor: Tensor) -> Tensor:
+        return torch.nn.functional.pad(tensor, (0, 0, 0, count - tensor.shape[1]), value=torch.nan)
+
+    alike = _stacked([FunctionSamples(filled(s.points), filled(s.values)) for s in samples])
+    mask = torch.stack([torch.arange(count) < s.points.shape[1] for s in samples])
+    return FunctionSamples(alike.points, alike.values, mask)
+
+
+def _stacked(samples: list[FunctionSamples]) -> FunctionSamples:
+    points, values = [s.points for s in samples], [s.values for s in samples]
+    return FunctionSamples(torch.cat(points), torch.cat(values))
+
+
+def _sample(samples: FunctionSamples, i: int) -> FunctionSamples:
+    return FunctionSamples(samples.points[[i]], samples.values[[i]])
 
 
 class QueryTests(CaseTests):
