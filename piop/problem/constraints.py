@@ -340,7 +340,6 @@ def _face_obstacle(
 
 
 def _initial_text(problem: Problem, unknown: str, order: int) -> str:
-    low = "" if problem.time is None else f"{problem.time.name} = {problem.time.low:g}"
-    time = "" if problem.time is None else problem.time.name
-    quantity = unknown if order == 0 else f"d{time * order}({unknown})"
-    return f"{quantity} at {low} is {problem.initial[unknown][order]}"
+    start = "" if problem.time is None else f"{problem.time.name} = {problem.time.low:g}"
+    quantity = problem.derivative_text(unknown, order)
+    return f"{quantity} at {start} is {problem.initial[unknown][order]}"

@@ -236,10 +236,7 @@ def _value(key: str, value: Any) -> str:
 
 
 def _given(problem: Problem, name: str, data: list[str]) -> str:
-    time = problem.time.name if problem.time else "t"
-    return ", ".join(
-        f"{f'd{time * n}({name})' if n else name} = {text}" for n, text in enumerate(data)
-    )
+    return ", ".join(f"{problem.derivative_text(name, n)} = {e}" for n, e in enumerate(data))
 
 
 def _decided(condition: dict[str, Any]) -> str:

@@ -254,6 +254,11 @@ class Problem:
         found = {c.name: c for c in (*self.coordinates, *self.angles)}
         return found[name]
 
+    def derivative_text(self, unknown: str, order: int) -> str:
+        """A derivative of an unknown in time as a spec writes it, such as ``dt(u)``."""
+        time = self.time.name if self.time else "t"
+        return f"d{time * order}({unknown})" if order else unknown
+
     def at(self, values: Mapping[str, float] | None = None) -> Problem:
         """Put numbers in place of the parameters to infer.
 

@@ -9,12 +9,18 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from piop.boundary import BoundaryCondition
-from piop.errors import Place
+from piop.errors import Issue, Place
 from piop.spec.distributions import Distribution
 from piop.spec.tree import Node, ScalarNode
 
 Text: TypeAlias = ScalarNode
 Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...]"
+
+
+def issue_at(place: Place, message: str, hint: str = "") -> Issue:
+    """What is wrong at a place, and what to do; a hint begins a sentence of its own."""
+    stop = "." if hint and message[-1:] not in ".?" else ""
+    return Issue(message + stop, place.file, place.line, place.column, hint)
 
 
 class SensorPlacement(StrEnum):
@@ -138,6 +144,10 @@ class Spec:
     def random_parameters(self) -> dict[str, Distribution]:
         """The parameters that are drawn, which makes them scalar inputs."""
         return {n: v for n, v in self.parameters.items() if not isinstance(v, ScalarNode)}
+
+    def issue(self, path: str, message: str, hint: str = "") -> Issue:
+        """What is wrong with a key, at its place; the message says which key."""
+        return issue_at(self.place(path), f"{path}: {message}", hint)
 
     def place(self, path: str) -> Place:
         """Where a key stands; the nearest key above it if it is not written."""

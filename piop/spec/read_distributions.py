@@ -88,7 +88,7 @@ def read_levels(reader: Reader, node: Node, path: str) -> tuple[float, ...]:
     """One level of noise, or a list of them."""
     levels = reader.several(node, path, Reader.number)
     if any(level < 0 for level in levels):
-        raise reader.fail(node.place, f"{path}: a noise level is not negative")
+        raise reader.fail(node.place, f"{path}: a noise level is a number from 0 on")
     return levels
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from piop.errors import Issue, Place, SpecError
 from piop.expression import Quantity, Refusal, Scope, as_number, parse
 from piop.expression.parse import did_you_mean
+from piop.spec.model import issue_at
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
 T = TypeVar("T")
@@ -24,8 +25,7 @@ class Bad(Exception):
 
 def refuse(issues: list[Issue], place: Place, message: str, hint: str = "") -> None:
     """Record an issue."""
-    stop = "." if hint and message[-1:] not in ".?" else ""
-    issues.append(Issue(message + stop, place.file, place.line, place.column, hint))
+    issues.append(issue_at(place, message, hint))
 
 
 def evaluate(text: ScalarNode, scope: Scope, issues: list[Issue], path: str) -> Quantity | None:

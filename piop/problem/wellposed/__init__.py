@@ -6,7 +6,7 @@ reads were understood, so that one mistake is not reported twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from piop.spec.resolve import Resolved
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
 
-Pass = Callable[["Problem", Resolved, list[Issue]], None]
+Pass = Callable[["Problem", Resolved], Iterator[Issue]]
 
 _EQUATIONS = frozenset(
     {"names", "unknowns", "equations", "auxiliary", "definitions", "time", "space"}
@@ -47,11 +47,7 @@ _MATHEMATICS: tuple[Pass, ...] = (
 )
 
 
-_OF_DATA: tuple[tuple[Pass, frozenset[str]], ...] = (
-    (check_domain, frozenset({"domain", "space"})),
-    (check_distributions, frozenset({"inputs", "names", "boundary", "space"})),
-    (check_data, frozenset()),
-)
+_OF_DATA: tuple[tuple[Pass, frozenset[str]], ...] = (*_COUNTS[1:3], (check_data, frozenset()))
 """Passes for a problem without equations, which is known from its solutions alone."""
 
 
@@ -64,10 +60,10 @@ def check(problem: Problem, draft: Draft) -> None:
     resolved, issues = draft.resolved, draft.issues
     for look, needs in _COUNTS if problem.spec.equations else _OF_DATA:
         if not needs & resolved.failed:
-            look(problem, resolved, issues)
+            issues += look(problem, resolved)
     if not issues and problem.residuals:
         for look in _MATHEMATICS:
             with suppress(*SYMPY_FAILS):  # what cannot be decided is let pass
-                look(problem, resolved, issues)
+                issues += look(problem, resolved)
     raise_issues(issues)
     problem.at()  # a coefficient to infer is a symbol, whose sign the passes above do not know

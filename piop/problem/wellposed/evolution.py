@@ -9,6 +9,7 @@ Conservation laws: flux form where shocks form, and waves in every direction.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from piop.expression.functions import evaluate
 from piop.forms.differentiate import partial
 from piop.forms.pde import PDE
 from piop.forms.terms import LinearTerm, orders, read_terms, space_order, split_terms
-from piop.spec.reader import refuse
+from piop.spec.model import issue_at
 from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _NOISE = 1e-6  # of an eigenvalue of a matrix; a single equation has none
 _POINTS = 3
 
 
-def check_growth(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
+def check_growth(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """Refuse an evolution whose symbol grows with the wavenumber."""
     evolving = {problem.time_order[u] for u in problem.unknowns}
     if problem.time is None or len(evolving) != 1 or 0 in evolving:
@@ -42,37 +43,27 @@ def check_growth(problem: Problem, resolved: Resolved, issues: list[Issue]) -> N
     parts = [split_terms(problem.pde, r) for r in problem.residuals]
     if _decided_by_nonlinear(problem, parts):
         return
-    terms = [p[0] for p in parts]
-    for lookup in _settings(problem):
-        rate = _growth(
-            problem, terms, evolving.pop() if len(evolving) > 1 else max(evolving), lookup
+    terms, order = [p[0] for p in parts], max(evolving)
+    if any(_growth(problem, terms, order, values) for values in _settings(problem)):
+        message = (
+            "equations: short waves grow without bound (the real part of the symbol grows with "
+            "the wavenumber), so the problem is ill posed, like a heat equation run backward"
         )
-        if rate:
-            message = (
-                "equations: short waves grow without bound (the real part of the symbol grows with "
-                "the wavenumber), so the problem is ill posed, like a heat equation run backward"
-            )
-            place = resolved.equations[0].place
-            refuse(issues, place, message, "Check the sign of the highest derivatives.")
-            return
+        hint = "Check the sign of the highest derivatives."
+        yield issue_at(resolved.equations[0].place, message, hint)
 
 
 def _decided_by_nonlinear(
     problem: Problem, parts: list[tuple[list[LinearTerm], list[Expr], list[Expr]]]
 ) -> bool:
     """Whether a nonlinear term is of the highest order: frozen coefficients say nothing then."""
-    linear = max((space_order(problem.pde, t.order) for p in parts for t in p[0]), default=0)
-    nonlinear = max(
-        (
-            space_order(problem.pde, o)
-            for p in parts
-            for t in p[1]
-            for u in problem.channels
-            for o in orders(problem.pde, t, u)
-        ),
-        default=0,
-    )
-    return nonlinear >= linear
+    pde = problem.pde
+    linear = [t.order for p in parts for t in p[0]]
+    nonlinear = [o for p in parts for t in p[1] for u in pde.channels for o in orders(pde, t, u)]
+    highest = [
+        max((space_order(pde, o) for o in found), default=0) for found in (nonlinear, linear)
+    ]
+    return highest[0] >= highest[1]
 
 
 def _settings(problem: Problem) -> list[dict[Expr, float]]:
@@ -93,10 +84,10 @@ def _settings(problem: Problem) -> list[dict[Expr, float]]:
 def _growth(
     problem: Problem, terms: list[list[LinearTerm]], order: int, values: dict[Expr, float]
 ) -> bool:
-    def lookup(atom: Expr) -> float:
-        return values.get(atom, np.nan)
-
-    numbers = [[float(evaluate(t.coefficient, lookup)) for t in row] for row in terms]
+    numbers = [
+        [float(evaluate(t.coefficient, lambda atom: values.get(atom, np.nan))) for t in row]
+        for row in terms
+    ]
     highest = max(space_order(problem.pde, t.order) for row in terms for t in row)
     for row, coefficients in zip(terms, numbers, strict=True):
         for term, c in zip(row, coefficients, strict=True):
@@ -157,7 +148,7 @@ _CONDITION = 1e6  # of the eigenvectors; a defective matrix gives about 1e8
 _REAL = 1e-6  # imaginary part of an eigenvalue, relative; a defective one is off by about 1e-8
 
 
-def check_flux(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
+def check_flux(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """Refuse products that are no divergence, and fluxes that are not hyperbolic."""
     if not _first_order(problem):
         return
@@ -169,9 +160,9 @@ def check_flux(problem: Problem, resolved: Resolved, issues: list[Issue]) -> Non
                 f"equations: '{product}' is not in flux form, and without viscosity shocks form, "
                 "across which it has no meaning"
             )
-            refuse(issues, equation.place, message, "Write d(u**2/2, x) in place of u*dx(u).")
+            yield issue_at(equation.place, message, "Write d(u**2/2, x) in place of u*dx(u).")
     if in_flux_form and len(problem.unknowns) > 1 and problem.time is not None:
-        _check_hyperbolic(problem, problem.time.symbol, resolved, issues)
+        yield from _check_hyperbolic(problem, problem.time.symbol, resolved)
 
 
 def _first_order(problem: Problem) -> bool:
@@ -198,9 +189,7 @@ def _nonlinear_product(pde: PDE, raw: Expr) -> str:
     return ""
 
 
-def _check_hyperbolic(
-    problem: Problem, time: Symbol, resolved: Resolved, issues: list[Issue]
-) -> None:
+def _check_hyperbolic(problem: Problem, time: Symbol, resolved: Resolved) -> Iterator[Issue]:
     """Some state must have a flux Jacobian with real eigenvalues and a full set of eigenvectors."""
     rows = problem.residuals[: len(problem.unknowns)]
     functions = [problem.function(u) for u in problem.unknowns]
@@ -210,21 +199,14 @@ def _check_hyperbolic(
         fluxes = _numbers(problem, mass), _numbers(problem, steep)
         kinds = [_kind(m, s) for m, s in zip(*fluxes, strict=True)]
         if kinds and all(k for k in kinds if k is not None) and any(kinds):
-            worst = (
-                "real eigenvalues"
-                if "complex" in kinds and "defective" not in kinds
-                else ("a full set of eigenvectors")
-            )
+            only_complex = "complex" in kinds and "defective" not in kinds
+            lacks = "real eigenvalues" if only_complex else "a full set of eigenvectors"
             message = (
-                f"equations: the flux Jacobian along {axis.name} does not have {worst} at any of "
+                f"equations: the flux Jacobian along {axis.name} does not have {lacks} at any of "
                 f"{_STATES} states, so the system is not hyperbolic"
             )
-            refuse(
-                issues,
-                resolved.equations[0].place,
-                message,
-                "Check the fluxes; is a pressure missing?",
-            )
+            hint = "Check the fluxes; is a pressure missing?"
+            yield issue_at(resolved.equations[0].place, message, hint)
             return
 
 

@@ -15,7 +15,7 @@ from piop.errors import Issue, Place
 from piop.expression.functions import JUMPS, evaluate
 from piop.expression.vector_calculus import occurs_bare
 from piop.forms.terms import additive_terms, orders, split_terms
-from piop.spec.reader import refuse
+from piop.spec.model import issue_at
 from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:
@@ -26,28 +26,22 @@ _POINTS = 7
 _TOLERANCE = 1e-8
 
 
-def check_periodicity(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
+def check_periodicity(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """Compare the two ends of each periodic axis at a few points.
 
     Unknowns and inputs count as periodic, so what is found is an explicit coordinate such as the
     initial condition ``x``. Expressions with jumps of their own (``where``, ``sign``) are let pass.
     """
-    axes = [c for c in problem.space if c.periodic]
-    for axis in axes:
+    for axis in (c for c in problem.space if c.periodic):
         for what, expr, place in _expressions(problem, resolved):
             jump = _jump(problem, expr, axis)
             if jump is not None:
-                low, high = jump
                 message = (
-                    f"{what}: not periodic in {axis.name}: {low:.4g} at {axis.low:.4g} "
-                    f"but {high:.4g} at {axis.high:.4g}"
+                    f"{what}: not periodic in {axis.name}: {jump[0]:.4g} at {axis.low:.4g} "
+                    f"but {jump[1]:.4g} at {axis.high:.4g}"
                 )
-                refuse(
-                    issues,
-                    place,
-                    message,
-                    f"Make it periodic, or give {axis.name} other conditions.",
-                )
+                hint = f"Make it periodic, or give {axis.name} other conditions."
+                yield issue_at(place, message, hint)
 
 
 def _expressions(problem: Problem, resolved: Resolved) -> Iterator[tuple[str, Expr, Place]]:
@@ -59,10 +53,8 @@ def _expressions(problem: Problem, resolved: Resolved) -> Iterator[tuple[str, Ex
         yield f"auxiliary.{name}", equation.left - equation.right, equation.place
     for name, expr in resolved.inputs.items():
         yield f"inputs.{name}", expr, problem.spec.place(f"inputs.{name}.expression")
-    for face, conditions in problem.boundary.items():
-        for condition in conditions:
-            for value in condition.values:
-                yield f"boundary.{face}", value, condition.place
+    for face, condition in problem.pde.face_conditions:
+        yield from ((f"boundary.{face}", value, condition.place) for value in condition.values)
 
 
 def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> tuple[float, float] | None:
@@ -73,15 +65,14 @@ def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> tuple[float, float]
     points: dict[Expr, np.ndarray] = {
         c.symbol: c.low + c.length * random.random(_POINTS) for c in problem.coordinates
     }
-    others: dict[Expr, np.ndarray] = {}
 
     def at(end: float) -> np.ndarray:
         def lookup(atom: Expr) -> np.ndarray:
             if atom == axis.symbol:
                 return np.full(_POINTS, end)
-            if atom in points:
-                return points[atom]
-            return others.setdefault(atom, random.standard_normal(_POINTS))
+            if atom not in points:
+                points[atom] = random.standard_normal(_POINTS)
+            return points[atom]
 
         return np.broadcast_to(np.asarray(evaluate(expr, lookup), dtype=float), (_POINTS,))
 
@@ -97,7 +88,7 @@ def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> tuple[float, float]
 _GRID = 48  # points per axis of the mean of an explicit term
 
 
-def check_gauge(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
+def check_gauge(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """A mean is given exactly where the equations and conditions leave a constant free."""
     spec = problem.spec
     own = problem.residuals[len(resolved.equations) :]
@@ -105,51 +96,45 @@ def check_gauge(problem: Problem, resolved: Resolved, issues: list[Issue]) -> No
         free = _leaves_constant(problem, auxiliary.name, (residual,))
         path = f"auxiliary.{auxiliary.name}"
         if free and not auxiliary.gauged:
-            message = f"{path}: the equation leaves a constant in {auxiliary.name} free"
-            refuse(issues, spec.place(path), message, "Add 'mean: 0'.")
+            message = f"the equation leaves a constant in {auxiliary.name} free"
+            yield spec.issue(path, message, "Add 'mean: 0'.")
         elif auxiliary.gauged and not free:
-            message = f"{path}.mean: the equation fixes the mean of {auxiliary.name} already"
-            refuse(issues, spec.place(f"{path}.mean"), message, "Leave 'mean' out.")
+            message = f"the equation fixes the mean of {auxiliary.name} already"
+            yield spec.issue(f"{path}.mean", message, "Leave 'mean' out.")
     for name in problem.unknowns:
         elliptic = problem.time_order[name] == 0
         free = elliptic and _leaves_constant(problem, name, problem.residuals)
         if free and name not in problem.gauge:
             message = f"unknowns: equations and conditions leave a constant in {name} free"
             place = next(u.place for u in spec.unknowns if u.text == name)
-            refuse(issues, place, message, f"Add 'gauge: {{{name}: {{mean: 0}}}}'.")
+            yield issue_at(place, message, f"Add 'gauge: {{{name}: {{mean: 0}}}}'.")
         elif name in problem.gauge and not free:
-            message = f"gauge.{name}: the mean of {name} is fixed already"
-            refuse(issues, spec.place(f"gauge.{name}"), message, "Leave the gauge out.")
+            message = f"the mean of {name} is fixed already"
+            yield spec.issue(f"gauge.{name}", message, "Leave the gauge out.")
 
 
 def _leaves_constant(problem: Problem, name: str, residuals: tuple[Expr, ...]) -> bool:
     function = problem.function(name)
-    given = [c for conditions in problem.boundary.values() for c in conditions]
-    if any(c.fixes_constant(name, function) for c in given):
+    if any(c.fixes_constant(name, function) for _, c in problem.pde.face_conditions):
         return False
     involved = [r for r in residuals if r.has(function)]
     return bool(involved) and not any(occurs_bare(r, function) for r in involved)
 
 
-def check_solvable(problem: Problem, resolved: Resolved, issues: list[Issue]) -> None:
+def check_solvable(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """On a periodic box, what drives an equation with a free constant must have no mean."""
     if not problem.periodic:
         return
     spec = problem.spec
-    driven = [
-        (a.name, r)
-        for a, r in zip(
-            problem.auxiliaries, problem.residuals[len(resolved.equations) :], strict=True
-        )
-        if a.gauged
-    ]
+    own = zip(problem.auxiliaries, problem.residuals[len(resolved.equations) :], strict=True)
+    driven = [(auxiliary.name, residual) for auxiliary, residual in own if auxiliary.gauged]
     if len(problem.unknowns) == 1 and problem.unknowns[0] in problem.gauge:
         driven.append((problem.unknowns[0], problem.residuals[0]))
     for name, residual in driven:
         rest = [t for t in additive_terms(residual) if not t.has(problem.function(name))]
         section = "auxiliary" if name in spec.auxiliary else "gauge"
         place = spec.place(f"{section}.{name}")
-        _Driver(problem, resolved, issues, name).check(sympy.Add(*rest), place)
+        yield from _Driver(problem, resolved, name).check(sympy.Add(*rest), place)
 
 
 @dataclass(frozen=True)
@@ -158,10 +143,11 @@ class _Driver:
 
     problem: Problem
     resolved: Resolved
-    issues: list[Issue]
     name: str
 
-    def check(self, driver: Expr, place: Place, seen: frozenset[str] = frozenset()) -> None:
+    def check(
+        self, driver: Expr, place: Place, seen: frozenset[str] = frozenset()
+    ) -> Iterator[Issue]:
         """Refuse a driver with a mean; unknowns in it are followed to their data and sources."""
         linear, nonlinear, free = split_terms(self.problem.pde, driver)
         explicit = []
@@ -170,38 +156,35 @@ class _Driver:
             if not found:
                 explicit.append(term)
             for item in found:
-                own = item.distribution
-                over = set(item.of) <= {c.name for c in self.problem.space}
-                if own is not None and over and not own.mean_is_zero:
-                    path = f"inputs.{item.name}"
-                    message = (
-                        f"{path}: its samples have a mean, and then the equation for {self.name} "
-                        "has no solution"
+                own, over = item.distribution, {c.name for c in self.problem.space}
+                if own is not None and not own.mean_is_zero and {*item.of} <= over:
+                    message = f"the equation for {self.name} has no solution"
+                    yield self.problem.spec.issue(
+                        f"inputs.{item.name}",
+                        f"its samples have a mean, and then {message}",
+                        own.without_mean,
                     )
-                    place = self.problem.spec.place(path)
-                    refuse(self.issues, place, message, own.without_mean)
         mean = 0.0 if nonlinear else _mean(self.problem, sympy.Add(*explicit))
         if mean:
             message = (
                 f"{self.name} is driven by something whose mean is {abs(mean):.4g}; "
                 "on a periodic box it must be 0"
             )
-            refuse(self.issues, place, message, "Subtract the mean.")
+            yield issue_at(place, message, "Subtract the mean.")
         for term in linear:
             if term.unknown not in seen and not any(term.order) and term.coefficient.is_number:
-                self._follow(term.unknown, seen | {term.unknown})
+                yield from self._follow(term.unknown, seen | {term.unknown})
 
-    def _follow(self, unknown: str, seen: frozenset[str]) -> None:
+    def _follow(self, unknown: str, seen: frozenset[str]) -> Iterator[Issue]:
         """Initial data of an unknown, and what its evolution adds without unknowns."""
         found = self.resolved.initial.get((unknown, 0))
         if found is not None:
-            self.check(found[0], found[1], seen)
-        for residual, equation in zip(
-            self.problem.residuals, self.resolved.equations, strict=False
-        ):
-            if any(o[0] for o in orders(self.problem.pde, residual, unknown)):
-                free = split_terms(self.problem.pde, residual)[2]
-                self.check(sympy.Add(*free), equation.place, seen)
+            yield from self.check(*found, seen)
+        pde = self.problem.pde
+        for residual, equation in zip(pde.residuals, self.resolved.equations, strict=False):
+            if any(o[0] for o in orders(pde, residual, unknown)):
+                free = split_terms(pde, residual)[2]
+                yield from self.check(sympy.Add(*free), equation.place, seen)
 
 
 def _mean(problem: Problem, expr: Expr) -> float:
@@ -212,11 +195,7 @@ def _mean(problem: Problem, expr: Expr) -> float:
     )
     middle = problem.time.low + 0.37 * problem.time.length if problem.time else 0.0
 
-    def lookup(atom: Expr) -> np.ndarray | float:
-        return mesh.get(atom, middle)
-
-    values = np.asarray(evaluate(expr, lookup), dtype=float)
+    values = np.asarray(evaluate(expr, lambda atom: mesh.get(atom, middle)), dtype=float)
     mean = float(values.mean())
-    return (
-        mean if np.isfinite(mean) and abs(mean) > _TOLERANCE * float(np.abs(values).max()) else 0.0
-    )
+    certain = np.isfinite(mean) and abs(mean) > _TOLERANCE * float(np.abs(values).max())
+    return mean if certain else 0.0
