@@ -16,18 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-import sympy
 import torch
-from sympy import Expr
 from torch import Tensor
 
 from piop.errors import SolverError
 from piop.fields import InputFunction
 from piop.forms.differentiate import partial
 from piop.forms.linear_forms import transport_form
-from piop.forms.terms import argument_order, name_of, outermost_atoms
-from piop.lowering import compile_expression
-from piop.problem import Coordinate, Problem
+from piop.problem import Problem
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     SAFETY,
@@ -114,13 +110,13 @@ class TransportSolver(LevelSolver[GridLevel, TransportResult]):
         self.ends = (float(axis.low), float(axis.high))
         form, time = self.form, self.time.symbol
         self.speed, self.growth, self.source = (
-            self._along_path(e) for e in (form.speed, form.growth, form.source)
+            self.sources.along(e, [axis.symbol]) for e in (form.speed, form.growth, form.source)
         )
         u0 = problem.initial[form.unknown][0]
         rate = -form.speed * partial(u0, axis.symbol) + form.growth * u0 + form.source
-        self.initial = self._along_path(u0), self._along_path(rate)
+        self.initial = [self.sources.along(e, [axis.symbol]) for e in (u0, rate)]
         self.walls = [
-            None if g is None else (self._in_time(g), self._in_time(partial(g, time)))
+            None if g is None else [self.sources.along(e, [time]) for e in (g, partial(g, time))]
             for g in form.walls
         ]
 
@@ -236,31 +232,6 @@ class TransportSolver(LevelSolver[GridLevel, TransportResult]):
                 value = torch.where(here, wall[0](entered), value)
                 rate = torch.where(here, wall[1](entered), rate)
         return factor * value + paths.source, factor * rate
-
-    def _along_path(self, expression: Expr) -> Callable[[Tensor], Tensor]:
-        return self._evaluator(expression, self.axis)
-
-    def _in_time(self, expression: Expr) -> Callable[[Tensor], Tensor]:
-        return self._evaluator(expression, self.time)
-
-    def _evaluator(self, expression: Expr, coordinate: Coordinate) -> Callable[[Tensor], Tensor]:
-        """A function of scattered values ``[B, N]`` of one coordinate."""
-        expression = sympy.sympify(expression)
-        atoms = outermost_atoms(expression)
-        scalars = [s for s in self.sources.scalars if s in expression.free_symbols]
-        run = compile_expression(expression, (coordinate.symbol, *atoms, *scalars))
-        functions = self.sources.functions
-
-        def evaluate(positions: Tensor) -> Tensor:
-            points = positions.unsqueeze(-1)
-            values = [
-                functions[name_of(a)].derivative(points, argument_order(a)).expand_as(positions)
-                for a in atoms
-            ]
-            values += [torch.as_tensor(self.sources.scalar(s)).reshape(-1, 1) for s in scalars]
-            return run([positions, *values]).expand_as(positions)
-
-        return evaluate
 
 
 def _runge_kutta(

@@ -1,11 +1,11 @@
-"""Values of coordinates, scalars and input functions in equations, on a grid."""
+"""Values of coordinates, scalars and input functions in equations, on grids and at points."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
 
+import sympy
 import torch
 from sympy import Expr
 from torch import Tensor
@@ -16,39 +16,16 @@ from piop.forms.terms import argument_order, name_of, outermost_atoms
 from piop.lowering import compile_expression
 from piop.problem import Problem
 
-
-class SourcePoints(Protocol):
-    """A tensor grid of points, evenly spaced or not."""
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Points along each axis."""
-        ...
-
-    def axes(self) -> tuple[Tensor, ...]:
-        """Coordinates along each axis, each ``[n_i]``."""
-        ...
+Axes = Sequence[Tensor]
+"""A tensor grid of points, evenly spaced or not: coordinates ``[n_i]`` along each axis of space."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class SamplingGrid:
-    """A tensor grid of points with given coordinates.
-
-    Attributes:
-        along: Coordinates along each axis ``[n_i]``.
-    """
-
-    along: tuple[Tensor, ...]
-
-    def axes(self) -> tuple[Tensor, ...]:
-        """Coordinates along each axis."""
-        return self.along
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Points along each axis."""
-        return tuple(len(a) for a in self.along)
+def moves(problem: Problem, atom: Any) -> bool:
+    """Whether an atom that is no unknown depends on time: time itself, or an input function."""
+    time = problem.time
+    if time is None or atom.is_Symbol:
+        return time is not None and atom == time.symbol
+    return any(i.name == name_of(atom) and time.name in i.of for i in problem.inputs)
 
 
 @final
@@ -81,8 +58,9 @@ class Sources:
             raise DataError(f"input functions have different batch sizes: {sorted(sizes)}")
         self.batch = sizes.pop() if sizes else 1
 
-    def take(self, index: Tensor) -> Sources:
+    def take(self, index: Sequence[int] | Tensor) -> Sources:
         """Keep some instances of the batch."""
+        index = torch.as_tensor(index, device=self.device)
         functions = {n: f if f.batch == 1 else f.take(index) for n, f in self.functions.items()}
         taken = Sources(self.problem, functions, self.device)
         taken.batch = len(index)
@@ -99,6 +77,10 @@ class Sources:
             raise DataError(f"the equations need the input '{name}'; given: {have}")
         return self.functions[name]
 
+    def number(self, name: str) -> Tensor:
+        """Values ``[B or 1]`` of a scalar input."""
+        return self.function(name).on_grid(()).reshape(-1)
+
     def scalar(self, expression: Expr) -> Tensor | float:
         """Value of an expression of scalar inputs: a number, or ``[B]``."""
         if expression.is_number:
@@ -107,51 +89,84 @@ class Sources:
         unknown = [s for s in symbols if s not in self.scalars]
         if unknown:
             raise DataError(f"the parameter '{unknown[0]}' has no value; infer it or set it")
-        values = [self.function(self.scalars[s]).on_grid(()).reshape(-1) for s in symbols]
+        values = [self.number(self.scalars[s]) for s in symbols]
         return compile_expression(expression, tuple(symbols))(values)
 
-    def scalar_values(self) -> list[Tensor]:
-        """Values ``[B or 1]`` of the scalar inputs, in the order of the problem."""
-        return [self.function(n).on_grid(()).reshape(-1) for n in self.scalars.values()]
+    def value(self, atom: Any, axes: Axes, t: float | Tensor) -> Tensor:
+        """Evaluate an atom of an equation that is no unknown on a grid.
 
-    def on_grid(self, atom: Expr, order: Sequence[int], grid: SourcePoints, t: float) -> Tensor:
-        """An input function's derivative, ``[B or 1, n1 or 1, …, nd or 1]``."""
-        name = name_of(atom)
-        space = [c.name for c in self.problem.space]
-        axes = dict(zip(space, grid.axes(), strict=True))
-        time = None if self.problem.time is None else self.problem.time.name
+        Args:
+            atom: An input function or a derivative of it, a scalar input, a coordinate, or time.
+            axes: Points along each axis of space.
+            t: Time; for time itself also that of each instance ``[B]``.
+
+        Returns:
+            ``[B or 1, n1 or 1, …, nd or 1]``.
+        """
+        space, time, pad = self.problem.space, self.problem.time, (1,) * len(axes)
+        if atom in self.scalars:
+            return self.number(self.scalars[atom]).reshape(-1, *pad)
+        if atom.is_Symbol:
+            symbols = [c.symbol for c in space]
+            if atom not in symbols:  # time
+                return torch.as_tensor(t, dtype=torch.float64, device=self.device).reshape(-1, *pad)
+            i = symbols.index(atom)
+            return axes[i].reshape(1, *pad[:i], -1, *pad[i + 1 :])
+        of = self.arguments[name_of(atom)]
+        columns = {c.name: points for c, points in zip(space, axes, strict=True)}
+        sizes = [len(points) if name in of else 1 for name, points in columns.items()]
         if time is not None:
-            axes[time] = torch.tensor([t], dtype=torch.float64, device=self.device)
-        of = self.arguments[name]
-        values = self.function(name).on_grid([axes[c] for c in of], tuple(order))
-        names = list(of)
-        if time in names:
-            values = values.squeeze(1 + names.index(time))
-            names.remove(time)
-        values = values.permute(0, *(1 + names.index(c) for c in space if c in names))
-        sizes = [n if c in names else 1 for c, n in zip(space, grid.sizes, strict=True)]
-        return values.reshape(values.shape[0], *sizes)
+            columns[time.name] = torch.as_tensor([t], dtype=torch.float64, device=self.device)
+        function = self.function(name_of(atom))
+        values = function.on_grid([columns[name] for name in of], argument_order(atom))
+        order = [1 + of.index(name) for name in columns if name in of]  # time last, of size 1
+        return values.permute(0, *order).reshape(len(values), *sizes)
 
-    def coordinate(self, i: int, grid: SourcePoints) -> Tensor:
-        """Coordinate i of space, ``[1, 1, …, n_i, …, 1]``."""
-        shape = [1] * (len(grid.sizes) + 1)
-        shape[i + 1] = grid.sizes[i]
-        return grid.axes()[i].reshape(shape)
+    def at_points(self, atom: Any, columns: Mapping[str, Tensor]) -> Tensor:
+        """Evaluate an input function, a derivative of it or a scalar input at scattered points.
 
-    def field(self, expression: Expr, grid: SourcePoints, t: float) -> Tensor:
-        """An expression without unknowns on the grid, ``[B, *sizes]`` (initial data)."""
-        atoms = outermost_atoms(expression)
-        values = [self.on_grid(atom, argument_order(atom), grid, t) for atom in atoms]
-        pad = (1,) * len(grid.sizes)
-        for symbol, name in self.scalars.items():
-            if symbol in expression.free_symbols:
-                atoms.append(symbol)
-                values.append(self.function(name).on_grid(()).reshape(-1, *pad))
-        for i, c in enumerate(self.problem.space):
-            atoms.append(c.symbol)
-            values.append(self.coordinate(i, grid))
-        if self.problem.time is not None:
-            atoms.append(self.problem.time.symbol)
-            values.append(torch.full((1, *pad), t, dtype=torch.float64, device=self.device))
-        value = torch.as_tensor(compile_expression(expression, tuple(atoms))(values))
-        return value.to(values[-1]).expand(self.batch, *grid.sizes).contiguous()
+        Args:
+            atom: Which.
+            columns: Each coordinate of the points ``[B or 1, n]``.
+
+        Returns:
+            ``[B or 1, n or 1]``.
+        """
+        if atom in self.scalars:
+            return self.number(self.scalars[atom]).reshape(-1, 1)
+        name = name_of(atom)
+        points = torch.stack([columns[c] for c in self.arguments[name]], -1)
+        function = self.function(name)
+        if function.batch < len(points):
+            function = function.take(torch.zeros(len(points), dtype=torch.int64))
+        return function.derivative(points, argument_order(atom))
+
+    def field(self, expression: Expr, axes: Axes, t: float) -> Tensor:
+        """An expression without unknowns on a grid, ``[B, *sizes]`` (initial data)."""
+        expression = sympy.sympify(expression)
+        atoms = self.inputs_of(expression) + [c.symbol for c in self.problem.coordinates]
+        values = [self.value(atom, axes, t) for atom in atoms]
+        found = compile_expression(expression, atoms)(values).to(values[-1])
+        return found.expand(self.batch, *map(len, axes)).contiguous()
+
+    def along(self, expression: Expr, symbols: Sequence[Any]) -> Callable[[Tensor], Tensor]:
+        """Compile an expression of one coordinate, whose symbols these are.
+
+        Returns:
+            Values ``[B or 1, n]`` of the coordinate → values of the expression ``[B or 1, n]``.
+        """
+        expression = sympy.sympify(expression)
+        atoms = self.inputs_of(expression)
+        run = compile_expression(expression, [*atoms, *symbols])
+
+        def evaluate(positions: Tensor) -> Tensor:
+            columns = {str(symbol): positions for symbol in symbols}
+            values = [self.at_points(atom, columns) for atom in atoms]
+            return run([*values, *columns.values()]).expand_as(positions)
+
+        return evaluate
+
+    def inputs_of(self, expression: Expr) -> list[Any]:
+        """Input functions, their derivatives and scalar inputs in an expression."""
+        scalars = [s for s in self.scalars if s in expression.free_symbols]
+        return [*outermost_atoms(expression), *scalars]

@@ -118,7 +118,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
     ) -> SolvedSamples[CollocationResult]:
         """See the base class."""
         mesh = CollocationMesh(self.problem.space, level.sizes, self.request.device)
-        sources = self.sources.take(torch.tensor(samples))
+        sources = self.sources.take(samples)
         system = CollocationSystem(self.program, sources, mesh, self.gauges)
         if self.problem.time is None:
             run = self._steady(system, samples, earlier)
@@ -167,7 +167,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             given = self.problem.initial.get(channel.name, ())
             if len(given) > channel.time_order:
                 expression = given[channel.time_order]
-                fields.append(system.sources.field(expression, system.mesh, self.start))
+                fields.append(system.sources.field(expression, system.mesh.axes(), self.start))
             else:
                 fields.append(zero)
         return torch.stack(fields, 1)

@@ -10,12 +10,11 @@ import sympy
 import torch
 from torch import Tensor
 
-from piop.forms.terms import applied, argument_order
 from piop.lowering import compile_expressions
 from piop.problem import Problem
 from piop.reference.chebyshev.equations import ChannelDerivative, Equations, Row, face_of
 from piop.reference.chebyshev.mesh import CollocationMesh
-from piop.reference.input_values import Sources
+from piop.reference.input_values import Sources, moves
 
 _Compiled = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 
@@ -50,17 +49,13 @@ class CompiledEquations:
 
     def __init__(self, problem: Problem, equations: Equations) -> None:
         self.problem, self.equations = problem, equations
-        self.scalars = [i.symbol for i in problem.inputs if not i.of]
-        known = [*equations.inputs, *self.scalars, *(c.symbol for c in problem.coordinates)]
-        self.arguments = (*equations.unknowns, *known)
+        scalars = [i.symbol for i in problem.inputs if not i.of]
+        others = [*scalars, *(c.symbol for c in problem.coordinates)]
+        self.arguments = (*equations.unknowns, *equations.inputs, *others)
+        self.known = [*equations.inputs.values(), *others]
         self.rows = [self._compile(r) for r in equations.rows]
         self.conditions = [self._compile(r) for r in equations.conditions]
         self.initial_conditions = [self._compile(r) for r in equations.initial_conditions]
-        name = problem.time.name if problem.time else None
-        of = {i.symbol.func: i.of for i in problem.inputs if i.of}
-        self.atoms = [  # (atom, order over its arguments, whether it moves in time)
-            (a, argument_order(a), name in of[applied(a).func]) for a in equations.inputs.values()
-        ]
 
     def _compile(self, row: Row) -> CompiledRow:
         parts = [[row.value], list(row.slopes.values()), list(row.mass.values())]
@@ -241,25 +236,15 @@ class CollocationSystem:
 
     def _values(self, times: Sequence[float]) -> list[Tensor]:
         """Input atoms, scalars and coordinates; only those that vary are evaluated again."""
-        times = tuple(times)
-        if self._cached is not None and self._cached[0] == times:
-            return self._cached[1]
-        mesh, pad = self.mesh, (1,) * (1 + len(self.mesh.sizes))
-        atoms = self.program.atoms
-        timed = self.program.problem.time is not None
-        if self._cached is None:
-            values = [self.sources.on_grid(a, o, mesh, times[0]).unsqueeze(1) for a, o, _ in atoms]
-            values += [v.reshape(-1, *pad) for v in self.sources.scalar_values()]
-            values += [torch.zeros(())] if timed else []
-            values += [self.sources.coordinate(i, mesh).unsqueeze(1) for i in range(len(pad) - 1)]
-        else:
-            values = list(self._cached[1])
-        for i, (atom, order, moves) in enumerate(atoms):
-            if moves:
-                found = [self.sources.on_grid(atom, order, mesh, t) for t in times]
-                values[i] = torch.stack(found, 1)
-        if timed:
-            moments = torch.tensor(times, dtype=torch.float64, device=mesh.device)
-            values[len(atoms) + len(self.program.scalars)] = moments.reshape(1, -1, *pad[1:])
-        self._cached = (times, values)
-        return values
+        if self._cached is None or self._cached[0] != tuple(times):
+            values = []
+            for i, atom in enumerate(self.program.known):
+                varies = moves(self.program.problem, atom)
+                if self._cached is not None and not varies:
+                    values.append(self._cached[1][i])
+                    continue
+                own = times if varies else times[:1]
+                found = [self.sources.value(atom, self.mesh.axes(), t) for t in own]
+                values.append(torch.stack(found, 1))
+            self._cached = tuple(times), values
+        return self._cached[1]

@@ -35,7 +35,7 @@ from piop.reference.elliptic.cells import (
     half_steps,
     interleave,
 )
-from piop.reference.input_values import SamplingGrid, Sources
+from piop.reference.input_values import Axes, Sources
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate
@@ -106,7 +106,8 @@ class Assembler:
         Raises:
             SolverError: If a coefficient changes its sign, or anything is not finite.
         """
-        fine = self._half_cells([2 * n for n in sizes])
+        device = self.sources.device
+        fine = [centres(c, 2 * n, device) for c, n in zip(self.space, sizes, strict=True)]
         volume = math.prod(c.length / n for c, n in zip(self.space, sizes, strict=True))
         fields = {a: self.sources.field(a, fine, 0.0) for a in dict.fromkeys(self.form.diffusion)}
         sign = self._sign(list(fields.values()))
@@ -136,12 +137,6 @@ class Assembler:
             StencilOperator(tuple(links), tuple(ground), mass), right, tuple(halves), tuple(walls)
         )
 
-    def _half_cells(self, sizes: Sequence[int]) -> SamplingGrid:
-        device = self.sources.device
-        return SamplingGrid(
-            tuple(centres(c, n, device) for c, n in zip(self.space, sizes, strict=True))
-        )
-
     def _sign(self, fields: Sequence[Tensor]) -> Tensor:
         """The sign that makes every coefficient positive ``[B, 1, …]``."""
         low = torch.stack([f.flatten(1).amin(1) for f in fields]).amin(0)
@@ -156,7 +151,7 @@ class Assembler:
             )
         return torch.where(low > 0, 1.0, -1.0).to(low).reshape(-1, *[1] * len(self.space))
 
-    def _cell_mean(self, expression: Expr, fine: SamplingGrid, sizes: Sequence[int]) -> Tensor:
+    def _cell_mean(self, expression: Expr, fine: Axes, sizes: Sequence[int]) -> Tensor:
         """Means over cells ``[B, *sizes]``."""
         if expression.is_number:
             size = (self.sources.batch, *sizes)
@@ -175,9 +170,8 @@ class Assembler:
         along = [half_steps(c, n, device) for c, n in zip(self.space, sizes, strict=True)]
         position = self.space[axis].high if end else self.space[axis].low
         along[axis] = torch.tensor([position], dtype=torch.float64, device=device)
-        points = SamplingGrid(tuple(along))
         alpha, beta, value, a = (
-            self.sources.field(e, points, 0.0)
+            self.sources.field(e, along, 0.0)
             for e in (wall.alpha, wall.beta, wall.value, self.form.diffusion[axis])
         )
         for i, c in enumerate(self.space):

@@ -112,7 +112,7 @@ class CellSolver(LevelSolver[GridLevel, CellResult]):
         self, level: GridLevel, samples: Sequence[int], earlier: Sequence[Sequence[CellResult]]
     ) -> SolvedSamples[CellResult]:
         """See the base class."""
-        sources = self.sources.take(torch.tensor(samples))
+        sources = self.sources.take(samples)
         discrete = Assembler(self.problem, self.form, sources, samples).discretise(level.sizes)
         cells = solve_cells(discrete, self.algebraic, self.form.gauge, samples)
         values = reconstruct(discrete, cells, self.problem.space, self.request.shape)

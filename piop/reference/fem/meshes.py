@@ -15,8 +15,6 @@ from sympy import Expr
 
 from piop.domain import Outline, Radius, RegionFamily
 from piop.domain.triangulation import TriangleMesh, triangulate
-from piop.forms.terms import argument_order, name_of, outermost_atoms
-from piop.lowering import compile_expression
 from piop.reference.fem.space import Array
 from piop.reference.input_values import Sources
 
@@ -158,7 +156,7 @@ def samples_by_region(family: RegionFamily, sources: Sources) -> list[list[int]]
 
 def region_numbers(family: RegionFamily, sources: Sources) -> list[int]:
     """Return the number of each sample's region within its family."""
-    numbers = sources.function(family.selector).on_grid(()).reshape(-1)
+    numbers = sources.number(family.selector)
     return numbers.expand(sources.batch).round().long().tolist()
 
 
@@ -172,27 +170,18 @@ def trace_outline(family: RegionFamily, sources: Sources) -> Outline:
     Raises:
         GeometryError: If there is no such region.
     """
-    own = sources.take(torch.tensor([0]))
+    own = sources.take([0])
     number = region_numbers(family, own)[0] if family.selector else 0
     radii = {key: _radius(own, expression) for key, expression in family.radii.items()}
     return family.sample(radii, number)
 
 
 def _radius(sources: Sources, expression: Expr) -> Radius:
-    problem, functions = sources.problem, outermost_atoms(expression)
-    scalars = [i for i in problem.inputs if not i.of and i.symbol in expression.free_symbols]
-    axes = [a.symbol for a in problem.angles]
-    run = compile_expression(expression, [*functions, *(i.symbol for i in scalars), *axes])
+    evaluate = sources.along(expression, [a.symbol for a in sources.problem.angles])
 
     def along(angles: Array) -> Array:
         points = torch.from_numpy(angles).to(sources.device)
-        values = [
-            sources.function(name_of(a)).derivative(points[None, :, None], argument_order(a))[0]
-            for a in functions
-        ]
-        values += [sources.function(i.name).on_grid(()).reshape(-1) for i in scalars]
-        found = run([*values, *(points for _ in axes)])
-        return found.to(torch.float64).cpu().numpy()
+        return evaluate(points[None])[0].to(torch.float64).cpu().numpy()
 
     return Radius.of(along)
 

@@ -93,7 +93,7 @@ def _solve_group(
     degree: int,
 ) -> Solution:
     """Solve samples of one region on that region; NaN where it cannot be traced or meshed."""
-    own = sources.take(torch.tensor(samples))
+    own = sources.take(samples)
     try:
         outline = trace_outline(family, own)
         return MeshSolver(form, outline, own, request, degree, samples).run()
@@ -189,7 +189,7 @@ class MeshSolver(LevelSolver[GridLevel, MeshResult]):
     ) -> SolvedSamples[MeshResult]:
         """See the base class."""
         self._go_to(level)
-        sources = self.sources.take(torch.tensor(samples))
+        sources = self.sources.take(samples)
         named = [self.named[sample] for sample in samples]
         solved = self.recovery.complete(sources, self.system.solve(sources, named), named)
         results = [

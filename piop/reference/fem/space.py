@@ -16,7 +16,7 @@ from skfem.refdom import RefTri
 from sympy import Expr, Symbol
 from torch import Tensor
 
-from piop.forms.terms import argument_order, name_of, outermost_atoms
+from piop.forms.terms import name_of, outermost_atoms
 from piop.lowering import compile_expressions
 from piop.problem import Problem
 from piop.reference.input_values import Sources
@@ -39,14 +39,14 @@ class PointEvaluator:
         self, problem: Problem, expressions: Sequence[Expr], unknowns: Sequence[Any]
     ) -> None:
         self.space = tuple(c.name for c in problem.space)
-        self.arguments = {i.name: tuple(i.of) for i in problem.inputs}
+        names = {i.name for i in problem.inputs}
         divided = dict.fromkeys(a for e in expressions for a in outermost_atoms(e))
-        self.functions = [a for a in divided if name_of(a) in self.arguments]
+        self.functions = [a for a in divided if name_of(a) in names]
         free = {s for e in expressions for s in e.free_symbols}
-        self.scalars = [i for i in problem.inputs if not i.of and i.symbol in free]
+        self.scalars = [i.symbol for i in problem.inputs if not i.of and i.symbol in free]
         normal = [Symbol(name, real=True) for name in problem.domain.normal_names]
         axes = [c.symbol for c in problem.space]
-        atoms = [*self.functions, *(i.symbol for i in self.scalars), *axes, *normal, *unknowns]
+        atoms = [*self.functions, *self.scalars, *axes, *normal, *unknowns]
         self.run = compile_expressions(expressions, atoms)
         self.count = len(expressions)
 
@@ -64,18 +64,17 @@ class PointEvaluator:
             ``[B or 1, n or 1]`` each, in the order of the compiled atoms.
         """
         positions = torch.from_numpy(np.ascontiguousarray(points))
-        found = [self._input(sources, atom, positions) for atom in self.functions]
-        found += [sources.function(i.name).on_grid(()).reshape(-1, 1).cpu() for i in self.scalars]
+        parts = [
+            dict(zip(self.space, part.T[:, None], strict=True))
+            for part in positions.to(sources.device).split(_POINTS)
+        ]
+        found = [
+            torch.cat([sources.at_points(atom, part) for part in parts], 1).cpu()
+            for atom in self.functions
+        ]
+        found += [sources.at_points(symbol, {}).cpu() for symbol in self.scalars]
         outward = torch.zeros_like(positions) if normals is None else torch.from_numpy(normals)
         return [*found, *(v[None] for v in (*positions.T, *outward.T))]
-
-    def _input(self, sources: Sources, atom: Any, points: Tensor) -> Tensor:
-        """An input or a derivative of it ``[B or 1, n]``."""
-        name = name_of(atom)
-        function, order = sources.function(name), argument_order(atom)
-        own = points[:, [self.space.index(c) for c in self.arguments[name]]]
-        parts = own.to(sources.device)[None].split(_POINTS, 1)
-        return torch.cat([function.derivative(part, order) for part in parts], 1).cpu()
 
     def __call__(
         self, coefficients: Sequence[Tensor], unknowns: Sequence[Tensor] = ()

@@ -154,7 +154,7 @@ class FiniteElementSystem:
         solve = self._step if self.form.linear else self._newton
         found = []
         for b, sample in enumerate(samples):
-            own = sources.take(torch.tensor([b]))
+            own = sources.take([b])
             self.parts = [*self._volume(own, self.jumps), *self.faces]
             found.append(solve(own, given[b : b + 1], [sample]))
         return np.concatenate(found)
@@ -193,7 +193,7 @@ class FiniteElementSystem:
         """
         if self.shared is not None:
             return self.shared
-        first, parts = sources.take(torch.tensor([0])), self.parts
+        first, parts = sources.take([0]), self.parts
         if self.form.shared:
             parts = [*self._volume(first, self.fixed_jumps), *self.faces]
         found = self._factorised(

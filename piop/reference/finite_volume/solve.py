@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
 
-import sympy
 import torch
 from torch import Tensor
 
@@ -188,7 +187,7 @@ class ShockSolver(LevelSolver[GridLevel, ShockResult]):
     ) -> SolvedSamples[ShockResult]:
         """See the base class."""
         problem, request = self.problem, self.request
-        sources = self.sources.take(torch.tensor(samples, device=request.device))
+        sources = self.sources.take(samples)
         lows = tuple(float(c.low) for c in problem.space)
         lengths = tuple(float(c.length) for c in problem.space)
         mesh = CellMesh(lows, lengths, level.sizes, request.device)
@@ -249,10 +248,7 @@ def initial_means(problem: Problem, sources: Sources, mesh: CellMesh) -> Tensor:
         offsets = 0.5 + 0.5 * _GAUSS * torch.tensor([-1.0, 1.0], dtype=torch.float64)
     weights = torch.full((len(offsets),), 1 / len(offsets), dtype=torch.float64)
     nodes = mesh.quadrature(offsets)
-    fields = [
-        mesh.averages(sources.field(sympy.sympify(e), nodes, sources.start), weights)
-        for e in expressions
-    ]
+    fields = [mesh.averages(sources.field(e, nodes, sources.start), weights) for e in expressions]
     return torch.stack(fields, 1)
 
 

@@ -15,15 +15,14 @@ from typing import Any, final
 
 import sympy
 import torch
-from sympy import Expr
 from torch import Tensor
 
 from piop.forms.linear_nonlinear_split import EvolutionSystem, Order, Split
-from piop.forms.terms import name_of
 from piop.lowering import compile_expressions
 from piop.problem import Problem
 from piop.reference.fourier.grid import PeriodicGrid, copy_modes
 from piop.reference.fourier.symbols import Symbols
+from piop.reference.input_values import moves
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class PointwiseProducts:
 
     Attributes:
         unknowns: (channel, space order) of each unknown atom.
-        inputs: Input atoms with their orders.
-        timed: Whether each input atom depends on time.
+        known: Input atoms, scalars, and coordinates with time last.
         static: The parts that do not change in time, computed once from everything but unknowns.
         compute: Products that vary in time, from unknowns, what ``static`` reads, and its results.
         steady: Products that do not vary, from the same; they come after the others.
@@ -46,8 +44,7 @@ class PointwiseProducts:
     """
 
     unknowns: tuple[tuple[int, Order], ...]
-    inputs: tuple[tuple[Expr, Order], ...]
-    timed: tuple[bool, ...]
+    known: tuple[Any, ...]
     static: Callable[[Sequence[Tensor]], Sequence[Tensor]]
     compute: Callable[[Sequence[Tensor]], Sequence[Tensor]]
     steady: Callable[[Sequence[Tensor]], Sequence[Tensor]]
@@ -65,30 +62,27 @@ def compile_products(problem: Problem, split: Split, system: EvolutionSystem) ->
     used = set().union(*(set(sympy.preorder_traversal(e)) for e in expressions))
     unknown = [a for a in split.unknown_atoms if a in used]
     inputs = [a for a in split.input_atoms if a in used]
-    timed = tuple(time.name in _of(problem, a) for a in inputs)
     stands = {a: sympy.Dummy(real=True) for a in (*unknown, *inputs)}
     bare: list[Any] = [e.xreplace(stands) for e in expressions]
-    moving: set[Any] = {stands[a] for a in unknown} | {time.symbol}
-    moving |= {stands[a] for a, t in zip(inputs, timed, strict=True) if t}
+    timed = [a for a in inputs if moves(problem, a)]
+    moving: set[Any] = {stands[a] for a in (*unknown, *timed)} | {time.symbol}
     hoisted: dict[Any, sympy.Dummy] = {}
-    moves = [bool(e.free_symbols & moving) for e in bare]
-    short = [_hoist(e, moving, hoisted) for e, m in zip(bare, moves, strict=True) if m]
-    fixed = [e for e, m in zip(bare, moves, strict=True) if not m and e != 1]
+    short = [_hoist(e, moving, hoisted) for e in bare if e.free_symbols & moving]
+    fixed = [e for e in bare if not e.free_symbols & moving and e != 1]
     scalars = [i.symbol for i in problem.inputs if not i.of]
-    known = [*(stands[a] for a in inputs), *scalars, *(c.symbol for c in problem.space)]
-    known.append(time.symbol)
+    atoms = (*inputs, *scalars, *(c.symbol for c in problem.space), time.symbol)
+    known = [stands.get(a, a) for a in atoms]
     arguments = [*(stands[a] for a in unknown), *known, *hoisted.values()]
     return PointwiseProducts(
         tuple(split.unknown_atoms[a] for a in unknown),
-        tuple((a, split.input_atoms[a][1]) for a in inputs),
-        timed,
-        compile_expressions(tuple(hoisted), tuple(known)),
-        compile_expressions(short, tuple(arguments)),
-        compile_expressions(fixed, tuple(known)),
+        atoms,
+        compile_expressions(tuple(hoisted), known),
+        compile_expressions(short, arguments),
+        compile_expressions(fixed, known),
         len(short),
         len(fixed),
         len(bare) - len(short) - len(fixed),
-        any(timed) or any(time.symbol in e.free_symbols for e in bare),
+        bool(timed) or any(time.symbol in e.free_symbols for e in bare),
         len(short) == len(unknown) == 1 and short[0] == stands[unknown[0]] ** 2,
         tuple(_degree(e, [stands[a] for a in unknown]) for e in bare),
     )
@@ -112,11 +106,6 @@ def _hoist(expression: Any, moving: set[Any], hoisted: dict[Any, sympy.Dummy]) -
         if expression.args
         else expression
     )
-
-
-def _of(problem: Problem, atom: Expr) -> tuple[str, ...]:
-    name = name_of(atom)
-    return next(tuple(i.of) for i in problem.inputs if i.name == name)
 
 
 def _degree(expression: Any, unknowns: list[Any]) -> int | None:
@@ -151,6 +140,7 @@ class NonlinearTerm:
         self._flat = (
             len(fine.sizes) == 1 or fine is self.grid
         )  # an inverse transform pads by itself
+        self._axes = fine.axes()
         self._cached: tuple[float, list[Tensor], list[Tensor]] | None = None
         self._steady: Tensor | None = None
 
@@ -161,24 +151,16 @@ class NonlinearTerm:
 
     def _inputs_and_static(self, t: float) -> tuple[list[Tensor], list[Tensor]]:
         """Inputs, scalars, space and time; products of them. Only what depends on t is renewed."""
-        if self._cached is not None and (self._cached[0] == t or not self.pointwise.time_dependent):
-            return self._cached[1], self._cached[2]
-        s, fine, pad = self.sources, self.fine, (1,) * len(self.fine.sizes)
-        inputs = zip(self.pointwise.inputs, self.pointwise.timed, strict=True)
         if self._cached is None:
-            values = [s.on_grid(a, o, fine, t) for (a, o), _ in inputs]
-            values += [v.reshape(-1, *pad) for v in s.scalar_values()]
-            values += [s.coordinate(i, fine) for i in range(len(fine.sizes))]
-            values.append(torch.full((1, *pad), t, dtype=torch.float64, device=s.device))
-            static = list(self.pointwise.static(values))
-        else:
-            values, static = list(self._cached[1]), self._cached[2]
-            for i, ((atom, order), moves) in enumerate(inputs):
-                if moves:
-                    values[i] = s.on_grid(atom, order, fine, t)
-            values[-1] = torch.full_like(values[-1], t)
-        self._cached = (t, values, static)
-        return values, static
+            values = [self.sources.value(a, self._axes, t) for a in self.pointwise.known]
+            self._cached = t, values, list(self.pointwise.static(values))
+        elif self._cached[0] != t and self.pointwise.time_dependent:
+            values = [
+                self.sources.value(a, self._axes, t) if moves(self.sources.problem, a) else kept
+                for a, kept in zip(self.pointwise.known, self._cached[1], strict=True)
+            ]
+            self._cached = t, values, self._cached[2]
+        return self._cached[1:]
 
     def atoms(self, channels: Sequence[Tensor], whole: Tensor) -> list[Tensor]:
         """Unknown atoms at the points, each ``[B, *fine.sizes]``."""
