@@ -224,8 +224,9 @@ def fixed(
 
     from piop.reference.fourier.discretisation import Discretisation
     from piop.reference.fourier.time_stepping import SpectralLevel
+    from piop.reference.input_values import Sources
 
-    discretisation = Discretisation(problem, functions, torch.device("cpu"))
+    discretisation = Discretisation(Sources(problem, functions, torch.device("cpu")))
     level = SpectralLevel(sizes, case.times[1], steps, padded=False)
     with torch.no_grad():
         marcher = discretisation.stepper(level, discretisation.sources)

@@ -12,138 +12,71 @@ time, up to the wall
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import final
 
 import torch
 from torch import Tensor
 
-from piop.errors import SolverError
-from piop.fields import InputFunction
 from piop.forms.differentiate import partial
 from piop.forms.linear_forms import transport_form
-from piop.problem import Problem
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     SAFETY,
     GridLevel,
-    LevelResult,
+    GridResult,
     LevelSolver,
-    Refinement,
     SolvedSamples,
+    require_inflow,
 )
-from piop.reference.solution import Request, Solution
+from piop.reference.solution import Request
 
 _CREDIT = 4.0  # of the 16 that halving the steps of a fourth-order method gives
 _ROUNDING = 1e-13
 _LEVELS = 12
 
 
-def solve_transport(
-    problem: Problem, functions: Mapping[str, InputFunction], request: Request
-) -> Solution:
-    """Follow characteristics back to the data they carry, with finer and finer steps.
+@final
+class TransportSolver(LevelSolver[GridLevel, GridResult]):
+    """Follows characteristics back to the data they carry, with finer and finer steps.
+
+    A level has so many steps between save times.
 
     Raises:
         SolverError: If a condition is missing where characteristics run in, or there is one where
             they run out.
     """
-    solver = TransportSolver(problem, functions, request)
-    solver.check_ends()
-    return Refinement(solver, request, range(solver.sources.batch)).run(solver.axes)
-
-
-@dataclass
-class _Paths:
-    """The characteristic through each output point, followed backward so far, ``[B, N]`` each.
-
-    Attributes:
-        position: X.
-        growth: E.
-        source: I.
-        left: Elapsed time at which it left, else inf.
-        end: 0 or 1: through which end.
-    """
-
-    position: Tensor
-    growth: Tensor
-    source: Tensor
-    left: Tensor
-    end: Tensor
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class TransportResult(LevelResult[GridLevel]):
-    """A sample solved with some number of steps between save times.
-
-    Attributes:
-        values: On the output ``[T, N]``.
-    """
-
-    values: Tensor
-
-
-@final
-class TransportSolver(LevelSolver[GridLevel, TransportResult]):
-    """Follows characteristics backward, with so many steps between save times as a level has.
-
-    Args:
-        problem: The ``Problem``.
-        functions: Its inputs.
-        request: What is requested.
-    """
 
     joint = True
+    coarsest = GridLevel(1, (1,))
 
-    def __init__(
-        self, problem: Problem, functions: Mapping[str, InputFunction], request: Request
-    ) -> None:
-        self.problem, self.request = problem, request
-        self.form = transport_form(problem.pde)
-        self.sources = Sources(problem, functions, request.device)
-        self.axes = request.axes(problem.space)
-        self.start = self.sources.start
-        self.time, self.axis = problem.coordinates
-        axis = self.axis
-        self.ends = (float(axis.low), float(axis.high))
-        form, time = self.form, self.time.symbol
+    def __init__(self, sources: Sources, request: Request) -> None:
+        super().__init__(sources, request)
+        self.form = form = transport_form(self.problem.pde)
+        time, axis = (c.symbol for c in self.problem.coordinates)
+        self.ends = [float(end) for end in (self.problem.space[0].low, self.problem.space[0].high)]
         self.speed, self.growth, self.source = (
-            self.sources.along(e, [axis.symbol]) for e in (form.speed, form.growth, form.source)
+            sources.along(e, [axis]) for e in (form.speed, form.growth, form.source)
         )
-        u0 = problem.initial[form.unknown][0]
-        rate = -form.speed * partial(u0, axis.symbol) + form.growth * u0 + form.source
-        self.initial = [self.sources.along(e, [axis.symbol]) for e in (u0, rate)]
+        u0 = self.problem.initial[form.unknown][0]
+        rate = -form.speed * partial(u0, axis) + form.growth * u0 + form.source
+        self.initial = [sources.along(e, [axis]) for e in (u0, rate)]
         self.walls = [
-            None if g is None else [self.sources.along(e, [time]) for e in (g, partial(g, time))]
+            None if g is None else [sources.along(e, [time]) for e in (g, partial(g, time))]
             for g in form.walls
         ]
-
-    def check_ends(self) -> None:
-        """Require a condition exactly where characteristics run in."""
         for end, (position, wall) in enumerate(zip(self.ends, self.walls, strict=True)):
-            at_wall = torch.full((self.sources.batch, 1), position, dtype=torch.float64)
-            inward = (1 - 2 * end) * self.speed(at_wall.to(self.axes[0])).squeeze(1)
-            wrong = inward > 0 if wall is None else inward <= 0
-            if bool(wrong.any()):
-                face = f"{self.axis.name}.{('min', 'max')[end]}"
-                does, has = ("in", "no condition") if wall is None else ("out", "a condition")
-                raise SolverError(
-                    f"sample {int(wrong.nonzero()[0])}: at {face} characteristics run {does}, and "
-                    f"there is {has}; an equation of first order needs one where they run in"
-                )
-
-    def first(self, samples: Sequence[int]) -> dict[int, GridLevel]:
-        """See the base class."""
-        return dict.fromkeys(samples, GridLevel(1, (1,)))
+            at_wall = torch.full((sources.batch, 1), position, dtype=torch.float64).to(self.axes[0])
+            inward = (1 - 2 * end) * self.speed(at_wall)
+            face = f"{axis}.{('min', 'max')[end]}"
+            require_inflow(inward, wall is not None, face, self.samples)
 
     def solve(
         self,
         level: GridLevel,
         samples: Sequence[int],
-        earlier: Sequence[Sequence[TransportResult]],
-    ) -> SolvedSamples[TransportResult]:
+        earlier: Sequence[Sequence[GridResult]],
+    ) -> SolvedSamples[GridResult]:
         """See the base class; all samples of the batch are solved at once."""
         (steps,) = level.sizes
         values, rates = self._solve(steps)
@@ -156,13 +89,13 @@ class TransportSolver(LevelSolver[GridLevel, TransportResult]):
         finite = torch.isfinite(values).flatten(1).all(1).tolist()
         intervals = torch.tensor([self.start, *self.request.times]).diff()
         results = [
-            TransportResult(
+            GridResult(
                 error,
                 level.halved() if level.number < _LEVELS else None,
                 self.request.shape,
                 f"{steps} steps between save times",
+                own,
                 step=float(intervals.amax()) / steps,
-                values=own,
             )
             if fine
             else None
@@ -177,39 +110,50 @@ class TransportSolver(LevelSolver[GridLevel, TransportResult]):
         """Values and time derivatives ``[B, T, N]`` with so many steps between save times."""
         batch, points = self.sources.batch, self.axes[0]
         zero = torch.zeros((batch, len(points)), dtype=torch.float64, device=points.device)
-        paths = _Paths(points + zero, zero, zero, zero + math.inf, zero.long())
+        state = torch.stack([points + zero, zero, zero])
+        left, end = zero + math.inf, zero.long()
         values, rates, elapsed = [], [], 0.0
         for time in self.request.times:
             span = time - self.start - elapsed
             for i in range(steps if span > 0 else 0):
-                self._advance(paths, elapsed + span * i / steps, span / steps)
+                moment = elapsed + span * i / steps
+                state, left, end = self._advance(state, left, end, moment, span / steps)
             elapsed = time - self.start
-            value, rate = self._at_origin(paths, time)
+            value, rate = self._at_origin(state, left, end, time)
             values.append(value)
             rates.append(rate)
         return torch.stack(values, 1), torch.stack(rates, 1)
 
-    def _advance(self, paths: _Paths, elapsed: float, h: float) -> None:
-        inside = paths.left == math.inf
-        state = torch.stack([paths.position, paths.growth, paths.source])
-        following = _runge_kutta(self._slope, state, torch.full_like(paths.position, h))
-        for end, wall in enumerate(self.ends):
-            beyond = inside & ((following[0] < wall) if end == 0 else (following[0] > wall))
-            if self.walls[end] is None or not bool(beyond.any()):
+    def _advance(
+        self, state: Tensor, left: Tensor, end: Tensor, elapsed: float, h: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Follow the path through each output point one step further backward.
+
+        Args:
+            state: X, E and I ``[3, B, N]``.
+            left: Elapsed time at which each path left, else inf ``[B, N]``.
+            end: 0 or 1: through which end ``[B, N]``.
+            elapsed: Time from the output point to the step.
+            h: Length of the step.
+
+        Returns:
+            The new ``state``, ``left`` and ``end``.
+        """
+        position, inside = state[0], left == math.inf
+        following = _runge_kutta(self._slope, state, torch.full_like(position, h))
+        for side, wall in enumerate(self.ends):
+            beyond = inside & ((following[0] < wall) if side == 0 else (following[0] > wall))
+            if self.walls[side] is None or not bool(beyond.any()):
                 continue
             # The same path with the position as the variable: time, E and I over X.
-            clock = torch.stack([torch.zeros_like(paths.position), state[1], state[2]])
-            span = torch.where(beyond, wall - paths.position, 0.0)
-            exit_ = _runge_kutta(self._slope_by_position, clock, span, paths.position)
-            paths.left = torch.where(beyond, elapsed + exit_[0], paths.left)
-            paths.end = torch.where(beyond, end, paths.end)
-            following = torch.where(
-                beyond,
-                torch.stack([torch.full_like(exit_[0], wall), exit_[1], exit_[2]]),
-                following,
-            )
-        state = torch.where(inside, following, state)
-        paths.position, paths.growth, paths.source = state.unbind(0)
+            clock = torch.stack([torch.zeros_like(position), state[1], state[2]])
+            span = torch.where(beyond, wall - position, 0.0)
+            exit_ = _runge_kutta(self._slope_by_position, clock, span, position)
+            left = torch.where(beyond, elapsed + exit_[0], left)
+            end = torch.where(beyond, side, end)
+            at_wall = torch.stack([torch.full_like(position, wall), exit_[1], exit_[2]])
+            following = torch.where(beyond, at_wall, following)
+        return torch.where(inside, following, state), left, end
 
     def _slope(self, state: Tensor, _: Tensor) -> Tensor:
         x, growth = state[0], state[1]
@@ -221,17 +165,19 @@ class TransportSolver(LevelSolver[GridLevel, TransportResult]):
             [torch.ones_like(x), self.growth(x), self.source(x) * torch.exp(state[1])]
         )
 
-    def _at_origin(self, paths: _Paths, time: float) -> tuple[Tensor, Tensor]:
+    def _at_origin(
+        self, state: Tensor, left: Tensor, end: Tensor, time: float
+    ) -> tuple[Tensor, Tensor]:
         """Return u and u_t at the save time, from the data where paths begin."""
-        factor = torch.exp(paths.growth)
-        value, rate = (data(paths.position) for data in self.initial)
-        entered = torch.where(paths.left < math.inf, time - paths.left, self.start)
-        for end, wall in enumerate(self.walls):
+        position, factor, source = state[0], torch.exp(state[1]), state[2]
+        value, rate = (data(position) for data in self.initial)
+        entered = torch.where(left < math.inf, time - left, self.start)
+        for side, wall in enumerate(self.walls):
             if wall is not None:
-                here = (paths.left < math.inf) & (paths.end == end)
+                here = (left < math.inf) & (end == side)
                 value = torch.where(here, wall[0](entered), value)
                 rate = torch.where(here, wall[1](entered), rate)
-        return factor * value + paths.source, factor * rate
+        return factor * value + source, factor * rate
 
 
 def _runge_kutta(

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from piop.errors import SolverError
+from piop.reference.input_values import Sources
 from piop.reference.solution import Request, Solution
 
 SAFETY = 2.0
@@ -42,16 +43,46 @@ def relative_scale(norms: Tensor) -> Tensor:
     return torch.maximum(norms, _FLOOR * norms.amax(-1, keepdim=True)).clamp_min(1e-300)
 
 
-def require_finite_start(state: Tensor, samples: Sequence[int]) -> None:
-    """Refuse initial states ``[B, …]`` that are not finite.
+def refuse(bad: Tensor, samples: Sequence[int], message: str) -> None:
+    """Refuse samples that are bad anywhere ``[B, …]``.
+
+    Args:
+        bad: Where they are.
+        samples: Number of each.
+        message: What is wrong.
 
     Raises:
         SolverError: Naming the first sample.
     """
-    finite = torch.isfinite(state.real).flatten(1).all(1)
-    if not bool(finite.all()):
-        sample = samples[int((~finite).nonzero()[0])]
-        raise SolverError(f"sample {sample}: the initial state is not finite")
+    if bool(bad.any()):
+        first = int(bad.reshape(len(bad), -1).any(1).nonzero()[0])
+        raise SolverError(f"sample {samples[first]}: {message}")
+
+
+def require_finite_start(state: Tensor, samples: Sequence[int]) -> None:
+    """Refuse initial states ``[B, …]`` that are not finite."""
+    refuse(~torch.isfinite(state.real), samples, "the initial state is not finite")
+
+
+def require_inflow(inward: Tensor, given: bool, face: str, samples: Sequence[int]) -> None:
+    """Require a condition of an equation of first order exactly where characteristics run in.
+
+    Args:
+        inward: Speed into the domain, at points of the face ``[B, …]``.
+        given: Whether the face has a condition.
+        face: Its name.
+        samples: Number of each sample.
+
+    Raises:
+        SolverError: Naming the first sample.
+    """
+    does, has = ("out", "a condition") if given else ("in", "no condition")
+    refuse(
+        inward <= 0 if given else inward > 0,
+        samples,
+        f"at {face} characteristics run {does}, and there is {has}; an equation of first order "
+        "needs one where they run in",
+    )
 
 
 def observed_order(differences: Sequence[float]) -> float:
@@ -103,6 +134,7 @@ class GridLevel:
 
 
 L = TypeVar("L", bound=Level)
+"""A kind of level."""
 
 
 @dataclass(frozen=True)
@@ -118,21 +150,20 @@ class LevelResult(Generic[L]):
         resolution: Points or cells along each axis.
         step: Longest step (units of time).
         description: The level, in the note on a sample whose tolerance is not met.
+        values: The solution, as estimates on later levels need it.
         remark: The end of that note.
+        reported: Bound to report where refinement ends here, if not ``error``.
     """
 
     error: float
     finer: L | None
     resolution: Sequence[int]
     description: str
+    values: Tensor
     expected: float = field(default=0.0, kw_only=True)
     step: float = field(default=0.0, kw_only=True)
     remark: str = field(default="", kw_only=True)
-
-    @property
-    def reported_error(self) -> float:
-        """The bound to report where refinement ends here."""
-        return self.error
+    reported: float | None = field(default=None, kw_only=True)
 
     def retained(self) -> Self:
         """Return this result without data that later levels do not need."""
@@ -140,6 +171,7 @@ class LevelResult(Generic[L]):
 
 
 R = TypeVar("R", bound=LevelResult[Any])
+GridResult = LevelResult[GridLevel]
 
 
 @final
@@ -160,23 +192,54 @@ class SolvedSamples(Generic[R]):
 
 
 class LevelSolver(ABC, Generic[L, R]):
-    """A numerical method, as refinement uses it.
+    """A numerical method for a batch of samples of one problem, as refinement uses it.
+
+    Args:
+        sources: The problem with its inputs.
+        request: What is requested.
 
     Attributes:
         target: Part of the tolerance that an estimate must meet to be accepted at once.
         history: Results of earlier levels that an estimate takes into account.
         joint: Whether all samples go on until each meets the tolerance.
         failures: Failures at the same time after which a solution is taken to blow up there.
+        span: Interval of time, by which the times of failures are compared.
+        most: Most points along an axis.
+        axes: Coordinates of the output along each axis.
+        coarsest: The first level.
+        samples: Number of each sample of the batch, for messages.
+        at_a_time: Samples that are refined at a time; None for all.
     """
 
     target = 1.0
     history = 1
     joint = False
     failures = 3
+    span = 0.0
+    at_a_time: int | None = None
+    coarsest: L
 
-    @abstractmethod
+    def __init__(self, sources: Sources, request: Request) -> None:
+        self.problem, self.sources, self.request = sources.problem, sources, request
+        self.start = sources.start
+        self.most = request.limits.modes[len(request.shape) - 1]
+        self.axes = request.axes(self.problem.space)
+        self.samples: Sequence[int] = range(sources.batch)
+
+    def run(self) -> Solution:
+        """Solve every sample on levels as fine as it needs.
+
+        Returns:
+            The solution; samples whose tolerance is not met are described in its notes.
+
+        Raises:
+            SolverError: If a sample has no finite solution on any level.
+        """
+        return Refinement(self).run()
+
     def first(self, samples: Sequence[int]) -> Mapping[int, L]:
-        """Return the level that each sample begins with."""
+        """Return the level that each sample begins with; by default the coarsest for all."""
+        return dict.fromkeys(samples, self.coarsest)
 
     @abstractmethod
     def solve(
@@ -241,53 +304,34 @@ def reason_to_stop(result: LevelResult[Any], used: int, most: int, wanted: float
 
 @final
 class Refinement(Generic[L, R]):
-    """Solves a batch of samples, each on levels as fine as it needs.
+    """What is known of each sample of a batch while it is refined.
 
     Args:
-        solver: The method.
-        request: Where and how accurately to solve.
-        samples: Number of each sample of the batch, for messages.
-        span: Interval of time, by which the times of failures are compared.
+        solver: The method, with its samples.
     """
 
-    def __init__(
-        self,
-        solver: LevelSolver[L, R],
-        request: Request,
-        samples: Sequence[int],
-        span: float = 0.0,
-    ) -> None:
-        self.solver, self.request, self.samples, self.span = solver, request, samples, span
-        count, f64 = len(samples), {"dtype": torch.float64, "device": request.device}
+    def __init__(self, solver: LevelSolver[L, R]) -> None:
+        self.solver, self.request, self.samples = solver, solver.request, solver.samples
+        request, count = solver.request, len(solver.samples)
+        f64 = {"dtype": torch.float64, "device": request.device}
         self.values: dict[str, Tensor] = {}
         self.rates: dict[str, Tensor] = {}
         self.error, self.step = torch.full((count,), math.inf, **f64), torch.zeros(count, **f64)
         self.modes = torch.zeros((count, len(request.shape)), dtype=torch.int64)
         self.notes: list[str] = []
         self.used = [0] * count
-        self.earlier: list[list[R]] = [[] for _ in samples]
-        self.failures: list[list[float]] = [[] for _ in samples]
+        self.earlier: list[list[R]] = [[] for _ in range(count)]
+        self.failures: list[list[float]] = [[] for _ in range(count)]
 
-    def run(self, axes: tuple[Tensor, ...], at_a_time: int | None = None) -> Solution:
-        """Solve all samples.
-
-        Args:
-            axes: Coordinates of the output along each axis.
-            at_a_time: Samples that are refined at a time; all by default.
-
-        Returns:
-            The solution; samples whose tolerance is not met are described in its notes.
-
-        Raises:
-            SolverError: If a sample has no finite solution on any level.
-        """
+    def run(self) -> Solution:
+        """Solve all samples; see :meth:`LevelSolver.run`."""
         count, request = len(self.samples), self.request
-        size = at_a_time or count
+        size = self.solver.at_a_time or count
         for low in range(0, count, size):
             self._refine(range(low, min(count, low + size)))
         return Solution(
             torch.tensor(request.times, dtype=torch.float64, device=request.device),
-            axes,
+            self.solver.axes,
             self.values,
             self.rates,
             self.error,
@@ -348,9 +392,9 @@ class Refinement(Generic[L, R]):
         times.append(time)
         late = times[-3:]
         blows_up = (
-            self.span > 0
+            solver.span > 0
             and len(times) >= solver.failures
-            and max(late) - min(late) <= _SAME_TIME * self.span
+            and max(late) - min(late) <= _SAME_TIME * solver.span
         )
         following = solver.after_failure(level)
         if blows_up or following is None:
@@ -359,7 +403,8 @@ class Refinement(Generic[L, R]):
         return following
 
     def _finish(self, index: int, result: R, stop: Stop) -> None:
-        error, tolerance = result.reported_error, self.request.tolerance
+        error = result.error if result.reported is None else result.reported
+        tolerance = self.request.tolerance
         self.error[index], self.step[index] = error, result.step
         self.modes[index] = torch.tensor(result.resolution)
         if not error <= tolerance:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,23 +22,25 @@ from piop.problem.reference_methods import (
     Fourier,
     Method,
 )
-from piop.reference.characteristics import solve_transport
-from piop.reference.chebyshev import solve_with_walls
-from piop.reference.elliptic import solve_elliptic
-from piop.reference.fem import solve_on_shape
-from piop.reference.finite_volume import solve_law
-from piop.reference.fourier.solve import solve_periodic
+from piop.reference.characteristics import TransportSolver
+from piop.reference.chebyshev.solve import CollocationSolver
+from piop.reference.elliptic.solve import CellSolver
+from piop.reference.fem.solve import ShapeSolver
+from piop.reference.finite_volume.solve import ShockSolver
+from piop.reference.fourier.solve import SpectralSolver
+from piop.reference.input_values import Sources
+from piop.reference.refinement import LevelSolver
 from piop.reference.solution import Limits, Request, Solution
 
-Solver = Callable[[Problem, Mapping[str, InputFunction], Request], Solution]
+Solver = Callable[[Sources, Request], LevelSolver[Any, Any] | ShapeSolver]
 
 SOLVERS: Mapping[type[Method], Solver] = {
-    Fourier: solve_periodic,
-    Characteristics: solve_transport,
-    Chebyshev: solve_with_walls,
-    EllipticFiniteVolumes: solve_elliptic,
-    FiniteVolumes: solve_law,
-    FiniteElements: solve_on_shape,
+    Fourier: SpectralSolver,
+    Characteristics: TransportSolver,
+    Chebyshev: CollocationSolver,
+    EllipticFiniteVolumes: CellSolver,
+    FiniteVolumes: ShockSolver,
+    FiniteElements: ShapeSolver,
 }
 """The solver of each of ``piop.problem.reference_methods.METHODS``."""
 
@@ -97,10 +100,9 @@ def solve_reference(
             f"shape {shape} must give one size for each of {len(problem.space)} space axes"
         )
     device = torch.device(device or "cpu")
+    request = Request(moments, shape, tolerance, device, limits or Limits())
     with torch.no_grad():
-        return solver(
-            problem, functions, Request(moments, shape, tolerance, device, limits or Limits())
-        )
+        return solver(Sources(problem, functions, device), request).run()
 
 
 def _times(

@@ -10,6 +10,7 @@ from piop.fields import InputFunction
 from piop.problem import Problem
 from piop.reference.fourier.discretisation import Discretisation
 from piop.reference.fourier.time_stepping import SpectralLevel
+from piop.reference.input_values import Sources
 
 
 class Waves(InputFunction):
@@ -124,7 +125,7 @@ def relative(found, exact):
 
 def evolve(problem, functions, sizes, steps, padded=False, saves=1):
     """Final spectra at a fixed resolution and step: ``([B, T, states, *modes], grid)``."""
-    discretisation = Discretisation(problem, functions, torch.device("cpu"))
+    discretisation = Discretisation(Sources(problem, functions, torch.device("cpu")))
     low, high = problem.time.low, problem.time.high
     level = SpectralLevel(tuple(sizes), (high - low) / saves, steps // saves, padded)
     with torch.no_grad():

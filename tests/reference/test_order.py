@@ -7,6 +7,7 @@ import torch
 
 from piop.problem import Problem
 from piop.reference.fourier.discretisation import Discretisation
+from piop.reference.input_values import Sources
 from piop.sampling import Draws, sample_inputs
 
 from .cases import orders, periodic, random_waves
@@ -64,4 +65,5 @@ def test_a_vorticity_moved_by_its_stream_function_is_not_stiff():
     """Fluxes of ψ hold two derivatives, and ψ has two less than the vorticity: one in all."""
     problem = Problem.from_file("navier_stokes")
     functions = sample_inputs(problem, Draws(0, 0, torch.arange(1)))
-    assert Discretisation(problem, functions, torch.device("cpu")).order_in_time == 3.5
+    sources = Sources(problem, functions, torch.device("cpu"))
+    assert Discretisation(sources).order_in_time == 3.5

@@ -1,7 +1,6 @@
 """Adaptive refinement, with a method whose errors are known exactly."""
 
 import math
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -9,9 +8,8 @@ import torch
 from piop.errors import SolverError
 from piop.reference.refinement import (
     GridLevel,
-    LevelResult,
+    GridResult,
     LevelSolver,
-    Refinement,
     SolvedSamples,
     Stop,
     observed_order,
@@ -22,33 +20,28 @@ from piop.reference.refinement import (
 from piop.reference.solution import Limits, Request
 
 
-@dataclass(frozen=True, kw_only=True)
-class Value(LevelResult[GridLevel]):
-    value: float
-
-
-class Halving(LevelSolver[GridLevel, Value]):
+class Halving(LevelSolver[GridLevel, GridResult]):
     """The value on n cells is 1 + constant/n; ``broken`` samples are not finite on early levels."""
+
+    coarsest = GridLevel(1, (4,))
 
     def __init__(self, constants, last=20, broken=None, joint=False, slow=()):
         self.constants, self.last, self.broken, self.joint = constants, last, broken or {}, joint
         self.slow, self.solved = slow, []
-
-    def first(self, samples):
-        return dict.fromkeys(samples, GridLevel(1, (4,)))
+        self.axes, self.samples = (), range(len(constants))
 
     def solve(self, level, samples, earlier):
         self.solved.append((level.number, tuple(samples), tuple(len(e) for e in earlier)))
         (n,) = level.sizes
         values = [1 + self.constants[s] / n for s in samples]
         results = [
-            Value(
-                richardson_error(abs(value - own[0].value), 1) if own else math.inf,
+            GridResult(
+                richardson_error(abs(value - float(own[0].values)), 1) if own else math.inf,
                 level.halved() if level.number < self.last else None,
                 level.sizes,
                 f"{n} cells",
+                torch.tensor(value, dtype=torch.float64),
                 expected=1.0 if sample in self.slow else 0.0,
-                value=value,
             )
             if level.number > self.broken.get(sample, 0)
             else None
@@ -64,8 +57,9 @@ class Halving(LevelSolver[GridLevel, Value]):
 
 
 def run(solver, tolerance=0.01, limits=None, span=0.0):
-    request = Request((), (1,), tolerance, torch.device("cpu"), limits or Limits())
-    return Refinement(solver, request, range(len(solver.constants)), span).run(())
+    solver.request = Request((), (1,), tolerance, torch.device("cpu"), limits or Limits())
+    solver.span = span
+    return solver.run()
 
 
 def test_each_sample_ends_on_the_level_whose_estimate_meets_the_tolerance():
@@ -98,7 +92,8 @@ def test_slow_convergence_is_a_reason_to_stop():
 
 
 def test_first_level_is_no_reason_to_stop():
-    result = Value(math.inf, GridLevel(2, (8,)), (4,), "4 cells", expected=1.0, value=0.0)
+    value = torch.zeros(())
+    result = GridResult(math.inf, GridLevel(2, (8,)), (4,), "4 cells", value, expected=1.0)
     assert reason_to_stop(result, 1, 16, 1e-3) is None
 
 

@@ -7,7 +7,7 @@ refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -15,8 +15,6 @@ import torch
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.fields import InputFunction
-from piop.problem import Problem
 from piop.reference.chebyshev.equations import build_equations
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.newton import radau, solve_steady
@@ -29,12 +27,12 @@ from piop.reference.refinement import (
     GridLevel,
     LevelResult,
     LevelSolver,
-    Refinement,
     SolvedSamples,
     relative_scale,
     require_finite_start,
+    require_inflow,
 )
-from piop.reference.solution import Request, Solution
+from piop.reference.solution import Request
 
 STAGES = 5
 POINTS = (
@@ -50,61 +48,35 @@ _JUMP = 1e-6
 _MEAN = 1e-5
 
 
-def solve_with_walls(
-    problem: Problem, functions: Mapping[str, InputFunction], request: Request
-) -> Solution:
-    """Solve an evolution or a steady problem on a box with walls.
-
-    Collocation in Chebyshev points along walled axes and even points along periodic ones; Radau IIA
-    in time, Newton iterations where there is none.
-    """
-    solver = CollocationSolver(problem, functions, request)
-    span = 0.0 if problem.time is None else float(problem.time.length)
-    refinement = Refinement(solver, request, range(solver.sources.batch), span)
-    return refinement.run(request.axes(problem.space))
-
-
 @final
 @dataclass(frozen=True, kw_only=True)
 class CollocationResult(LevelResult[GridLevel]):
-    """A sample solved on a mesh: values ``[T, C, *sizes]`` and time derivatives."""
+    """A sample solved on a mesh: values ``[T, C, *sizes]``."""
 
     mesh: CollocationMesh
-    values: Tensor
-    slopes: Tensor
 
 
 @final
 class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
-    """Solves samples on collocation meshes, until two of them agree.
+    """Solves an evolution or a steady problem on a box with walls, until two meshes agree.
 
-    Args:
-        problem: The ``Problem``.
-        functions: Its inputs.
-        request: What is requested.
+    Collocation in Chebyshev points along walled axes and even points along periodic ones; Radau IIA
+    in time, Newton iterations where there is none.
     """
 
-    def __init__(
-        self, problem: Problem, functions: Mapping[str, InputFunction], request: Request
-    ) -> None:
-        self.problem, self.request = problem, request
-        self.sources = Sources(problem, functions, request.device)
+    def __init__(self, sources: Sources, request: Request) -> None:
+        super().__init__(sources, request)
+        problem, points = self.problem, POINTS[len(request.shape) - 1]
         self.equations = build_equations(problem)
         self.program = CompiledEquations(problem, self.equations)
         self.scheme = radau(STAGES)
-        self.start = self.sources.start
-        self.axes = request.axes(problem.space)
         channels = self.equations.channels
         means = {a.name: a.mean for a in problem.auxiliaries if a.gauged} | dict(problem.gauge)
         self.gauges = {i: means[c.name] for i, c in enumerate(channels) if c.name in means}
         self.measured = [i for i, c in enumerate(channels) if not c.time_order]
-        rank = len(request.shape)
-        most = max(request.limits.modes[rank - 1], POINTS[rank - 1][0])
-        self.levels = [n for n in POINTS[rank - 1] if n <= most]
-
-    def first(self, samples: Sequence[int]) -> dict[int, GridLevel]:
-        """See the base class."""
-        return dict.fromkeys(samples, self._level(1))
+        self.levels = [n for n in points if n <= max(self.most, points[0])]
+        self.coarsest = self._level(1)
+        self.span = 0.0 if problem.time is None else float(problem.time.length)
 
     def bytes_per_sample(self, level: GridLevel) -> float:
         """See the base class."""
@@ -203,10 +175,9 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             self._level(level.number + 1) if level.number < len(self.levels) else None,
             mesh.sizes,
             f"{mesh.sizes} points",
+            values,
             step=run.longest,
             mesh=mesh,
-            values=values,
-            slopes=run.slopes[row],
         )
 
     def _difference(
@@ -286,19 +257,12 @@ def _check_flow(system: CollocationSystem, t: float, samples: Sequence[int]) -> 
             derivative = next(p for p in own if p[1][axis] == 1)
             speed = system.coefficient(row, derivative, t)
             for end, sign in ((0, 1), (-1, -1)):
-                inward = (sign * speed.select(axis + 1, end)).reshape(len(speed), -1)
-                closed = any(
+                given = any(
                     c.channel == row.channel and c.face == (axis, end)
                     for c in system.equations.conditions
                 )
-                wrong = (inward <= 0 if closed else inward > 0).any(1).nonzero().flatten().tolist()
-                if wrong:
-                    face = f"{coordinate.name}.{'min' if end == 0 else 'max'}"
-                    does, has = ("out", "a condition") if closed else ("in", "no condition")
-                    raise SolverError(
-                        f"sample {samples[wrong[0]]}: at {face} characteristics run {does}, and "
-                        f"there is {has}; an equation of first order needs one where they run in"
-                    )
+                face = f"{coordinate.name}.{'min' if end == 0 else 'max'}"
+                require_inflow(sign * speed.select(axis + 1, end), given, face, samples)
 
 
 def check_steady(system: CollocationSystem, w: Tensor, samples: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ order is observed and cells meet at the nodes of the output, the leading error i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
@@ -18,9 +18,7 @@ import torch
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.fields import InputFunction
 from piop.forms.linear_forms import divergence_form
-from piop.problem import Problem
 from piop.reference.elliptic.assemble import Assembler, reconstruct
 from piop.reference.elliptic.cells import first_grid
 from piop.reference.elliptic.linear_solve import solve_cells
@@ -31,34 +29,16 @@ from piop.reference.refinement import (
     GridLevel,
     LevelResult,
     LevelSolver,
-    Refinement,
     SolvedSamples,
     observed_order,
     richardson_error,
 )
-from piop.reference.solution import Request, Solution
+from piop.reference.solution import Request
 
 _WORTHWHILE = (8192, 512, 64)
 """Cells per axis, by dimension, beyond which nothing is refined that cannot reach the tolerance."""
 _NUMBERS = 120  # float64 numbers per cell that a sample takes, about
 _SECOND = (1.8, 2.2)  # observed orders that are taken for the second
-
-
-def solve_elliptic(
-    problem: Problem, functions: Mapping[str, InputFunction], request: Request
-) -> Solution:
-    """Solve a steady linear equation in divergence form on a box.
-
-    Cell-centred finite volumes with harmonic means, solved by conjugate gradients with a multigrid
-    preconditioner.
-
-    Raises:
-        SolverError: If an equation is not elliptic or has no solution.
-    """
-    sources = Sources(problem, functions, request.device)
-    solver = CellSolver(problem, sources, request)
-    refinement = Refinement(solver, request, range(sources.batch))
-    return refinement.run(request.axes(problem.space))
 
 
 @final
@@ -67,13 +47,11 @@ class CellResult(LevelResult[GridLevel]):
     """A sample solved on a grid of cells.
 
     Attributes:
-        values: On the output ``[*shape]``.
         imbalance: Of sources and fluxes on this grid, where a constant is free.
         first_imbalance: Of the first grid.
         estimated: The values whose error is estimated: these, or extrapolated ones.
     """
 
-    values: Tensor
     imbalance: float
     first_imbalance: float
     estimated: Tensor
@@ -81,28 +59,24 @@ class CellResult(LevelResult[GridLevel]):
 
 @final
 class CellSolver(LevelSolver[GridLevel, CellResult]):
-    """Solves samples on grids of cells.
+    """Solves a steady linear equation in divergence form on a box.
 
-    Args:
-        problem: The ``Problem``.
-        sources: Its inputs.
-        request: What is requested.
+    Cell-centred finite volumes with harmonic means, solved by conjugate gradients with a multigrid
+    preconditioner.
+
+    Raises:
+        SolverError: If an equation is not elliptic or has no solution.
     """
 
     history = 2
 
-    def __init__(self, problem: Problem, sources: Sources, request: Request) -> None:
-        self.problem, self.sources, self.request = problem, sources, request
-        self.form = divergence_form(problem.pde)
-        rank = len(request.shape)
-        self.most = request.limits.modes[rank - 1]
-        self.worthwhile = min(_WORTHWHILE[rank - 1], self.most)
-        self.coarsest, self.aligned = first_grid(problem, request.shape, self.most)
+    def __init__(self, sources: Sources, request: Request) -> None:
+        super().__init__(sources, request)
+        self.form = divergence_form(self.problem.pde)
+        self.worthwhile = min(_WORTHWHILE[len(request.shape) - 1], self.most)
+        sizes, self.aligned = first_grid(self.problem, request.shape, self.most)
+        self.coarsest = GridLevel(1, sizes)
         self.algebraic = min(1e-9, max(1e-2 * request.tolerance, 1e-12))
-
-    def first(self, samples: Sequence[int]) -> dict[int, GridLevel]:
-        """See the base class."""
-        return dict.fromkeys(samples, GridLevel(1, self.coarsest))
 
     def bytes_per_sample(self, level: GridLevel) -> float:
         """See the base class."""
@@ -138,9 +112,9 @@ class CellSolver(LevelSolver[GridLevel, CellResult]):
             level.halved() if left >= 1 else None,
             level.sizes,
             f"{level.sizes} cells",
+            values,
             expected=0.0 if cheap else error * 2 ** (-left * order),
             remark=f"the error falls with order {order:.1f}: {why}",
-            values=values,
             imbalance=imbalance,
             first_imbalance=earlier[-1].first_imbalance if earlier else imbalance,
             estimated=estimated,

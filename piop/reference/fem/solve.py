@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import final
+from typing import cast, final
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from piop.domain import GeometryError, Outline, PlaneRegion, RegionFamily
 from piop.domain.triangulation import TriangleMesh, triangulate
 from piop.errors import SolverError
-from piop.fields import InputFunction
 from piop.forms.weak import WeakForm, weak_form
-from piop.problem import Problem
 from piop.reference.fem.meshes import (
     MeshHierarchy,
     MeshLevel,
@@ -32,9 +31,8 @@ from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     Fields,
     GridLevel,
-    LevelResult,
+    GridResult,
     LevelSolver,
-    Refinement,
     SolvedSamples,
     observed_order,
     richardson_error,
@@ -47,58 +45,57 @@ _WORTHWHILE = 60_000  # beyond which nothing is refined that cannot reach the to
 _NUMBERS = 200  # float64 numbers per coefficient that a sample takes, about
 
 
-def solve_on_shape(
-    problem: Problem, functions: Mapping[str, InputFunction], request: Request, degree: int = DEGREE
-) -> Solution:
-    """Solve a steady problem on a region of the plane by finite elements.
+@final
+class ShapeSolver:
+    """Solves a steady problem on a region of the plane, or on one for each sample.
 
     Args:
-        problem: The ``Problem``.
-        functions: Inputs by name.
+        sources: The problem with its inputs.
         request: What is requested; its shape sets the size of triangles: their sides are as long as
             the steps of such a grid, and their corners are the points of the output. Where the
             problem says how many points there are, these are spread over the shape, and the
             triangles are as large as they can be.
         degree: Of the piecewise polynomials, 1 or 2.
-
-    Returns:
-        The solution. Samples whose own region cannot be traced or meshed are NaN throughout, with
-        the reason among the notes.
-
-    Raises:
-        SolverError: If the one region of all cannot be meshed, or the equations not be solved.
     """
-    sources, form = Sources(problem, functions, request.device), weak_form(problem.pde)
-    domain = problem.domain
-    if isinstance(domain, RegionFamily):
-        groups = samples_by_region(domain, sources)
-        parts = [_solve_group(domain, form, sources, group, request, degree) for group in groups]
-        order = torch.tensor([sample for group in groups for sample in group]).argsort()
-        return concatenate(parts).take(order)
-    if not isinstance(domain, PlaneRegion):
-        raise SolverError(f"{problem.name}: its domain is no region of the plane")
-    every = range(sources.batch)
-    try:
-        return MeshSolver(form, domain.outline, sources, request, degree, every).run()
-    except GeometryError as error:
-        raise SolverError(f"{problem.name}: {error}") from None
 
+    def __init__(self, sources: Sources, request: Request, degree: int = DEGREE) -> None:
+        self.sources, self.request, self.degree = sources, request, degree
+        self.form = weak_form(sources.problem.pde)
 
-def _solve_group(
-    family: RegionFamily,
-    form: WeakForm,
-    sources: Sources,
-    samples: Sequence[int],
-    request: Request,
-    degree: int,
-) -> Solution:
-    """Solve samples of one region on that region; NaN where it cannot be traced or meshed."""
-    own = sources.take(samples)
-    try:
-        outline = trace_outline(family, own)
-        return MeshSolver(form, outline, own, request, degree, samples).run()
-    except GeometryError as error:
-        return _failed(own, request, [f"sample {s}: the shape: {error}" for s in samples])
+    def run(self) -> Solution:
+        """Solve every sample.
+
+        Returns:
+            The solution. Samples whose own region cannot be traced or meshed are NaN throughout,
+            with the reason among the notes.
+
+        Raises:
+            SolverError: If the one region of all cannot be meshed, or the equations not be solved.
+        """
+        domain, sources = self.sources.problem.domain, self.sources
+        if isinstance(domain, RegionFamily):
+            groups = samples_by_region(domain, sources)
+            parts = [self._solve_group(domain, group) for group in groups]
+            order = torch.tensor([sample for group in groups for sample in group]).argsort()
+            return concatenate(parts).take(order)
+        try:
+            outline = cast("PlaneRegion", domain).outline
+            return self._solve_on(outline, sources, range(sources.batch))
+        except GeometryError as error:
+            raise SolverError(f"{sources.problem.name}: {error}") from None
+
+    def _solve_group(self, family: RegionFamily, samples: Sequence[int]) -> Solution:
+        """Solve samples of one region on that region; NaN where it cannot be traced or meshed."""
+        own = self.sources.take(samples)
+        try:
+            return self._solve_on(trace_outline(family, own), own, samples)
+        except GeometryError as error:
+            return _failed(own, self.request, [f"sample {s}: the shape: {error}" for s in samples])
+
+    def _solve_on(self, outline: Outline, sources: Sources, samples: Sequence[int]) -> Solution:
+        solver = MeshSolver(sources, self.request, self.form, outline, self.degree)
+        solver.samples = samples
+        return solver.run()
 
 
 def _failed(sources: Sources, request: Request, notes: Sequence[str]) -> Solution:
@@ -123,46 +120,29 @@ def _failed(sources: Sources, request: Request, notes: Sequence[str]) -> Solutio
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class MeshResult(LevelResult[GridLevel]):
-    """A sample solved on a mesh.
-
-    Attributes:
-        values: At the points of the output ``[C, P]``.
-    """
-
-    values: Array
-
-
-@final
-class MeshSolver(LevelSolver[GridLevel, MeshResult]):
-    """Solves samples on meshes of one region.
+class MeshSolver(LevelSolver[GridLevel, GridResult]):
+    """Solves samples on meshes of one region; results hold values at output points ``[C, P]``.
 
     Args:
+        sources: The problem with its inputs.
+        request: What is requested.
         form: The weak form of the problem.
         outline: Boundary of the region, which all samples have.
-        sources: Its inputs.
-        request: What is requested.
         degree: Of the elements.
-        named: Numbers of the samples, for messages.
 
     Raises:
         GeometryError: If the region cannot be meshed.
     """
 
     history = 2
+    coarsest = GridLevel(1, ())
 
     def __init__(
-        self,
-        form: WeakForm,
-        outline: Outline,
-        sources: Sources,
-        request: Request,
-        degree: int,
-        named: Sequence[int],
+        self, sources: Sources, request: Request, form: WeakForm, outline: Outline, degree: int
     ) -> None:
-        self.problem, self.sources, self.request = sources.problem, sources, request
-        self.form, self.outline, self.degree, self.named = form, outline, degree, named
+        super().__init__(sources, request)
+        self.axes = ()
+        self.form, self.outline, self.degree = form, outline, degree
         mesh, self.side = self._first_mesh()
         prescribed = {face: bool(given) for face, given in self.form.values.items()}
         self.meshes = iter(MeshHierarchy(outline, mesh, prescribed, degree))
@@ -170,14 +150,10 @@ class MeshSolver(LevelSolver[GridLevel, MeshResult]):
         self.level = 0
 
     def run(self) -> Solution:
-        """Solve every sample."""
-        solution = Refinement(self, self.request, self.named).run(())
+        """See the base class."""
+        solution = super().run()
         points = torch.from_numpy(self.points).to(self.request.device)
         return replace(solution, points=points.expand(self.sources.batch, -1, -1))
-
-    def first(self, samples: Sequence[int]) -> dict[int, GridLevel]:
-        """See the base class."""
-        return dict.fromkeys(samples, GridLevel(1, ()))
 
     def bytes_per_sample(self, level: GridLevel) -> float:
         """See the base class."""
@@ -185,21 +161,20 @@ class MeshSolver(LevelSolver[GridLevel, MeshResult]):
         return 8 * _NUMBERS * self.space.count * len(self.form.atoms)
 
     def solve(
-        self, level: GridLevel, samples: Sequence[int], earlier: Sequence[Sequence[MeshResult]]
-    ) -> SolvedSamples[MeshResult]:
+        self, level: GridLevel, samples: Sequence[int], earlier: Sequence[Sequence[GridResult]]
+    ) -> SolvedSamples[GridResult]:
         """See the base class."""
         self._go_to(level)
         sources = self.sources.take(samples)
-        named = [self.named[sample] for sample in samples]
+        named = [self.samples[sample] for sample in samples]
         solved = self.recovery.complete(sources, self.system.solve(sources, named), named)
         results = [
-            self._result(level, values[:, self.nodes], own)
+            self._result(level, torch.from_numpy(values[:, self.nodes]), own)
             for values, own in zip(solved, earlier, strict=True)
         ]
 
         def evaluate(rows: Sequence[int]) -> Fields:
-            values = torch.from_numpy(np.stack([results[row].values for row in rows]))
-            values = values.to(self.request.device)
+            values = torch.stack([results[row].values for row in rows]).to(self.request.device)
             return {n: values[:, c] for c, n in enumerate(self.problem.channels)}, {}
 
         return SolvedSamples(results, evaluate)
@@ -243,8 +218,10 @@ class MeshSolver(LevelSolver[GridLevel, MeshResult]):
         crossed = [f for f, integrand in self.form.faces.items() if integrand.terms]
         return Space(mesh, self.degree, level.faces(self.outline), crossed)
 
-    def _result(self, level: GridLevel, values: Array, earlier: Sequence[MeshResult]) -> MeshResult:
-        every = [values, *(e.values for e in earlier)]
+    def _result(
+        self, level: GridLevel, values: Tensor, earlier: Sequence[GridResult]
+    ) -> GridResult:
+        every = [v.numpy() for v in (values, *(e.values for e in earlier))]
         error, order = self._estimate(every)
         size = self.space.count * len(self.form.atoms)
         left = math.floor(math.log(min(_MOST, self.request.limits.modes[1] ** 2) / size, 4))
@@ -253,14 +230,14 @@ class MeshSolver(LevelSolver[GridLevel, MeshResult]):
         best = self.degree + 1.0 if unknown else order
         expected = error * (2**order - 1) / (2**best - 1) * 2 ** (-left * best)
         side = self.side / 2 ** (level.number - 1)
-        return MeshResult(
+        return GridResult(
             error,
             level.halved() if left >= 1 else None,
             [round(c.length / side) + 1 for c in self.problem.space],
             f"a mesh of {self.space.count} nodes",
+            values,
             expected=0.0 if 4 * size <= _WORTHWHILE else expected,
             remark=f"the error falls with order {order:.1f}",
-            values=values,
         )
 
     def _estimate(self, values: Sequence[Array]) -> tuple[float, float]:

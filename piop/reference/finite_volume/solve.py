@@ -14,7 +14,7 @@ least. The estimate is that, times a safety factor.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
@@ -22,7 +22,6 @@ from typing import final
 import torch
 from torch import Tensor
 
-from piop.fields import InputFunction, grid_axis
 from piop.forms.conservation import read_conservation_law
 from piop.problem import Problem
 from piop.problem.constraints import expression_smoothness
@@ -33,13 +32,12 @@ from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     Fields,
     GridLevel,
-    LevelResult,
+    GridResult,
     LevelSolver,
-    Refinement,
     SolvedSamples,
     relative_scale,
 )
-from piop.reference.solution import Request, Solution
+from piop.reference.solution import Request
 
 
 @dataclass(frozen=True)
@@ -47,32 +45,29 @@ class Window:
     """Intervals along an axis that means are taken over.
 
     Attributes:
-        points: Points of the output ``[m]``: both ends, or without the right one where periodic.
         low: Left ends of the windows; beyond the axis where it is periodic, cut there otherwise.
         high: Right ends.
         periodic: Whether the axis is.
     """
 
-    points: Tensor
     low: Tensor
     high: Tensor
     periodic: bool
 
 
 def output_windows(
-    problem: Problem, shape: tuple[int, ...], device: torch.device
+    problem: Problem, shape: tuple[int, ...], points: Sequence[Tensor]
 ) -> tuple[Window, ...]:
     """Windows as wide as the spacing of the spec's ``save`` grid, or of a finer output's."""
     saved = problem.save[len(problem.save) - len(problem.space) :]
     windows = []
-    for axis, n, kept in zip(problem.space, shape, saved, strict=True):
+    for axis, n, kept, middles in zip(problem.space, shape, saved, points, strict=True):
         intervals = n if axis.periodic else max(n - 1, 1)
         width = axis.length / max(intervals, kept if axis.periodic else kept - 1)
-        points = grid_axis(axis.low, axis.high, n, axis.periodic).to(device)
-        low, high = points - width / 2, points + width / 2
+        low, high = middles - width / 2, middles + width / 2
         if not axis.periodic:
             low, high = low.clamp(min=axis.low), high.clamp(max=axis.high)
-        windows.append(Window(points, low, high, axis.periodic))
+        windows.append(Window(low, high, axis.periodic))
     return tuple(windows)
 
 
@@ -130,61 +125,35 @@ _POINTS = {1: 16, 2: 4}  # of a cell and axis, where the initial state has jumps
 _GAUSS = 3**-0.5
 
 
-def solve_law(
-    problem: Problem, functions: Mapping[str, InputFunction], request: Request
-) -> Solution:
-    """Solve a conservation law.
+@final
+class ShockSolver(LevelSolver[GridLevel, GridResult]):
+    """Solves a conservation law on meshes of equal cells.
 
     Values are means over windows as wide as a cell of the spec's ``save`` grid (of a finer
-    output's own), not point values: ``piop.reference.finite_volume.solve`` says why.
-    """
-    solver = ShockSolver(problem, Sources(problem, functions, request.device), request)
-    refinement = Refinement(solver, request, range(solver.sources.batch))
-    return refinement.run(tuple(w.points for w in solver.windows))
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class ShockResult(LevelResult[GridLevel]):
-    """A sample solved on a mesh.
-
-    Attributes:
-        values: Windowed means ``[n, T, *shape]``.
-    """
-
-    values: Tensor
-
-
-@final
-class ShockSolver(LevelSolver[GridLevel, ShockResult]):
-    """Solves samples on meshes of equal cells.
-
-    Args:
-        problem: The ``Problem``.
-        sources: Its inputs.
-        request: What is requested.
+    output's own), not point values: ``piop.reference.finite_volume.solve`` says why. Results hold
+    them as ``[n, T, *shape]``.
     """
 
     history = 2
 
-    def __init__(self, problem: Problem, sources: Sources, request: Request) -> None:
-        self.problem, self.sources, self.request = problem, sources, request
-        self.law = read_conservation_law(problem.pde)
-        self.windows = output_windows(problem, request.shape, request.device)
-        self.most = request.limits.modes[len(problem.space) - 1]
+    def __init__(self, sources: Sources, request: Request) -> None:
+        super().__init__(sources, request)
+        self.law = read_conservation_law(self.problem.pde)
+        self.windows = output_windows(self.problem, request.shape, self.axes)
+        self.coarsest = self._first_level()
 
-    def first(self, samples: Sequence[int]) -> dict[int, GridLevel]:
-        """Return meshes of half a cell per window, but four levels below the limit."""
+    def _first_level(self) -> GridLevel:
+        """Return a mesh of half a cell per window, but four levels below the limit."""
         start, sizes = _START[len(self.problem.space) - 1], []
         for axis, window in zip(self.problem.space, self.windows, strict=True):
             cells = axis.length / float((window.high - window.low).max())
             power = 2 ** max(0, round(cells).bit_length() - 1)
             sizes.append(max(4, min(max(start, power // 2), self.most // 8)))
-        return dict.fromkeys(samples, GridLevel(1, tuple(sizes)))
+        return GridLevel(1, tuple(sizes))
 
     def solve(
-        self, level: GridLevel, samples: Sequence[int], earlier: Sequence[Sequence[ShockResult]]
-    ) -> SolvedSamples[ShockResult]:
+        self, level: GridLevel, samples: Sequence[int], earlier: Sequence[Sequence[GridResult]]
+    ) -> SolvedSamples[GridResult]:
         """See the base class."""
         problem, request = self.problem, self.request
         sources = self.sources.take(samples)
@@ -215,22 +184,22 @@ class ShockSolver(LevelSolver[GridLevel, ShockResult]):
         return SolvedSamples(results, evaluate)
 
     def _result(
-        self, level: GridLevel, values: Tensor, earlier: Sequence[ShockResult], longest: float
-    ) -> ShockResult:
+        self, level: GridLevel, values: Tensor, earlier: Sequence[GridResult], longest: float
+    ) -> GridResult:
         finer = level.halved() if 2 * max(level.sizes) <= self.most else None
         last = finer is None or level.number >= self.request.limits.levels
         every = [values, *(e.values for e in earlier)]
         differences = [_difference(fine, coarse) for fine, coarse in pairwise(every)]
         if len(differences) == 1 and last:
             differences.append(differences[0] / _SLOWEST)
-        return ShockResult(
+        return GridResult(
             _estimate(differences),
             finer,
             level.sizes,
             f"{level.sizes} cells",
+            values,
             step=longest,
             remark="shocks converge at first order",
-            values=values,
         )
 
 

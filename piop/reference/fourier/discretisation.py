@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import final
 
 import torch
 from torch import Tensor
 
-from piop.fields import InputFunction
 from piop.forms.linear_nonlinear_split import split_linear
-from piop.problem import Problem
 from piop.reference.fourier.grid import Pairs, PeriodicGrid
 from piop.reference.fourier.nonlinear import Nonlinear, stabilise
 from piop.reference.fourier.products import NonlinearTerm, compile_products
@@ -33,24 +30,19 @@ class Discretisation:
     """A problem, split and compiled.
 
     Args:
-        problem: An evolution ``Problem``, periodic along every space axis.
-        functions: Input functions by name.
-        device: Where to compute.
+        sources: An evolution problem, periodic along every space axis, with its inputs.
     """
 
-    def __init__(
-        self, problem: Problem, functions: Mapping[str, InputFunction], device: torch.device
-    ) -> None:
-        self.problem = problem
+    def __init__(self, sources: Sources) -> None:
+        self.problem = problem = sources.problem
         self.split = split_linear(problem.pde)
         self.main = compile_products(problem, self.split, self.split.right)
         self.auxiliary = compile_products(problem, self.split, self.split.auxiliary)
         self.means = tuple(float(a.mean or 0.0) for a in problem.auxiliaries)
-        self.sources = Sources(problem, functions, device)
-        self.start = self.sources.start
+        self.sources, self.start = sources, sources.start
         lows = tuple(float(c.low) for c in problem.space)
         lengths = tuple(float(c.high - c.low) for c in problem.space)
-        self.box = PeriodicGrid(lows, lengths, (2,) * len(lows), device)
+        self.box = PeriodicGrid(lows, lengths, (2,) * len(lows), sources.device)
 
     def label(self, channel: int) -> str:
         """Return the name of the time derivative of a state."""
@@ -96,7 +88,7 @@ class Discretisation:
         )
         nonlinear = Nonlinear(self.split, symbols, main, extra)
         if main is not None:
-            stabilise(nonlinear, main, self.initial(grid, sources), self.start)
+            stabilise(nonlinear, self.initial(grid, sources), self.start)
         return SpectralStepper(grid, nonlinear, lambda h: self._scheme(symbols, nonlinear, grid, h))
 
     def _padded(self, sizes: tuple[int, ...]) -> tuple[int, ...]:

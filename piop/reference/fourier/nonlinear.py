@@ -159,11 +159,10 @@ class Nonlinear:
 _LIMIT = 2.0  # below 2.8, where RK4 leaves the imaginary axis: slopes grow after the start
 
 
-def slopes(
-    term: NonlinearTerm, channels: list[Tensor], w: Tensor, t: float
-) -> dict[tuple[int, int], Tensor]:
+def slopes(nonlinear: Nonlinear, w: Tensor, t: float) -> dict[tuple[int, int], Tensor]:
     """∂F_p/∂(argument i) at the points, for each pair that is not zero: ``[B, *fine.sizes]``."""
-    atoms = [a.detach().requires_grad_() for a in term.atoms(channels, w)]
+    term = cast("NonlinearTerm", nonlinear.main)
+    atoms = [a.detach().requires_grad_() for a in term.atoms(nonlinear.channels(w, t), w)]
     out: dict[tuple[int, int], Tensor] = {}
     if not atoms:
         return out
@@ -178,10 +177,10 @@ def slopes(
     return out
 
 
-def stabilise(nonlinear: Nonlinear, term: NonlinearTerm, w: Tensor, t: float) -> None:
+def stabilise(nonlinear: Nonlinear, w: Tensor, t: float) -> None:
     """Shift products and symbols in place (both belong to one discretisation)."""
-    symbols, split = nonlinear.symbols, nonlinear.split
-    for (p, i), slope in slopes(term, nonlinear.channels(w, t), w, t).items():
+    symbols, split, term = nonlinear.symbols, nonlinear.split, cast("NonlinearTerm", nonlinear.main)
+    for (p, i), slope in slopes(nonlinear, w, t).items():
         channel, inner = term.pointwise.unknowns[i]
         places = split.right.products[p].places
         orders = {sum(o) + sum(inner) for _, o, _ in places}
@@ -203,15 +202,16 @@ def stabilise(nonlinear: Nonlinear, term: NonlinearTerm, w: Tensor, t: float) ->
         symbols.linear[key] = symbols.linear[key] + moved if key in symbols.linear else moved
 
 
-def longest_step(nonlinear: Nonlinear, term: NonlinearTerm, w: Tensor, t: float) -> Tensor:
+def longest_step(nonlinear: Nonlinear, w: Tensor, t: float) -> Tensor:
     """Step ``[B]`` that keeps the explicit terms stable, as far as the initial state tells (time).
 
     A mode that L damps faster than N can drive it needs no bound.
     """
-    grid, points = term.grid, nonlinear.symbols.points
+    grid, points = nonlinear.symbols.grid, nonlinear.symbols.points
+    unknowns = cast("NonlinearTerm", nonlinear.main).pointwise.unknowns
     rate = torch.zeros((len(w), *grid.modes), dtype=torch.float64, device=w.device)
-    for (p, i), slope in slopes(term, nonlinear.channels(w, t), w, t).items():
-        channel, inner = term.pointwise.unknowns[i]
+    for (p, i), slope in slopes(nonlinear, w, t).items():
+        channel, inner = unknowns[i]
         largest = slope.flatten(1).abs().amax(1).reshape(-1, *(1,) * len(grid.sizes))
         inner_size = grid.derivative(inner).abs()
         sources = _sources(nonlinear, channel)

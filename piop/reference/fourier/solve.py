@@ -6,15 +6,13 @@ Each trajectory is refined by itself; those on one level run together.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self, final
 
 import torch
 from torch import Tensor
 
-from piop.fields import InputFunction
-from piop.problem import Problem
 from piop.reference.fourier.discretisation import Discretisation
 from piop.reference.fourier.error_control import (
     Assessment,
@@ -29,18 +27,18 @@ from piop.reference.fourier.grid import PeriodicGrid, embed, evaluate_on, power,
 from piop.reference.fourier.nonlinear import longest_step
 from piop.reference.fourier.symbols import nonlinear_auxiliaries
 from piop.reference.fourier.time_stepping import SpectralLevel, SpectralStepper, SpectralTrajectory
+from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     MEMORY,
     SAFETY,
     Fields,
     LevelResult,
     LevelSolver,
-    Refinement,
     SolvedSamples,
     relative_scale,
     require_finite_start,
 )
-from piop.reference.solution import Request, Solution
+from piop.reference.solution import Request
 
 _START = (64, 32, 16)  # points along an axis on the first level, by space dimension
 _USUAL = (2048, 256, 64)  # points along an axis that memory is shared for
@@ -48,80 +46,52 @@ _MANY = 10.0  # a mode is stiff if its rate times the step is above this
 _REDUCED = 1.5  # order in time to credit where initial data hold stiff modes
 
 
-def solve_periodic(
-    problem: Problem, functions: Mapping[str, InputFunction], request: Request
-) -> Solution:
-    """Solve an evolution with every axis periodic.
-
-    Fourier pseudo-spectral in space and ETDRK4 in time (Cox and Matthews 2002,
-    doi:10.1006/jcph.2002.6995; Kassam and Trefethen 2005, doi:10.1137/S1064827502410633).
-    """
-    discretisation = Discretisation(problem, functions, request.device)
-    solver = SpectralSolver(discretisation, request)
-    rank, batch = len(request.shape), discretisation.sources.batch
-    spectra = 16 * _USUAL[rank - 1] ** rank * len(request.times) * solver.states  # bytes
-    refinement = Refinement(solver, request, range(batch), solver.span)
-    axes = discretisation.box.with_sizes(request.shape).axes()
-    return refinement.run(axes, at_a_time=max(1, MEMORY // spectra))
-
-
 @final
 @dataclass(frozen=True, kw_only=True)
 class SpectralResult(LevelResult[SpectralLevel]):
-    """A trajectory on one level.
+    """A trajectory on one level: spectra at the save times ``[T, states, *modes]``.
 
     Attributes:
         assessment: Its errors in space and time.
         grid: Grid of its spectra.
-        spectra: At the save times ``[T, states, *modes]``.
-        tolerance: Error wanted.
     """
 
     assessment: Assessment
     grid: PeriodicGrid
-    spectra: Tensor
-    tolerance: float
-
-    @property
-    def reported_error(self) -> float:
-        """The bound; where there is none, twice the difference from the level before."""
-        difference = self.assessment.measured.difference
-        if not math.isfinite(self.error) and difference is not None:
-            return max(2 * SAFETY * difference, self.tolerance * 1.01)
-        return self.error
 
     def retained(self) -> Self:
         """Return a copy of the trajectory that does not keep those it was solved with."""
-        return replace(self, spectra=self.spectra.clone())
+        return replace(self, values=self.values.clone())
 
 
 @final
 class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
-    """Solves trajectories on periodic grids with steps of given lengths.
+    """Solves an evolution with every axis periodic.
 
-    Args:
-        discretisation: The problem, split and compiled, with its inputs.
-        request: What is requested.
+    Fourier pseudo-spectral in space and ETDRK4 in time (Cox and Matthews 2002,
+    doi:10.1006/jcph.2002.6995; Kassam and Trefethen 2005, doi:10.1137/S1064827502410633).
     """
 
     target = 0.5
     failures = 4
 
-    def __init__(self, discretisation: Discretisation, request: Request) -> None:
-        self.discretisation, self.request = discretisation, request
+    def __init__(self, sources: Sources, request: Request) -> None:
+        super().__init__(sources, request)
+        self.discretisation = Discretisation(sources)
         self.times, self.tolerance = request.times, request.tolerance
-        self.start = discretisation.start
         self.span = self.times[-1] - self.start
-        self.most = request.limits.modes[len(request.shape) - 1]
-        split = discretisation.split
+        split = self.discretisation.split
         self.states = split.states
         self.measured = [
             i for i, c in enumerate(split.channels[: split.states]) if not c.time_order
         ]
         self.exact = not split.right.products and not nonlinear_auxiliaries(
-            split, discretisation.means
+            split, self.discretisation.means
         )
-        self.order = 0.0 if self.exact else discretisation.order_in_time
+        self.order = 0.0 if self.exact else self.discretisation.order_in_time
+        rank = len(request.shape)
+        spectra = 16 * _USUAL[rank - 1] ** rank * len(request.times) * self.states  # bytes
+        self.at_a_time = max(1, MEMORY // spectra)
 
     def first(self, samples: Sequence[int]) -> dict[int, SpectralLevel]:
         """Return grids that resolve the initial states, with steps that are stable for them."""
@@ -131,8 +101,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         times = [self.start, *self.times]
         longest = max(b - a for a, b in zip(times, self.times, strict=False)) or 1.0
         while waiting:
-            index = torch.tensor(waiting)
-            sources = self.discretisation.sources.take(index)
+            sources = self.sources.take(waiting)
             grid = self.discretisation.box.with_sizes(sizes)
             w = self.discretisation.initial(grid, sources)
             require_finite_start(w, waiting)
@@ -142,27 +111,25 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             bigger = tuple(round_up(1.3 * n) for n in sizes)
             if max(bigger) > self.most // 2:
                 good = torch.ones_like(good)
-            if bool(good.any()):
-                kept = index[good.cpu()]
+            kept = [sample for sample, fine in zip(waiting, good.tolist(), strict=True) if fine]
+            if kept:
                 steps = self._longest_steps(sizes, kept, longest)
-                for sample, step in zip(kept.tolist(), steps, strict=True):
+                for sample, step in zip(kept, steps, strict=True):
                     levels[sample] = SpectralLevel(sizes, step, 1, padded=not self.exact)
-            waiting = index[~good.cpu()].tolist()
+            waiting = [sample for sample in waiting if sample not in levels]
             sizes = bigger
         return levels
 
     def _longest_steps(
-        self, sizes: tuple[int, ...], index: Tensor, longest: float
+        self, sizes: tuple[int, ...], samples: Sequence[int], longest: float
     ) -> Sequence[float]:
-        if self.exact:
-            return [longest] * len(index)
-        sources = self.discretisation.sources.take(index)
+        if not self.discretisation.split.right.products:
+            return [longest] * len(samples)
+        sources = self.sources.take(samples)
         level = SpectralLevel(sizes, longest, 1, False)
         stepper = self.discretisation.stepper(level, sources)
-        if stepper.nonlinear.main is None:
-            return [longest] * len(index)
         w = self.discretisation.initial(stepper.grid, sources)
-        allowed = longest_step(stepper.nonlinear, stepper.nonlinear.main, w, self.start)
+        allowed = longest_step(stepper.nonlinear, w, self.start)
         bound = min(longest, self.span / 16)
         # Powers of two so that trajectories share their runs.
         return [bound / 2 ** max(0, math.ceil(math.log2(bound / h))) for h in allowed.tolist()]
@@ -174,7 +141,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         earlier: Sequence[Sequence[SpectralResult]],
     ) -> SolvedSamples[SpectralResult]:
         """See the base class."""
-        sources = self.discretisation.sources.take(torch.tensor(samples))
+        sources = self.sources.take(samples)
         stepper = self.discretisation.stepper(level, sources)
         w = self.discretisation.initial(stepper.grid, sources)
         stepper.nonlinear.check_means(w, self.start, samples)
@@ -239,24 +206,26 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         difference, before = None, None
         for last in earlier:
             before = last.assessment
-            gap = run.spectra[row] - embed(last.spectra, last.grid, run.grid)
+            gap = run.spectra[row] - embed(last.values, last.grid, run.grid)
             energy = power(gap, run.grid)[:, self.measured]
             difference = float((energy.sqrt() / scale[row]).max())
         measured = Measurements(level, tails, middles, tuple(run.rough[row].tolist()), difference)
         order = min(self.order, _REDUCED) if stiff else self.order
         assessment = assess(measured, before, order, self.tolerance)
-        fits = resolved(measured, self.tolerance)
+        fits, reported = resolved(measured, self.tolerance), None
+        if not math.isfinite(assessment.error) and difference is not None:
+            reported = max(2 * SAFETY * difference, self.tolerance * 1.01)
         return SpectralResult(
             assessment.error,
             self._if_allowed(next_level(assessment, self.tolerance)),
             run.grid.sizes,
             f"{level.sizes} points and steps of {level.step:.3g}",
+            run.spectra[row],
             step=level.step,
             remark="its step is too long" if fits else "its spectrum is not resolved",
             assessment=assessment,
             grid=run.grid,
-            spectra=run.spectra[row],
-            tolerance=self.tolerance,
+            reported=reported,
         )
 
     def _evaluate(

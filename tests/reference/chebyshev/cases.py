@@ -6,11 +6,10 @@ import sympy as sp
 import torch
 
 from piop.problem import Problem
-from piop.reference.chebyshev.equations import build_equations
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.newton import radau
 from piop.reference.chebyshev.solve import CollocationSolver
-from piop.reference.chebyshev.system import CollocationSystem, CompiledEquations
+from piop.reference.chebyshev.system import CollocationSystem
 from piop.reference.chebyshev.time_stepping import StepControl, TimeStepping
 from piop.reference.input_values import Sources
 from piop.reference.solution import Limits, Request
@@ -88,10 +87,10 @@ def evolve(problem, functions, n, steps, stages):
     device = torch.device("cpu")
     low, high = problem.time.low, problem.time.high
     request = Request((high,), (n,) * len(problem.space), 1e-6, device, Limits())
-    solver = CollocationSolver(problem, functions, request)
+    sources = Sources(problem, functions, device)
+    solver = CollocationSolver(sources, request)
     mesh = CollocationMesh(problem.space, request.shape, device)
-    program = CompiledEquations(problem, build_equations(problem))
-    system = CollocationSystem(program, Sources(problem, functions, device), mesh, solver.gauges)
+    system = CollocationSystem(solver.program, sources, mesh, solver.gauges)
     control = StepControl(math.inf, halvings=round(math.log2(steps)))
     with torch.no_grad():
         run = TimeStepping(system, radau(stages), control).run(solver.initial(system), low, (high,))

@@ -10,7 +10,9 @@ from piop.forms.linear_forms import divergence_form
 from piop.problem import Problem
 from piop.reference.elliptic.assemble import Assembler, reconstruct
 from piop.reference.elliptic.linear_solve import solve_cells
+from piop.reference.elliptic.solve import CellSolver
 from piop.reference.input_values import Sources
+from piop.reference.solution import Limits, Request
 
 X, Y, Z = (sympy.Symbol(n, real=True) for n in "xyz")
 
@@ -87,6 +89,14 @@ def on_one_grid(problem, functions, sizes, shape):
     """The same at the nodes ``[B, *shape]``."""
     discrete, cells = at_centres(problem, functions, sizes)
     return reconstruct(discrete, cells, problem.space, shape)
+
+
+def solve(problem, shape=(17, 17), tolerance=1e-4, limits=None):
+    """The solution at the nodes, refined until the estimate meets the tolerance."""
+    device = torch.device("cpu")
+    request = Request((), shape, tolerance, device, limits or Limits())
+    with torch.no_grad():
+        return CellSolver(Sources(problem, {}, device), request).run()
 
 
 def relative(found, truth):

@@ -7,18 +7,10 @@ import sympy
 import torch
 
 from piop.errors import SolverError
-from piop.reference.elliptic import solve_elliptic
-from piop.reference.solution import Limits, Request
 
-from .cases import X, Y, exact, relative, steady
+from .cases import X, Y, exact, relative, solve, steady
 
 FREE = {"x": {"neumann": {"u": 0}}, "y": {"neumann": {"u": 0}}}
-
-
-def solve(problem, shape=(17, 17), tolerance=1e-4):
-    request = Request((), shape, tolerance, torch.device("cpu"), Limits())
-    with torch.no_grad():
-        return solve_elliptic(problem, {}, request)
 
 
 def test_a_coefficient_that_changes_its_sign():

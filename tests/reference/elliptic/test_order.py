@@ -8,10 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from piop.reference.elliptic import solve_elliptic
-from piop.reference.solution import Limits, Request
+from piop.reference.solution import Limits
 
-from .cases import X, Y, Z, exact, manufactured, on_one_grid, relative
+from .cases import X, Y, Z, exact, manufactured, on_one_grid, relative, solve
 
 FACES = ("x.min", "x.max", "y.min", "y.max")
 
@@ -95,9 +94,7 @@ def test_made_up_solutions_with_random_coefficients_are_found_within_the_estimat
     truth = sympy.cos(2 * u[0] * X + 3 * u[1] * Y + u[2]) + X * Y
     coefficient = sign * sympy.exp(a[0] * sympy.sin(3 * X + a[1] * Y) + a[2] * Y)
     problem = manufactured(truth, coefficient, sign * 0.5, dict(zip(FACES, kinds, strict=True)))
-    request = Request((), (17, 17), 1e-5, torch.device("cpu"), Limits())
-    with torch.no_grad():
-        solution = solve_elliptic(problem, {}, request)
+    solution = solve(problem, tolerance=1e-5)
     assert bool(solution.accepted.all())
     error = relative(solution.values["u"][0], exact(truth, solution.axes))
     assert error <= float(solution.error_estimate) <= 1e-5
@@ -111,9 +108,7 @@ def test_third_order_after_extrapolation(kind):
     errors = []
     for most in (128, 256):
         limits = Limits(modes=(most, most, most))
-        request = Request((), (17, 17), 1e-11, torch.device("cpu"), limits)
-        with torch.no_grad():
-            solution = solve_elliptic(problem, {}, request)
+        solution = solve(problem, tolerance=1e-11, limits=limits)
         errors.append(relative(solution.values["u"][0], exact(u, solution.axes)))
         assert errors[-1] < float(solution.error_estimate)
     assert 2.9 < math.log2(errors[0] / errors[1]) < 4.2
@@ -122,9 +117,7 @@ def test_third_order_after_extrapolation(kind):
 def test_a_tolerance_out_of_reach_is_reported():
     u = sympy.sin(9 * X) * sympy.exp(Y)
     problem = manufactured(u, 1 + X, 0, dict.fromkeys(FACES, "dirichlet"))
-    request = Request((), (9, 9), 1e-9, torch.device("cpu"), Limits(modes=(64, 64, 64)))
-    with torch.no_grad():
-        solution = solve_elliptic(problem, {}, request)
+    solution = solve(problem, (9, 9), 1e-9, Limits(modes=(64, 64, 64)))
     assert not bool(solution.accepted.any())
     assert solution.modes.tolist() == [[64, 64]]
     error = relative(solution.values["u"][0], exact(u, solution.axes))

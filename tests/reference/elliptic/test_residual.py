@@ -6,7 +6,8 @@ from functools import reduce
 import torch
 
 from piop.problem import Problem
-from piop.reference.elliptic import solve_elliptic
+from piop.reference.elliptic.solve import CellSolver
+from piop.reference.input_values import Sources
 from piop.reference.solution import Limits, Request
 from piop.residual import compile_residual
 from piop.sampling import Draws, sample_inputs
@@ -29,9 +30,10 @@ def test_the_solution_of_darcy_smooth_makes_the_compiled_residual_vanish():
     """
     problem = Problem.from_file("darcy_smooth")
     functions = sample_inputs(problem, Draws(7, 0, torch.arange(2)))
-    request = Request((), (NODES, NODES), 1e-7, torch.device("cpu"), Limits())
+    device = torch.device("cpu")
+    request = Request((), (NODES, NODES), 1e-7, device, Limits())
     with torch.no_grad():
-        u = solve_elliptic(problem, functions, request).values["u"]
+        u = CellSolver(Sources(problem, functions, device), request).run().values["u"]
     residual = compile_residual(problem)
     generator = torch.Generator().manual_seed(0)
     places = torch.randint(10, NODES - 10, (16, 2), generator=generator)

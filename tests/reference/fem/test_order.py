@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from piop.expression import write
 from piop.fields import InputFunction
-from piop.reference.fem import solve_on_shape
+from piop.reference.fem.solve import ShapeSolver
+from piop.reference.input_values import Sources
 from piop.reference.solution import Limits, Request
 from piop.sampling import Draws, sample_inputs
 
@@ -104,9 +105,10 @@ def test_made_up_solutions_are_found_within_the_estimate(a, u, kinds, sign):
     diffusion = sign * sympy.exp(a[0] * sympy.sin(3 * X) + a[1] * Y)
     faces = dict(zip(("cavity", "x.min", "y.max"), kinds, strict=True))
     problem = manufactured(truth, diffusion, sign, kinds=faces)
-    request = Request((), (9, 9), 1e-4, torch.device("cpu"), Limits())
+    device = torch.device("cpu")
+    request = Request((), (9, 9), 1e-4, device, Limits())
     with torch.no_grad():
-        solution = solve_on_shape(problem, {}, request)
+        solution = ShapeSolver(Sources(problem, {}, device), request).run()
     assert bool(solution.accepted.all())
     points = solution.points[0].numpy()
     exact = torch.from_numpy(sympy.lambdify((X, Y), truth, "numpy")(*points.T))
@@ -145,9 +147,10 @@ def test_the_estimate_holds_on_99_of_100_random_solutions(tolerance, jumps):
         inputs={c.name: {"law": "uniform", "low": -1, "high": 1} for c in share},
     )
     functions = sample_inputs(problem, Draws(1, 0, torch.arange(200)))
-    request = Request((), (9, 9), tolerance, torch.device("cpu"), Limits())
+    device = torch.device("cpu")
+    request = Request((), (9, 9), tolerance, device, Limits())
     with torch.no_grad():
-        solution = solve_on_shape(problem, functions, request)
+        solution = ShapeSolver(Sources(problem, functions, device), request).run()
     assert bool(solution.accepted.all())
     points = solution.points.numpy()
     parts = [functions[c.name].on_grid(()).reshape(-1, 1).numpy() for c in share]
