@@ -8,64 +8,72 @@ that the system stays of index one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
+from typing import Any, final
 
 import sympy
 from sympy import Derivative, Expr
+from torch import Tensor
 
 from piop.errors import NotSupportedError
 from piop.forms.differentiate import partial
 from piop.forms.linear_nonlinear_split import Channel, Order
 from piop.forms.terms import applied, derivative_counts, multipliers, name_of, outermost_atoms
+from piop.lowering import compile_expressions
 from piop.problem import Problem
 
 ChannelDerivative = tuple[int, Order]
 """Channel and order of differentiation along each axis of space."""
+Face = tuple[int, int]
+"""Axis of a face, and 0 or −1 for the end of that axis."""
+Compiled = Callable[[Sequence[Tensor]], Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class LinearTerms:
+    """Coefficients of derivatives of channels.
+
+    Attributes:
+        derivatives: Which.
+        compute: The coefficient of each, from what the row needs.
+    """
+
+    derivatives: tuple[ChannelDerivative, ...]
+    compute: Compiled
 
 
 @dataclass(frozen=True)
 class Row:
-    """One equation.
+    """One equation, or the condition that takes its place on a face.
 
     Attributes:
         channel: Whose row it is.
+        needs: Symbols of the values that its functions take.
+        value: The row without its time derivatives.
+        slopes: Derivative of that by each (channel, order).
         mass: Coefficient of the time derivative of each (channel, order).
-        value: The rest, in the stand-ins of atoms.
-        slopes: Derivative of the rest by each (channel, order).
-        face: (axis, 0 or −1) of a condition; None for an equation.
-        fixes: Whether it gives the value of its channel itself (Dirichlet).
     """
 
     channel: int
-    mass: dict[ChannelDerivative, Expr]
-    value: Expr
-    slopes: dict[ChannelDerivative, Expr]
-    face: tuple[int, int] | None = None
-    fixes: bool = False
+    needs: tuple[Any, ...]
+    value: Compiled
+    slopes: LinearTerms
+    mass: LinearTerms
 
 
-def face_of(condition: Row) -> tuple[int, int]:
-    """Return the axis of a condition's face, and 0 or −1 for the end of that axis.
-
-    Raises:
-        ValueError: If the row is an equation, which has no face.
-    """
-    if condition.face is None:
-        raise ValueError(f"the row of channel {condition.channel} is no condition on a face")
-    return condition.face
-
-
-@dataclass(frozen=True)
+@final
 class Equations:
-    """A problem in rows.
+    """A problem in rows, compiled once for all meshes.
+
+    Args:
+        problem: The ``Problem``.
 
     Attributes:
         channels: Components of the state.
         unknowns: Stand-in of each (channel, order) that rows read.
-        inputs: Stand-in → atom of an input function, with the order over its arguments.
+        known: Stand-ins of input functions, scalars and coordinates → what they stand for.
         rows: One per channel, in their order.
         conditions: Those of all faces; Dirichlet last, so that they hold at corners.
         initial_conditions: What must vanish at the start on each face: the conditions of unknowns
@@ -73,85 +81,62 @@ class Equations:
         multipliers: Channels whose row is a constraint that does not hold them: pressures.
         linear: Whether no slope holds an unknown.
         steady: Whether no slope holds anything that moves in time.
-    """
-
-    channels: tuple[Channel, ...]
-    unknowns: dict[sympy.Dummy, ChannelDerivative]
-    inputs: dict[sympy.Dummy, Expr]
-    rows: tuple[Row, ...]
-    conditions: tuple[Row, ...]
-    initial_conditions: tuple[Row, ...]
-    multipliers: tuple[int, ...]
-    linear: bool
-    steady: bool
-
-
-def build_equations(problem: Problem) -> Equations:
-    """Split a problem's equations and conditions into rows.
 
     Raises:
         NotSupportedError: If time derivatives do not stand linearly, with coefficients that neither
             move in time nor hold unknowns.
     """
-    return _Builder(problem).run()
-
-
-class _Builder:
-    """Splits one problem into rows, with symbols in place of its atoms."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.time = problem.time.symbol if problem.time else None
+        self.time: Any = problem.time.symbol if problem.time else None
         self.space = [c.symbol for c in problem.space]
-        orders = {u: problem.time_order.get(u, 0) for u in problem.channels}
-        self.orders = orders
-        self.multipliers = multipliers(problem.pde)
+        self.orders = {u: problem.time_order.get(u, 0) for u in problem.channels}
         self.channels = tuple(
-            Channel(u, p) for u in problem.channels for p in range(max(orders[u], 1))
+            Channel(u, p) for u in problem.channels for p in range(max(self.orders[u], 1))
         )
         self.index = {(c.name, c.time_order): i for i, c in enumerate(self.channels)}
-        self.unknowns: dict[Expr, tuple[sympy.Dummy, ChannelDerivative, bool]] = {}
-        self.inputs: dict[Expr, sympy.Dummy] = {}
-
-    def run(self) -> Equations:
+        constraints = multipliers(problem.pde)
+        self.multipliers = tuple(self.index[name, 0] for name in constraints)
+        # Atom → its stand-in, what it is of a channel, and whether that is the mass matrix's.
+        self._atoms: dict[Expr, tuple[sympy.Dummy, ChannelDerivative, bool]] = {}
+        self._inputs: dict[Expr, sympy.Dummy] = {}
+        self._in_slopes: set[Any] = set()
         rows: dict[int, Row] = {}
-        for residual, name in zip(self.problem.residuals, self._owners(), strict=True):
+        for residual, name in zip(problem.residuals, self._owners(constraints), strict=True):
             order = self.orders[name]
             last = self.index[name, max(order - 1, 0)]
             rows[last] = self._row(last, residual)
             for p in range(order - 1):  # d/dt of a channel is the next one
                 rows[self.index[name, p]] = self._next(name, p)
-        conditions, start = [], []
-        for axis, end, name, residual, fixes in self._conditions():
+        self.rows = tuple(rows[i] for i in range(len(self.channels)))
+        self.conditions: list[tuple[Face, Row]] = []
+        self.initial_conditions: list[tuple[Face, Row]] = []
+        for face, name, residual, _ in sorted(self._conditions(), key=lambda c: c[-1]):
             channel = self.index[name, max(self.orders[name] - 1, 0)]
             if self.orders[name] == 2 and self._times(residual) == 0:
-                start.append(self._row(self.index[name, 0], residual, (axis, end)))
-                residual = partial_in_time(residual, self.time)
-            conditions.append(self._row(channel, residual, (axis, end), fixes))
-        conditions.sort(key=lambda r: r.fixes)
-        everything = [*rows.values(), *conditions]
-        unknowns = {d: derivative for d, derivative, _ in self.unknowns.values()}
-        slopes = [s for r in everything for s in r.slopes.values()]
-        moving = self._moving()
-        return Equations(
-            self.channels,
-            unknowns,
-            {d: a for a, d in self.inputs.items()},
-            tuple(rows[i] for i in range(len(self.channels))),
-            tuple(conditions),
-            tuple(start),
-            tuple(self.index[name, 0] for name in self.multipliers),
-            not any(s.free_symbols & set(unknowns) for s in slopes),
-            not any(s.free_symbols & moving for s in slopes),
-        )
+                start = self._row(self.index[name, 0], residual, on_face=True)
+                self.initial_conditions.append((face, start))
+                residual = partial(residual, self.time)
+            self.conditions.append((face, self._row(channel, residual, on_face=True)))
+        self.unknowns = {d: derivative for d, derivative, top in self._atoms.values() if not top}
+        self.known = {d: atom for atom, d in self._inputs.items()}
+        self.known |= {symbol: symbol for symbol in self._symbols()}
+        self.linear = not self._in_slopes & set(self.unknowns)
+        self.steady = not self._in_slopes & self._moving()
 
-    def _owners(self) -> tuple[str, ...]:
+    def _symbols(self) -> list[Any]:
+        """Scalar inputs and coordinates."""
+        scalars = [i.symbol for i in self.problem.inputs if not i.of]
+        return [*scalars, *(c.symbol for c in self.problem.coordinates)]
+
+    def _owners(self, constraints: Sequence[str]) -> tuple[str, ...]:
         """The unknown that each residual determines: by its time derivative, else its highest."""
         names = self.problem.channels
 
         def score(residual: Expr, name: str) -> int:
             atoms = [a for a in outermost_atoms(residual) if name_of(a) == name]
-            if bool(atoms) == (name in self.multipliers):  # a multiplier's row is one without it
+            if bool(atoms) == (name in constraints):  # a multiplier's row is one without it
                 return -10_000
             if not atoms:
                 return 0
@@ -167,62 +152,78 @@ class _Builder:
         )
         return tuple(names[j] for j in best)
 
-    def _row(
-        self, channel: int, residual: Expr, face: tuple[int, int] | None = None, fixes: bool = False
-    ) -> Row:
-        stood: Any = residual.xreplace({a: self._stand_in(a) for a in outermost_atoms(residual)})
-        residual = stood
+    def _row(self, channel: int, residual: Expr, on_face: bool = False) -> Row:
+        atoms = outermost_atoms(residual)
+        stood: Any = residual.xreplace({a: self._stand_in(a) for a in atoms})
         mass: dict[ChannelDerivative, Expr] = {}
         slopes: dict[ChannelDerivative, Expr] = {}
-        value: Any = residual
-        for dummy, derivative, top in list(self.unknowns.values()):
-            if not residual.has(dummy):
+        value: Any = stood
+        for dummy, derivative, top in self._atoms.values():
+            if not stood.has(dummy):
                 continue
-            slope = partial(residual, dummy)
+            slope = partial(stood, dummy)
             if top:
                 mass[derivative] = slope
                 value = value.xreplace({dummy: sympy.S.Zero})
             else:
                 slopes[derivative] = slope
-        moving = self._moving() | {d for d, _, _ in self.unknowns.values()}
-        if any(m.free_symbols & moving for m in mass.values()) or (mass and face):
+        moving = self._moving() | {d for d, _, _ in self._atoms.values()}
+        if any(m.free_symbols & moving for m in mass.values()) or (mass and on_face):
             raise NotSupportedError(
                 f"{self.problem.name}: a time derivative must stand linearly, its coefficient "
                 "without unknowns and constant in time, and not in a condition"
             )
-        return Row(channel, mass, value, slopes, face, fixes)
+        return self._compile(channel, value, slopes, mass)
 
     def _next(self, name: str, p: int) -> Row:
         zero = (0,) * len(self.space)
         here, following = self.index[name, p], self.index[name, p + 1]
-        atom = Derivative(self.problem.function(name), (self.time, p + 1))
-        dummy = self._stand_in(atom)
-        return Row(here, {(here, zero): sympy.S.One}, -dummy, {(following, zero): -sympy.S.One})
+        value = -self._stand_in(Derivative(self.problem.function(name), (self.time, p + 1)))
+        slopes: dict[ChannelDerivative, Expr] = {(following, zero): -sympy.S.One}
+        return self._compile(here, value, slopes, {(here, zero): sympy.S.One})
+
+    def _compile(
+        self,
+        channel: int,
+        value: Expr,
+        slopes: Mapping[ChannelDerivative, Expr],
+        mass: Mapping[ChannelDerivative, Expr],
+    ) -> Row:
+        in_slopes = set().union(*(s.free_symbols for s in slopes.values()))
+        self._in_slopes |= in_slopes
+        used = in_slopes.union(*(e.free_symbols for e in (value, *mass.values())), {self.time})
+        dummies = [*(d for d, _, _ in self._atoms.values()), *self._inputs.values()]
+        needs = tuple(s for s in (*dummies, *self._symbols()) if s in used)
+        of_slopes, of_mass = (
+            LinearTerms(tuple(part), compile_expressions(tuple(part.values()), needs))
+            for part in (slopes, mass)
+        )
+        return Row(channel, needs, compile_expressions((value,), needs), of_slopes, of_mass)
 
     def _stand_in(self, atom: Any) -> sympy.Dummy:
         name = name_of(atom)
         if name not in self.orders:
-            return self.inputs.setdefault(atom, sympy.Dummy(str(atom), real=True))
-        if atom not in self.unknowns:
+            return self._inputs.setdefault(atom, sympy.Dummy(str(atom), real=True))
+        if atom not in self._atoms:
             count = derivative_counts(atom)
             times = count.get(self.time, 0)
             top = bool(times) and times == self.orders[name]
             derivative = (self.index[name, times - top], tuple(count.get(s, 0) for s in self.space))
-            self.unknowns[atom] = (sympy.Dummy(str(atom), real=True), derivative, top)
-        return self.unknowns[atom][0]
+            self._atoms[atom] = (sympy.Dummy(str(atom), real=True), derivative, top)
+        return self._atoms[atom][0]
 
     def _moving(self) -> set[Any]:
         """Symbols that depend on time."""
         if self.time is None:
             return set()
-        return {self.time} | {d for a, d in self.inputs.items() if self.time in applied(a).args}
+        return {self.time} | {d for a, d in self._inputs.items() if self.time in applied(a).args}
 
     def _times(self, residual: Expr) -> int:
         atoms = [a for a in outermost_atoms(residual) if name_of(a) in self.orders]
         return max((derivative_counts(a).get(self.time, 0) for a in atoms), default=0)
 
-    def _conditions(self) -> Iterator[tuple[int, int, str, Expr, bool]]:
-        """Yield (axis, 0 or −1, unknown, residual, whether it fixes the value)."""
+    def _conditions(self) -> Iterator[tuple[Face, str, Expr, bool]]:
+        """Yield face, unknown, residual, and whether it fixes the value (Dirichlet)."""
         for axis, coordinate in enumerate(self.problem.space):
             for end, word in ((0, "min"), (-1, "max")):
                 face = f"{coordinate.name}.{word}"
@@ -235,9 +236,4 @@ class _Builder:
                     if not name:
                         name = next(u for u in waiting if residual.has(self.problem.function(u)))
                         waiting.remove(name)
-                    yield axis, end, name, residual, c.prescribed is not None
-
-
-def partial_in_time(residual: Expr, time: Any) -> Expr:
-    """The total derivative in time of a condition."""
-    return partial(residual, time)
+                    yield (axis, end), name, residual, c.prescribed is not None

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.reference.chebyshev.equations import build_equations
+from piop.reference.chebyshev.equations import Equations
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.newton import radau, solve_steady
-from piop.reference.chebyshev.system import CollocationSystem, CompiledEquations
+from piop.reference.chebyshev.system import CollocationSystem
 from piop.reference.chebyshev.time_stepping import CollocationTrajectory, StepControl, TimeStepping
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
@@ -67,8 +67,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
     def __init__(self, sources: Sources, request: Request) -> None:
         super().__init__(sources, request)
         problem, points = self.problem, POINTS[len(request.shape) - 1]
-        self.equations = build_equations(problem)
-        self.program = CompiledEquations(problem, self.equations)
+        self.equations = Equations(problem)
         self.scheme = radau(STAGES)
         channels = self.equations.channels
         means = {a.name: a.mean for a in problem.auxiliaries if a.gauged} | dict(problem.gauge)
@@ -91,7 +90,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         """See the base class."""
         mesh = CollocationMesh(self.problem.space, level.sizes, self.request.device)
         sources = self.sources.take(samples)
-        system = CollocationSystem(self.program, sources, mesh, self.gauges)
+        system = CollocationSystem(self.equations, sources, mesh, self.gauges)
         if self.problem.time is None:
             run = self._steady(system, samples, earlier)
         else:
@@ -133,7 +132,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
 
     def initial(self, system: CollocationSystem) -> Tensor:
         """The state at the start ``[B, C, *sizes]``; zero for channels without initial data."""
-        zero = torch.zeros((system.batch, *system.mesh.sizes)).to(system.mesh.weights)
+        zero = torch.zeros((system.sources.batch, *system.mesh.sizes)).to(system.mesh.weights)
         fields = []
         for channel in self.equations.channels:
             given = self.problem.initial.get(channel.name, ())
@@ -227,15 +226,15 @@ def check_start(system: CollocationSystem, w: Tensor, t: float, samples: Sequenc
         SolverError: Naming the sample.
     """
     require_finite_start(w, samples)
-    space = system.program.problem.space
-    for row, gap in system.gaps(w, t):
+    space = system.equations.problem.space
+    for (axis, end), row, gap in system.gaps(w, t):
         size = system.mesh.norm(w[:, row.channel]).clamp_min(1e-300)
         gap = gap.abs().amax(1)
         bad = (
             (gap > _JUMP * torch.maximum(size, torch.ones_like(size))).nonzero().flatten().tolist()
         )
-        if bad and row.face is not None:
-            face = f"{space[row.face[0]].name}.{'max' if row.face[1] else 'min'}"
+        if bad:
+            face = f"{space[axis].name}.{'max' if end else 'min'}"
             raise SolverError(
                 f"sample {samples[bad[0]]}: the initial data miss the condition at {face} by "
                 f"{float(gap[bad[0]]):.2e}; a wave carries that jump into the domain, where its "
@@ -246,20 +245,20 @@ def check_start(system: CollocationSystem, w: Tensor, t: float, samples: Sequenc
 
 def _check_flow(system: CollocationSystem, t: float, samples: Sequence[int]) -> None:
     """Require inflow at walls with a condition, outflow at others, along axes of first order."""
-    space = system.program.problem.space
+    space = system.equations.problem.space
     for row in system.equations.rows:
-        if not row.mass or len(row.mass) > 1:
+        if len(row.mass.derivatives) != 1:
             continue
         for axis, coordinate in enumerate(space):
-            own = {p: s for p, s in row.slopes.items() if p[0] == row.channel}
+            own = [p for p in row.slopes.derivatives if p[0] == row.channel]
             if coordinate.periodic or max((p[1][axis] for p in own), default=0) != 1:
                 continue
             derivative = next(p for p in own if p[1][axis] == 1)
             speed = system.coefficient(row, derivative, t)
             for end, sign in ((0, 1), (-1, -1)):
                 given = any(
-                    c.channel == row.channel and c.face == (axis, end)
-                    for c in system.equations.conditions
+                    c.channel == row.channel and face == (axis, end)
+                    for face, c in system.equations.conditions
                 )
                 face = f"{coordinate.name}.{'min' if end == 0 else 'max'}"
                 require_inflow(sign * speed.select(axis + 1, end), given, face, samples)

@@ -2,77 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
-import sympy
 import torch
 from torch import Tensor
 
-from piop.lowering import compile_expressions
-from piop.problem import Problem
-from piop.reference.chebyshev.equations import ChannelDerivative, Equations, Row, face_of
+from piop.reference.chebyshev.equations import (
+    ChannelDerivative,
+    Equations,
+    Face,
+    LinearTerms,
+    Row,
+)
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.input_values import Sources, moves
 
-_Compiled = Callable[[Sequence[Tensor]], Sequence[Tensor]]
-
-
-@dataclass(frozen=True)
-class CompiledRow:
-    """A row whose expressions are functions of the values of some atoms.
-
-    Attributes:
-        row: The row.
-        needs: Which of the program's arguments its functions take.
-        value: The rest of the row.
-        slopes: Its derivatives, in the order of ``row.slopes``.
-        mass: Coefficients, in the order of ``row.mass``.
-    """
-
-    row: Row
-    needs: tuple[int, ...]
-    value: _Compiled
-    slopes: _Compiled
-    mass: _Compiled
-
-
-@final
-class CompiledEquations:
-    """The rows of a problem, compiled once for all meshes.
-
-    Args:
-        problem: The ``Problem``.
-        equations: Its rows.
-    """
-
-    def __init__(self, problem: Problem, equations: Equations) -> None:
-        self.problem, self.equations = problem, equations
-        scalars = [i.symbol for i in problem.inputs if not i.of]
-        others = [*scalars, *(c.symbol for c in problem.coordinates)]
-        self.arguments = (*equations.unknowns, *equations.inputs, *others)
-        self.known = [*equations.inputs.values(), *others]
-        self.rows = [self._compile(r) for r in equations.rows]
-        self.conditions = [self._compile(r) for r in equations.conditions]
-        self.initial_conditions = [self._compile(r) for r in equations.initial_conditions]
-
-    def _compile(self, row: Row) -> CompiledRow:
-        parts = [[row.value], list(row.slopes.values()), list(row.mass.values())]
-        used = set().union(*(e.free_symbols for part in parts for e in map(sympy.sympify, part)))
-        named = list(enumerate(self.arguments))
-        time = None if self.problem.time is None else self.problem.time.symbol
-        needs = tuple(i for i, a in named if a in used or a == time)
-        names = tuple(self.arguments[i] for i in needs)
-        return CompiledRow(row, needs, *(compile_expressions(tuple(p), names) for p in parts))
+Values = Mapping[Any, Tensor]
+"""Values by the symbols that rows need, each ``[B or 1, S or 1, n1 or 1, …, nd or 1]``."""
 
 
 @final
 class CollocationSystem:
-    """A program on a mesh with the inputs of a batch.
+    """Equations on a mesh with the inputs of a batch.
 
     Args:
-        program: The rows.
+        equations: The rows.
         sources: The inputs.
         mesh: The points.
         gauges: Channel → mean, where equations leave a constant.
@@ -80,32 +35,27 @@ class CollocationSystem:
 
     def __init__(
         self,
-        program: CompiledEquations,
+        equations: Equations,
         sources: Sources,
         mesh: CollocationMesh,
         gauges: dict[int, float],
     ) -> None:
-        self.program, self.sources, self.mesh, self.gauges = program, sources, mesh, gauges
-        self.equations = program.equations
-        self.shape = (len(self.equations.channels), *mesh.sizes)
-        self.size = len(self.equations.channels) * mesh.points
+        self.equations, self.sources, self.mesh, self.gauges = equations, sources, mesh, gauges
+        self.shape = (len(equations.channels), *mesh.sizes)
+        self.size = len(equations.channels) * mesh.points
         self._operators: dict[tuple[int, ...], Tensor] = {}
-        self._cached: tuple[tuple[float, ...], list[Tensor]] | None = None
+        self._known: dict[Any, Tensor] = {}
+        self._times: tuple[float, ...] = ()
         index = torch.arange(mesh.points, device=mesh.device).reshape(mesh.sizes)
-        self._lowered = mesh.lowered() if self.equations.multipliers else None
-        self.faces = [index.select(*face_of(c.row)).flatten() for c in program.conditions]
-
-    @property
-    def batch(self) -> int:
-        """Instances."""
-        return self.sources.batch
+        self._lowered = mesh.lowered() if equations.multipliers else None
+        self.faces = [index.select(*face).flatten() for face, _ in equations.conditions]
 
     def value(self, w: Tensor, times: Sequence[float]) -> Tensor:
         """V at ``w [B, S, C, *sizes]``, of S times; on faces the residuals of conditions."""
-        arguments = self._arguments(w, times)
+        values = self._values(w, times)
         out = torch.empty_like(w)
-        for i, compiled in enumerate(self.program.rows):
-            out[:, :, i] = compiled.value([arguments[n] for n in compiled.needs])[0]
+        for row in self.equations.rows:
+            out[:, :, row.channel] = row.value(_read(row, values))[0]
         for channel, mean in self.gauges.items():
             off = (w[:, :, channel] * self.mesh.weights).flatten(2).sum(2) - mean
             out[:, :, channel] += off.reshape(*off.shape, *(1,) * len(self.mesh.sizes))
@@ -119,84 +69,70 @@ class CollocationSystem:
                     .index_copy(2, nodes, own[..., nodes] - own @ extrapolate.T)
                 )
                 out[:, :, channel] = rows.reshape(out[:, :, channel].shape)
-        for compiled in self.program.conditions:
-            dim, end = self._face(compiled)
-            found = compiled.value(self._at_face(compiled, arguments))[0]
-            target = out[:, :, compiled.row.channel].select(dim, end)
-            target.copy_(found.squeeze(dim) if found.ndim else found)
+        for face, row in self.equations.conditions:
+            axis, end = face
+            found = row.value(self._read_at(face, row, values))[0]
+            target = out[:, :, row.channel].select(axis + 2, end)
+            target.copy_(found.squeeze(axis + 2) if found.ndim else found)
         return out
 
-    def gaps(self, w: Tensor, t: float) -> list[tuple[Row, Tensor]]:
+    def gaps(self, w: Tensor, t: float) -> list[tuple[Face, Row, Tensor]]:
         """Residuals, at initial data ``[B, C, *sizes]``, of conditions on derivatives in time."""
-        arguments, found = self._arguments(w.unsqueeze(1), (t,)), []
-        for compiled in self.program.initial_conditions:
-            gap = compiled.value(self._at_face(compiled, arguments))[0]
-            found.append((compiled.row, gap.expand(len(w), *gap.shape[1:]).flatten(1)))
+        values, found = self._values(w.unsqueeze(1), (t,)), []
+        for face, row in self.equations.initial_conditions:
+            gap = row.value(self._read_at(face, row, values))[0]
+            found.append((face, row, gap.expand(len(w), *gap.shape[1:]).flatten(1)))
         return found
 
     def jacobian(self, w: Tensor, t: float) -> Tensor:
         """∂V/∂w at ``w [B, C, *sizes]``: ``[B or 1, size, size]``, 1 where all share it."""
-        arguments = self._arguments(w.unsqueeze(1), (t,))
-        return self._matrix(arguments, lambda c: (c.row.slopes, c.slopes), self.gauges)
+        return self._matrix(self._values(w.unsqueeze(1), (t,)), lambda r: r.slopes, self.gauges)
 
     def mass(self, t: float) -> Tensor:
         """M ``[B or 1, size, size]``: nothing at the rows of conditions."""
-        zero = torch.zeros((1, 1, *self.shape), dtype=torch.float64, device=self.mesh.device)
-        arguments = self._arguments(zero, (t,))
-        return self._matrix(arguments, lambda c: (c.row.mass, c.mass), {})
+        return self._matrix(self._values_at_zero(t), lambda r: r.mass, {})
 
     def differential(self) -> Tensor:
         """True at values that follow from their own row's time derivative ``[C, *sizes]``."""
         keep = torch.zeros(self.shape, dtype=torch.bool, device=self.mesh.device)
         for row in self.equations.rows:
-            keep[row.channel] = bool(row.mass)
+            keep[row.channel] = bool(row.mass.derivatives)
         flat = keep.flatten(1)
-        for compiled, nodes in zip(self.program.conditions, self.faces, strict=True):
-            flat[compiled.row.channel, nodes] = False
+        for (_, row), nodes in zip(self.equations.conditions, self.faces, strict=True):
+            flat[row.channel, nodes] = False
         return keep
 
     def coefficient(self, row: Row, derivative: ChannelDerivative, t: float) -> Tensor:
         """A slope of a row at the zero state, ``[B, *sizes]``."""
-        zero = torch.zeros((1, 1, *self.shape), dtype=torch.float64, device=self.mesh.device)
-        compiled = self.program.rows[row.channel]
-        arguments = [self._arguments(zero, (t,))[n] for n in compiled.needs]
-        slope = compiled.slopes(arguments)[list(row.slopes).index(derivative)]
-        speed = slope / compiled.mass(arguments)[0]
+        arguments = _read(row, self._values_at_zero(t))
+        slope = row.slopes.compute(arguments)[row.slopes.derivatives.index(derivative)]
+        speed = slope / row.mass.compute(arguments)[0]
         speed = speed[:, 0] if speed.ndim else speed
-        return speed.expand(self.batch, *self.mesh.sizes)
+        return speed.expand(self.sources.batch, *self.mesh.sizes)
 
-    def _matrix(self, arguments: Sequence[Tensor], pick: Any, gauges: dict[int, float]) -> Tensor:
+    def _matrix(
+        self, values: Values, part: Callable[[Row], LinearTerms], gauges: Mapping[int, float]
+    ) -> Tensor:
         count, points = len(self.equations.channels), self.mesh.points
-        parts: list[tuple[int, Tensor | None, ChannelDerivative, Tensor]] = []
-        for compiled in self.program.rows:
-            derivatives, compute = pick(compiled)
-            found = compute([arguments[n] for n in compiled.needs]) if derivatives else ()
-            for derivative, k in zip(derivatives, found, strict=True):
-                lead = k.shape[:1] if k.ndim else (1,)
-                k = (k[:, 0] if k.ndim else k).expand(*lead, *self.mesh.sizes)
-                parts.append((compiled.row.channel, None, derivative, k.flatten(1)))
-        for compiled, nodes in zip(self.program.conditions, self.faces, strict=True):
-            dim, _ = self._face(compiled)
-            derivatives, compute = pick(compiled)
-            found = compute(self._at_face(compiled, arguments)) if derivatives else ()
-            clear = torch.zeros(1, len(nodes), dtype=torch.float64, device=self.mesh.device)
-            parts.append((compiled.row.channel, nodes, (-1, ()), clear))
-            for derivative, k in zip(derivatives, found, strict=True):
-                lead = k.shape[:1] if k.ndim else (1,)
-                k = (k[:, 0] if k.ndim else k).expand(*lead, *self._face_shape(dim))
-                parts.append((compiled.row.channel, nodes, derivative, k.flatten(1)))
-        batch = max([len(p[3]) for p in parts], default=1)
+        conditions = list(zip(self.equations.conditions, self.faces, strict=True))
+        inside = [(r, self._terms(part(r), _read(r, values))) for r in self.equations.rows]
+        on_faces = [
+            (r, nodes, self._terms(part(r), self._read_at(face, r, values), face))
+            for (face, r), nodes in conditions
+        ]
+        every = [*(t for _, t in inside), *(t for _, _, t in on_faces)]
+        batch = max([len(k) for terms in every for _, k in terms], default=1)
         shape = (batch, count, points, count, points)
         out = torch.zeros(shape, dtype=torch.float64, device=self.mesh.device)
         for channel in gauges:
             out[:, channel, :, channel, :] += self.mesh.weights.flatten()
-        for row, nodes, (channel, order), k in parts:
-            if channel < 0:
-                out[:, row, nodes] = 0.0
-            elif nodes is None:
-                out[:, row, :, channel] += k[..., None] * self._operator(order)
-            else:
-                out[:, row, nodes, channel] += k[..., None] * self._operator(order)[nodes]
+        for row, terms in inside:
+            for (channel, order), k in terms:
+                out[:, row.channel, :, channel] += k[..., None] * self._operator(order)
+        for row, nodes, terms in on_faces:
+            out[:, row.channel, nodes] = 0.0
+            for (channel, order), k in terms:
+                out[:, row.channel, nodes, channel] += k[..., None] * self._operator(order)[nodes]
         if self._lowered is not None:
             nodes, extrapolate = self._lowered
             for channel in self.equations.multipliers:
@@ -205,46 +141,45 @@ class CollocationSystem:
                 out[:, channel, nodes, channel] -= extrapolate
         return out.reshape(batch, self.size, self.size)
 
-    def _face_shape(self, dim: int) -> tuple[int, ...]:
-        shape = list(self.mesh.sizes)
-        shape[dim] = 1
-        return tuple(shape)
+    def _terms(
+        self, part: LinearTerms, arguments: Sequence[Tensor], face: Face | None = None
+    ) -> list[tuple[ChannelDerivative, Tensor]]:
+        """Coefficients of derivatives at the nodes of a row ``[B or 1, nodes]``."""
+        sizes = list(self.mesh.sizes)
+        if face is not None:
+            sizes[face[0]] = 1
+        found = []
+        for derivative, k in zip(part.derivatives, part.compute(arguments), strict=True):
+            lead = k.shape[:1] if k.ndim else (1,)
+            found.append((derivative, (k[:, 0] if k.ndim else k).expand(*lead, *sizes).flatten(1)))
+        return found
 
     def _operator(self, order: tuple[int, ...]) -> Tensor:
         if order not in self._operators:
             self._operators[order] = self.mesh.operator(order)
         return self._operators[order]
 
-    def _face(self, compiled: CompiledRow) -> tuple[int, int]:
-        """The dimension of a condition's axis, counted from the end, and 0 or −1 along it."""
-        axis, end = face_of(compiled.row)
-        return axis - len(self.mesh.sizes), end
+    def _read_at(self, face: Face, row: Row, values: Values) -> list[Tensor]:
+        """What a row needs at its face, of size 1 along the axis across."""
+        dim, end = face[0] - len(self.mesh.sizes), face[1]
+        return [v.narrow(dim, v.shape[dim] - 1 if end else 0, 1) for v in _read(row, values)]
 
-    def _at_face(self, compiled: CompiledRow, arguments: Sequence[Tensor]) -> list[Tensor]:
-        dim, end = self._face(compiled)
-        found = []
-        for n in compiled.needs:
-            values = arguments[n]
-            last = values.shape[dim] - 1
-            found.append(values.narrow(dim, last if end else 0, 1) if last else values)
-        return found
+    def _values_at_zero(self, t: float) -> Values:
+        return self._values(torch.zeros((1, 1, *self.shape)).to(self.mesh.weights), (t,))
 
-    def _arguments(self, w: Tensor, times: Sequence[float]) -> list[Tensor]:
-        """Values of the program's arguments, each ``[B or 1, S or 1, n1 or 1, …, nd or 1]``."""
-        reads = self.equations.unknowns.values()
-        return [*(self.mesh.derivative(w[:, :, c], o) for c, o in reads), *self._values(times)]
+    def _values(self, w: Tensor, times: Sequence[float]) -> Values:
+        """Values at ``w [B, S, C, *sizes]``; of what is known only what varies is renewed."""
+        if tuple(times) != self._times:
+            for symbol, atom in self.equations.known.items():
+                varies = moves(self.equations.problem, atom)
+                if varies or symbol not in self._known:
+                    own = times if varies else times[:1]
+                    found = [self.sources.value(atom, self.mesh.axes(), t) for t in own]
+                    self._known[symbol] = torch.stack(found, 1)
+            self._times = tuple(times)
+        reads = self.equations.unknowns.items()
+        return {d: self.mesh.derivative(w[:, :, c], o) for d, (c, o) in reads} | self._known
 
-    def _values(self, times: Sequence[float]) -> list[Tensor]:
-        """Input atoms, scalars and coordinates; only those that vary are evaluated again."""
-        if self._cached is None or self._cached[0] != tuple(times):
-            values = []
-            for i, atom in enumerate(self.program.known):
-                varies = moves(self.program.problem, atom)
-                if self._cached is not None and not varies:
-                    values.append(self._cached[1][i])
-                    continue
-                own = times if varies else times[:1]
-                found = [self.sources.value(atom, self.mesh.axes(), t) for t in own]
-                values.append(torch.stack(found, 1))
-            self._cached = tuple(times), values
-        return self._cached[1]
+
+def _read(row: Row, values: Values) -> list[Tensor]:
+    return [values[symbol] for symbol in row.needs]

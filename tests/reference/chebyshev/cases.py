@@ -90,7 +90,7 @@ def evolve(problem, functions, n, steps, stages):
     sources = Sources(problem, functions, device)
     solver = CollocationSolver(sources, request)
     mesh = CollocationMesh(problem.space, request.shape, device)
-    system = CollocationSystem(solver.program, sources, mesh, solver.gauges)
+    system = CollocationSystem(solver.equations, sources, mesh, solver.gauges)
     control = StepControl(math.inf, halvings=round(math.log2(steps)))
     with torch.no_grad():
         run = TimeStepping(system, radau(stages), control).run(solver.initial(system), low, (high,))
