@@ -136,11 +136,9 @@ class InputFunction(ABC):
 
     def on_grid(self, axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
         """Evaluate a derivative on the tensor grid of ``axes``: ``[B, n1, …, nd]``."""
-        order = (0,) * self.dimension if order is None else order
-        shape = tuple(len(a) for a in axes)
-        if not axes:
-            return self.derivative(torch.zeros(1, 1, 0), order)[:, 0]
-        return self.derivative(tensor_grid(axes)[None], order).reshape(self.batch, *shape)
+        points = tensor_grid(axes) if axes else torch.zeros(1, 0)
+        values = self.derivative(points[None], order or (0,) * self.dimension)
+        return values.reshape(self.batch, *map(len, axes))
 
     @abstractmethod
     def take(self, index: Tensor) -> Self:

@@ -13,7 +13,6 @@ from matplotlib.tri import LinearTriInterpolator, Triangulation
 from torch import Tensor
 
 from piop.errors import NotSupportedError, SolverError
-from piop.fields import FunctionSamples
 from piop.metrics import relative_l2_by_time
 from piop.residual import compile_residual
 from piop.run import predict_held_out
@@ -174,7 +173,7 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     like = model.operator.scale
     rows = torch.arange(min(ROWS, len(next(iter(held_out.truth.values())))))
     functions = {n: f.take(rows).to(like.device, like.dtype) for n, f in held_out.functions.items()}
-    observed = {name: _rows(samples, rows).to(like) for name, samples in held_out.inputs.items()}
+    observed = {name: samples.take(rows).to(like) for name, samples in held_out.inputs.items()}
     observed = evaluate_on_grids(model.grids, functions, observed)
     lift = None if model.known is None else residual.compile_lift(model.known.expressions)
     parts = []
@@ -186,8 +185,3 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
         parts.append(residual(field, queries, values).values.double().cpu())
     found = torch.cat(parts, 1).reshape(len(rows), *held_out.queries.shape, -1)
     return {f"equation {e + 1}": found[..., e].numpy() for e in range(found.shape[-1])}
-
-
-def _rows(samples: FunctionSamples, rows: Tensor) -> FunctionSamples:
-    mask = None if samples.mask is None else samples.mask[rows]
-    return FunctionSamples(samples.points[rows], samples.values[rows], mask)

@@ -90,7 +90,7 @@ def _predict_points(
     size = max(1, min(batch, SENSORS_AT_ONCE // sensors, many // max(1, count)))
     for start in range(0, batch, size):
         part = slice(start, min(start + size, batch))
-        observed = {name: slice_of(s, part, model.operator.scale) for name, s in inputs.items()}
+        observed = {name: s.take(part).to(model.operator.scale) for name, s in inputs.items()}
         functions = interpolate_needed_inputs(problem, model.known, model.grids, observed)
         observed = evaluate_on_grids(model.grids, functions, observed)
         own = queries[part] if len(queries) > 1 else queries
@@ -149,7 +149,7 @@ def predict_on_grid(
     found = []
     for start in range(0, batch, size):
         part = slice(start, min(start + size, batch))
-        observed = {name: slice_of(s, part, model.operator.scale) for name, s in inputs.items()}
+        observed = {name: s.take(part).to(model.operator.scale) for name, s in inputs.items()}
         if points is None:
             axes = [axis.double() for axis in (queries.axes or {}).values()]
             values = _on_axes(problem, model, backbone, observed, axes)
@@ -210,12 +210,6 @@ def _require_even(model: Model, backbone: Backbone, inputs: Mapping[str, Functio
                 f"input {entry.name!r}: this operator was trained on sensors on an even grid, and "
                 f"cannot locate jumps from others; give values on a grid"
             )
-
-
-def slice_of(samples: FunctionSamples, part: slice, like: Tensor) -> FunctionSamples:
-    """Take some samples, on the device and in the precision of a tensor."""
-    mask = None if samples.mask is None else samples.mask[part]
-    return FunctionSamples(samples.points[part], samples.values[part], mask).to(like)
 
 
 def as_dataset(

@@ -4,9 +4,8 @@ from piop.sampling.collocation import boundary_points, collocation, initial_poin
 from piop.sampling.distributions import InputSampler, input_statistics, sample_inputs
 from piop.sampling.expressions import ExpressionFunction
 from piop.sampling.functions import (
-    FourierFunction,
-    GridFunction,
     PiecewiseConstantFunction,
+    ProductFunction,
     ScalarFunction,
 )
 from piop.sampling.random import Draws
@@ -15,10 +14,9 @@ from piop.sampling.sensors import observe, place_sensors, reconstruct
 __all__ = [
     "Draws",
     "ExpressionFunction",
-    "FourierFunction",
-    "GridFunction",
     "InputSampler",
     "PiecewiseConstantFunction",
+    "ProductFunction",
     "ScalarFunction",
     "boundary_points",
     "collocation",

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from piop.fields import grid_axis
+from piop.domain import FixedDomain
+from piop.fields import grid_axis, tensor_grid
 from piop.sampling.random import Draws
-from piop.sampling.region_points import first_inside, grid_inside, on_face
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate, Problem
 
 
+Ends = tuple[float, float]
+"""The low and the high end of an axis."""
+
 _SOBOL_BITS = 30
 _WORD = 0xFFFFFFFF
+_MORE = 1.1
+_FEW = 8
+"""Candidates beyond those that are inside on average: a factor, and so many."""
 
 
 def unit_points(draws: Draws, stream: str, count: int, dimension: int, method: str) -> Tensor:
@@ -91,19 +99,18 @@ DESIGNS = {
 }
 
 
-def scale_to_box(unit: Tensor, low: list[float], high: list[float]) -> Tensor:
+def scale_to_box(unit: Tensor, ends: Sequence[Ends]) -> Tensor:
     """Map ``[..., D]`` from the unit cube to a box."""
-    start, end = (torch.tensor(v, dtype=unit.dtype, device=unit.device) for v in (low, high))
-    return start + (end - start) * unit
+    low, high = (unit.new_tensor([end[side] for end in ends]) for side in (0, 1))
+    return low + (high - low) * unit
 
 
-def collocation(
-    problem: Problem,
-    draws: Draws,
-    count: int,
-    method: str = "uniform",
-    t_range: tuple[float, float] | None = None,
-) -> Tensor:
+def box_points(draws: Draws, stream: str, ends: Sequence[Ends], count: int, method: str) -> Tensor:
+    """Place points ``[B, N, D]`` in a box, as :func:`unit_points` does in the unit cube."""
+    return scale_to_box(unit_points(draws, stream, count, len(ends), method), ends)
+
+
+def collocation(problem: Problem, draws: Draws, count: int, method: str = "uniform") -> Tensor:
     """Place points in the domain, in time and space.
 
     Args:
@@ -112,20 +119,15 @@ def collocation(
         draws: A different point set for each sample, except on a grid.
         count: N, points per sample; on a grid at most that many, equally many along every axis.
         method: ``uniform``, ``latin_hypercube`` (in boxes alone), ``sobol`` or ``grid``.
-        t_range: Part of the time axis to use; by default all of it.
 
     Returns:
         ``[B, N, D]`` float64, coordinates in the order of the problem.
 
     Raises:
-        ValueError: If the method is unknown, the count not positive, or ``t_range`` not inside the
-            time axis; of a shape also if the method is for boxes, or no point of the grid inside.
+        ValueError: If the method is unknown or the count not positive; of a shape also if the
+            method is for boxes, or no point of the grid inside.
     """
-    fixed = {}
-    if t_range is not None:
-        _check_range(problem, t_range)
-        fixed = {problem.coordinates[0].name: t_range}
-    return _place(problem, draws, "collocation", count, method, fixed)
+    return _Design(draws, "collocation", method).fill(problem, count, {})
 
 
 def initial_points(problem: Problem, draws: Draws, count: int, method: str = "uniform") -> Tensor:
@@ -137,8 +139,7 @@ def initial_points(problem: Problem, draws: Draws, count: int, method: str = "un
     time = problem.time
     if time is None:
         raise ValueError("a steady problem has no initial points")
-    fixed = {time.name: (time.low, time.low)}
-    return _place(problem, draws, "initial", count, method, fixed)
+    return _Design(draws, "initial", method).fill(problem, count, {time.name: (time.low, time.low)})
 
 
 def boundary_points(
@@ -151,87 +152,136 @@ def boundary_points(
     Raises:
         ValueError: If there is no such face.
     """
-    stream = f"boundary/{face}"
-    domain = problem.domain
+    domain, design = problem.domain, _Design(draws, f"boundary/{face}", method)
     if face not in domain.faces:
         raise ValueError(f"{face!r} is not a face; one of {', '.join(domain.faces)}")
     if domain.is_box:
         axis, at = domain.across(face)
-        return _in_box(problem.coordinates, draws, stream, count, method, {axis.name: (at, at)})
+        return design.fill_box(problem.coordinates, count, {axis.name: (at, at)})
     along = replace(problem.space[0], low=0.0, high=1.0)  # a fraction of the length
     axes = (*((problem.time,) if problem.time else ()), along)
-    points = _in_box(axes, draws, stream, count, method, {})
+    points = design.fill_box(axes, count, {})
     return torch.cat([points[..., :-1], on_face(domain.fixed, face, points[..., -1:])], -1)
 
 
-def _check_range(problem: Problem, t_range: tuple[float, float]) -> None:
-    time, (start, end) = problem.time, t_range
-    if time is None:
-        raise ValueError("t_range: a steady problem has no time")
-    if not time.low <= start <= end <= time.high:
-        raise ValueError(f"t_range: [{start:g}, {end:g}] is not in [{time.low:g}, {time.high:g}]")
+@dataclass(frozen=True)
+class _Design:
+    """A way to place points, with the stream of its random numbers."""
+
+    draws: Draws
+    stream: str
+    method: str
+
+    def fill(self, problem: Problem, count: int, fixed: Mapping[str, Ends]) -> Tensor:
+        """Place points in the domain, between other ends along some axes."""
+        axes, domain = problem.coordinates, problem.domain.typical
+        if domain.is_box:
+            return self.fill_box(axes, count, fixed)
+        if self.method == "grid":
+            free = sum(axis.name not in fixed for axis in axes)
+            return grid_inside(domain, lambda n: self.fill_box(axes, n**free, fixed), count)
+        if self.method == "latin_hypercube":
+            raise ValueError(f"{self.method!r} divides a box, which a shape does not fill")
+        bounds = zip(problem.space, domain.bounds, strict=True)
+        around = {axis.name: ends for axis, ends in bounds} | dict(fixed)
+        return first_inside(domain, lambda n: self.fill_box(axes, n, around), count)
+
+    def fill_box(self, axes: Sequence[Coordinate], count: int, fixed: Mapping[str, Ends]) -> Tensor:
+        """Place points in a box whose ends along some axes are replaced, equal ends by a value."""
+        replaced = {axis: fixed.get(axis.name, (axis.low, axis.high)) for axis in axes}
+        free = {axis: ends for axis, ends in replaced.items() if ends[0] < ends[1]}
+        if self.method == "grid":
+            points = _grid(free, count).to(self.draws.index.device)
+            points = points.expand(self.draws.batch, -1, -1)
+        else:
+            points = box_points(self.draws, self.stream, [*free.values()], count, self.method)
+        columns = dict(zip(free, points.unbind(-1), strict=True))
+        shape = points.shape[:2]
+        at = [columns.get(a, points.new_full(shape, low)) for a, (low, _) in replaced.items()]
+        return torch.stack(at, -1)
 
 
-def _place(
-    problem: Problem,
-    draws: Draws,
-    stream: str,
-    count: int,
-    method: str,
-    fixed: dict[str, tuple[float, float]],
-) -> Tensor:
-    """Place points in the domain, between other ends along some axes."""
-    axes = problem.coordinates
-    domain = problem.domain.typical
-    if domain.is_box:
-        return _in_box(axes, draws, stream, count, method, fixed)
-    if method == "grid":
-        free = sum(c.name not in fixed or fixed[c.name][0] < fixed[c.name][1] for c in axes)
-
-        def grid(each: int) -> Tensor:
-            return _in_box(axes, draws, stream, each**free, method, fixed)
-
-        return grid_inside(domain, grid, count)
-    if method == "latin_hypercube":
-        raise ValueError(f"{method!r} divides a box, which a shape does not fill")
-    bounds = zip(problem.space, domain.bounds, strict=True)
-    around = {axis.name: ends for axis, ends in bounds} | fixed
-    return first_inside(domain, lambda n: _in_box(axes, draws, stream, n, method, around), count)
-
-
-def _in_box(
-    axes: tuple[Coordinate, ...],
-    draws: Draws,
-    stream: str,
-    count: int,
-    method: str,
-    fixed: dict[str, tuple[float, float]],
-) -> Tensor:
-    """Place points in a box whose ends along some axes are replaced, equal ends taking no part."""
-    ends = [fixed.get(axis.name, (axis.low, axis.high)) for axis in axes]
-    free = [i for i, (low, high) in enumerate(ends) if low < high]
-    if method == "grid":
-        points = _grid([axes[i] for i in free], [ends[i] for i in free], count)
-        points = points.to(draws.index.device).expand(draws.batch, -1, -1)
-    else:
-        unit = unit_points(draws, stream, count, len(free), method)
-        points = scale_to_box(unit, [ends[i][0] for i in free], [ends[i][1] for i in free])
-    placed = points.new_empty(*points.shape[:2], len(axes))
-    for i, (low, _) in enumerate(ends):
-        placed[..., i] = points[..., free.index(i)] if i in free else low
-    return placed
-
-
-def _grid(axes: list[Coordinate], ends: list[tuple[float, float]], count: int) -> Tensor:
-    """Lay a tensor grid of at most ``count`` points: ``[1, N, D']``."""
+def _grid(ends: Mapping[Coordinate, Ends], count: int) -> Tensor:
+    """Lay a tensor grid of at most ``count`` points between the ends of axes: ``[N, D']``."""
     if count < 1:
         raise ValueError(f"count: {count} is not positive")
-    if not axes:
-        return torch.zeros(1, 1, 0, dtype=torch.float64)
-    each = max(1, math.floor(count ** (1 / len(axes)) + 1e-9))
-    whole = [a.periodic and e == (a.low, a.high) for a, e in zip(axes, ends, strict=True)]
-    ticks = [grid_axis(*e, each, p) for e, p in zip(ends, whole, strict=True)]
-    return torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)[None]
+    if not ends:
+        return torch.zeros(1, 0, dtype=torch.float64)
+    each = max(1, math.floor(count ** (1 / len(ends)) + 1e-9))
+    return tensor_grid(
+        [grid_axis(*e, each, a.periodic and e == (a.low, a.high)) for a, e in ends.items()]
+    )
+
+
+def inside(domain: FixedDomain, points: Tensor) -> Tensor:
+    """Tell which points ``[..., D]``, space last, lie inside ``[...]``."""
+    found = torch.from_numpy(domain.contains(_in_space(domain, points)))
+    return found.reshape(points.shape[:-1]).to(points.device)
+
+
+def first_inside(domain: FixedDomain, place: Callable[[int], Tensor], count: int) -> Tensor:
+    """Keep of a sequence of candidates the first that lie inside.
+
+    Args:
+        domain: A region of the plane.
+        place: Gives the first n candidates of the sequence of each sample ``[B, n, D]``.
+        count: N, how many to keep.
+
+    Returns:
+        ``[B, N, D]``: the same of a sample whatever else is in the batch.
+    """
+    many = math.ceil(count / domain.filled * _MORE) + _FEW if count > 0 else count
+    while True:
+        points = place(many)
+        held = inside(domain, points)
+        if int(held.sum(1).min()) >= count:
+            break
+        many *= 2
+    kept = held.int().argsort(dim=1, descending=True, stable=True)[:, :count]
+    return torch.take_along_dim(points, kept[..., None], 1)
+
+
+def grid_inside(domain: FixedDomain, grid: Callable[[int], Tensor], count: int) -> Tensor:
+    """Keep the points of the finest grid of the whole box of which few enough lie inside.
+
+    Args:
+        domain: A region of the plane.
+        grid: Gives a grid with so many points along each axis, the same for all samples
+            ``[B, n, D]``.
+        count: N, how many to keep at most.
+
+    Returns:
+        ``[B, N', D]``.
+
+    Raises:
+        ValueError: If no grid has a point inside and few enough.
+    """
+    if count < 1:
+        raise ValueError(f"count: {count} is not positive")
+    best, each = None, 1
+    while True:
+        points = grid(each)
+        edge = torch.from_numpy(domain.touches(_in_space(domain, points[0])))
+        kept = points[:, inside(domain, points[0]) & ~edge.to(points.device)]
+        if kept.shape[1] > count:
+            break
+        best = kept if kept.shape[1] else best
+        each += 1
+    if best is None:
+        raise ValueError(f"count: {count} points of a grid are too few for the shape")
+    return best
+
+
+def on_face(domain: FixedDomain, face: str, fractions: Tensor) -> Tensor:
+    """Return points of a face ``[..., 2]`` at fractions of its length ``[..., 1]``."""
+    found = domain.points_on(face, fractions.double().cpu().numpy().reshape(-1, 1))
+    return torch.from_numpy(found).reshape(*fractions.shape[:-1], 2).to(fractions.device)
+
+
+def _in_space(domain: FixedDomain, points: Tensor) -> np.ndarray:
+    """Return the last columns of points ``[..., D]`` as ``[N, d]``."""
+    dimension = len(domain.axes)
+    return points[..., -dimension:].double().cpu().numpy().reshape(-1, dimension)
 
 
 def residual_density(sizes: Tensor, power: float, floor: float) -> Tensor:

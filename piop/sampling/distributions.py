@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final
+from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
 
 import torch
 from sympy import Expr
 from torch import Tensor
 
 from piop.errors import NotSupportedError
-from piop.fields import InputFunction
-from piop.sampling.collocation import scale_to_box, unit_points
+from piop.fields import FunctionSamples, InputFunction
+from piop.sampling.collocation import box_points
 from piop.sampling.expressions import CompiledExpression, ExpressionFunction, names_in
 from piop.sampling.functions import NearestFunction, PiecewiseConstantFunction, ScalarFunction
 from piop.sampling.kriging import krige
@@ -42,7 +43,7 @@ def input_axes(problem: Problem, item: Input) -> tuple[Coordinate, ...]:
     return tuple(problem.coordinate(name) for name in item.of)
 
 
-class Sampler(ABC):
+class Sampler(ABC, Generic[Distribution]):
     """The distribution of one input.
 
     Args:
@@ -52,7 +53,9 @@ class Sampler(ABC):
     Attributes:
         axes: The coordinates that the input depends on.
         depends_on: Names of the inputs that must be drawn before.
+        distribution: As the spec states it; None for an expression.
         drawable: Whether functions are drawn at all.
+        stream: Name of the stream of random numbers that the input is drawn from.
     """
 
     drawable = True
@@ -61,6 +64,8 @@ class Sampler(ABC):
         self.problem, self.item = problem, item
         self.axes = input_axes(problem, item)
         self.depends_on: frozenset[str] = frozenset()
+        self.distribution = cast("Distribution", item.distribution)
+        self.stream = f"input/{item.name}"
 
     @abstractmethod
     def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
@@ -90,16 +95,17 @@ class Sampler(ABC):
         stationary, with no condition at walls.
 
         Raises:
-            NotSupportedError: For the distribution ``history``.
+            NotSupportedError: For the distributions ``history`` and ``data``.
         """
         mean, std = positive_deviation(self.moments())
         matern = spec.Matern(_SMOOTHNESS, _LENGTH, std**2)
         # On axes of length 1; a wall's axis is periodic over twice its length, never seen whole.
-        units = (_Unit(a.name, *((0.0, 1.0) if a.periodic else (-0.5, 1.5))) for a in self.axes)
-        field = spec.GaussianRandomField(matern=matern, mean=mean)
-        prior = gaussian_prior(field, cast("tuple[Coordinate, ...]", tuple(units)))
+        ends = [(0.0, 1.0) if a.periodic else (-0.5, 1.5) for a in self.axes]
+        pairs = zip(self.axes, ends, strict=True)
+        units = [replace(a, low=low, high=high, periodic=True) for a, (low, high) in pairs]
+        prior = gaussian_prior(spec.GaussianRandomField(matern=matern, mean=mean), units)
         bases = tuple(
-            replace(b, frequency=b.frequency / (a.high - a.low), origin=a.low)
+            replace(b, frequency=b.frequency / a.length, origin=a.low)
             for b, a in zip(prior.bases, self.axes, strict=True)
         )
         return replace(prior, bases=bases)
@@ -110,27 +116,8 @@ class Sampler(ABC):
             return ScalarFunction(_masked_mean(values, mask))
         return krige(self.prior().to(points.device), points, values, mask)
 
-    @property
-    def stream(self) -> str:
-        """Name of the stream of random numbers that the input is drawn from."""
-        return f"input/{self.item.name}"
 
-
-class DistributionSampler(Sampler, Generic[Distribution]):
-    """An input with a distribution of its own.
-
-    Args:
-        problem: The problem.
-        item: The input.
-        distribution: As the spec states it.
-    """
-
-    def __init__(self, problem: Problem, item: Input, distribution: Distribution) -> None:
-        super().__init__(problem, item)
-        self.distribution = distribution
-
-
-class NumberSampler(DistributionSampler[Distribution]):
+class NumberSampler(Sampler[Distribution]):
     """A random number per function, constant in the coordinates."""
 
     @abstractmethod
@@ -166,7 +153,8 @@ class IntegerSampler(NumberSampler[spec.Integer]):
 
     def numbers(self, draws: Draws) -> Tensor:
         """Draw numbers ``[B]``."""
-        return draws.integers(self.stream, self.distribution.low, self.distribution.high).double()
+        low, high = map(int, self.distribution.extremes)
+        return draws.integers(self.stream, low, high).double()
 
     def moments(self) -> tuple[float, float]:
         """Mean and standard deviation."""
@@ -222,7 +210,7 @@ class ConstantSampler(NumberSampler[spec.Constant]):
 
 
 @final
-class PiecewiseConstantSampler(DistributionSampler[spec.PiecewiseConstant]):
+class PiecewiseConstantSampler(Sampler[spec.PiecewiseConstant]):
     """Equal cells, each with its own uniform value."""
 
     def draw(self, draws: Draws, drawn: Drawn) -> PiecewiseConstantFunction:
@@ -258,7 +246,7 @@ class PiecewiseConstantSampler(DistributionSampler[spec.PiecewiseConstant]):
         )
 
 
-class RandomFieldSampler(DistributionSampler[Distribution]):
+class RandomFieldSampler(Sampler[Distribution]):
     """A random field with a mean and variance in a trigonometric basis."""
 
     def spectrum(self) -> Prior:
@@ -297,7 +285,7 @@ class GaussianFieldSampler(RandomFieldSampler[spec.GaussianRandomField]):
 
 
 @final
-class FileSampler(DistributionSampler[spec.FromFile]):
+class FileSampler(Sampler[spec.FromFile]):
     """Functions stored in a file."""
 
     def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
@@ -317,9 +305,14 @@ class FileSampler(DistributionSampler[spec.FromFile]):
         return _estimate(stored.take(torch.linspace(0, stored.batch - 1, count).long()), self.axes)
 
 
-@final
-class DataSampler(DistributionSampler[spec.FromData]):
-    """Functions that come with their solutions in a data set, and are never drawn."""
+class DataSampler(Sampler[Distribution]):
+    """Functions that come with their solutions in a data set, and are never drawn.
+
+    Attributes:
+        law: Name of the distribution in the spec.
+    """
+
+    law = "data"
 
     def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
         """Refuse to draw.
@@ -328,53 +321,32 @@ class DataSampler(DistributionSampler[spec.FromData]):
             NotSupportedError: Always.
         """
         raise NotSupportedError(
-            f"inputs.{self.item.name}: its distribution is data, so it cannot be drawn; give "
-            "--data FILE"
+            f"inputs.{self.item.name}: its distribution is {self.law}, so it cannot be drawn: "
+            "its values come with solutions; give --data FILE"
         )
 
     def moments(self) -> tuple[float, float]:
-        """Refuse, as :meth:`draw` does."""
-        return _estimate(self.draw(Draws(0, 0, torch.arange(_FUNCTIONS)), {}), self.axes)
+        """Refuse: the distribution of data is unknown.
+
+        Raises:
+            NotSupportedError: Always.
+        """
+        raise NotSupportedError(
+            f"inputs.{self.item.name}: the distribution {self.law} has no moments and no "
+            "covariance: they are those of data; give --data FILE"
+        )
 
 
 @final
-class HistorySampler(DistributionSampler[spec.History]):
+class HistorySampler(DataSampler[spec.History]):
     """The past of the solution, which only data have."""
 
+    law = "history"
     drawable = False
-
-    def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
-        """Refuse to draw.
-
-        Raises:
-            NotSupportedError: Always.
-        """
-        raise NotSupportedError(
-            f"inputs.{self.item.name}: its distribution is history, so it cannot be drawn: its "
-            "values come from a solution"
-        )
-
-    def moments(self) -> tuple[float, float]:
-        """Refuse: they are those of data.
-
-        Raises:
-            NotSupportedError: Always.
-        """
-        raise NotSupportedError(f"inputs.{self.item.name}: a history has the statistics of data")
-
-    def prior(self) -> Prior:
-        """Refuse: the distribution of a solution is unknown.
-
-        Raises:
-            NotSupportedError: Always.
-        """
-        raise NotSupportedError(
-            f"inputs.{self.item.name}: the distribution history has no covariance"
-        )
 
 
 @final
-class ExpressionSampler(Sampler):
+class ExpressionSampler(Sampler[None]):
     """An input given by an expression of others.
 
     Args:
@@ -402,12 +374,12 @@ class ExpressionSampler(Sampler):
         """Interpolate; where the expression is not smooth, by the nearest sensor."""
         if not self.axes or self.item.smooth:
             return super().interpolate(points, values, mask)
-        lengths = tuple(a.high - a.low for a in self.axes)
-        periodic = tuple(a.periodic for a in self.axes)
-        return NearestFunction(points, values, mask, lengths, periodic)
+        samples = FunctionSamples(points, values[..., None], mask)
+        lengths = tuple(axis.length for axis in self.axes)
+        return NearestFunction(samples, lengths, tuple(axis.periodic for axis in self.axes))
 
 
-SAMPLERS: Mapping[type, Callable[[Problem, Input, Any], Sampler]] = {
+SAMPLERS: Mapping[type, Callable[[Problem, Input], Sampler]] = {
     spec.FourierSeries: FourierSeriesSampler,
     spec.GaussianRandomField: GaussianFieldSampler,
     spec.PiecewiseConstant: PiecewiseConstantSampler,
@@ -427,7 +399,7 @@ def input_sampler(problem: Problem, item: Input) -> Sampler:
     """Return the sampler of an input."""
     if item.expression is not None:
         return ExpressionSampler(problem, item, item.expression)
-    return SAMPLERS[type(item.distribution)](problem, item, item.distribution)
+    return SAMPLERS[type(item.distribution)](problem, item)
 
 
 @final
@@ -438,8 +410,7 @@ class InputSampler:
         problem: The problem.
 
     Raises:
-        NotSupportedError: For expressions of what is not an input.
-        ValueError: If expressions refer to each other.
+        NotSupportedError: For expressions of what is not an input, or of each other.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -476,7 +447,7 @@ def sample_inputs(
 
     Raises:
         NotSupportedError: For the distribution ``data``, and for expressions of what is not an
-            input.
+            input, or of each other.
         DataError: For ``from_file``, if the file does not fit.
     """
     return InputSampler(problem)(draws, dtype)
@@ -490,7 +461,7 @@ def input_statistics(problem: Problem) -> dict[str, tuple[float, float]]:
     as 1, so that one may divide by it.
 
     Raises:
-        NotSupportedError: For the distribution ``history``.
+        NotSupportedError: For the distributions ``history`` and ``data``.
         DataError: If a file does not fit.
     """
     found = {item.name: input_sampler(problem, item).moments() for item in problem.inputs}
@@ -506,8 +477,9 @@ def positive_deviation(moments: tuple[float, float]) -> tuple[float, float]:
 def _estimate(functions: InputFunction, axes: Sequence[Coordinate]) -> tuple[float, float]:
     """Estimate mean and deviation at random points, the same ones every time."""
     draws = Draws(0, 0, torch.arange(functions.batch))
-    unit = unit_points(draws, "statistics", _POINTS if axes else 1, len(axes), "sobol")
-    values = functions(scale_to_box(unit, [a.low for a in axes], [a.high for a in axes]))
+    ends = [(axis.low, axis.high) for axis in axes]
+    points = box_points(draws, "statistics", ends, _POINTS if axes else 1, "sobol")
+    values = functions(points)
     return float(values.mean()), float(values.std(correction=0))
 
 
@@ -523,31 +495,17 @@ def _masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
 
 def _dependencies_first(samplers: Sequence[Sampler]) -> list[Sampler]:
     """Order so that inputs given by an expression follow those it uses; leave histories out."""
-    names = {s.item.name for s in samplers}
-    for sampler in samplers:
-        if others := sorted(sampler.depends_on - names):
+    by_name = {sampler.item.name: sampler for sampler in samplers}
+    for name, sampler in by_name.items():
+        if others := sorted(sampler.depends_on - by_name.keys()):
             raise NotSupportedError(
-                f"inputs.{sampler.item.name}: its expression uses {', '.join(others)}, which is no "
-                "input: a parameter to infer has no distribution to be drawn from"
+                f"inputs.{name}: its expression uses {', '.join(others)}, which is no input: a "
+                "parameter to infer has no distribution to be drawn from"
             )
-    ordered: list[Sampler] = []
-    waiting = list(samplers)
-    while waiting:
-        done = {s.item.name for s in ordered}
-        ready = [s for s in waiting if s.depends_on <= done]
-        if not ready:
-            names = ", ".join(s.item.name for s in waiting)
-            raise ValueError(f"inputs {names} refer to each other")
-        ordered += ready
-        waiting = [s for s in waiting if s not in ready]
-    return [s for s in ordered if s.drawable]
-
-
-@dataclass(frozen=True)
-class _Unit:
-    """A periodic axis without units."""
-
-    name: str
-    low: float
-    high: float
-    periodic: bool = True
+    uses = {name: sampler.depends_on for name, sampler in by_name.items()}
+    try:
+        ordered = [by_name[name] for name in TopologicalSorter(uses).static_order()]
+    except CycleError as error:
+        names = ", ".join(sorted(set(error.args[1])))
+        raise NotSupportedError(f"inputs {names} refer to each other") from None
+    return [sampler for sampler in ordered if sampler.drawable]

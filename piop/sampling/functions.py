@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from piop.fields import FunctionSamples, InputFunction, nearest_sensor_values
-from piop.sampling.basis import Basis, TrigonometricBasis
+from piop.sampling.basis import Basis
 
 _CHUNK = 2**24  # numbers in the largest temporary of one evaluation, to bound memory
 
 
+@final
 @dataclass(frozen=True)
 class ProductFunction(InputFunction):
     """A sum of products of functions of one coordinate.
@@ -24,8 +25,14 @@ class ProductFunction(InputFunction):
 
     Attributes:
         coefficients: ``[B, K1, …, Kd]``, units of the input.
-        bases: One basis per coordinate, in its order.
+        bases: One basis per coordinate, in its order: trigonometric, or splines.
         offset: Constant added, units of the input: ``[1]`` for all functions, or ``[B]``.
+
+    Example:
+        >>> basis = TrigonometricBasis.periodic(torch.tensor([1]), 0.0, 1.0, unit=False)
+        >>> cosine = ProductFunction(torch.tensor([[1.0, 0.0]]), (basis.to(None, torch.float32),))
+        >>> cosine(torch.tensor([[[0.0], [0.5]]]))
+        tensor([[ 1., -1.]])
     """
 
     coefficients: Tensor
@@ -56,9 +63,8 @@ class ProductFunction(InputFunction):
     def _at(self, points: Tensor, order: Sequence[int]) -> Tensor:
         columns = zip(self.bases, points.unbind(-1), order, strict=True)
         first, *others = [basis.table(x, n) for basis, x, n in columns]  # each [B or 1, N, K]
-        values = first @ self.coefficients.reshape(
-            *self.coefficients.shape[:2], -1
-        )  # [B, N, K2⋯Kd]
+        flat = self.coefficients.reshape(self.batch, first.shape[-1], -1)
+        values = first @ flat  # [B, N, K2⋯Kd]
         for table in others:
             values = values.unflatten(-1, (table.shape[-1], -1))
             values = torch.einsum("bnk,bnkr->bnr", table.expand(len(values), -1, -1), values)
@@ -66,7 +72,7 @@ class ProductFunction(InputFunction):
 
     def on_grid(self, axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
         """Evaluate on a tensor grid, one matrix product per axis: ``[B, n1, …, nd]``."""
-        order = (0,) * self.dimension if order is None else order
+        order = order or (0,) * self.dimension
         values = self.coefficients
         for basis, axis, n in zip(self.bases, axes, order, strict=True):
             table = basis.table(axis.to(self.coefficients), n)
@@ -96,54 +102,20 @@ class ProductFunction(InputFunction):
         )
 
 
-@final
 @dataclass(frozen=True)
-class FourierFunction(ProductFunction):
-    """Trigonometric along every axis: periodic, zero slope or zero value at the ends.
-
-    Example:
-        >>> basis = TrigonometricBasis.periodic(torch.tensor([1]), 0.0, 1.0, unit=False)
-        >>> cosine = FourierFunction(torch.tensor([[1.0, 0.0]]), (basis.to(None, torch.float32),))
-        >>> cosine(torch.tensor([[[0.0], [0.5]]]))
-        tensor([[ 1., -1.]])
-    """
-
-    bases: tuple[TrigonometricBasis, ...]
-
-
-@final
-@dataclass(frozen=True)
-class GridFunction(ProductFunction):
-    """Interpolates values on a grid: trigonometric along periodic axes, else splines."""
-
-
-@final
-@dataclass(frozen=True)
-class ScalarFunction(InputFunction):
-    """A number per function; of d > 0 coordinates, constant in them.
+class TabulatedFunction(InputFunction):
+    """Functions that are given by a table of values.
 
     Attributes:
-        values: ``[B]``, units of the input.
-        coordinates: d; 0 for a scalar input, whose points have shape ``[B, 1, 0]``.
+        values: ``[B, …]``, units of the input.
     """
 
     values: Tensor
-    coordinates: int = 0
 
     @property
     def batch(self) -> int:
         """B, the number of functions."""
-        return self.values.shape[0]
-
-    @property
-    def dimension(self) -> int:
-        """d, the number of coordinates."""
-        return self.coordinates
-
-    def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
-        """Return the value at every point, or zeros for a derivative: ``[B, N]``."""
-        values = torch.zeros_like(self.values) if any(order) else self.values
-        return values[:, None].expand(-1, points.shape[1])
+        return len(self.values)
 
     def take(self, index: Tensor) -> Self:
         """Keep the functions with these indices of the batch."""
@@ -158,7 +130,30 @@ class ScalarFunction(InputFunction):
 
 @final
 @dataclass(frozen=True)
-class PiecewiseConstantFunction(InputFunction):
+class ScalarFunction(TabulatedFunction):
+    """A number per function; of d > 0 coordinates, constant in them.
+
+    Attributes:
+        values: ``[B]``, units of the input.
+        coordinates: d; 0 for a scalar input, whose points have shape ``[B, 1, 0]``.
+    """
+
+    coordinates: int = 0
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of coordinates."""
+        return self.coordinates
+
+    def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
+        """Return the value at every point, or zeros for a derivative: ``[B, N]``."""
+        values = torch.zeros_like(self.values) if any(order) else self.values
+        return values[:, None].expand(-1, points.shape[1])
+
+
+@final
+@dataclass(frozen=True)
+class PiecewiseConstantFunction(TabulatedFunction):
     """Equal cells of a box, each with its value; derivatives are zero, the jumps left out.
 
     Attributes:
@@ -169,15 +164,9 @@ class PiecewiseConstantFunction(InputFunction):
             continues.
     """
 
-    values: Tensor
     low: tuple[float, ...]
     high: tuple[float, ...]
     periodic: tuple[bool, ...]
-
-    @property
-    def batch(self) -> int:
-        """B, the number of functions."""
-        return self.values.shape[0]
 
     @property
     def dimension(self) -> int:
@@ -201,16 +190,6 @@ class PiecewiseConstantFunction(InputFunction):
         cells = self.cells(points).expand(self.batch, -1)
         return self.values.flatten(1).gather(1, cells)
 
-    def take(self, index: Tensor) -> Self:
-        """Keep the functions with these indices of the batch."""
-        return replace(self, values=self.values[index])
-
-    def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> Self:
-        """Move to a device or dtype."""
-        return replace(self, values=self.values.to(device=device, dtype=dtype))
-
 
 @final
 @dataclass(frozen=True)
@@ -218,23 +197,19 @@ class NearestFunction(InputFunction):
     """The value at the nearest sensor, distances measured in lengths of the axes.
 
     Attributes:
-        points: ``[B, M, d]``.
-        values: ``[B, M]``.
-        mask: True where a sensor is real ``[B, M]``, or None.
+        samples: The sensors, one channel.
         lengths: Of the axes ``[d]``.
         periodic: Whether the distance runs over the end, for each axis.
     """
 
-    points: Tensor
-    values: Tensor
-    mask: Tensor | None
+    samples: FunctionSamples
     lengths: tuple[float, ...]
     periodic: tuple[bool, ...]
 
     @property
     def batch(self) -> int:
         """B, the number of functions."""
-        return len(self.values)
+        return len(self.samples.values)
 
     @property
     def dimension(self) -> int:
@@ -244,21 +219,16 @@ class NearestFunction(InputFunction):
     def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
         """Evaluate at ``points [B or 1, N, d]``: ``[B, N]``; derivatives are zero."""
         if any(order):
-            return self.values.new_zeros(self.batch, points.shape[1])
-        samples = FunctionSamples(self.points, self.values[..., None], self.mask)
-        return nearest_sensor_values(samples, points.to(self.points), self.lengths, self.periodic)[
-            ..., 0
-        ]
+            return self.samples.values.new_zeros(self.batch, points.shape[1])
+        points = points.to(self.samples.points)
+        return nearest_sensor_values(self.samples, points, self.lengths, self.periodic)[..., 0]
 
     def take(self, index: Tensor) -> Self:
         """Keep the functions with these indices of the batch."""
-        mask = None if self.mask is None else self.mask[index]
-        return replace(self, points=self.points[index], values=self.values[index], mask=mask)
+        return replace(self, samples=self.samples.take(index))
 
     def to(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> Self:
         """Move to a device or dtype."""
-        mask = None if self.mask is None else self.mask.to(device)
-        points, values = (v.to(device=device, dtype=dtype) for v in (self.points, self.values))
-        return replace(self, points=points, values=values, mask=mask)
+        return replace(self, samples=self.samples.to(device=device, dtype=dtype))

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from piop.errors import DataError
-from piop.sampling.functions import FourierFunction
+from piop.sampling.functions import ProductFunction
 from piop.sampling.random_fields import Prior
 
 NUGGET = 1e-12
@@ -29,7 +29,7 @@ _CHUNK = 2**23  # numbers in the largest temporary, to bound memory
 _POINT_CHUNK = 2**19  # numbers in the functions at one chunk of many sensors, for a CPU's cache
 
 
-def krige(prior: Prior, points: Tensor, values: Tensor, mask: Tensor | None) -> FourierFunction:
+def krige(prior: Prior, points: Tensor, values: Tensor, mask: Tensor | None) -> ProductFunction:
     """Interpolate values observed at scattered points.
 
     Args:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from piop.sampling.basis import TrigonometricBasis
-from piop.sampling.functions import FourierFunction
+from piop.sampling.functions import ProductFunction
 from piop.sampling.random import Draws
 from piop.spec.distributions import AxisBoundary, FourierSeries, GaussianRandomField
 
@@ -42,16 +42,16 @@ class Prior:
         """Averages of φ_k² over the box ``[K1, …, Kd]``."""
         return outer([basis.mean_square for basis in self.bases])
 
-    def normal(self, draws: Draws, stream: str) -> FourierFunction:
+    def normal(self, draws: Draws, stream: str) -> ProductFunction:
         """Draw functions with normally distributed coefficients."""
         noise = draws.normal(stream, *self.variance.shape)
         moved = self.to(noise.device)
         return moved.function(moved.mean + moved.variance.sqrt() * noise)
 
-    def function(self, coefficients: Tensor) -> FourierFunction:
+    def function(self, coefficients: Tensor) -> ProductFunction:
         """Make functions of coefficients ``[B, K1, …, Kd]``."""
         bases = tuple(b.to(coefficients.device, coefficients.dtype) for b in self.bases)
-        return FourierFunction(coefficients, bases, coefficients.new_tensor([self.offset]))
+        return ProductFunction(coefficients, bases, coefficients.new_tensor([self.offset]))
 
     def to(self, device: torch.device | str | None) -> Prior:
         """Move to a device."""
@@ -165,7 +165,7 @@ def series_bases(
 
 def draw_series(
     series: FourierSeries, axes: Sequence[Coordinate], draws: Draws, stream: str
-) -> FourierFunction:
+) -> ProductFunction:
     """Draw functions, each a sum of products of the bases' functions.
 
     A sin(Σ_a θ_a + φ) is the imaginary part of A e^(iφ) Π_a (cos θ_a + i sin θ_a). Multiplied
@@ -189,7 +189,7 @@ def draw_series(
         product = product[..., None] * factor.unflatten(-1, (*[1] * axis, -1))
     coefficients = product.sum(1).imag.contiguous()
     bases = tuple(basis.to(coefficients.device, None) for basis in series_bases(series, axes))
-    return FourierFunction(coefficients, bases)
+    return ProductFunction(coefficients, bases)
 
 
 def series_prior(series: FourierSeries, axes: Sequence[Coordinate]) -> Prior:

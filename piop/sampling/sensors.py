@@ -11,7 +11,7 @@ from torch import Tensor
 
 from piop.errors import NotSupportedError
 from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
-from piop.sampling.collocation import scale_to_box, unit_points
+from piop.sampling.collocation import box_points
 from piop.sampling.distributions import input_axes, input_sampler
 from piop.sampling.random import Draws
 from piop.spec.model import SensorPlacement
@@ -67,8 +67,8 @@ def place_sensors(
         ticks = [grid_axis(a.low, a.high, n, a.periodic) for a, n in counted]
         return tensor_grid(ticks).to(draws.index.device, dtype).expand(draws.batch, -1, -1)
     count = math.prod(item.sensor_shape)
-    unit = unit_points(draws, f"sensors/{item.name}", count, len(axes), item.place)
-    return scale_to_box(unit, [a.low for a in axes], [a.high for a in axes]).to(dtype)
+    ends = [(axis.low, axis.high) for axis in axes]
+    return box_points(draws, f"sensors/{item.name}", ends, count, item.place).to(dtype)
 
 
 def observe(

@@ -27,7 +27,7 @@ from piop.datasets.sensors import column_samples
 from piop.errors import DataError
 from piop.fields import InputFunction
 from piop.sampling.basis import Basis, SplineBasis, TrigonometricBasis
-from piop.sampling.functions import GridFunction, ScalarFunction
+from piop.sampling.functions import ProductFunction, ScalarFunction
 from piop.spec.distributions import FromFile
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def interpolate(
     ticks: Sequence[np.ndarray],
     axes: Sequence[Coordinate],
     smooth: bool = True,
-) -> GridFunction:
+) -> ProductFunction:
     """Interpolate values on a tensor grid.
 
     Args:
@@ -70,7 +70,7 @@ def interpolate(
             transform = torch.linalg.inv(basis.table(at))
         values = (values.movedim(i + 1, -1) @ transform.mT).movedim(-1, i + 1)
         bases.append(basis)
-    return GridFunction(values.contiguous(), tuple(bases))
+    return ProductFunction(values.contiguous(), tuple(bases))
 
 
 def spline_basis(at: Tensor, degree: int) -> SplineBasis:

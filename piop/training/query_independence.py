@@ -130,7 +130,7 @@ def require_independent_queries(
 def _points(draws: Draws, stream: str, axes: Sequence[AxisSignature], count: int) -> Tensor:
     """Draw points in the box of axes ``[B, N, D]``."""
     unit = draws.uniform(f"independence/{stream}", count, len(axes))
-    return scale_to_box(unit, [a.low for a in axes], [a.high for a in axes])
+    return scale_to_box(unit, [(a.low, a.high) for a in axes])
 
 
 def _samples(

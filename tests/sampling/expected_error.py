@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from piop.sampling import Draws
-from piop.sampling.collocation import scale_to_box, unit_points
+from piop.sampling.collocation import box_points
 from piop.sampling.distributions import input_sampler
 from piop.sampling.kriging import _solve, covariance
 
@@ -50,8 +50,7 @@ def expected_reconstruction_error(problem, item, points):
     points = points.double()
     prior = sampler.prior()
     draws = Draws(0, 0, torch.zeros(1, dtype=torch.int64))
-    unit = unit_points(draws, "expected", QUADRATURE, len(axes), "sobol")
-    at = scale_to_box(unit, [a.low for a in axes], [a.high for a in axes])
+    at = box_points(draws, "expected", [(a.low, a.high) for a in axes], QUADRATURE, "sobol")
     mean = prior.function(prior.mean[None])(at)
     square = (variance_at(prior, at) + mean**2).mean()
     return (posterior_variance(prior, points, at).mean(1) / square).sqrt()

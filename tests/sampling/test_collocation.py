@@ -64,12 +64,6 @@ def test_a_grid_has_equally_many_points_along_every_axis(square, many):
 
 
 @pytest.mark.parametrize("method", [*METHODS, "grid"])
-def test_a_part_of_the_time_axis_holds_all_points(method, square, many):
-    t = collocation(square, many(3), 64, method, t_range=(0.5, 1.0))[..., 0]
-    assert 0.5 <= t.min() < 0.6 and 0.9 < t.max() <= 1.0
-
-
-@pytest.mark.parametrize("method", [*METHODS, "grid"])
 def test_initial_points_lie_at_the_start(method, square, many):
     points = initial_points(square, many(3), 16, method)
     assert points.shape == (3, 16, 3)
@@ -101,10 +95,6 @@ def test_the_faces_of_an_interval_without_time_are_points(problem, many):
         (lambda p, d: collocation(p, d, 0), "count: 0 is not positive"),
         (lambda p, d: collocation(p, d, 0, "grid"), "count: 0 is not positive"),
         (
-            lambda p, d: collocation(p, d, 4, t_range=(0, 3)),
-            r"t_range: \[0, 3\] is not in \[0, 2\]",
-        ),
-        (
             lambda p, d: boundary_points(p, d, 4, "z.min"),
             "'z.min' is not a face; one of x.min, x.max",
         ),
@@ -118,5 +108,3 @@ def test_what_cannot_be_placed_is_refused(call, message, square, many):
 def test_a_steady_problem_has_no_time_to_place_points_in(problem, many):
     with pytest.raises(ValueError, match="no initial points"):
         initial_points(problem(time=False), many(1), 4)
-    with pytest.raises(ValueError, match="t_range: a steady problem has no time"):
-        collocation(problem(time=False), many(1), 4, t_range=(0, 1))

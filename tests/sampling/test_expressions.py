@@ -98,7 +98,7 @@ def test_taking_and_moving_apply_to_the_parts(make, many):
 def test_inputs_that_state_each_other_are_refused(item, problem, many):
     b, d = sympy.symbols("b d", real=True)
     p = problem(item("b", [], expression=d), item("d", [], expression=b))
-    with pytest.raises(ValueError, match="inputs b, d refer to each other"):
+    with pytest.raises(NotSupportedError, match="inputs b, d refer to each other"):
         sample_inputs(p, many(1))
 
 

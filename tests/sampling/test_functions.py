@@ -7,9 +7,8 @@ import torch
 
 from piop.sampling.basis import SplineBasis, TrigonometricBasis
 from piop.sampling.functions import (
-    FourierFunction,
-    GridFunction,
     PiecewiseConstantFunction,
+    ProductFunction,
     ScalarFunction,
 )
 
@@ -25,7 +24,7 @@ def random(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
 
 
-def function(*bases, kind=FourierFunction, batch=3):
+def function(*bases, kind=ProductFunction, batch=3):
     return kind(random(batch, *[b.size for b in bases]), bases, random(batch, seed=1))
 
 
@@ -35,8 +34,8 @@ CASES = {
     "dirichlet": function(SINES),
     "2d": function(PERIODIC, COSINES),
     "3d": function(SINES, PERIODIC, COSINES),
-    "spline": function(SPLINES, kind=GridFunction),
-    "spline and periodic": function(SPLINES, PERIODIC, kind=GridFunction),
+    "spline": function(SPLINES, kind=ProductFunction),
+    "spline and periodic": function(SPLINES, PERIODIC, kind=ProductFunction),
     "scalar of x": ScalarFunction(random(3), 1),
 }
 
@@ -96,7 +95,7 @@ def test_basis_functions_are_orthonormal():
 
 
 def test_the_constant_is_added_to_values_and_to_no_derivative():
-    f = FourierFunction(torch.zeros(2, 7).double(), (PERIODIC,), torch.tensor([1.0, -2.0]).double())
+    f = ProductFunction(torch.zeros(2, 7).double(), (PERIODIC,), torch.tensor([1.0, -2.0]).double())
     points = torch.zeros(1, 3, 1).double()
     assert f(points).tolist() == [[1.0] * 3, [-2.0] * 3]
     assert f.derivative(points, (1,)).abs().max() == 0

@@ -17,7 +17,7 @@ from piop.models import Backbone
 from piop.problem import Problem
 from piop.sampling import Draws
 from piop.training.batches.batch import Batch, BatchSetting, BatchSource, Observations
-from piop.training.batches.equations import horizon, interpolate_inputs, steps_within, take_samples
+from piop.training.batches.equations import horizon, interpolate_inputs, steps_within
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
 from piop.training.batches.training_grid import GridLayout, data_indices, lay_out
 from piop.training.loss.lift import KnownField
@@ -233,7 +233,7 @@ class DataPointSource(DatasetSource):
         queries = prepared.points[chosen[:, None], at] if own else prepared.points[0][at]
         return Batch(
             observations=Observations(
-                {name: take_samples(s, chosen) for name, s in prepared.inputs.items()},
+                {name: s.take(chosen) for name, s in prepared.inputs.items()},
                 queries,
                 self._point_lift(prepared, chosen, queries),
                 prepared.values[chosen[:, None], at],
@@ -296,7 +296,7 @@ class TrajectorySource(DatasetSource):
         at = reached[0].nonzero()[:, 0][None]
         return Batch(
             observations=Observations(
-                {name: take_samples(s, chosen) for name, s in prepared.inputs.items()},
+                {name: s.take(chosen) for name, s in prepared.inputs.items()},
                 queries,
                 self._lift(prepared, chosen, queries),
                 prepared.values[chosen].masked_fill(~reached[..., None], torch.nan),

@@ -127,7 +127,7 @@ class DatasetFunctions(FunctionSource):
             observed = self.data.take(chosen).inputs
             functions = interpolate_inputs(self.problem, observed)
         else:
-            observed = {n: take_samples(s, chosen) for n, s in self.in_memory.inputs.items()}
+            observed = {n: s.take(chosen) for n, s in self.in_memory.inputs.items()}
             functions = {name: f.take(chosen) for name, f in self.functions.items()}
         device = draws.index.device
         return (
@@ -194,12 +194,6 @@ def interpolate_inputs(
     """Interpolate every visible input from its sensors."""
     by_name = {item.name: item for item in problem.visible_inputs}
     return {name: reconstruct(problem, by_name[name], s) for name, s in observed.items()}
-
-
-def take_samples(samples: FunctionSamples, index: torch.Tensor) -> FunctionSamples:
-    """Keep the samples of some functions."""
-    mask = None if samples.mask is None else samples.mask[index]
-    return FunctionSamples(samples.points[index], samples.values[index], mask)
 
 
 AMPLITUDE_POINTS = 256

@@ -24,7 +24,8 @@ from piop.problem import Coordinate, Input, Problem
 from piop.problem.constraints import Constraints, InitialConstraint, space_order
 from piop.residual import GridResidual, PointwiseResidual, Residual, TensorGrid
 from piop.sampling import Draws, boundary_points, initial_points
-from piop.sampling.region_points import inside
+from piop.sampling.collocation import inside
+from piop.spec.model import SensorPlacement
 
 SLANTED = (sp.Rational(3, 5), sp.Rational(4, 5))
 """A unit vector, for the size of a condition on a face that is not straight."""
@@ -359,7 +360,7 @@ def normals_on(problem: Problem, face: str) -> tuple[tuple[Input, ...], dict[str
         name: OutwardNormal(problem.domain.fixed, face, i) for i, name in enumerate(names)
     }
     inputs = (
-        Input(name, of, None, None, True, True, (), "", symbol)
+        Input(name, of, None, None, True, True, (), SensorPlacement.UNIFORM, symbol)
         for name, symbol in zip(names, problem.domain.normal(face), strict=True)
     )
     return tuple(inputs), functions
