@@ -29,7 +29,6 @@ from piop.domain import (
 )
 from piop.domain.plane_region import OUTLINE
 from piop.errors import Issue
-from piop.expression import Scope
 from piop.expression.functions import evaluate
 from piop.spec.model import Spec
 from piop.spec.read_domain import alternatives, chooser, part_names, stars
@@ -96,8 +95,6 @@ def trace_shapes(spec: Spec, resolved: Resolved, issues: list[Issue]) -> Traced:
     if any(stars(spec.domain)) and resolved.failed & {"inputs", "names"}:
         return {}
     names = resolved.names
-    values = {n: names.values[n] for n in names.constants if n in names.values}
-    constants = Scope(values, used=names.used)
     first, second = spec.space
     sides = names.bounds[first], names.bounds[second]
     found = {}
@@ -110,7 +107,7 @@ def trace_shapes(spec: Spec, resolved: Resolved, issues: list[Issue]) -> Traced:
             )
         middle = _Middle(spec, resolved, path)
         try:
-            shape = ShapeBuilder(constants, middle).whole(words, path)
+            shape = ShapeBuilder(names.numbers, middle).whole(words, path)
             found[path] = shape, trace(shape, sides, (first, second))
         except GeometryError as error:
             where = " where inputs are in the middle of their distributions" if middle.used else ""

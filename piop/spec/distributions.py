@@ -544,6 +544,4 @@ DISTRIBUTIONS: dict[str, type[Distribution]] = {
     "data": FromData,
     "history": History,
 }
-NAMES: dict[type[Distribution], str] = {
-    distribution: name for name, distribution in DISTRIBUTIONS.items()
-}
+NAMES: dict[type, str] = {kind: name for name, kind in DISTRIBUTIONS.items()}

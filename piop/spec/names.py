@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sympy import Function, Symbol
 
 from piop.errors import Issue, Place
-from piop.expression import Quantity, Scope, as_number, symbol
+from piop.expression import Quantity, Scope, symbol
 from piop.expression.parse import RESERVED, did_you_mean, short_derivative
 from piop.spec.model import Spec, Text
 from piop.spec.read_domain import stars
@@ -39,20 +39,23 @@ class Names:
     angles: dict[str, Symbol] = field(default_factory=dict)
 
     def scope(
-        self, spec: Spec, extra: dict[str, Quantity] | None = None, **limits: object
+        self, spec: Spec, extra: Mapping[str, Quantity], without: Sequence[str] = ()
     ) -> Scope:
         """A scope of all names but those of the sections in ``without``, and inputs of angles."""
-        without = limits.get("without", ())
-        hidden = {n for section, n, _ in declarations(spec) if section in without}  # type: ignore[operator]
-        around = {n: self.angle_of(spec, n) for n in spec.inputs}
+        hidden = {n for section, n, _ in declarations(spec) if section in without}
         nowhere = "which a point of space has not"
-        said = {n: f"depends on the angle {a}, {nowhere}" for n, a in around.items() if a}
-        said |= dict.fromkeys(self.angles, f"is the angle of a star, {nowhere}")
-        hidden |= said.keys()
-        values = {k: v for k, v in self.values.items() if k not in hidden}
+        around = {n: self.angle_of(spec, n) for n in spec.inputs}
+        why = {n: f"depends on the angle {a}, {nowhere}" for n, a in around.items() if a}
+        why |= dict.fromkeys(self.angles, f"is the angle of a star, {nowhere}")
+        values = {k: v for k, v in self.values.items() if k not in hidden | why.keys()}
         space = tuple(self.coordinates[n] for n in spec.space if n in self.coordinates)
-        known = {**values, **(extra or {})}
-        return Scope(known, self.coordinates, space, self.broken, self.used, said)
+        return Scope({**values, **extra}, self.coordinates, space, self.broken, self.used, why)
+
+    @property
+    def numbers(self) -> Scope:
+        """A scope of the parameters that are numbers, and of those to infer."""
+        known = {n: self.values[n] for n in self.constants if n in self.values}
+        return Scope(known, broken=self.broken, used=self.used)
 
     def angle_of(self, spec: Spec, name: str) -> str | None:
         """The angle that an input is of; None for one of coordinates, and for numbers."""
@@ -109,9 +112,9 @@ def declare(
             names.values[unknown] = symbol(Function(unknown, real=True)(*everywhere))
     for name, item in spec.inputs.items():
         axes = [_axis(names, text, name, [] if "domain" in failed else issues) for text in item.of]
+        if None not in axes and len(set(axes)) < len(axes):
+            refuse(issues, item.of[0].place, f"inputs.{name}.of: a coordinate is repeated")
         if None in axes or len(set(axes)) < len(axes):
-            if None not in axes:
-                refuse(issues, item.of[0].place, f"inputs.{name}.of: a coordinate is repeated")
             names.broken |= {name}
             continue
         if len(axes) > 1 and set(axes) & set(names.angles.values()):
@@ -139,11 +142,8 @@ def _check_names(spec: Spec, issues: list[Issue]) -> None:
     coordinates = {n: Symbol(n, real=True) for n in (*spec.time, *spec.space)}
     for section, name, place in declarations(spec):
         if not NAME.match(name):
-            refuse(
-                issues,
-                place,
-                f"{section}: '{name}' is not a name (a letter, then letters, digits or _)",
-            )
+            message = f"{section}: '{name}' is not a name (a letter, then letters, digits or _)"
+            refuse(issues, place, message)
         elif name in RESERVED or short_derivative(name, coordinates):
             refuse(issues, place, f"{section}: '{name}' is reserved", "Choose another name.")
         elif name in first:
@@ -164,27 +164,27 @@ def _declare_parameters(spec: Spec, names: Names, issues: list[Issue]) -> None:
         quantity = evaluate(value, Scope(known, broken=names.broken, used=names.used), issues, name)
         if quantity is None or isinstance(quantity, tuple):
             names.broken |= {name}
-            continue
-        if quantity.number is None:
+        elif quantity.number is None:
             message = f"parameters.{name}: depends on a parameter that is to be inferred"
             refuse(issues, value.place, message, "Write it out where it is used.")
             names.broken |= {name}
-            continue
-        known[name] = symbol(Symbol(name, real=True)) if name in infer else quantity
-        names.constants[name] = as_number(quantity)
-        names.values[name] = symbol(Symbol(name, real=True)) if name in infer else quantity
+        else:
+            known[name] = symbol(Symbol(name, real=True)) if name in infer else quantity
+            names.constants[name] = quantity.number
+            names.values[name] = known[name]
 
 
 def _declare_bounds(spec: Spec, names: Names, issues: list[Issue]) -> None:
-    known = {n: names.values[n] for n in names.constants if n in names.values}
-    scope = Scope(known, broken=names.broken, used=names.used)
-    for section in ("time", "space"):
-        for name, ends in getattr(spec, section).items():
-            values = [evaluate(end, scope, issues, f"{section}.{name}") for end in ends]
-            for end, v in zip(ends, values, strict=True):
-                if v is not None and not isinstance(v, tuple) and v.number is None:
+    for section, intervals in (("time", spec.time), ("space", spec.space)):
+        for name, ends in intervals.items():
+            found = []
+            for end in ends:
+                value = evaluate(end, names.numbers, issues, f"{section}.{name}")
+                number = None if value is None or isinstance(value, tuple) else value.number
+                if number is not None:
+                    found.append(number)
+                elif value is not None:
                     message = f"{section}.{name}: depends on a parameter that is to be inferred"
                     refuse(issues, end.place, message, "The domain must be known.")
-            numbers = [v.number for v in values if v is not None and not isinstance(v, tuple)]
-            if len(numbers) == 2 and None not in numbers:
-                names.bounds[name] = (numbers[0], numbers[1])  # type: ignore[assignment]
+            if len(found) == 2:
+                names.bounds[name] = (found[0], found[1])

@@ -11,7 +11,7 @@ from piop.boundary import BoundaryCondition, normal_symbols
 from piop.errors import Issue, Place
 from piop.expression import Quantity, Refusal, Scalar, Scope, parse_equation, symbol
 from piop.expression.parse import did_you_mean
-from piop.spec.model import ConditionSpec, Spec, Text
+from piop.spec.model import Spec, Text
 from piop.spec.names import Names, declare
 from piop.spec.read_domain import chooser, stars
 from piop.spec.reader import evaluate, record, refuse
@@ -106,41 +106,33 @@ def _auxiliary(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
         else:
             result.failed.add("auxiliary")
         if item.mean is not None:
-            result.means[name] = _number(item.mean, spec, names, issues, f"auxiliary.{name}.mean")
+            result.means[name] = _number(item.mean, names, issues, f"auxiliary.{name}.mean")
 
 
 def _gauge(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
     for name, text in spec.gauge.items():
-        result.gauge[name] = _number(text, spec, result.names, issues, f"gauge.{name}.mean")
+        result.gauge[name] = _number(text, result.names, issues, f"gauge.{name}.mean")
 
 
 def _definitions(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
     names, done = result.names, result.definitions
-    waiting = set(spec.definitions)
+    later = {*spec.definitions}
     for name, text in spec.definitions.items():
-        waiting.discard(name)
-        later = frozenset(waiting | {name})
         scope = names.scope(spec, done)
-        values = {k: v for k, v in scope.values.items() if k not in later}
-        own = replace(scope, values=values)
-        value = _defined(text, own, later, name, issues)
+        scope = replace(scope, values={k: v for k, v in scope.values.items() if k not in later})
+        if words := later.intersection(re.findall(r"[A-Za-z]\w*", text.text)):
+            word = min(words)
+            message = f"definitions.{name}: '{word}' is not defined yet"
+            place = text.at(text.text.index(word))
+            refuse(issues, place, message, "A definition may use those above it.")
+            value = None
+        else:
+            value = evaluate(text, scope, issues, f"definitions.{name}")
         if value is None:
             names.broken |= {name}
         else:
             done[name] = value
-
-
-def _defined(
-    text: Text, scope: Scope, later: frozenset[str], name: str, issues: list[Issue]
-) -> Quantity | None:
-    words = set(re.findall(r"[A-Za-z]\w*", text.text)) & later
-    if words:
-        word = sorted(words)[0]
-        offset = text.text.index(word)
-        message = f"definitions.{name}: '{word}' is not defined yet"
-        refuse(issues, text.at(offset), message, "A definition may use those above it.")
-        return None
-    return evaluate(text, scope, issues, f"definitions.{name}")
+        later.discard(name)
 
 
 def _equation(text: Text, scope: Scope, issues: list[Issue], path: str) -> list[Equation]:
@@ -158,9 +150,8 @@ def _flat(value: Quantity) -> list[Expr]:
     return [e for part in value for e in _flat(part)]
 
 
-def _number(text: Text, spec: Spec, names: Names, issues: list[Issue], path: str) -> float:
-    values = {k: names.values[k] for k in names.constants if k in names.values}
-    value = evaluate(text, Scope(values, broken=names.broken, used=names.used), issues, path)
+def _number(text: Text, names: Names, issues: list[Issue], path: str) -> float:
+    value = evaluate(text, names.numbers, issues, path)
     if isinstance(value, Scalar) and value.number is not None:
         return value.number
     if value is not None:
@@ -182,25 +173,19 @@ def _inputs(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
             continue
         path = f"inputs.{name}.expression"
         angle = result.names.angle_of(spec, name)
-        scope = (
-            result.names.scope(spec, without=("unknowns", "auxiliary"))
-            if angle is None
-            else result.names.around(spec, angle)
-        )
-        values = {k: v for k, v in scope.values.items() if k != name}
-        own = replace(scope, values=values)
-        expr = _scalar(item.expression, own, issues, path)
+        if angle is None:
+            scope = result.names.scope(spec, {}, without=("unknowns", "auxiliary"))
+        else:
+            scope = result.names.around(spec, angle)
+        scope = replace(scope, values={k: v for k, v in scope.values.items() if k != name})
+        expr = _scalar(item.expression, scope, issues, path)
         if expr is None:
             continue
         allowed = {scope.coordinates.get(t.text) for t in item.of}
-        extra = (expr.free_symbols & set(result.names.coordinates.values())) - allowed
-        if extra:
+        if extra := expr.free_symbols & {*result.names.coordinates.values()} - allowed:
             names = ", ".join(sorted(map(str, extra)))
-            refuse(
-                issues,
-                item.expression.place,
-                f"{path}: depends on {names}, which 'of' does not name",
-            )
+            message = f"{path}: depends on {names}, which 'of' does not name"
+            refuse(issues, item.expression.place, message)
         else:
             result.inputs[name] = expr
 
@@ -214,33 +199,28 @@ def _initial(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
         if target is None or target[0] not in known:
             name = target[0] if target else key
             hint = did_you_mean(name, known) or f"Write u or dt(u) for one of {', '.join(known)}."
-            refuse(
-                issues, place, f"initial: '{key}' is not an unknown or its time derivative", hint
-            )
+            message = f"initial: '{key}' is not an unknown or its time derivative"
+            refuse(issues, place, message, hint)
             continue
         if target in result.initial:
             refuse(issues, place, f"initial.{key}: given twice")
-        scope = result.names.scope(
-            spec, result.definitions, without=("unknowns", "auxiliary", "time")
-        )
-        scope = replace(scope, values=_without_unknowns(scope, spec, result))
-        expr = _scalar(text, scope, issues, f"initial.{key}")
+        expr = _scalar(text, _known(spec, result, "time"), issues, f"initial.{key}")
         if expr is not None:
             result.initial[target] = (expr, place)
 
 
-def _without_unknowns(scope: Scope, spec: Spec, result: Resolved) -> dict[str, Quantity]:
-    """Leave out definitions that contain an unknown."""
-    unknowns = {
-        value.expr
-        for n in [*(u.text for u in spec.unknowns), *spec.auxiliary]
-        if isinstance(value := result.names.values.get(n), Scalar)
-    }
-    return {
+def _known(spec: Spec, result: Resolved, *without: str) -> Scope:
+    """The scope of conditions: no unknowns, nor definitions that contain one."""
+    scope = result.names.scope(spec, result.definitions, ("unknowns", "auxiliary", *without))
+    names = [*(u.text for u in spec.unknowns), *spec.auxiliary]
+    found = [result.names.values.get(name) for name in names]
+    unknowns = [value.expr for value in found if isinstance(value, Scalar)]
+    values = {
         k: v
         for k, v in scope.values.items()
-        if k not in result.definitions or not any(e.has(u) for e in _flat(v) for u in unknowns)
+        if k not in result.definitions or not any(e.has(*unknowns) for e in _flat(v))
     }
+    return replace(scope, values=values)
 
 
 def _initial_key(key: str, times: tuple[str, ...]) -> tuple[str, int] | None:
@@ -263,8 +243,7 @@ def _initial_key(key: str, times: tuple[str, ...]) -> tuple[str, int] | None:
 
 
 def _boundary(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
-    plain = result.names.scope(spec, result.definitions, without=("unknowns", "auxiliary"))
-    plain = replace(plain, values=_without_unknowns(plain, spec, result))
+    plain = _known(spec, result)
     normals: dict[str, Quantity] = {n.name: symbol(n) for n in normal_symbols(spec.space)}
     full = result.names.scope(spec, {**normals, **result.definitions})
     known = [u.text for u in spec.unknowns] + list(spec.auxiliary)
@@ -276,26 +255,20 @@ def _boundary(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
                 message = f"{path}: '{condition.unknown}' is not an unknown"
                 refuse(issues, condition.place, message, did_you_mean(condition.unknown, known))
                 continue
-            values = _condition_values(condition, plain, full, issues, path)
-            if values is not None:
-                kind = condition.kind
-                text = condition.values[0].text if kind.equation else ""
-                done.append(kind(condition.unknown, values, text, condition.place))
+            kind, text = condition.kind, ""
+            if kind.equation:
+                text = condition.values[0].text
+                equations = _equation(condition.values[0], full, issues, path)
+                if len(equations) > 1:
+                    refuse(issues, condition.place, f"{path}: one scalar equation is needed")
+                values = [e.left - e.right for e in equations] if len(equations) == 1 else [None]
+            else:
+                where = f"{path}.{kind.keyword}"
+                values = [_scalar(value, plain, issues, where) for value in condition.values]
+            read = tuple(value for value in values if value is not None)
+            if len(read) == len(values):
+                done.append(kind(condition.unknown, read, text, condition.place))
         result.boundary[face] = tuple(done)
-
-
-def _condition_values(
-    condition: ConditionSpec, plain: Scope, full: Scope, issues: list[Issue], path: str
-) -> tuple[Expr, ...] | None:
-    if condition.kind.equation:
-        found = _equation(condition.values[0], full, issues, path)
-        if len(found) > 1:
-            refuse(issues, condition.place, f"{path}: one scalar equation is needed")
-        return (found[0].left - found[0].right,) if len(found) == 1 else None
-    values = [
-        _scalar(v, plain, issues, f"{path}.{condition.kind.keyword}") for v in condition.values
-    ]
-    return None if None in values else tuple(v for v in values if v is not None)
 
 
 def _domain(spec: Spec, result: Resolved, issues: list[Issue]) -> None:

@@ -7,7 +7,7 @@ be, so ``1e-3`` is a number, ``no`` a name and ``1:30`` an error, whatever YAML 
 from __future__ import annotations
 
 import collections.abc
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -78,9 +78,6 @@ def child(node: Node | None, key: str) -> Any:
     return next((value for name, value in entries(node) if name.text == key), None)
 
 
-_PLAIN = (str, bool, int, float, PurePath)
-
-
 def read_objects(value: Any, where: str = "Problem") -> Node:
     """Turn strings, numbers, lists, dicts and SymPy expressions into a tree.
 
@@ -102,22 +99,15 @@ def read_objects(value: Any, where: str = "Problem") -> Node:
     if isinstance(value, (sympy.Basic, sympy.MatrixBase)):
         return ScalarNode(_text(value, where))
     if isinstance(value, collections.abc.Mapping):
-        items = tuple(
-            (ScalarNode(_key(k, where)), read_objects(v, f"{where}.{k}")) for k, v in value.items()
-        )
-        return MappingNode(items)
+        keys = [k if isinstance(k, str) else _text(k, where) for k in value]
+        values = [read_objects(v, f"{where}.{k}") for k, v in value.items()]
+        return MappingNode(tuple(zip(map(ScalarNode, keys), values, strict=True)))
     if isinstance(value, (list, tuple)):
         return SequenceNode(tuple(read_objects(v, f"{where}[{i}]") for i, v in enumerate(value)))
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a NumPy number
         return read_objects(value.item(), where)
-    kind = type(value).__name__
-    raise SpecError(
-        Issue(f"{where}: {kind} cannot be part of a spec; give text, a number or SymPy")
-    )
-
-
-def _key(key: Any, where: str) -> str:
-    return key if isinstance(key, str) else _text(key, where)
+    message = f"{type(value).__name__} cannot be part of a spec; give text, a number or SymPy"
+    raise SpecError(Issue(f"{where}: {message}"))
 
 
 def _text(value: Any, where: str) -> str:
@@ -142,10 +132,6 @@ class _Refused(yaml.MarkedYAMLError):
     """A construct of YAML that a spec must not use."""
 
 
-def _refused(message: str, mark: Any) -> _Refused:
-    return _Refused(None, None, message, mark)
-
-
 class _Loader(yaml.SafeLoader):
     """Composes nodes; refuses anchors, aliases, tags, merge keys, and what is too deep or large."""
 
@@ -158,17 +144,21 @@ class _Loader(yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             hint = "an expression that starts with '*' must be quoted"
             message = f"aliases such as '*{event.anchor}' are not allowed; {hint}"
-            raise _refused(message, event.start_mark)
+            raise _Refused(None, None, message, event.start_mark)
         if event.anchor is not None:
-            raise _refused(f"anchors such as '&{event.anchor}' are not allowed", event.start_mark)
+            raise _Refused(
+                None, None, f"anchors such as '&{event.anchor}' are not allowed", event.start_mark
+            )
         if event.tag is not None:
-            raise _refused(f"tags such as {event.tag!r} are not allowed", event.start_mark)
+            raise _Refused(
+                None, None, f"tags such as {event.tag!r} are not allowed", event.start_mark
+            )
         self.depth += 1
         self.count += 1
         if self.depth > MAX_DEPTH:
-            raise _refused(f"nested deeper than {MAX_DEPTH} levels", event.start_mark)
+            raise _Refused(None, None, f"nested deeper than {MAX_DEPTH} levels", event.start_mark)
         if self.count > MAX_NODES:
-            raise _refused(f"more than {MAX_NODES} values", event.start_mark)
+            raise _Refused(None, None, f"more than {MAX_NODES} values", event.start_mark)
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
@@ -185,27 +175,20 @@ def read_yaml(text: str, file: str) -> Node:
         SpecError: With the place, for anything that is not one plain YAML document.
     """
     if len(text) > MAX_SIZE:
-        raise SpecError(
-            Issue(f"a spec of {len(text)} characters; at most {MAX_SIZE} are allowed", file, 1, 1)
-        )
+        message = f"a spec of {len(text)} characters; at most {MAX_SIZE} are allowed"
+        raise SpecError(Issue(message, file, 1, 1))
     try:
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-        finally:
-            loader.dispose()
+        node = _Loader(text).get_single_node()
     except yaml.reader.ReaderError as error:
         raise SpecError(_unreadable(text, error, file)) from None
     except yaml.MarkedYAMLError as error:
         raise SpecError(_issue(error, text, file)) from None
     except (RecursionError, ValueError, IndexError) as error:
-        raise SpecError(
-            Issue(f"this is not YAML that can be read ({type(error).__name__})", file, 1, 1)
-        ) from None
+        message = f"this is not YAML that can be read ({type(error).__name__})"
+        raise SpecError(Issue(message, file, 1, 1)) from None
     if node is None:
-        raise SpecError(
-            Issue("the spec is empty", file, 1, 1, "See 'piop new' for one to start from.")
-        )
+        hint = "See 'piop new' for one to start from."
+        raise SpecError(Issue("the spec is empty", file, 1, 1, hint))
     return _convert(node, text, file)
 
 
@@ -243,13 +226,10 @@ def _convert(node: yaml.Node, text: str, file: str) -> Node:
     for key, value in node.value:
         name = _convert(key, text, file)
         if not isinstance(name, ScalarNode):
-            raise SpecError(
-                Issue("a key must be a plain word", file, name.place.line, name.place.column)
-            )
+            raise SpecError(Issue("a key must be a plain word", *astuple(name.place)))
         if name.text in seen:
-            first = seen[name.text]
-            message = f"'{name.text}' is given twice; first in line {first.line}"
-            raise SpecError(Issue(message, file, name.place.line, name.place.column))
+            message = f"'{name.text}' is given twice; first in line {seen[name.text].line}"
+            raise SpecError(Issue(message, *astuple(name.place)))
         seen[name.text] = name.place
         items.append((name, _convert(value, text, file)))
     return MappingNode(tuple(items), place)

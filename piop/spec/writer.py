@@ -7,20 +7,18 @@ import json
 import re
 from collections.abc import Mapping as Dict
 from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from typing import Any
 
 from piop.errors import Issue
 from piop.expression import write
-from piop.spec import distributions
-from piop.spec.distributions import NAMES
+from piop.spec.distributions import NAMES, Distribution, Matern
 from piop.spec.model import AuxiliarySpec, ConditionSpec, InputSpec, LearnSpec, SensorSpec, Spec
 from piop.spec.read_domain import alternatives, chooser
-from piop.spec.reader import raise_issues
+from piop.spec.reader import is_number, raise_issues
 from piop.spec.resolve import Resolved, resolve
 from piop.spec.sections import NONE_KNOWN, SECTIONS
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
-
-_NAMES: dict[type, str] = dict(NAMES)
 
 
 def canonical_hash(spec: Spec) -> str:
@@ -41,24 +39,29 @@ def canonical_hash(spec: Spec) -> str:
 
 def hash_of(spec: Spec, resolved: Resolved) -> str:
     """The hash, given the formulas."""
-    text = json.dumps(_meaning(spec, resolved), sort_keys=True, separators=(",", ":"))
+    meaning = _meaning(spec, resolved)
+    text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), default=attrgetter("text"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _meaning(spec: Spec, resolved: Resolved) -> dict[str, Any]:
-    infer = [t.text for t in spec.infer]
-    drawn = {
-        k: _canonical(v) for k, v in spec.parameters.items() if k not in resolved.names.constants
-    }
+    names, expressions = resolved.names, resolved.inputs
     return {
         "format": 1,
-        "coordinates": [
-            [n, *map(repr, resolved.names.bounds[n])] for n in (*spec.time, *spec.space)
-        ],
+        "coordinates": [[n, *map(repr, names.bounds[n])] for n in (*spec.time, *spec.space)],
         "time": list(spec.time),
-        "laws": drawn,
+        "laws": {k: _canonical(v) for k, v in spec.parameters.items() if k not in names.constants},
         "unknowns": [u.text for u in spec.unknowns],
-        "inputs": {k: _input_meaning(k, v, resolved) for k, v in spec.inputs.items()},
+        "inputs": {
+            k: [
+                [t.text for t in v.of],
+                _canonical(v.distribution),
+                write(expressions[k]) if k in expressions else None,
+                v.hidden,
+                v.smooth,
+            ]
+            for k, v in spec.inputs.items()
+        },
         "equations": [write(e.left - e.right) for e in resolved.equations],
         "auxiliary": {
             k: [write(e.left - e.right), repr(resolved.means.get(k))]
@@ -73,20 +76,9 @@ def _meaning(spec: Spec, resolved: Resolved) -> dict[str, Any]:
         "domain": _domain(spec.domain),
         "sensors": {k: _canonical(v) for k, v in spec.sensors.items()},
         "save": dict(spec.save),
-        "infer": {k: repr(resolved.names.constants.get(k)) for k in infer},
+        "infer": {t.text: repr(names.constants.get(t.text)) for t in spec.infer},
         "learn": _canonical(spec.learn),
     }
-
-
-def _input_meaning(name: str, item: Any, resolved: Resolved) -> Any:
-    expression = write(resolved.inputs[name]) if name in resolved.inputs else None
-    return [
-        [t.text for t in item.of],
-        _canonical(item.distribution),
-        expression,
-        item.hidden,
-        item.smooth,
-    ]
 
 
 def _canonical(value: Any) -> Any:
@@ -95,10 +87,8 @@ def _canonical(value: Any) -> Any:
         return value
     if is_dataclass(value):
         named = {f.name: getattr(value, f.name) for f in fields(value) if f.compare}
-        parts = {
-            k: _canonical(v) for k, v in named.items() if v != ()
-        }  # a list left empty says nothing
-        return {"": _NAMES.get(type(value), type(value).__name__), **parts}
+        parts = {k: _canonical(v) for k, v in named.items() if v != ()}  # nothing in a list: no key
+        return {"": NAMES.get(type(value), type(value).__name__), **parts}
     if isinstance(value, (int, float)):
         return repr(float(value))
     if hasattr(value, "items"):
@@ -111,20 +101,11 @@ def _domain(node: Node | None) -> Any:
     if node is None:
         return None
     by = chooser(node)
-    shapes = [_tree(shape) for shape in alternatives(node).values()]
+    shapes = [_plain(shape) for shape in alternatives(node).values()]
     return shapes[0] if by is None else {"choose": by.text, "of": shapes}
 
 
-def _tree(node: Node) -> Any:
-    if isinstance(node, MappingNode):
-        return {k.text: _tree(v) for k, v in node.items}
-    if isinstance(node, SequenceNode):
-        return [_tree(v) for v in node.items]
-    return node.text
-
-
 _SAFE = re.compile(r"[A-Za-z][A-Za-z0-9_.]*\Z")
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z")
 _AMBIGUOUS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "inf", "nan"}
 
 
@@ -146,12 +127,8 @@ def spec_to_yaml(spec: Spec) -> str:
 
 def _section(spec: Spec, key: str) -> Any:
     value = getattr(spec, key)
-    if key == "equations" and not value:
-        return NONE_KNOWN
-    if value is None or (
-        not isinstance(value, (ScalarNode, MappingNode, SequenceNode)) and not value
-    ):
-        return None
+    if not value:
+        return NONE_KNOWN if key == "equations" else None
     if key == "gauge":
         return {name: {"mean": mean} for name, mean in spec.gauge.items()}
     return _plain(value)
@@ -160,18 +137,28 @@ def _section(spec: Spec, key: str) -> Any:
 def _plain(value: Any) -> Any:
     """Configurations as dicts and lists of texts and numbers."""
     match value:
-        case ScalarNode():
-            return value
         case MappingNode():
             return {k.text: _plain(v) for k, v in value.items}
         case SequenceNode():
             return [_plain(v) for v in value.items]
         case InputSpec():
-            return _input(value)
+            return _drop_empty(
+                {
+                    "of": list(value.of) or None,
+                    **(_plain(value.distribution) if value.distribution is not None else {}),
+                    "expression": value.expression,
+                    "hidden": value.hidden or None,
+                    "smooth": value.smooth,
+                }
+            )
+        case Distribution():
+            own = [(getattr(value, f.name), f) for f in fields(value) if f.compare]
+            given = {f.name: _plain(v) for v, f in own if v not in (None, {}, f.default)}
+            return {"law": NAMES[type(value)], **given}
         case ConditionSpec():
             return value.kind.words(value.unknown, value.values)
-        case AuxiliarySpec():
-            return _drop_empty({"equation": value.equation, "mean": value.mean})
+        case AuxiliarySpec() | Matern():
+            return _drop_empty(vars(value))
         case SensorSpec():
             count = value.count
             short = count[0] if count and len(count) == 1 else _plain(count)
@@ -185,40 +172,11 @@ def _plain(value: Any) -> Any:
             return {k: _plain(v) for k, v in value.items()}
         case tuple() | list():
             return [_plain(v) for v in value]
-    return _distribution(value) if type(value) in distributions.NAMES else value
+    return value
 
 
-def _drop_empty(found: dict[str, Any]) -> dict[str, Any]:
+def _drop_empty(found: Dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if v is not None}
-
-
-def _distribution(distribution: Any) -> dict[str, Any]:
-    result: dict[str, Any] = {"law": distributions.NAMES[type(distribution)]}
-    for item in fields(distribution):
-        value = getattr(distribution, item.name)
-        empty = value is None or (isinstance(value, Dict) and not value)
-        if item.compare and not empty and value != item.default:
-            result[item.name] = (
-                _matern(value) if isinstance(value, distributions.Matern) else _plain(value)
-            )
-    return result
-
-
-def _matern(value: distributions.Matern) -> dict[str, float]:
-    return {f.name: getattr(value, f.name) for f in fields(value)}
-
-
-def _input(item: InputSpec) -> dict[str, Any]:
-    result: dict[str, Any] = {"of": list(item.of)} if item.of else {}
-    if item.distribution is not None:
-        result |= _distribution(item.distribution)
-    if item.expression is not None:
-        result["expression"] = item.expression
-    if item.hidden:
-        result["hidden"] = True
-    if item.smooth is not None:
-        result["smooth"] = item.smooth
-    return result
 
 
 def _flow(value: Any) -> str:
@@ -231,7 +189,7 @@ def _flow(value: Any) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, ScalarNode):
-        plain = not value.quoted and (_NUMBER.match(value.text) or value.boolean is not None)
+        plain = is_number(value) or value.boolean is not None
         return value.text if plain else _word(value.text)
     return _word(str(value))
 

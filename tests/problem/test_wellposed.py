@@ -140,7 +140,7 @@ CASES = [
     ("[0, 1]}\nspace", "[0, nu]}\ninfer: [nu]\nspace", (3, 15), "depends on a parameter that is to be", ""),
     ("name: heat", "name: heat\nlearn: {from: u, to: q}", (3, 18), "'q' is not an input", ""),
     ("name: heat", "name: heat\nlearn: {from: u}", (3, 8), "'to' is missing", ""),
-    ("name: heat", "name: heat\nlearn: {from: u, to: u0, noise: -1}", (3, 33), "not negative", ""),
+    ("name: heat", "name: heat\nlearn: {from: u, to: u0, noise: -1}", (3, 33), "a number from 0 on", ""),
     ("name: heat", "name: heat\ngauge: {u: {mean: 0}}", (3, 9), "the mean of u is fixed already", ""),
     ("name: heat", "name: heat\ngauge: {u: {}}", (3, 12), "'mean' is missing", ""),
     ("name: heat", "name: heat\nsensors: {u: {count: 3}}", (3, 11), "'u' is not an input", ""),

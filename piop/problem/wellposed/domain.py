@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from piop.boundary import BoundaryCondition
 from piop.domain import ENDS, Coordinate
 from piop.errors import Issue
-from piop.expression import Scope, as_number, parse
+from piop.expression import as_number, parse
 from piop.expression.parse import did_you_mean
 from piop.forms.terms import multipliers, orders
 from piop.spec.distributions import Integer
@@ -26,8 +26,7 @@ def check_domain(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     words = problem.spec.domain
     if words is None:
         return
-    values = resolved.names.values
-    constants = Scope({n: values[n] for n in resolved.names.constants if n in values})
+    constants = resolved.names.numbers
     slack = 1e-9 * max(c.length for c in problem.space)
     boxes = bounding_boxes(words, lambda text: as_number(parse(text.text, constants)))
     for kind, box, node in boxes:
