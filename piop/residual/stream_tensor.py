@@ -234,11 +234,10 @@ class StreamTensor:
     def replace(self, data: Tensor) -> StreamTensor:
         """Keep the coefficients for new streams, whose shape differs along summed axes alone."""
         coefficients = self.coefficients
-        if coefficients is not None and coefficients.shape[1:] != data.shape[1:]:
-            for axis, (old, new) in enumerate(
-                zip(coefficients.shape[1:], data.shape[1:], strict=True), start=1
-            ):
-                coefficients = coefficients if old == new else coefficients.narrow(axis, 0, 1)
+        if coefficients is not None:
+            for axis, size in enumerate(data.shape[1:], start=1):
+                if coefficients.shape[axis] != size:
+                    coefficients = coefficients.narrow(axis, 0, 1)
             coefficients = coefficients.expand(-1, *data.shape[1:])
         return StreamTensor(data, self.layout, coefficients)
 

@@ -29,9 +29,7 @@ def _apply(x: StreamTensor, inplace: bool = False, *, table: Any) -> StreamTenso
     return compose(x, table)
 
 
-for _name in SMOOTH:
-    rule(_name)(partial(_apply, table=getattr(derivatives, _name)))
-for _name, _table in ALIASES.items():
+for _name, _table in ({name: name for name in SMOOTH} | ALIASES).items():
     rule(_name)(partial(_apply, table=getattr(derivatives, _table)))
 
 
@@ -113,16 +111,7 @@ def neg(x: StreamTensor) -> StreamTensor:
     return StreamTensor(-x.data, x.layout, x.coefficients)
 
 
-@rule("positive", "__pos__")
-def positive(x: StreamTensor) -> StreamTensor:
-    """Change nothing."""
-    return x
-
-
-@rule("square")
-def square(x: StreamTensor) -> StreamTensor:
-    """Square."""
-    return power(x, 2)
+rule("positive", "__pos__")(lambda x: x)
 
 
 def _exponential_of_log(logarithm: Any, b: Any) -> StreamTensor:
@@ -146,6 +135,7 @@ power = OperandRule(
 )
 rule("pow", "float_power", "__pow__")(power)
 rule("__rpow__")(reflected(power))
+rule("square")(lambda x: power(x, 2))
 
 
 @rule("addcmul")

@@ -38,7 +38,7 @@ def where(condition: Tensor, a: Any, b: Any) -> StreamTensor:
     a, b = align(*operands)
     ndim = max(a.ndim, condition.ndim)
     aligned = a.aligned(ndim), b.aligned(ndim)
-    data = torch.where(condition, *(x.data for x in aligned))
+    data = torch.where(condition, aligned[0].data, aligned[1].data)
     return max((aligned[i] for i in positions), key=StreamTensor.numel).spread(data)
 
 
@@ -109,24 +109,16 @@ def minimum(a: Any, b: Any) -> StreamTensor:
     return where(value_of(a) <= value_of(b), a, b)
 
 
-def _compare(function: Any) -> Any:
-    def compare(a: Any, b: Any) -> Tensor:
-        return function(value_of(a), value_of(b))
-
-    return compare
-
-
-def _on_value(function: Any, x: StreamTensor, *args: Any, **kwargs: Any) -> Any:
-    return function(x.value, *args, **kwargs)
+def _of_values(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return function(*map(value_of, args), **kwargs)
 
 
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    rule(_name, f"__{_name}__")(_compare(getattr(torch, _name)))
+    rule(_name, f"__{_name}__")(partial(_of_values, getattr(torch, _name)))
 for _name in ("isnan", "isfinite", "isinf", "zeros_like", "ones_like", "full_like", "empty_like"):
-    rule(_name)(partial(_on_value, getattr(torch, _name)))
-for _name in ("new_zeros", "new_ones", "new_full", "new_tensor", "new_empty"):
-    rule(_name)(partial(_on_value, getattr(Tensor, _name)))
-rule("detach")(lambda x: x.value.detach())
+    rule(_name)(partial(_of_values, getattr(torch, _name)))
+for _name in ("new_zeros", "new_ones", "new_full", "new_tensor", "new_empty", "detach"):
+    rule(_name)(partial(_of_values, getattr(Tensor, _name)))
 
 
 def _piecewise_linear(x: StreamTensor, function: Any, slope: Tensor) -> StreamTensor:

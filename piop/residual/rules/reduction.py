@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,29 +24,21 @@ def axes(x: StreamTensor, dim: Dim) -> tuple[int, ...]:
     return tuple(d % x.ndim + 1 for d in as_tuple(dim))
 
 
-@rule("sum")
-def total(
-    x: StreamTensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None
+def _reduce(
+    x: StreamTensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None, method: Any
 ) -> StreamTensor:
-    """Sum along dimensions."""
-    data = x.data.sum(axes(x, dim), keepdim=True, dtype=dtype)
+    """Sum or average along dimensions."""
+    data = method(x.data, axes(x, dim), keepdim=True, dtype=dtype)
     return _dropped(x.replace(data), axes(x, dim), keepdim)
 
 
-@rule("mean")
-def mean(
-    x: StreamTensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None
-) -> StreamTensor:
-    """Average along dimensions."""
-    data = x.data.mean(axes(x, dim), keepdim=True, dtype=dtype)
-    return _dropped(x.replace(data), axes(x, dim), keepdim)
+total = rule("sum")(partial(_reduce, method=torch.sum))
+mean = rule("mean")(partial(_reduce, method=torch.mean))
 
 
 def mean_square(x: StreamTensor, dim: Sequence[int]) -> StreamTensor:
     """Average the square along dimensions, which stay with length one; no full square is kept."""
-    dims = tuple(d % x.ndim + 1 for d in dim)
-    data = bilinear(x, x, lambda a, b: (a * b).mean(dims, keepdim=True))
-    return x.replace(data)
+    return x.replace(bilinear(x, x, lambda a, b: (a * b).mean(axes(x, dim), keepdim=True)))
 
 
 @rule("var")
@@ -58,9 +52,7 @@ def var(
 ) -> StreamTensor:
     """Variance along dimensions."""
     dims = axes(x, dim)
-    count = 1
-    for d in dims:
-        count *= x.data.shape[d]
+    count = math.prod(x.data.shape[d] for d in dims)
     correction = float(unbiased) if correction is None else correction
     inner = tuple(d - 1 for d in dims)
     out = mean_square(x - mean(x, inner, keepdim=True), inner) * (count / (count - correction))
@@ -92,7 +84,10 @@ def logsumexp(x: StreamTensor, dim: Dim, keepdim: bool = False) -> StreamTensor:
     return _dropped(out, axes(x, dim), keepdim)
 
 
-def _extreme(x: StreamTensor, dim: Dim, keepdim: bool, argument: Any) -> StreamTensor:
+def _extreme(
+    x: StreamTensor, dim: Dim = None, keepdim: bool = False, *, argument: Any
+) -> StreamTensor:
+    """Largest or smallest entry along a dimension; its streams are those of that entry."""
     axis, *others = axes(x, dim)
     if others:
         raise NoRuleError("amax or amin over several dimensions")
@@ -101,24 +96,15 @@ def _extreme(x: StreamTensor, dim: Dim, keepdim: bool, argument: Any) -> StreamT
     return _dropped(x.replace(data), (axis,), keepdim)
 
 
-@rule("amax")
-def amax(x: StreamTensor, dim: Dim = None, keepdim: bool = False) -> StreamTensor:
-    """Largest entry along a dimension; its streams are those of that entry."""
-    return _extreme(x, dim, keepdim, torch.argmax)
-
-
-@rule("amin")
-def amin(x: StreamTensor, dim: Dim = None, keepdim: bool = False) -> StreamTensor:
-    """Smallest entry along a dimension."""
-    return _extreme(x, dim, keepdim, torch.argmin)
+rule("amax")(partial(_extreme, argument=torch.argmax))
+rule("amin")(partial(_extreme, argument=torch.argmin))
 
 
 @rule("cumsum")
 def cumsum(x: StreamTensor, dim: int, *, dtype: Any = None) -> StreamTensor:
     """Running sum."""
-    return StreamTensor(
-        torch.cumsum(x.data, axes(x, dim)[0], dtype=dtype), x.layout, x.coefficients
-    )
+    data = torch.cumsum(x.data, axes(x, dim)[0], dtype=dtype)
+    return StreamTensor(data, x.layout, x.coefficients)
 
 
 def _dropped(x: StreamTensor, dims: tuple[int, ...], keepdim: bool) -> StreamTensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -53,12 +54,6 @@ def reshape_as(x: StreamTensor, other: Any) -> StreamTensor:
 def flatten(x: StreamTensor, start_dim: int = 0, end_dim: int = -1) -> StreamTensor:
     """Merge neighbouring dimensions."""
     return x.map(lambda data: data.flatten(_up(x, start_dim), _up(x, end_dim)))
-
-
-@rule("unflatten")
-def unflatten(x: StreamTensor, dim: int, sizes: Sequence[int]) -> StreamTensor:
-    """Split a dimension."""
-    return x.map(lambda data: data.unflatten(_up(x, dim), tuple(sizes)))
 
 
 @rule("permute")
@@ -139,22 +134,27 @@ def roll(x: StreamTensor, shifts: Any, dims: Any) -> StreamTensor:
     return x.map(lambda data: data.roll(as_tuple(shifts), _ups(x, dims)))
 
 
-@rule("narrow")
-def narrow(x: StreamTensor, dim: int, start: int, length: int) -> StreamTensor:
-    """Keep a range of a dimension."""
-    return x.map(lambda data: data.narrow(_up(x, dim), start, length))
+def _along(x: StreamTensor, dim: int, *args: Any, method: str, **options: Any) -> StreamTensor:
+    """Apply a method whose first argument is a dimension."""
+    return x.map(lambda data: getattr(data, method)(_up(x, dim), *args, **options))
 
 
-@rule("select")
-def select(x: StreamTensor, dim: int, index: int) -> StreamTensor:
-    """Keep one entry of a dimension and drop it."""
-    return x.map(lambda data: data.select(_up(x, dim), index))
+def _parts(x: StreamTensor, *args: Any, method: str, **options: Any) -> tuple[StreamTensor, ...]:
+    """Split along a dimension, given last."""
+    *sizes, dim = args if len(args) > 1 else (*args, options.pop("dim", 0))
+
+    def split(streams: Tensor) -> Sequence[Tensor]:
+        return getattr(streams, method)(*sizes, dim=_up(x, dim), **options)
+
+    data = split(x.data)
+    coefficients = [None] * len(data) if x.coefficients is None else split(x.coefficients)
+    return tuple(StreamTensor(d, x.layout, w) for d, w in zip(data, coefficients, strict=True))
 
 
-@rule("index_select")
-def index_select(x: StreamTensor, dim: int, index: Tensor) -> StreamTensor:
-    """Pick entries of a dimension."""
-    return x.map(lambda data: data.index_select(_up(x, dim), index))
+for _name in ("unflatten", "narrow", "select", "index_select"):
+    rule(_name)(partial(_along, method=_name))
+for _name in ("split", "chunk", "tensor_split"):
+    rule(_name)(partial(_parts, method=_name))
 
 
 @rule("gather")
@@ -172,25 +172,7 @@ def take_along_dim(x: StreamTensor, indices: Tensor, dim: int) -> StreamTensor:
 @rule("unbind")
 def unbind(x: StreamTensor, dim: int = 0) -> tuple[StreamTensor, ...]:
     """Split a dimension into its entries."""
-    return tuple(select(x, dim, i) for i in range(x.shape[dim]))
-
-
-@rule("split")
-def split(x: StreamTensor, size: Any, dim: int = 0) -> tuple[StreamTensor, ...]:
-    """Split into parts of given sizes."""
-    return _split(x, lambda data: data.split(size, _up(x, dim)))
-
-
-@rule("chunk")
-def chunk(x: StreamTensor, chunks: int, dim: int = 0) -> tuple[StreamTensor, ...]:
-    """Split into a number of parts."""
-    return _split(x, lambda data: data.chunk(chunks, _up(x, dim)))
-
-
-@rule("tensor_split")
-def tensor_split(x: StreamTensor, sections: Any, dim: int = 0) -> tuple[StreamTensor, ...]:
-    """Split into nearly equal parts."""
-    return _split(x, lambda data: data.tensor_split(sections, _up(x, dim)))
+    return tuple(x.select(dim, i) for i in range(x.shape[dim]))
 
 
 @rule("cat", "concat", "concatenate")
@@ -238,19 +220,9 @@ def contiguous(x: StreamTensor, *args: Any, **kwargs: Any) -> StreamTensor:
     return StreamTensor(x.data.contiguous(), x.layout, x.coefficients)
 
 
-def _cast(name: str) -> Any:
-    def run(x: StreamTensor, *args: Any, **kwargs: Any) -> StreamTensor:
-        args = tuple(value_of(a) for a in args)
-        return x.map(lambda streams: getattr(streams, name)(*args, **kwargs))
-
-    return run
+def _cast(x: StreamTensor, *args: Any, method: str, **options: Any) -> StreamTensor:
+    return x.map(lambda data: getattr(data, method)(*map(value_of, args), **options))
 
 
 for _name in ("to", "type_as", "float", "double", "half", "bfloat16", "cpu", "cuda"):
-    rule(_name)(_cast(_name))
-
-
-def _split(x: StreamTensor, function: Any) -> tuple[StreamTensor, ...]:
-    data = function(x.data)
-    coefficients = [None] * len(data) if x.coefficients is None else function(x.coefficients)
-    return tuple(StreamTensor(d, x.layout, w) for d, w in zip(data, coefficients, strict=True))
+    rule(_name)(partial(_cast, method=_name))
