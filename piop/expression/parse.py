@@ -8,6 +8,7 @@ import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 
 import sympy
 from sympy import Symbol
@@ -85,8 +86,10 @@ def parse(text: str, scope: Scope) -> Quantity:
     try:
         tree = ast.parse(flat[start:], mode="eval").body
     except SyntaxError as error:
-        offset = max(0, (error.offset or 1) - 1)
-        raise Refusal(_syntax_message(error), min(start + offset, len(flat) - 1)) from None
+        offset = min(start + max(0, (error.offset or 1) - 1), len(flat) - 1)
+        if "leading zeros" in error.msg:
+            raise Refusal("a number with leading zeros", offset) from None
+        raise Refusal("this is not an expression that can be read", offset) from None
     except (ValueError, MemoryError, RecursionError):
         raise Refusal("an expression that is too deep or too large to read", start) from None
     count = sum(1 for node in ast.walk(tree) if isinstance(node, ast.expr))
@@ -121,23 +124,9 @@ def parse_equation(text: str, scope: Scope) -> tuple[Quantity, Quantity]:
 
 def short_derivative(name: str, coordinates: Mapping[str, Symbol]) -> tuple[str, ...] | None:
     """``dxxy`` to ``("x", "x", "y")``; None if it is no short derivative up to order four."""
-    if not name.startswith("d") or len(name) < 2:
-        return None
-    found = {tuple(sorted(parts)) for parts in _split(name[1:], tuple(coordinates), 4)}
+    choices = (along for n in range(1, 5) for along in product(coordinates, repeat=n))
+    found = {tuple(sorted(along)) for along in choices if name == "d" + "".join(along)}
     return found.pop() if len(found) == 1 else None
-
-
-def _split(rest: str, names: tuple[str, ...], depth: int) -> list[tuple[str, ...]]:
-    if not rest:
-        return [()]
-    if not depth:
-        return []
-    return [
-        (name, *tail)
-        for name in names
-        if rest.startswith(name)
-        for tail in _split(rest[len(name) :], names, depth - 1)
-    ]
 
 
 def did_you_mean(name: str, known: list[str] | tuple[str, ...]) -> str:
@@ -152,13 +141,6 @@ def _refuse_equals(text: str) -> None:
         raise Refusal(f"{match.group()!r} in an expression", match.start(), hint)
 
 
-def _syntax_message(error: SyntaxError) -> str:
-    words = (error.msg or "").lower()
-    if "leading zeros" in words:
-        return "a number with leading zeros"
-    return "this is not an expression that can be read"
-
-
 class _Walker:
     """One walk over one formula; ``offset`` is where its text starts in what the user wrote."""
 
@@ -171,23 +153,21 @@ class _Walker:
         try:
             return self._visit(node, depth + 1)
         except Refusal as refusal:
-            if hasattr(refusal, "placed"):
+            if refusal.placed:
                 raise
             raise self._refuse(node, refusal.message, refusal.hint) from None
         except SYMPY_FAILS:
             raise self._refuse(node, "this has no meaning as a formula") from None
 
-    def _refuse(self, node: ast.AST, message: str, hint: str = "") -> Refusal:
-        refusal = Refusal(message, getattr(node, "col_offset", 0) + self.offset, hint)
-        refusal.placed = True  # type: ignore[attr-defined]
-        return refusal
+    def _refuse(self, node: ast.expr, message: str, hint: str = "") -> Refusal:
+        return Refusal(message, node.col_offset + self.offset, hint, placed=True)
 
     def _visit(self, node: ast.expr, depth: int) -> Quantity:
         match node:
             case ast.Constant(value=value):
                 if type(value) not in (int, float):
                     raise Refusal(f"{value!r} is not allowed in an expression")
-                return _literal(value)  # type: ignore[arg-type]
+                return q.number(value)  # type: ignore[arg-type]
             case ast.Name(id=name):
                 return self._name(name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -230,9 +210,9 @@ class _Walker:
         return result
 
     def _vector(self, elements: list[ast.expr], depth: int) -> Quantity:
-        parts = tuple(self.visit(e, depth) for e in elements)
-        if not parts:
+        if not elements:
             raise Refusal("an empty vector")
+        parts = tuple(self.visit(e, depth) for e in elements)
         if len({calculus.kind(p) for p in parts}) > 1 or calculus.rank(parts) > 2:
             raise Refusal("a vector needs components of one kind")
         return parts
@@ -242,21 +222,16 @@ class _Walker:
             self.scope.used.add(name)
             return self.scope.values[name]
         if name in self.scope.broken:
-            refusal = Refusal("")
-            refusal.placed = True  # type: ignore[attr-defined]
-            raise refusal
+            raise Refusal("", placed=True)
         if name == "pi":
             return Scalar(sympy.pi, float(sympy.pi), 1, 0, 1, 0)
         if name in FUNCTIONS or name in _VECTOR or name in ("where", "d"):
             raise Refusal(f"'{name}' is a function and needs arguments in parentheses")
         if name in self.scope.elsewhere:
             raise Refusal(f"'{name}' {self.scope.elsewhere[name]}")
-        raise Refusal(f"'{name}' is not declared", 0, self._suggest(name))
-
-    def _suggest(self, name: str) -> str:
-        if name in ("E", "e"):
-            return "Write exp(1)."
-        return did_you_mean(name, [*self.scope.values, *FUNCTIONS, *_VECTOR, "where", "pi"])
+        known = [*self.scope.values, *FUNCTIONS, *_VECTOR, "where", "pi"]
+        hint = "Write exp(1)." if name in ("E", "e") else did_you_mean(name, known)
+        raise Refusal(f"'{name}' is not declared", 0, hint)
 
     def _call(self, node: ast.Call, depth: int) -> Quantity:
         if not isinstance(node.func, ast.Name):
@@ -343,10 +318,3 @@ class _Walker:
     def _along(self, value: Quantity, names: tuple[str, ...]) -> Quantity:
         axes = [self.scope.coordinates[n] for n in names]
         return calculus.each(lambda component: q.derive(component, axes), value)
-
-
-def _literal(value: float) -> Scalar:
-    try:
-        return q.number(value)
-    except OverflowError:
-        raise Refusal("a number too large to be finite") from None

@@ -7,15 +7,14 @@ Every operation checks its bound first and builds the SymPy object after, so a s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import sympy
 from sympy import Expr, Rational, Symbol
-from sympy.core.function import AppliedUndef
 
-from piop.expression.functions import FUNCTIONS
+from piop.expression.functions import FUNCTIONS, is_applied
 from piop.expression.text_checks import (
     MAX_DEGREE,
     MAX_EXPONENT,
@@ -65,11 +64,11 @@ def number(value: float | str | Rational) -> Scalar:
     Raises:
         Refusal: If it is not finite.
     """
-    if isinstance(value, Rational):
-        return _constant(value, float(value))
-    approximate = float(value)
-    _finite(approximate)
-    return _constant(Rational(str(value)) if isinstance(value, (int, str)) else _exact(value))
+    try:
+        _finite(float(value))
+    except OverflowError:
+        raise Refusal("a number too large to be finite") from None
+    return _constant(value if isinstance(value, Rational) else Rational(str(value)))
 
 
 def as_number(quantity: Quantity) -> float:
@@ -83,19 +82,16 @@ def as_number(quantity: Quantity) -> float:
     return quantity.number
 
 
-def _exact(value: float) -> Any:
-    return Rational(repr(float(value)))
-
-
 def _constant(expr: Expr, value: float | None = None, nodes: int = 1) -> Scalar:
+    """A constant of bounded size, rounded to a double where it is a longer fraction."""
     value = float(expr) if value is None else value
-    return Scalar(_tame(expr, value), value, nodes, 0, 1, 0)
+    if expr.is_Rational and _bits(expr) > _BITS:
+        expr = Rational(repr(value))
+    return _bounded(Scalar(expr, value, nodes, 0, 1, 0))
 
 
-def _tame(expr: Expr, value: float) -> Expr:
-    if isinstance(expr, Rational) and max(expr.p.bit_length(), expr.q.bit_length()) > _BITS:
-        return _exact(value)
-    return expr
+def _bits(expr: Any) -> int:
+    return max(expr.p.bit_length(), expr.q.bit_length())
 
 
 def _finite(value: float | complex) -> float:
@@ -116,42 +112,34 @@ def _bounded(result: Scalar) -> Scalar:
     return result
 
 
-def add(parts: Sequence[Scalar]) -> Scalar:
-    """The sum."""
-    nodes = sum(p.nodes for p in parts) + 1
-    numbers = [p.number for p in parts if p.number is not None]
-    if len(numbers) == len(parts):
-        value = _finite(sum(numbers))
-        return _bounded(_constant(sympy.Add(*[p.expr for p in parts]), value, nodes))
-    bound = _bounded(
-        Scalar(
-            sympy.S.Zero,
-            None,
-            nodes,
-            max(p.degree for p in parts),
-            sum(p.terms for p in parts),
-            max(p.growth for p in parts),
-        )
-    )
-    return _with(bound, sympy.Add(*[p.expr for p in parts]))
-
-
-def _foreign(expr: Expr) -> bool:
-    """Whether SymPy brought in a function that the language does not have."""
-    return any(
-        not isinstance(f, (AppliedUndef, sympy.Piecewise)) and f.func not in _KNOWN
-        for f in expr.atoms(sympy.Function)
-    )
-
-
-def _with(bound: Scalar, expr: Expr) -> Scalar:
+def _build(make: Callable[[], Expr], nodes: int, degree: int, terms: int, growth: int) -> Scalar:
+    """Check the bounds of an expression, then make it."""
+    bound = _bounded(Scalar(sympy.S.Zero, None, nodes, degree, terms, growth))
+    expr = make()
     if expr.has(sympy.I) or _foreign(expr):
         raise Refusal("this is not a real expression")
     if expr.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo):
         raise Refusal("this is not finite")
     if expr.is_number:  # something cancelled: x - x
-        return _constant(expr, None, bound.nodes)
-    return Scalar(expr, None, bound.nodes, bound.degree, bound.terms, bound.growth)
+        return _constant(expr, None, nodes)
+    return replace(bound, expr=expr)
+
+
+def _foreign(expr: Expr) -> bool:
+    """Whether SymPy brought in a function that the language does not have."""
+    functions = expr.atoms(sympy.Function)
+    return any(not (is_applied(f) or f.is_Piecewise or f.func in _KNOWN) for f in functions)
+
+
+def add(parts: Sequence[Scalar]) -> Scalar:
+    """The sum."""
+    nodes = sum(p.nodes for p in parts) + 1
+    exprs = [p.expr for p in parts]
+    numbers = [p.number for p in parts if p.number is not None]
+    if len(numbers) == len(parts):
+        return _constant(sympy.Add(*exprs), _finite(sum(numbers)), nodes)
+    degree, growth = max(p.degree for p in parts), max(p.growth for p in parts)
+    return _build(lambda: sympy.Add(*exprs), nodes, degree, sum(p.terms for p in parts), growth)
 
 
 def negate(a: Scalar) -> Scalar:
@@ -163,11 +151,9 @@ def multiply(a: Scalar, b: Scalar) -> Scalar:
     """The product of two scalars."""
     nodes = a.nodes + b.nodes + 1
     if a.number is not None and b.number is not None:
-        return _bounded(_constant(a.expr * b.expr, _finite(a.number * b.number), nodes))
-    nonlinear = a.number is None and b.number is None
-    growth = a.growth + b.growth + nonlinear
-    bound = Scalar(a.expr, None, nodes, a.degree + b.degree, a.terms * b.terms, growth)
-    return _with(_bounded(bound), a.expr * b.expr)
+        return _constant(a.expr * b.expr, _finite(a.number * b.number), nodes)
+    growth = a.growth + b.growth + (a.number is None and b.number is None)
+    return _build(lambda: a.expr * b.expr, nodes, a.degree + b.degree, a.terms * b.terms, growth)
 
 
 def divide(a: Scalar, b: Scalar) -> Scalar:
@@ -187,66 +173,63 @@ def power(base: Scalar, exponent: Scalar) -> Scalar:
     n = exponent.number
     if n is None:
         growth = base.growth + exponent.growth + base.terms + exponent.terms
-        bound = Scalar(base.expr, None, nodes, base.degree + exponent.degree, 1, growth)
-        return _with(_bounded(bound), base.expr**exponent.expr)
+        degree = base.degree + exponent.degree
+        return _build(lambda: base.expr**exponent.expr, nodes, degree, 1, growth)
     if abs(n) > MAX_EXPONENT:
         raise Refusal(f"an exponent of {n:g}; at most {MAX_EXPONENT} in magnitude is allowed")
     if base.number is not None:
-        value = _number_power(base.number, n)
-        exact = isinstance(exponent.expr, sympy.Integer) or (
-            isinstance(base.expr, Rational)
-            and isinstance(exponent.expr, Rational)
-            and max(base.expr.p.bit_length(), base.expr.q.bit_length()) < 64
-        )
-        expr = base.expr**exponent.expr if exact else _exact(value)
-        return _bounded(_constant(expr, value, nodes))
+        return _constant(*_constant_power(base.expr, base.number, exponent.expr, n), nodes)
     whole = int(n) if n == int(n) and n > 0 else 0
     terms = math.comb(base.terms + whole - 1, whole) if whole else 1
-    degree = math.ceil(abs(n) * base.degree)
     growth = base.growth + (base.terms if n != 1 else 0)
-    bound = _bounded(Scalar(base.expr, None, nodes, degree, terms, growth))
-    if isinstance(base.expr, sympy.Piecewise):  # SymPy would raise every branch, and its conditions
-        return _with(bound, sympy.Pow(base.expr, exponent.expr, evaluate=False))
-    return _with(bound, base.expr**exponent.expr)
+    evaluate = not base.expr.is_Piecewise  # SymPy would raise every branch, and its conditions
+    return _build(
+        lambda: sympy.Pow(base.expr, exponent.expr, evaluate=evaluate),
+        nodes,
+        math.ceil(abs(n) * base.degree),
+        terms,
+        growth,
+    )
 
 
-def _number_power(base: float, exponent: float) -> float:
+def _constant_power(base: Expr, value: float, exponent: Expr, n: float) -> tuple[Expr, float]:
+    """The power of two constants, exact where it is short, and its value."""
     try:
-        return _finite(base**exponent)
+        found = _finite(value**n)
     except ZeroDivisionError:
         raise Refusal("division by zero") from None
     except OverflowError:
         raise Refusal("a number too large to be finite") from None
+    small = exponent.is_Rational and base.is_Rational and _bits(base) < 64
+    return (base**exponent if exponent.is_Integer or small else Rational(repr(found))), found
 
 
 def apply(name: str, arguments: Sequence[Scalar]) -> Scalar:
     """A function of the table applied to scalars."""
     function = FUNCTIONS[name]
-    symbolic, numeric = function.symbolic, function.number
     nodes = sum(a.nodes for a in arguments) + 1
     exprs = [a.expr for a in arguments]
-    build = (
-        (lambda: symbolic(*exprs, evaluate=False))
-        if function.variadic
-        else (lambda: symbolic(*exprs))
-    )
     numbers = [a.number for a in arguments]
-    if numeric is not None and all(n is not None for n in numbers):
+    if function.number is not None and all(n is not None for n in numbers):
         try:
-            value = _finite(float(numeric(*numbers)))
+            value = _finite(float(function.number(*numbers)))
         except (OverflowError, ValueError):
             raise Refusal(f"{name} of this number is not a finite real number") from None
-        if function.variadic:
-            return _bounded(_constant(exprs[numbers.index(value)], value, nodes))
-        return _bounded(_constant(build(), value, nodes))
+        chosen = exprs[numbers.index(value)] if function.variadic else function.symbolic(*exprs)
+        return _constant(chosen, value, nodes)
+
+    def make() -> Expr:
+        if not function.variadic:
+            built = function.symbolic(*exprs)
+            if not _foreign(built):
+                return built
+        # re and atan2 are foreign: SymPy cannot tell that the argument is real; it is
+        return function.symbolic(*exprs, evaluate=False)
+
     growth = sum(a.growth + a.terms for a in arguments)
-    bound = _bounded(Scalar(exprs[0], None, nodes, max(a.degree for a in arguments), 1, growth))
-    built = build()
-    if _foreign(built):  # such as re and atan2: SymPy cannot tell that the argument is real; it is
-        built = symbolic(*exprs, evaluate=False)
-    result = _with(bound, built)
-    if isinstance(result.expr, sympy.Pow) and name == "exp":  # exp(99*log(u)) is u**99
-        exponent = result.expr.exp
+    result = _build(make, nodes, max(a.degree for a in arguments), 1, growth)
+    if result.expr.is_Pow and name == "exp":  # exp(99*log(u)) is u**99
+        exponent: Any = result.expr.args[1]
         if exponent.is_number and abs(float(exponent)) > MAX_EXPONENT:
             raise Refusal(f"an exponent of {float(exponent):g}; at most {MAX_EXPONENT} is allowed")
     return result
@@ -260,42 +243,34 @@ def choose(condition: tuple[type, Scalar, Scalar], then: Scalar, other: Scalar) 
         raise Refusal("where inside the comparison of another where")
     if left.number is not None and right.number is not None:
         return then if relation(sympy.Float(left.number), sympy.Float(right.number)) else other
-    bound = Scalar(
-        then.expr,
-        None,
+    branches = (then.expr, relation(left.expr, right.expr, evaluate=False)), (other.expr, True)
+    return _build(
+        lambda: sympy.Piecewise(*branches, evaluate=False),
         sum(p.nodes for p in parts) + 2,
         max(p.degree for p in parts),
         then.terms + other.terms,
         sum(p.growth for p in parts) + 1,
     )
-    test = relation(left.expr, right.expr, evaluate=False)
-    _bounded(bound)
-    branches = (then.expr, test), (other.expr, sympy.true)
-    return Scalar(sympy.Piecewise(*branches, evaluate=False), None, *_sizes(bound))
-
-
-def _sizes(bound: Scalar) -> tuple[int, int, int, int]:
-    return bound.nodes, bound.degree, bound.terms, bound.growth
 
 
 def derive(a: Scalar, coordinates: Sequence[Symbol]) -> Scalar:
     """The derivative, left unevaluated so that flux forms survive."""
     if a.number is not None:
         return number(0)
-    inner = a.expr.derivative_count if isinstance(a.expr, sympy.Derivative) else 0
+    expr: Any = a.expr
+    inner = expr.derivative_count if expr.is_Derivative else 0
     if inner + len(coordinates) > MAX_ORDER:
         raise Refusal(f"a derivative of order above {MAX_ORDER}")
-    growth = (1 + a.growth) ** len(coordinates)
+    terms = a.terms * (1 + a.growth) ** len(coordinates)
     after = a.growth + len(coordinates) if a.growth else 0
-    bound = Scalar(a.expr, None, a.nodes + 1, a.degree, a.terms * growth, after)
-    if bound.terms > MAX_TERMS:
+    if terms > MAX_TERMS:
         raise Refusal(f"a derivative that expands into more than {MAX_TERMS} terms")
-    return _with(_bounded(bound), merge(a.expr, coordinates))
+    return _build(lambda: merge(expr, coordinates), a.nodes + 1, a.degree, terms, after)
 
 
 def merge(expr: Any, coordinates: Sequence[Expr]) -> Expr:
     """The derivative of an expression; that of a derivative becomes one, in one canonical order."""
-    if isinstance(expr, sympy.Derivative):
+    if expr.is_Derivative:
         coordinates = [*expr.variables, *coordinates]
         expr = expr.expr
     return sympy.Derivative(expr, *sorted(coordinates, key=str))

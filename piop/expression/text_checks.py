@@ -26,11 +26,12 @@ class Refusal(Exception):
         message: What is wrong.
         offset: 0-based place of it in the text.
         hint: What to write instead; may be empty.
+        placed: Whether the offset is final, not that of whatever encloses the part.
     """
 
-    def __init__(self, message: str, offset: int = 0, hint: str = "") -> None:
+    def __init__(self, message: str, offset: int = 0, hint: str = "", placed: bool = False) -> None:
         super().__init__(message)
-        self.message, self.offset, self.hint = message, offset, hint
+        self.message, self.offset, self.hint, self.placed = message, offset, hint, placed
 
 
 def check_text(text: str) -> None:
