@@ -13,6 +13,16 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
+from piop.errors import (
+    DataError,
+    NotSupportedError,
+    PiopError,
+    SolverError,
+    SpecError,
+    TrainingError,
+    UsageError,
+)
+
 if TYPE_CHECKING:
     from piop.datasets import (
         Dataset,
@@ -22,15 +32,6 @@ if TYPE_CHECKING:
         read_sensors,
         write_dataset,
         write_prediction,
-    )
-    from piop.errors import (
-        DataError,
-        NotSupportedError,
-        PiopError,
-        SolverError,
-        SpecError,
-        TrainingError,
-        UsageError,
     )
     from piop.fields import FunctionSamples
     from piop.generation import generate
@@ -53,15 +54,6 @@ _NAMES_OF = {
         "read_sensors",
         "write_dataset",
         "write_prediction",
-    ),
-    "piop.errors": (
-        "DataError",
-        "NotSupportedError",
-        "PiopError",
-        "SolverError",
-        "SpecError",
-        "TrainingError",
-        "UsageError",
     ),
     "piop.fields": ("FunctionSamples",),
     "piop.generation": ("generate",),

@@ -119,11 +119,9 @@ def generate(
             group = missing[first : first + processes.count]
             own = group[processes.rank] if processes.rank < len(group) else None
             solved = {} if own is None else _solve(problem, own, attributes, device)
-            for rank, content in enumerate(processes.collect(save_tensors(solved))):
-                if rank >= len(group):
-                    continue  # a process without a batch takes part in the collection
-                part = group[rank]
-                opened[0].write(part, content)  # only the first process collects
+            # Only the first process collects; one without a batch takes part in the collection.
+            for part, content in zip(group, processes.collect(save_tensors(solved)), strict=False):
+                opened[0].write(part, content)
                 done += len(part)
                 if progress:
                     progress(done)
@@ -147,46 +145,24 @@ def _assemble(
     parts: Sequence[range],
 ) -> dict[str, Any]:
     """Write the file from its parts, remove them, and summarise the errors."""
-    summary = GenerationSummary()
+    estimates: list[Tensor] = []
+    missed, tolerance = 0, attributes["tolerance"]
     with DatasetWriter.open(path, problem, count, workspace=shards.folder, **attributes) as writer:
         for part in parts:
             batch = load_tensors(shards.read(part))
-            _write(writer, problem, batch, first=not summary.done)
-            summary.add(batch)
+            _write(writer, problem, batch, first=not estimates)
+            estimates.append(batch[ESTIMATE])
+            missed += int((batch[ACCEPTED] == 0).sum())
     shards.remove()
+    if missed:
+        logger.warning("%d of %d solutions may miss the tolerance %g", missed, count, tolerance)
+    error = torch.cat(estimates)
     return {
-        **{k: attributes[k] for k in ("seed", "tolerance")},
-        **summary.report(attributes["tolerance"]),
+        "seed": attributes["seed"],
+        "tolerance": tolerance,
+        "error_estimate": {"mean": error.mean().item(), "max": error.max().item()},
+        "above_tolerance": missed,
     }
-
-
-class GenerationSummary:
-    """Errors of the solutions, collected batch by batch.
-
-    Attributes:
-        done: Number of samples so far.
-        missed: Number of samples that may miss the tolerance.
-        estimates: Error estimates of each batch.
-    """
-
-    def __init__(self) -> None:
-        self.done, self.missed = 0, 0
-        self.estimates: list[Tensor] = []
-
-    def add(self, batch: dict[str, Tensor]) -> None:
-        """Take the next batch into account."""
-        self.estimates.append(batch[ESTIMATE])
-        self.done += len(batch[ESTIMATE])
-        self.missed += int((batch[ACCEPTED] == 0).sum())
-
-    def report(self, tolerance: float) -> dict[str, Any]:
-        """Return mean and largest error; warn of samples that may miss the tolerance."""
-        if self.missed:
-            text = "%d of %d solutions may miss the tolerance %g"
-            logger.warning(text, self.missed, self.done, tolerance)
-        error = torch.cat(self.estimates)
-        summary = {"mean": error.mean().item(), "max": error.max().item()}
-        return {"error_estimate": summary, "above_tolerance": self.missed}
 
 
 def _solve(
@@ -200,7 +176,9 @@ def _solve(
         for note in solution.notes:
             logger.warning("of the samples from %d on, %s", samples.start, note)
     if solution.points is None:
-        axes = _axes(problem, solution)
+        times = [] if problem.time is None else [solution.times]
+        names = [c.name for c in problem.coordinates]
+        axes = dict(zip(names, [*times, *solution.axes], strict=True))
         solved = {f"axis/{name}": positions for name, positions in axes.items()}
         for item in problem.inputs:
             if item.name in functions:  # a history is in the solution
@@ -251,12 +229,6 @@ def noisy(values: Tensor, level: float, draws: Draws, name: str) -> Tensor:
     flat = values.flatten(1)
     spread = flat.std(1, keepdim=True)
     return (flat + level * spread * draws.normal(f"noise/{name}", flat.shape[1])).view_as(values)
-
-
-def _axes(problem: Problem, solution: Any) -> dict[str, Tensor]:
-    times = [] if problem.time is None else [solution.times]
-    names = [c.name for c in problem.coordinates]
-    return dict(zip(names, [*times, *solution.axes], strict=True))
 
 
 def _write(writer: DatasetWriter, problem: Problem, batch: dict[str, Tensor], first: bool) -> None:

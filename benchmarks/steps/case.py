@@ -112,7 +112,7 @@ def build_case(
     names = [name for name, _ in operator.named_parameters()]
 
     like = torch.empty(0, dtype=dtype, device=device)
-    draws = Draws(0, 1, torch.arange(functions), device)
+    draws = Draws(0, 1, torch.arange(functions, device=device))
     drawn = sample_inputs(problem, draws, dtype)
     at = collocation(problem, draws, queries, "uniform").to(like)
     seen = observe(drawn, problem, draws, dtype)

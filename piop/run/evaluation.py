@@ -98,7 +98,7 @@ def mean_residual(
         return {}
     draws = held_out_draws(seed, RESIDUAL_SAMPLES)
     like = model.operator.scale
-    draws = Draws(draws.seed, 0, draws.index, like.device)
+    draws = Draws(draws.seed, 0, draws.index.to(like.device))
     functions = sample_inputs(problem, draws, like.dtype)
     queries = residual.place(lambda: collocation(problem, draws, RESIDUAL_POINTS).to(like))
     lift = None if model.known is None else residual.compile_lift(model.known.expressions)

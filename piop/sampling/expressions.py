@@ -148,11 +148,9 @@ def names_in(expression: Expr) -> frozenset[str]:
 def _leaves(expression: Expr) -> list[Expr]:
     """Symbols, applied functions and derivatives that values must be given for."""
     found: dict[Expr, None] = {}
-    stack: list[sympy.Basic] = [expression]
-    while stack:
-        node = stack.pop()
+    nodes = sympy.preorder_traversal(expression)
+    for node in nodes:
         if isinstance(node, Symbol | AppliedUndef | Derivative):
             found[node] = None
-        else:
-            stack.extend(node.args)
+            nodes.skip()
     return list(found)

@@ -56,7 +56,7 @@ def krige(prior: Prior, points: Tensor, values: Tensor, mask: Tensor | None) -> 
     if prior.variance.numel() <= points.shape[1]:
         change = _few_functions(prior, points, rest, real)
     else:
-        weights = _solve(covariance(prior, points, points), rest, real)
+        weights = _solve(covariance(prior, points, points), rest[..., None], real)
         change = prior.variance * _project(prior, points, weights)
     return prior.function(prior.mean + change)
 
@@ -155,9 +155,7 @@ def _chunks(points: Tensor, prior: Prior) -> list[slice]:
 def _solve(matrix: Tensor, right: Tensor, real: Tensor) -> Tensor:
     """Solve with a covariance matrix ``[B, M, M]``, leaving out points that are not real."""
     matrix = matrix * real[:, :, None] * real[:, None]
-    level = _level(matrix.diagonal(dim1=1, dim2=2), real)
-    columns = right if right.ndim == 3 else right[..., None]
-    return _cholesky_solve(matrix, columns, level).reshape(right.shape)
+    return _cholesky_solve(matrix, right, _level(matrix.diagonal(dim1=1, dim2=2), real))
 
 
 def _level(variance: Tensor, real: Tensor) -> Tensor:
@@ -178,10 +176,10 @@ def _cholesky_solve(matrix: Tensor, right: Tensor, level: Tensor) -> Tensor:
 
 
 def _project(prior: Prior, points: Tensor, weights: Tensor) -> Tensor:
-    """Φᵀ weights, ``[B, K1, …, Kd]``."""
+    """Φᵀ weights ``[B, M, 1]``, as ``[B, K1, …, Kd]``."""
     columns = zip(prior.bases, points.unbind(-1), strict=True)
     *others, last = [basis.table(x) for basis, x in columns]
-    left = weights[..., None]
+    left = weights
     for table in others:
         left = (left[..., None] * table[:, :, None]).flatten(2)
     return (left.mT @ last).reshape(-1, *prior.variance.shape)

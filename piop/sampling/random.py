@@ -60,8 +60,8 @@ class Draws:
     Attributes:
         seed: In [0, 2³²).
         step: Training step, or 0 for a fixed set, in [0, 2³²).
-        index: Global number of each sample, int64 ``[B]``, not negative.
-        device: Where the numbers are made; by default where ``index`` is.
+        index: Global number of each sample, int64 ``[B]``, not negative. The numbers are made on
+            its device.
 
     Raises:
         ValueError: If seed, step or index are out of range.
@@ -76,7 +76,6 @@ class Draws:
     seed: int
     step: int
     index: Tensor
-    device: torch.device | str | None = None
 
     def __post_init__(self) -> None:
         for key in ("seed", "step"):
@@ -88,9 +87,6 @@ class Draws:
             )
         if self.index.numel() and int(self.index.min()) < 0:
             raise ValueError(f"index: {int(self.index.min())} is negative")
-        device = torch.device(self.index.device if self.device is None else self.device)
-        object.__setattr__(self, "device", device)
-        object.__setattr__(self, "index", self.index.to(device))
 
     @classmethod
     def first(cls, count: int, seed: int) -> Self:
@@ -105,7 +101,7 @@ class Draws:
     def uniform(self, stream: str, *shape: int) -> Tensor:
         """Draw from (0, 1), both ends excluded: ``[B, *shape]`` float64, multiples of 2⁻⁵³."""
         size = math.prod(shape)
-        block = torch.arange((size + 1) // 2, device=self.device)[None]
+        block = torch.arange((size + 1) // 2, device=self.index.device)[None]
         index = self.index[:, None]
         step = torch.full_like(index, self.step)
         key = (self.seed, zlib.crc32(stream.encode()))

@@ -6,6 +6,7 @@ import cmath
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, final
 
 import torch
@@ -73,10 +74,7 @@ class Prior:
 
 def outer(factors: list[Tensor]) -> Tensor:
     """Multiply vectors ``[K1], …, [Kd]`` into ``[K1, …, Kd]``."""
-    product = factors[0]
-    for factor in factors[1:]:
-        product = product[..., None] * factor
-    return product
+    return reduce(lambda product, factor: product[..., None] * factor, factors)
 
 
 NEGLECTED_VARIANCE = 1e-8
@@ -104,7 +102,7 @@ def gaussian_prior(field: GaussianRandomField, axes: Sequence[Coordinate]) -> Pr
     kinds = [axis_boundary(field, axis) for axis in axes]
     counts = [field.modes] * len(axes) if field.modes else default_modes(tau, alpha, axes, kinds)
     bases = tuple(map(_basis, axes, kinds, counts))
-    squares = _sum([basis.frequency**2 for basis in bases])
+    squares = _eigenvalues(bases)
     variance = scale * (squares + tau**2) ** -alpha
     if field.zero_mean:
         variance[squares == 0] = 0.0
@@ -127,13 +125,13 @@ def default_modes(
     d = len(axes)
     halves = [1 if kind == "periodic" else 2 for kind in kinds]
     bases = [_basis(a, k, MAX_PERIODS[d] * h) for a, k, h in zip(axes, kinds, halves, strict=True)]
-    shifted = _sum([basis.frequency**2 for basis in bases]) + tau**2
+    shifted = _eigenvalues(bases) + tau**2
     kept = float((torch.where(shifted > 0, shifted, torch.inf) ** -alpha).sum())
     sphere = {1: 2.0, 2: 2 * math.pi, 3: 4 * math.pi}[d]
-    density = sphere * math.prod((a.high - a.low) / (2 * math.pi) for a in axes)
+    density = sphere * math.prod(a.length / (2 * math.pi) for a in axes)
     power = 2 * alpha - d
     radius = (NEGLECTED_VARIANCE * kept * power / density) ** (-1 / power)
-    periods = [math.ceil(radius * (a.high - a.low) / (2 * math.pi)) for a in axes]
+    periods = [math.ceil(radius * a.length / (2 * math.pi)) for a in axes]
     return [max(1, min(n, MAX_PERIODS[d])) * h for n, h in zip(periods, halves, strict=True)]
 
 
@@ -144,12 +142,10 @@ def _basis(axis: Coordinate, kind: str, count: int) -> TrigonometricBasis:
     return TrigonometricBasis.half_waves(count, axis.low, axis.high, shape)
 
 
-def _sum(terms: Sequence[Tensor]) -> Tensor:
-    """Add vectors ``[K1], …, [Kd]`` into ``[K1, …, Kd]``."""
-    total = terms[0]
-    for term in terms[1:]:
-        total = total[..., None] + term
-    return total
+def _eigenvalues(bases: Sequence[TrigonometricBasis]) -> Tensor:
+    """Eigenvalues of −Δ, the squared frequencies of a product's factors added ``[K1, …, Kd]``."""
+    squares = [basis.frequency**2 for basis in bases]
+    return reduce(lambda total, square: total[..., None] + square, squares)
 
 
 def series_bases(
@@ -158,9 +154,8 @@ def series_bases(
     """Cosines, then sines, of every wavenumber, amplitude 1, for each axis."""
     low, high = series.wavenumber
     numbers = torch.arange(low, high + 1)
-    return tuple(
-        TrigonometricBasis.periodic(numbers, axis.low, axis.high, unit=False) for axis in axes
-    )
+    ends = [(axis.low, axis.high) for axis in axes]
+    return tuple(TrigonometricBasis.periodic(numbers, *e, unit=False) for e in ends)
 
 
 def draw_series(
@@ -175,18 +170,14 @@ def draw_series(
     amplitude = _between(series.amplitude, draws.uniform(f"{stream}/amplitude", terms))
     phase = _between(series.phase, draws.uniform(f"{stream}/phase", terms))
     numbers = draws.integers(f"{stream}/wavenumber", *series.wavenumber, terms, d)
-    # In one coordinate a sign would only rename the phase; the series is stated without it.
-    signs = (
-        2 * draws.integers(f"{stream}/sign", 0, 1, terms, d) - 1
-        if d > 1
-        else torch.ones_like(numbers)
-    )
+    signs = torch.ones_like(numbers)
+    if d > 1:  # in one coordinate a sign would only rename the phase: the series is without it
+        signs = 2 * draws.integers(f"{stream}/sign", 0, 1, terms, d) - 1
     weight = torch.polar(torch.ones_like(phase), phase) * amplitude  # [B, terms]
     waves = _waves(series, numbers, signs)  # [B, terms, d, K]
     product = weight[..., None] * waves[:, :, 0]
     for axis in range(1, d):
-        factor = waves[:, :, axis]
-        product = product[..., None] * factor.unflatten(-1, (*[1] * axis, -1))
+        product = product[..., None] * waves[:, :, axis].unflatten(-1, (*[1] * axis, -1))
     coefficients = product.sum(1).imag.contiguous()
     bases = tuple(basis.to(coefficients.device, None) for basis in series_bases(series, axes))
     return ProductFunction(coefficients, bases)

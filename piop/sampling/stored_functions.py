@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from piop.datasets.axes import (
     numbers,
 )
 from piop.datasets.formats.detect import read_raw
-from piop.datasets.lazy_arrays import SAMPLE, RawFile, Variable
+from piop.datasets.lazy_arrays import SAMPLE, RawFile
 from piop.datasets.sensors import column_samples
 from piop.errors import DataError
 from piop.fields import InputFunction
@@ -58,11 +57,9 @@ def interpolate(
         at = torch.from_numpy(np.ascontiguousarray(positions))
         if axis.periodic:
             values, at = _one_period(path, values, at, i + 1, axis)
+            waves, start = torch.arange(len(at) // 2 + 1), float(at[0])
             basis: Basis = TrigonometricBasis.periodic(
-                torch.arange(len(at) // 2 + 1),
-                float(at[0]),
-                float(at[0]) + _length(axis),
-                unit=False,
+                waves, start, start + axis.length, unit=False
             )
             transform = _analysis(len(at))
         else:
@@ -94,15 +91,11 @@ def _analysis(count: int) -> Tensor:
     return torch.cat((weight * angle.cos(), 2 / count * angle[1:].sin()))
 
 
-def _length(axis: Coordinate) -> float:
-    return axis.high - axis.low
-
-
 def _one_period(
     path: str, values: Tensor, at: Tensor, dim: int, axis: Coordinate
 ) -> tuple[Tensor, Tensor]:
     """Check that points cover a period evenly, and drop a right end that repeats the left one."""
-    length, count = _length(axis), len(at)
+    length, count = axis.length, len(at)
     if count > 1 and abs(float(at[-1] - at[0]) - length) <= SLACK * length:
         first, last = values.select(dim, 0), values.select(dim, count - 1)
         if float((first - last).abs().max()) > 1e-6 * float(values.abs().max()):
@@ -133,51 +126,34 @@ def stored_functions(
     four points).
 
     Raises:
-        DataError: The file is missing, unreadable or outside the folder; the variable is missing;
-            a shape does not fit; NaN; points that are not on a grid in the domain.
+        DataError: The file is missing or unreadable; the variable is missing; a shape does not fit;
+            NaN; points that are not on a grid in the domain.
     """
-    file = distribution.file if distribution.file is not None else _inside(distribution.path)
+    file = distribution.file or Path(distribution.path)
     try:
         stamp = file.stat()
     except OSError:
         raise DataError(f"{file}: no such file, given for inputs.{item.name}") from None
-    return _load(
-        file,
-        (stamp.st_mtime_ns, stamp.st_size),
-        distribution.variable or item.name,
-        tuple((a.name, a.low, a.high, a.periodic) for a in axes),
-        item.smooth,
-    )
-
-
-def _inside(path: str) -> Path:
-    """Resolve a path below the working directory: as of a distribution that no spec states."""
-    here = Path.cwd()
-    target = (here / path).resolve()
-    if not target.is_relative_to(here):
-        raise DataError(f"{path}: leads out of the folder {here}")
-    return target
+    state = (stamp.st_mtime_ns, stamp.st_size)
+    return _load(file, state, distribution.variable or item.name, axes, item.smooth)
 
 
 @lru_cache(maxsize=8)
 def _load(
     file: Path,
-    stamp: tuple[int, int],
+    state: tuple[int, int],
     variable: str,
-    axes: tuple[tuple[str, float, float, bool], ...],
+    axes: tuple[Coordinate, ...],
     smooth: bool,
 ) -> InputFunction:
-    """Read and interpolate once for each state (``stamp``) of a file, not once for each batch."""
-    keys = ("name", "low", "high", "periodic")
-    where = tuple(
-        cast("Coordinate", SimpleNamespace(**dict(zip(keys, a, strict=True)))) for a in axes
-    )
+    """Read and interpolate once for each state of a file, not once for each batch."""
+    del state
     raw = read_raw(file)
-    ticks, values = (_from_table if raw.format == "csv" else _from_arrays)(raw, variable, where)
+    ticks, values = (_from_table if raw.format == "csv" else _from_arrays)(raw, variable, axes)
     check_finite(raw.path, variable, values)
-    if not where:
+    if not axes:
         return ScalarFunction(torch.from_numpy(values))
-    return interpolate(raw.path, torch.from_numpy(values), ticks, where, smooth)
+    return interpolate(raw.path, torch.from_numpy(values), ticks, axes, smooth)
 
 
 def _from_arrays(
@@ -189,17 +165,17 @@ def _from_arrays(
     where = {a.name: coordinate_variable(raw, variable, a.name) for a in axes}
     value, where = name_axes(raw, variable, value, where)
     names = [a.name for a in axes]
-    value, where = _renamed(value, where)
-    if any(v.dimensions != (c,) for c, v in where.items()) or (
-        sorted(value.dimensions or ()) not in (sorted(names), sorted([SAMPLE, *names]))
-    ):
-        found = ", ".join(value.dimensions or ()) or "no dimension"
+    along = {
+        v.dimensions[0]: c for c, v in where.items() if v.dimensions and len(v.dimensions) == 1
+    }
+    dims = [along.get(d, d) for d in value.dimensions or ()]
+    if len(along) < len(axes) or sorted(dims) not in (sorted(names), sorted([SAMPLE, *names])):
         raise DataError(
-            f"{raw.path}: '{variable}' is given along {found}; expected a grid along "
-            f"{', '.join([SAMPLE, *names])}"
+            f"{raw.path}: '{variable}' is given along {', '.join(dims) or 'no dimension'}; "
+            f"expected a grid along {', '.join([SAMPLE, *names])}"
         )
     ticks = [check_axis(raw.path, a, numbers(raw.path, a.name, where[a.name].values)) for a in axes]
-    dims, array = list(value.dimensions or ()), numbers(raw.path, variable, value.values)
+    array = numbers(raw.path, variable, value.values)
     if SAMPLE not in dims:
         dims, array = [SAMPLE, *dims], array[None]
     array = np.ascontiguousarray(array.transpose([dims.index(d) for d in (SAMPLE, *names)]))
@@ -207,19 +183,6 @@ def _from_arrays(
         wanted = ", ".join(f"len({a.name}) = {len(t)}" for a, t in zip(axes, ticks, strict=True))
         raise DataError(f"{raw.path}: '{variable}' has shape {array.shape}; expected ({wanted})")
     return ticks, array
-
-
-def _renamed(value: Variable, where: dict[str, Variable]) -> tuple[Variable, dict[str, Variable]]:
-    """Call the dimension of a one-dimensional coordinate by the coordinate's name."""
-    names = {
-        v.dimensions[0]: c for c, v in where.items() if v.dimensions and len(v.dimensions) == 1
-    }
-    renamed = {c: Variable(v.values, _swap(v.dimensions, names)) for c, v in where.items()}
-    return Variable(value.values, _swap(value.dimensions, names)), renamed
-
-
-def _swap(dimensions: tuple[str, ...] | None, names: dict[Any, str]) -> tuple[str, ...]:
-    return tuple(names.get(d, d) for d in dimensions or ())
 
 
 def _from_table(
@@ -230,15 +193,13 @@ def _from_table(
     points, values = samples.points.numpy(), samples.values[..., 0].numpy()
     if not axes:
         return [], values[:, 0]
-    ticks = [np.unique(points[..., i]) for i in range(len(axes))]
+    ticks = [np.unique(column) for column in points.reshape(-1, len(axes)).T]
     shape = tuple(map(len, ticks))
-    place = np.ravel_multi_index(
-        tuple(np.searchsorted(t, points[..., i]) for i, t in enumerate(ticks)), shape
-    )
-    count = int(np.prod(shape))
-    if samples.mask is not None or any(
-        not np.array_equal(np.sort(p), np.arange(count)) for p in place
-    ):
+    columns = zip(ticks, np.moveaxis(points, -1, 0), strict=True)
+    index = tuple(np.searchsorted(t, column) for t, column in columns)
+    place = np.asarray(np.ravel_multi_index(index, shape))
+    whole = samples.mask is None and place.shape[1] == math.prod(shape)
+    if not whole or (np.sort(place, 1) != np.arange(place.shape[1])).any():
         raise DataError(
             f"{raw.path}: the points of '{variable}' are no grid: {points.shape[1]} rows in a "
             f"sample, but {' × '.join(map(str, shape))} different positions"

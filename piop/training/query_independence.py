@@ -100,7 +100,7 @@ def require_independent_queries(
     Raises:
         UsageError: If it couples queries.
     """
-    draws = Draws(0, 0, torch.arange(FUNCTIONS), like.device)
+    draws = Draws(0, 0, torch.arange(FUNCTIONS, device=like.device))
     queries = _points(draws, "queries", signature.coordinates, QUERIES).to(like)
     inputs = {
         entry.name: _samples(draws, entry, signature, lattices).to(like)

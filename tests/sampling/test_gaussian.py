@@ -1,19 +1,20 @@
 """Gaussian fields: covariance, boundaries and truncation against theory and against gstools."""
 
 import math
-from types import SimpleNamespace
 
 import gstools
 import pytest
+import sympy
 import torch
 
+from piop.domain import Coordinate
 from piop.sampling.random import Draws
 from piop.sampling.random_fields import MAX_PERIODS, gaussian_prior
 from piop.spec.distributions import GaussianRandomField, Matern
 
 
 def Axis(name, low=0.0, high=1.0, periodic=True):
-    return SimpleNamespace(name=name, low=low, high=high, periodic=periodic)
+    return Coordinate(name, sympy.Symbol(name, real=True), low, high, periodic)
 
 
 def many(count):

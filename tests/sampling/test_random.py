@@ -116,6 +116,6 @@ def test_numbers_out_of_range_are_refused(change, message):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_makes_the_same_numbers():
     here = Draws(3, 5, torch.arange(100))
-    there = Draws(3, 5, torch.arange(100), "cuda")
+    there = Draws(3, 5, torch.arange(100, device="cuda"))
     assert torch.equal(there.uniform("a", 33).cpu(), here.uniform("a", 33))
     torch.testing.assert_close(there.normal("a", 33).cpu(), here.normal("a", 33))

@@ -121,7 +121,7 @@ class BatchSetting:
     def draws(self, step: int, samples: range) -> Draws:
         """Return the randomness of some samples of a step; step 0 is kept for fixed sets."""
         index = torch.arange(samples.start, samples.stop)
-        return Draws(self.config.machine.seed, step + 1, index, self.like.device)
+        return Draws(self.config.machine.seed, step + 1, index.to(self.like.device))
 
 
 class BatchSource(ABC):

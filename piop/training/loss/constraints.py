@@ -217,7 +217,7 @@ class SoftGauge(SoftConstraint):
         space, domain = self.problem.space, self.problem.domain.fixed
         fraction = domain.volume / math.prod(axis.length for axis in space)
         each = max(2, round((count / fraction) ** (1 / len(space))))
-        cells = (torch.arange(each, dtype=torch.float64, device=draws.device) + 0.5) / each
+        cells = (torch.arange(each, dtype=torch.float64, device=draws.index.device) + 0.5) / each
         ticks = [axis.low + axis.length * cells for axis in space]
         grid = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
         grid = grid[inside(domain, grid)].expand(draws.batch, -1, -1)

@@ -79,7 +79,7 @@ class Probes:
             _, *shape = self._shape(term, batch)
             own = self.part(term.samples)
             index = torch.arange(own.start, own.stop)
-            draws = Draws(self.seed, step + 1, index, self.like.device)
+            draws = Draws(self.seed, step + 1, index.to(self.like.device))
             positive = draws.uniform(PROBE + term.name, *shape) < 0.5
             sign = torch.where(positive, 1.0, -1.0).to(self.like)
             found[PROBE + term.name] = sign * term.samples**0.5
