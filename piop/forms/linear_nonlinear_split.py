@@ -4,12 +4,22 @@ A term is linear iff it is a coefficient free of unknowns, *coordinates and inpu
 an unknown or a derivative of one. Everything else is pointwise under an outer derivative, ∂^a F(…);
 an outer derivative written in the spec (``d(u*u, x)``) is kept unexpanded, so a pseudo-spectral
 solver transforms the flux once and multiplies by its symbol.
+
+A vorticity that its own stream function moves is advected by two fluxes. Where a psi + b w = 0 with
+a = c (∂xx + ∂yy) fixes psi, the vorticity is w = −(c/b) Δψ, and
+
+    ∂xψ ∂yΔψ − ∂yψ ∂xΔψ = (∂yy − ∂xx)(∂xψ ∂yψ) + ∂xy((∂xψ)² − (∂yψ)²)
+
+(C. Basdevant, "Technical improvements for direct numerical simulation of homogeneous
+three-dimensional turbulence", J. Comput. Phys. 50 (1983), doi:10.1016/0021-9991(83)90075-5): two
+transforms to the points and two back, in place of four and one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import sympy
@@ -22,17 +32,20 @@ from piop.forms.terms import (
     applied,
     argument_order,
     derivative_counts,
+    derivative_index,
     outermost_atoms,
     read_term,
     read_terms,
 )
-from piop.forms.vorticity import as_fluxes, stream_function
 
 Order = tuple[int, ...]
 """How often to differentiate along each space axis."""
 
 Polynomial = dict[Order, Expr]
 """A constant-coefficient operator: coefficient of each space derivative."""
+
+Fluxes = dict[tuple[int, Order], Expr]
+"""What stands under the outer derivative of this order, in each row."""
 
 _EXPAND = {"power_base": False, "power_exp": False, "log": False}
 
@@ -130,10 +143,8 @@ class _Splitter:
         if extra:
             raise NotSupportedError("an auxiliary equation must hold no time derivative")
         row, zero = unknowns, (0,) * len(self.space)
-        for i, channel in enumerate(
-            self.channels[: self.states]
-        ):  # d/dt of w is the next component
-            if (channel.name, channel.time_order + 1) in self.index:
+        for i, channel in enumerate(self.channels[: self.states]):
+            if (channel.name, channel.time_order + 1) in self.index:  # that is d/dt of this one
                 mass[row, i] = {zero: sympy.S.One}
                 right.linear[row, i + 1] = {zero: sympy.S.One}
                 row += 1
@@ -164,20 +175,19 @@ class _Splitter:
 
     def _system(self, residuals: list[Expr], mass: dict, sign: int) -> EvolutionSystem:
         linear: dict[tuple[int, int], Polynomial] = {}
-        outer: dict[tuple[int, Order], Expr] = {}
+        outer: Fluxes = {}
         constants: list[tuple[int, Order, Expr]] = []
         zero = (0,) * len(self.space)
         for row, residual in enumerate(residuals):
             for time_order, kind, order, value in self._terms(residual, zero):
-                if kind is None and not value.free_symbols & self.coordinates:
-                    constants.append((row, order, sign * value))
-                    continue
-                if kind is None:
+                if kind is not None:
+                    table, factor = (mass, 1) if time_order else (linear, sign)
+                    entry = table.setdefault((row, kind), {})
+                    entry[order] = entry.get(order, sympy.S.Zero) + factor * value
+                elif value.free_symbols & self.coordinates:
                     outer[row, order] = outer.get((row, order), sympy.S.Zero) + sign * value
-                    continue
-                table = mass if time_order else linear
-                entry = table.setdefault((row, kind), {})
-                entry[order] = entry.get(order, sympy.S.Zero) + (1 if time_order else sign) * value
+                else:
+                    constants.append((row, order, sign * value))
         products = self._share(self._cheaper(outer))
         if constants:
             products = (*products, PolynomialTerm(sympy.S.One, tuple(constants)))
@@ -197,9 +207,10 @@ class _Splitter:
             if known is not None:
                 top, channel, inner = known
                 yield top, channel, _add(order, inner), coefficient
-            elif rest.is_Derivative and self._input(rest) is None and self._spatial(rest):
-                yield from self._terms(coefficient * rest.expr, _add(order, self._counts(rest)))
-            elif any(self._composite(d) for d in rest.atoms(Derivative)):
+            elif _compound(rest) and self.time not in derivative_counts(rest):
+                inner = derivative_index(rest, self.space)
+                yield from self._terms(coefficient * rest.expr, _add(order, inner))
+            elif any(map(_compound, rest.atoms(Derivative))):
                 yield from self._terms(coefficient * rest.doit(), order)
             else:
                 if any((k := self._unknown(a)) and k[0] for a in outermost_atoms(rest)):
@@ -214,18 +225,14 @@ class _Splitter:
         base = applied(atom)
         if not is_applied(base) or base.func.__name__ not in self.names:
             return None
-        name = base.func.__name__
-        count = derivative_counts(atom)
-        times = int(count.get(self.time, 0))
-        top = self.pde.time_order.get(name, 0)
-        order = tuple(int(count.get(s, 0)) for s in self.space)
-        if times > top or (times and times == top == 0):
+        name, top = base.func.__name__, self.pde.time_order.get(base.func.__name__, 0)
+        times, *order = derivative_index(atom, (self.time, *self.space))
+        if times > top:
             raise NotSupportedError(
                 f"{name} is differentiated {times} times in time; its order is {top}"
             )
-        if times and times == top:
-            return 1, self.index[name, times - 1], order
-        return 0, self.index[name, times], order
+        highest = int(0 < times == top)
+        return highest, self.index[name, times - highest], tuple(order)
 
     def _input(self, atom: Any) -> tuple[str, Order] | None:
         base = applied(atom)
@@ -233,43 +240,21 @@ class _Splitter:
             return None
         return base.func.__name__, argument_order(atom)
 
-    def _composite(self, derivative: Any) -> bool:
-        return self._unknown(derivative) is None and self._input(derivative) is None
-
-    def _spatial(self, derivative: Any) -> bool:
-        return self.time not in derivative_counts(derivative)
-
-    def _counts(self, derivative: Any) -> Order:
-        count = derivative_counts(derivative)
-        return tuple(int(count.get(s, 0)) for s in self.space)
-
-    def _cheaper(self, outer: dict[tuple[int, Order], Expr]) -> dict[tuple[int, Order], Expr]:
+    def _cheaper(self, outer: Fluxes) -> Fluxes:
         """Write u^p ∂u as ∂u^(p+1)/(p+1) where that saves transforms (Burgers: 3 become 2).
 
         The same for a vorticity that its own stream function moves (Navier–Stokes: 5 become 4).
         """
-        outer = min((outer, self._without_jacobians(outer)), key=self._transforms)
-        rewritten: dict[tuple[int, Order], Expr] = {}
-        for (row, order), expression in outer.items():
-            for term in sympy.Add.make_args(expression):
-                place, flux = self._conservative(term)
-                key = (row, _add(order, place))
-                rewritten[key] = rewritten.get(key, sympy.S.Zero) + flux
-        tables = [{k: e for k, e in t.items() if e != 0} for t in (outer, rewritten)]
+        fluxes = outer
+        for psi, w, factor in self.streams:
+            apart = partial(as_fluxes, psi=psi, w=w, factor=factor, axes=self.space)
+            fluxes = _rewritten(fluxes, apart)
+        outer = min((outer, fluxes), key=self._transforms)
+        powers = _rewritten(outer, lambda e: map(self._conservative, sympy.Add.make_args(e)))
+        tables = [{k: e for k, e in t.items() if e != 0} for t in (outer, powers)]
         return min(tables, key=self._transforms)
 
-    def _without_jacobians(self, outer: dict[tuple[int, Order], Expr]) -> dict:
-        """Write Jacobians of stream functions and vorticities as fluxes, in two dimensions."""
-        for name, w, factor in self.streams:
-            rewritten: dict[tuple[int, Order], Expr] = {}
-            for (row, order), expression in outer.items():
-                for inner, flux in as_fluxes(expression, name, w, factor, self.space):
-                    key = (row, _add(order, inner))
-                    rewritten[key] = rewritten.get(key, sympy.S.Zero) + flux
-            outer = rewritten
-        return outer
-
-    def _transforms(self, outer: dict[tuple[int, Order], Expr]) -> int:
+    def _transforms(self, outer: Fluxes) -> int:
         """Count transforms of a step's stage; what stands still needs none."""
         moving = [p.expression for p in self._share(outer) if p.expression.has(self.time)]
         atoms = {a for e in moving for a in outermost_atoms(e) if self._unknown(a)}
@@ -283,16 +268,15 @@ class _Splitter:
         if len(first) != 1 or (known := self._unknown(first[0])) is None or sum(known[2]) != 1:
             return zero, term
         # Only the function itself may stand beside its derivative, as a power.
-        others = [f for f in sympy.Mul.make_args(rest) if f != first[0]]
-        base = first[0].expr
-        power, exponent = sympy.Mul(*others).as_base_exp()
-        if len(others) != len(sympy.Mul.make_args(rest)) - 1 or power != base:
+        factors, base = sympy.Mul.make_args(rest), first[0].expr
+        power, exponent = sympy.Mul(*(f for f in factors if f != first[0])).as_base_exp()
+        if first[0] not in factors or power != base:
             return zero, term
         if self._unknown(base) != (0, known[1], zero) or not exponent.is_positive:
             return zero, term
         return known[2], coefficient * base ** (exponent + 1) / (exponent + 1)
 
-    def _share(self, outer: dict[tuple[int, Order], Expr]) -> tuple[PolynomialTerm, ...]:
+    def _share(self, outer: Fluxes) -> tuple[PolynomialTerm, ...]:
         """One product per expression up to a constant factor, those that stand still last."""
         places: dict[Expr, list[tuple[int, Order, Expr]]] = {}
         for (row, order), expression in outer.items():
@@ -310,5 +294,77 @@ def _expanded(expression: Expr) -> tuple[Expr, ...]:
     return sympy.Add.make_args(sympy.expand(expression, **_EXPAND))
 
 
+def _compound(derivative: Any) -> bool:
+    """Whether it differentiates anything but an unknown or an input."""
+    return derivative.is_Derivative and not is_applied(derivative.expr)
+
+
+def _rewritten(outer: Fluxes, rewrite: Callable[[Expr], Iterable[tuple[Order, Expr]]]) -> Fluxes:
+    """Rewrite every expression as parts under derivatives, and add up those of one place."""
+    found: Fluxes = {}
+    for (row, order), expression in outer.items():
+        for inner, flux in rewrite(expression):
+            key = row, _add(order, inner)
+            found[key] = found.get(key, sympy.S.Zero) + flux
+    return found
+
+
 def _add(left: Order, right: Order) -> Order:
     return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+Flux = tuple[tuple[int, int], Expr]
+"""Derivatives to take along both axes, and of what."""
+
+
+def stream_function(
+    residual: Expr, psi: Expr, w: Expr, axes: Sequence[sympy.Symbol]
+) -> Expr | None:
+    """Give k of w = k Δψ where an auxiliary equation says just that, k free of coordinates.
+
+    Args:
+        residual: The equation, equal to zero, derivatives carried out.
+        psi: The auxiliary unknown.
+        w: The state that may be its Laplacian.
+        axes: Both coordinates of space.
+    """
+    parts = [psi.diff(a, 2) for a in axes]
+    rest, found = sympy.expand(residual), []
+    for atom in (*parts, w):
+        coefficient = rest.coeff(atom)
+        rest = sympy.expand(rest - coefficient * atom)
+        found.append(coefficient)
+    first, second, own = found
+    moving = (first.free_symbols | own.free_symbols) & psi.free_symbols
+    return -first / own if rest == 0 and first == second != 0 != own and not moving else None
+
+
+def as_fluxes(
+    expression: Expr, psi: Expr, w: Expr, factor: Expr, axes: Sequence[sympy.Symbol]
+) -> Iterator[Flux]:
+    """Write c (∂xψ ∂yw − ∂yψ ∂xw), c a number or scalar, as fluxes; the rest stays as it is.
+
+    Args:
+        expression: A sum of products.
+        psi: The stream function.
+        w: ``factor`` times its Laplacian.
+        factor: See ``w``.
+        axes: Both coordinates of space.
+
+    Yields:
+        Parts that add up to the expression; one alone where nothing was found.
+    """
+    x, y = axes
+    expression = sympy.expand(expression)
+    one, other = psi.diff(x) * w.diff(y), psi.diff(y) * w.diff(x)
+    c: Any = expression.coeff(one)
+    rest = sympy.expand(expression - c * (one - other))
+    if c == 0 or c.free_symbols & {*psi.free_symbols} or rest.has(one) or rest.coeff(other) != 0:
+        yield (0, 0), expression
+        return
+    if rest != 0:
+        yield (0, 0), rest
+    mixed = factor * c * psi.diff(x) * psi.diff(y)
+    yield (0, 2), mixed
+    yield (2, 0), -mixed
+    yield (1, 1), factor * c * (psi.diff(x) ** 2 - psi.diff(y) ** 2)

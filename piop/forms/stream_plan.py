@@ -6,13 +6,19 @@ are never needed apart: every rule of differentiation is linear in its highest d
 sum moves through it as one, provided that all proper sub-derivatives of its terms are explicit.
 
 Source: F. Dangel et al., Collapsing Taylor mode automatic differentiation (2025), arXiv:2505.13644,
-section 3; A. Griewank, A. Walther, Evaluating Derivatives (2008), chapter 13. See ``docs/math.md``.
+section 3; A. Griewank, A. Walther, Evaluating Derivatives (2008), chapter 13.
+Faà di Bruno's and Leibniz's rules: M. Hardy,
+Combinatorics of partial derivatives, Electron. J. Combin. 13 (2006) #R1,
+https://doi.org/10.37236/1027, Proposition 1 (set partitions) and section 3. See ``docs/math.md``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import comb, prod
 from typing import Any
 
 import numpy as np
@@ -21,9 +27,90 @@ from sympy import Derivative, Expr, Function, Symbol
 
 from piop.errors import NotSupportedError
 from piop.expression.functions import evaluate
-from piop.forms.multi_indices import Index, below, composition_terms, is_below, product_terms
 from piop.forms.pde import PDE
 from piop.forms.terms import derivative_index
+
+Index = tuple[int, ...]
+"""A multi-index counts derivatives along each coordinate: over ``(t, x)``, ``u_txx`` is (1, 2)."""
+
+
+def below(index: Index) -> Iterator[Index]:
+    """Yield every multi-index that is component-wise at most ``index``, itself included.
+
+    Example:
+        >>> list(below((1, 1)))
+        [(0, 0), (0, 1), (1, 0), (1, 1)]
+    """
+    return product(*(range(n + 1) for n in index))
+
+
+def minus(index: Index, other: Index) -> Index:
+    """Subtract component-wise."""
+    return tuple(a - b for a, b in zip(index, other, strict=True))
+
+
+def is_below(index: Index, other: Index) -> bool:
+    """Whether ``index`` is component-wise at most ``other``."""
+    return all(a <= b for a, b in zip(index, other, strict=True))
+
+
+def composition_terms(index: Index) -> list[tuple[int, tuple[Index, ...]]]:
+    """Partition a derivative of f(u) into the products that multiply f″, f‴, ….
+
+    Args:
+        index: The multi-index α of D^α f(u).
+
+    Returns:
+        Pairs (multiplicity, blocks):
+        D^α f(u) = f′·D^α u + Σ multiplicity · f^(#blocks) · Π D^block u; the sum runs over
+        partitions into at least two blocks.
+
+    Example:
+        >>> composition_terms((3,))
+        [(3, ((1,), (2,))), (1, ((1,), (1,), (1,)))]
+    """
+    labels = [axis for axis, count in enumerate(index) for _ in range(count)]
+    found: Counter[tuple[Index, ...]] = Counter()
+    for partition in _set_partitions(labels):
+        blocks = [tuple(block.count(axis) for axis in range(len(index))) for block in partition]
+        if len(blocks) > 1:
+            found[tuple(sorted(blocks, key=lambda b: (sum(b), b)))] += 1
+    return [(count, blocks) for blocks, count in sorted(found.items(), key=lambda i: len(i[0]))]
+
+
+def product_terms(index: Index) -> list[tuple[int, tuple[Index, Index]]]:
+    """Split a derivative of a product between its two factors.
+
+    Args:
+        index: The multi-index α of D^α(ab).
+
+    Returns:
+        Pairs (multiplicity, (β, α − β)) over 0 < β < α:
+        D^α(ab) = a·D^α b + b·D^α a + Σ multiplicity · D^β a · D^(α−β) b.
+
+    Example:
+        >>> product_terms((2,))
+        [(2, ((1,), (1,)))]
+    """
+    zero = (0,) * len(index)
+    return [
+        (prod(map(comb, index, part)), (part, minus(index, part)))
+        for part in below(index)
+        if part not in (zero, index)
+    ]
+
+
+def _set_partitions(items: list[int]) -> Iterator[list[list[int]]]:
+    """Yield the partitions of a list of labelled items into non-empty blocks."""
+    if not items:
+        yield []
+        return
+    first, rest = items[0], items[1:]
+    for partition in _set_partitions(rest):
+        yield [[first], *partition]
+        for i, block in enumerate(partition):
+            yield [*partition[:i], [first, *block], *partition[i + 1 :]]
+
 
 MAX_ORDER = 4
 
@@ -53,11 +140,11 @@ class ProductGroup:
     @property
     def slopes(self) -> Iterator[tuple[int, tuple[int, ...], float]]:
         """Differentiate by each stream i: yield i, the streams left, and the factor."""
-        for product in self.products:
-            for i in sorted(set(product)):
-                place = product.index(i)
-                rest = product[:place] + product[place + 1 :]
-                yield i, rest, self.factor * product.count(i)
+        for streams in self.products:
+            for i in sorted(set(streams)):
+                place = streams.index(i)
+                rest = streams[:place] + streams[place + 1 :]
+                yield i, rest, self.factor * streams.count(i)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 from piop.errors import NotSupportedError
 from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
-from piop.forms.flux_decomposition import recovered_unknowns
 from piop.forms.linear_forms import divergence_form, jumps, transport_form
 from piop.forms.terms import multipliers, orders, space_order, split_terms
-from piop.forms.weak import weak_form
+from piop.forms.weak import recovered_unknowns, weak_form
 from piop.problem.constraints import expression_smoothness
 
 if TYPE_CHECKING:

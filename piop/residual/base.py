@@ -11,7 +11,7 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.fields import InputFunction
-from piop.forms.multi_indices import Index
+from piop.forms.stream_plan import Index
 
 if TYPE_CHECKING:
     from piop.residual.grid import TensorGrid

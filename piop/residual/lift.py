@@ -13,8 +13,7 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.fields import InputFunction
-from piop.forms.multi_indices import Index
-from piop.forms.stream_plan import StreamPlan
+from piop.forms.stream_plan import Index, StreamPlan
 from piop.lowering import compile_expressions
 from piop.residual.base import Lift
 from piop.residual.required_derivatives import InputDerivatives, along_axes

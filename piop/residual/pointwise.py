@@ -19,8 +19,7 @@ from torch import Tensor
 
 import piop.residual.rules  # noqa: F401  fills the table of rules
 from piop.fields import InputFunction
-from piop.forms.multi_indices import Index
-from piop.forms.stream_plan import StreamPlan, plan_streams, split_coefficient
+from piop.forms.stream_plan import Index, StreamPlan, plan_streams, split_coefficient
 from piop.lowering import compile_expressions
 from piop.residual.attention import Kernel
 from piop.residual.base import Residual, ResidualValues

@@ -12,7 +12,7 @@ from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.fields import InputFunction
-from piop.forms.multi_indices import Index
+from piop.forms.stream_plan import Index
 from piop.forms.terms import applied, derivative_index, name_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from piop.forms.multi_indices import Index
+from piop.forms.stream_plan import Index
 
 
 def nested_derivatives(

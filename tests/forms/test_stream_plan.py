@@ -1,4 +1,4 @@
-"""The streams that a plan gives to known equations, and the equations put together again."""
+"""The product rules of higher order against SymPy's differentiation, and plans of streams."""
 
 import pytest
 import sympy
@@ -7,11 +7,51 @@ from hypothesis import strategies as st
 
 from piop import Problem
 from piop.errors import NotSupportedError
-from piop.forms.multi_indices import below, is_below
-from piop.forms.stream_plan import StreamPlan, plan_expressions, plan_streams
+from piop.forms.stream_plan import (
+    StreamPlan,
+    below,
+    composition_terms,
+    is_below,
+    minus,
+    plan_expressions,
+    plan_streams,
+    product_terms,
+)
 
 T, X, Y, Z = sympy.symbols("t x y z", real=True)
 NU = sympy.Symbol("nu", real=True)
+INDICES = [(0, 1), (1, 1), (2, 0), (2, 1), (0, 3), (2, 2), (4, 0), (3, 1)]
+
+
+def _diff(expression: sympy.Expr, index: tuple[int, ...]) -> sympy.Expr:
+    counts = [(s, n) for s, n in zip((X, Y), index, strict=True) if n]
+    return expression.diff(*counts) if counts else expression
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_composition_terms_are_faa_di_brunos(index) -> None:
+    inner = sympy.Function("g")(X, Y)
+    outer = sympy.exp(2 * inner)  # f⁽ᵏ⁾ = 2ᵏ f
+    total = 2 * _diff(inner, index)
+    for count, blocks in composition_terms(index):
+        total += 2 ** len(blocks) * count * sympy.prod(_diff(inner, b) for b in blocks)
+    assert sympy.expand(_diff(outer, index) / outer - total) == 0
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_product_terms_are_leibnizs(index) -> None:
+    a, b = sympy.Function("a")(X, Y), sympy.Function("b")(X, Y)
+    total = a * _diff(b, index) + b * _diff(a, index)
+    for count, (left, right) in product_terms(index):
+        total += count * _diff(a, left) * _diff(b, right)
+    assert sympy.expand(_diff(a * b, index) - total) == 0
+
+
+def test_order_of_multi_indices() -> None:
+    assert list(below((1, 1))) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert minus((2, 1), (1, 1)) == (1, 0)
+    assert is_below((1, 0), (1, 1))
+    assert not is_below((2, 0), (1, 1))
 
 
 def function(name: str, *symbols: sympy.Symbol) -> sympy.Expr:
