@@ -77,16 +77,15 @@ class Curve(ABC):
         """
 
     @abstractmethod
-    def crossed_by_line(self, line: Segment) -> Array:
+    def crossed_by_line(self, other: Segment) -> Array:
         """Points ``[K, 2]`` where the line that a segment lies on crosses it."""
 
     @abstractmethod
-    def crossed_by_circle(self, circle: Arc) -> Array:
+    def crossed_by_circle(self, other: Arc) -> Array:
         """Points ``[K, 2]`` where the circle that an arc lies on crosses it."""
 
     def follows(self, centre: Point, radius: object) -> bool:
         """Whether it lies on the curve that a radius traces about a centre."""
-        del centre, radius
         return False
 
     def steps(self, side: float, turn: float) -> Array:
@@ -151,10 +150,10 @@ class Segment(Curve):
         along = np.asarray(self.stop) - np.asarray(self.start)
         return np.clip((points - np.asarray(self.start)) @ along / (along @ along), 0, 1)
 
-    def part(self, start: float, stop: float) -> Segment:
+    def part(self, start: float, stop: float) -> Self:
         """See the base class."""
-        ends = self.at(np.array([start, stop])).tolist()
-        return Segment(self.face, tuple(ends[0]), tuple(ends[1]))
+        first, last = self.at(np.array([start, stop])).tolist()
+        return replace(self, start=tuple(first), stop=tuple(last))
 
     def side(self, points: Array) -> Array:
         """See the base class."""
@@ -164,31 +163,66 @@ class Segment(Curve):
         """See the base class."""
         return other.crossed_by_line(self)
 
-    def crossed_by_line(self, line: Segment) -> Array:
+    def crossed_by_line(self, other: Segment) -> Array:
         """See the base class."""
-        return _cross_lines(line, self)
+        a, b = other.direction(0.0), self.direction(0.0)
+        sine = cross(a, b)
+        if abs(sine) < 1e-12:
+            return np.empty((0, 2))
+        gap = np.asarray(self.start) - np.asarray(other.start)
+        along = cross(gap, b) / sine
+        return (np.asarray(other.start) + along * a)[None]
 
-    def crossed_by_circle(self, circle: Arc) -> Array:
+    def crossed_by_circle(self, other: Arc) -> Array:
         """See the base class."""
-        return _cross_line_and_circle(self, circle)
+        return other.crossed_by_line(self)
+
+
+@dataclass(frozen=True)
+class TurningCurve(Curve):
+    """A curve that turns about a centre.
+
+    Attributes:
+        centre: The point it turns about.
+        radius: A number, or a function of the angle.
+        first: Angle of the first point.
+        sweep: Angle to the last point, positive counter-clockwise.
+    """
+
+    centre: Point
+    radius: Any
+    first: float
+    sweep: float
+
+    def part(self, start: float, stop: float) -> Self:
+        """See the base class."""
+        first, sweep = self.first + start * self.sweep, (stop - start) * self.sweep
+        return replace(self, first=first, sweep=sweep)
+
+    def parameter(self, points: Array) -> Array:
+        """See the base class; the point at the same angle."""
+        away = points - np.asarray(self.centre)
+        middle = self.first + self.sweep / 2
+        angle = np.arctan2(away[..., 1], away[..., 0]) - middle
+        angle = (angle + math.pi) % (2 * math.pi) - math.pi  # nearest to the middle of the curve
+        return np.clip(0.5 + angle / self.sweep, 0, 1)
+
+    def angle(self, s: Array | float) -> Array:
+        """Angles ``[…]`` about the centre at parameters ``[…]``."""
+        return self.first + np.asarray(s) * self.sweep
+
+    def outward(self, s: Array | float) -> Array:
+        """Unit vectors ``[…, 2]`` away from the centre at parameters ``[…]``."""
+        angle = self.angle(s)
+        return np.stack([np.cos(angle), np.sin(angle)], -1)
 
 
 @final
 @dataclass(frozen=True)
-class Arc(Curve):
-    """A part of a circle.
+class Arc(TurningCurve):
+    """A part of a circle, at most a full turn of it."""
 
-    Attributes:
-        centre: Of the circle.
-        radius: Of the circle.
-        first: Angle of the first point.
-        sweep: Angle to the last point, positive counter-clockwise; at most a full turn.
-    """
-
-    centre: Point
     radius: float
-    first: float
-    sweep: float
 
     @property
     def length(self) -> float:
@@ -207,27 +241,12 @@ class Arc(Curve):
 
     def at(self, s: Array | float) -> Array:
         """See the base class."""
-        angle = self.first + np.asarray(s) * self.sweep
-        round_it = np.stack([np.cos(angle), np.sin(angle)], -1)
-        return np.asarray(self.centre) + self.radius * round_it
+        return np.asarray(self.centre) + self.radius * self.outward(s)
 
     def direction(self, s: Array | float) -> Array:
         """See the base class."""
-        angle = self.first + np.asarray(s) * self.sweep
-        return np.sign(self.sweep) * np.stack([-np.sin(angle), np.cos(angle)], -1)
-
-    def parameter(self, points: Array) -> Array:
-        """See the base class."""
-        away = points - np.asarray(self.centre)
-        middle = self.first + self.sweep / 2
-        angle = np.arctan2(away[..., 1], away[..., 0]) - middle
-        angle = (angle + math.pi) % (2 * math.pi) - math.pi  # nearest to the middle of the arc
-        return np.clip(0.5 + angle / self.sweep, 0, 1)
-
-    def part(self, start: float, stop: float) -> Arc:
-        """See the base class."""
-        first, sweep = self.first + start * self.sweep, (stop - start) * self.sweep
-        return Arc(self.face, self.centre, self.radius, first, sweep)
+        outward = self.outward(s)
+        return np.sign(self.sweep) * np.stack([-outward[..., 1], outward[..., 0]], -1)
 
     def side(self, points: Array) -> Array:
         """See the base class."""
@@ -237,13 +256,24 @@ class Arc(Curve):
         """See the base class."""
         return other.crossed_by_circle(self)
 
-    def crossed_by_line(self, line: Segment) -> Array:
+    def crossed_by_line(self, other: Segment) -> Array:
         """See the base class."""
-        return _cross_line_and_circle(line, self)
+        along = other.direction(0.0)
+        away = np.asarray(self.centre) - np.asarray(other.start)
+        foot = np.asarray(other.start) + (away @ along) * along
+        left = self.radius**2 - float(np.sum((foot - np.asarray(self.centre)) ** 2))
+        return _both_ways(foot, along, left, self.radius)
 
-    def crossed_by_circle(self, circle: Arc) -> Array:
+    def crossed_by_circle(self, other: Arc) -> Array:
         """See the base class."""
-        return _cross_circles(circle, self)
+        between = np.asarray(self.centre) - np.asarray(other.centre)
+        d = float(np.linalg.norm(between))
+        if d < 1e-12 * other.radius:
+            return np.empty((0, 2))
+        along = (d**2 + other.radius**2 - self.radius**2) / (2 * d)
+        foot = np.asarray(other.centre) + along * between / d
+        across = np.array([-between[1], between[0]]) / d
+        return _both_ways(foot, across, other.radius**2 - along**2, other.radius)
 
 
 def chord_swept(curve: Curve) -> float:
@@ -255,35 +285,6 @@ def chord_swept(curve: Curve) -> float:
 def cross(a: Array, b: Array) -> Array:
     """Third component of the cross product of vectors in the plane."""
     return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
-
-
-def _cross_lines(one: Segment, other: Segment) -> Array:
-    a, b = one.direction(0.0), other.direction(0.0)
-    sine = cross(a, b)
-    if abs(sine) < 1e-12:
-        return np.empty((0, 2))
-    gap = np.asarray(other.start) - np.asarray(one.start)
-    along = cross(gap, b) / sine
-    return (np.asarray(one.start) + along * a)[None]
-
-
-def _cross_line_and_circle(line: Segment, circle: Arc) -> Array:
-    along = line.direction(0.0)
-    away = np.asarray(circle.centre) - np.asarray(line.start)
-    foot = np.asarray(line.start) + (away @ along) * along
-    left = circle.radius**2 - float(np.sum((foot - np.asarray(circle.centre)) ** 2))
-    return _both_ways(foot, along, left, circle.radius)
-
-
-def _cross_circles(one: Arc, other: Arc) -> Array:
-    between = np.asarray(other.centre) - np.asarray(one.centre)
-    d = float(np.linalg.norm(between))
-    if d < 1e-12 * one.radius:
-        return np.empty((0, 2))
-    along = (d**2 + one.radius**2 - other.radius**2) / (2 * d)
-    foot = np.asarray(one.centre) + along * between / d
-    across = np.array([-between[1], between[0]]) / d
-    return _both_ways(foot, across, one.radius**2 - along**2, one.radius)
 
 
 def _both_ways(foot: Array, along: Array, square: float, radius: float) -> Array:

@@ -11,7 +11,7 @@ from typing import ClassVar, final
 import numpy as np
 from sympy import Expr, Integer, Symbol
 
-from piop.domain.curve import Array
+from piop.domain.curve import Array, GeometryError
 from piop.domain.distance import DistanceFactor, IntervalDistance
 
 ENDS = {"min": -1, "max": 1}
@@ -99,17 +99,17 @@ class Domain(ABC):
         """Names of the components of a normal that is no number, in residuals."""
         return [f"outward {axis.name}" for axis in self.axes]
 
-    @abstractmethod
     def where(self, face: str) -> str:
         """Say where a face is, such as ``at x = 0``."""
+        return f"on {face}"
 
-    @abstractmethod
     def across(self, face: str) -> tuple[Coordinate, float]:
         """Return the axis that a face of a box stands across, and its position along that axis.
 
         Raises:
             GeometryError: If the domain is no box.
         """
+        raise GeometryError(f"the face {face} of a region stands across no axis")
 
 
 class FixedDomain(Domain):

@@ -10,7 +10,7 @@ from typing import final
 
 import numpy as np
 
-from piop.domain.curve import Array, Curve, GeometryError, Point
+from piop.domain.curve import Array, Curve, GeometryError, Point, cross
 from piop.domain.shapes import Shape
 
 SAME = 1e-9  # of the size of a shape: points that are nearer than this are one
@@ -61,7 +61,7 @@ class Outline:
         for loop in self.loops:
             for before, after in zip(loop, (*loop[1:], loop[0]), strict=True):
                 a, b = self.curves[before].direction(1.0), self.curves[after].direction(0.0)
-                turn = math.atan2(a[0] * b[1] - a[1] * b[0], float(a @ b))
+                turn = math.atan2(cross(a, b), float(a @ b))
                 x, y = self.curves[after].at(0.0).tolist()
                 found.append(Corner((x, y), math.pi - turn, before, after))
         return tuple(found)

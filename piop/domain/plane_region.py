@@ -11,7 +11,7 @@ from sympy import Expr, Float, Function, Integer
 
 from piop.domain.curve import Array, GeometryError
 from piop.domain.distance import DistanceFactor, approximate_distance
-from piop.domain.domain import Coordinate, Domain, FixedDomain
+from piop.domain.domain import Domain, FixedDomain
 from piop.domain.outline import Outline, named_by_sides, outline
 from piop.domain.radial_curve import Radius
 from piop.domain.shapes import Shape
@@ -55,14 +55,6 @@ class PlaneRegion(FixedDomain):
     def normal(self, face: str) -> tuple[Expr, ...]:
         """See the base class."""
         return _normal(self, (self.outline,), face)
-
-    def where(self, face: str) -> str:
-        """See the base class."""
-        return f"on {face}"
-
-    def across(self, face: str) -> tuple[Coordinate, float]:
-        """See the base class."""
-        raise GeometryError(f"the face {face} of a region stands across no axis")
 
     def contains(self, points: Array) -> Array:
         """See the base class."""
@@ -142,14 +134,6 @@ class RegionFamily(Domain):
     def normal(self, face: str) -> tuple[Expr, ...]:
         """See the base class; numbers where they are the same for all members."""
         return _normal(self, [member.outline for member in self.members.values()], face)
-
-    def where(self, face: str) -> str:
-        """See the base class."""
-        return f"on {face}"
-
-    def across(self, face: str) -> tuple[Coordinate, float]:
-        """See the base class."""
-        raise GeometryError(f"the face {face} of a region stands across no axis")
 
     def sample(self, radii: Mapping[str, Radius], number: int = 0) -> Outline:
         """Trace the boundary of one sample's region.

@@ -10,7 +10,7 @@ from typing import Self, final
 
 import numpy as np
 
-from piop.domain.curve import Arc, Array, Curve, GeometryError, Point, Segment, cross
+from piop.domain.curve import Array, Curve, GeometryError, Point, TurningCurve, cross
 
 _HALVINGS = 52
 COUNT = 2048
@@ -73,20 +73,14 @@ _NEWTON = 6
 
 @final
 @dataclass(frozen=True)
-class RadialArc(Curve):
-    """A part of the curve that a radius traces as it turns about a centre.
+class RadialArc(TurningCurve):
+    """A part of the curve that a radius traces as it turns about a centre, less than a full turn.
 
     Attributes:
-        centre: The point it turns about.
         radius: By the angle.
-        first: Angle of the first point.
-        sweep: Angle to the last point, positive counter-clockwise; less than a full turn.
     """
 
-    centre: Point
     radius: Radius
-    first: float
-    sweep: float
 
     @cached_property
     def _fine(self) -> tuple[Array, Array, Array]:
@@ -115,7 +109,7 @@ class RadialArc(Curve):
         """See the base class; r² by Simpson's rule, the rest exactly."""
         s = self._fine[0]
         middles = 0.5 * (s[1:] + s[:-1])
-        ends, between = self.radius(self._angle(s)) ** 2, self.radius(self._angle(middles)) ** 2
+        ends, between = self.radius(self.angle(s)) ** 2, self.radius(self.angle(middles)) ** 2
         square = float(np.sum((ends[1:] + 4 * between + ends[:-1]) * np.diff(s))) / 6
         (x0, y0), (x1, y1) = self.at(np.array([0.0, 1.0])).tolist()
         x, y = self.centre
@@ -137,9 +131,7 @@ class RadialArc(Curve):
 
     def at(self, s: Array | float) -> Array:
         """See the base class."""
-        angle = self._angle(s)
-        outward = np.stack([np.cos(angle), np.sin(angle)], -1)
-        return np.asarray(self.centre) + self.radius(angle)[..., None] * outward
+        return np.asarray(self.centre) + self.radius(self.angle(s))[..., None] * self.outward(s)
 
     def direction(self, s: Array | float) -> Array:
         """See the base class."""
@@ -148,23 +140,13 @@ class RadialArc(Curve):
 
     def parameter(self, points: Array) -> Array:
         """See the base class; from the point at the same angle on, by Newton's method."""
-        away = points - np.asarray(self.centre)
-        middle = self.first + self.sweep / 2
-        angle = np.arctan2(away[..., 1], away[..., 0]) - middle
-        angle = (angle + math.pi) % (2 * math.pi) - math.pi
-        radial = np.clip(0.5 + angle / self.sweep, 0, 1)
-        s = radial
+        s = radial = super().parameter(points)
         for _ in range(_NEWTON):
             slope = self._slope(s) * self.sweep
             gap = points - self.at(s)
             s = np.clip(s + (gap * slope).sum(-1) / (slope**2).sum(-1), 0, 1)
         gaps = [np.linalg.norm(points - self.at(t), axis=-1) for t in (radial, s)]
         return np.where(gaps[1] < gaps[0], s, radial)
-
-    def part(self, start: float, stop: float) -> RadialArc:
-        """See the base class."""
-        first, sweep = self.first + start * self.sweep, (stop - start) * self.sweep
-        return RadialArc(self.face, self.centre, self.radius, first, sweep)
 
     def side(self, points: Array) -> Array:
         """See the base class."""
@@ -173,46 +155,32 @@ class RadialArc(Curve):
         return np.linalg.norm(away, axis=-1) - radius
 
     def intersections(self, other: Curve) -> Array:
-        """See the base class."""
+        """See the base class: where it changes sides of a line, a circle, or another such curve."""
         if other.follows(self.centre, self.radius):
             return np.empty((0, 2))
-        return _cross_radial(self, other)
+        count = 8 + math.ceil(abs(self.sweep) / self.radius.step)
+        low = np.linspace(0, 1, count + 1)
+        side = other.side(self.at(low))
+        crossed = np.flatnonzero(np.sign(side[1:]) * np.sign(side[:-1]) < 0)
+        low, high = low[crossed], low[crossed + 1]
+        sign = np.sign(side[crossed])
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            before = np.sign(other.side(self.at(middle))) == sign
+            low, high = np.where(before, middle, low), np.where(before, high, middle)
+        return self.at(0.5 * (low + high))
 
-    def crossed_by_line(self, line: Segment) -> Array:
-        """See the base class."""
-        return _cross_radial(self, line)
-
-    def crossed_by_circle(self, circle: Arc) -> Array:
-        """See the base class."""
-        return _cross_radial(self, circle)
+    crossed_by_line = intersections
+    crossed_by_circle = intersections
 
     def follows(self, centre: Point, radius: object) -> bool:
         """See the base class."""
         return (radius, centre) == (self.radius, self.centre)
 
-    def _angle(self, s: Array | float) -> Array:
-        return self.first + np.asarray(s) * self.sweep
-
     def _slope(self, s: Array | float) -> Array:
         """Derivative of the point by the angle."""
-        angle = self._angle(s)
-        outward = np.stack([np.cos(angle), np.sin(angle)], -1)
+        angle, outward = self.angle(s), self.outward(s)
         across = np.stack([-outward[..., 1], outward[..., 0]], -1)
         return (
             self.radius.slope(angle)[..., None] * outward + self.radius(angle)[..., None] * across
         )
-
-
-def _cross_radial(curve: RadialArc, other: Curve) -> Array:
-    """Points of a curve where it changes sides of a line, a circle, or another such curve."""
-    count = 8 + math.ceil(abs(curve.sweep) / curve.radius.step)
-    low = np.linspace(0, 1, count + 1)
-    side = other.side(curve.at(low))
-    crossed = np.flatnonzero(np.sign(side[1:]) * np.sign(side[:-1]) < 0)
-    low, high = low[crossed], low[crossed + 1]
-    sign = np.sign(side[crossed])
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        before = np.sign(other.side(curve.at(middle))) == sign
-        low, high = np.where(before, middle, low), np.where(before, high, middle)
-    return curve.at(0.5 * (low + high))

@@ -23,9 +23,9 @@ class Shape(ABC):
     def inside(self, points: Array) -> Array:
         """Whether points ``[N, 2]`` lie inside ``[N]``; on the boundary it may be either."""
 
-    @abstractmethod
     def curves(self) -> tuple[Curve, ...]:
         """Curves that contain the boundary, and perhaps curves that are not part of it."""
+        return tuple(curve for part in self.parts_of() for curve in part.curves())
 
     @abstractmethod
     def distance_formula(self, size: float) -> Formula:
@@ -44,7 +44,6 @@ class Shape(ABC):
 
     def with_radii(self, radii: Mapping[str, Radius]) -> Shape:
         """The same shape with other radii of its star-shaped parts, by their keys."""
-        del radii
         return self
 
     def star_shaped(self) -> Iterator[StarShaped]:
@@ -120,7 +119,6 @@ class Disk(Shape):
 
     def distance_formula(self, size: float) -> Formula:
         """See the base class."""
-        del size
         return Circle(self.centre, self.radius)
 
 
@@ -181,10 +179,6 @@ class Union(Shape):
         """Inside any part."""
         return np.logical_or.reduce([p.inside(points) for p in self.parts])
 
-    def curves(self) -> tuple[Curve, ...]:
-        """Those of all parts."""
-        return tuple(c for p in self.parts for c in p.curves())
-
     def distance_formula(self, size: float) -> Formula:
         """See the base class."""
         parts = [p.distance_formula(size) for p in self.parts]
@@ -211,10 +205,6 @@ class Difference(Shape):
         """Inside the first and outside the rest."""
         out = np.logical_or.reduce([p.inside(points) for p in self.removed])
         return self.whole.inside(points) & ~out
-
-    def curves(self) -> tuple[Curve, ...]:
-        """Those of all parts."""
-        return tuple(c for p in self.parts_of() for c in p.curves())
 
     def distance_formula(self, size: float) -> Formula:
         """See the base class."""
