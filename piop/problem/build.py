@@ -11,8 +11,8 @@ import sympy
 from sympy import Expr
 
 from piop.boundary import BoundaryCondition
-from piop.domain import Coordinate
-from piop.errors import Issue, Place
+from piop.domain import ENDS, Coordinate
+from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS, did_you_mean
 from piop.forms.differentiate import differentiate
 from piop.forms.pde import PDE, Auxiliary
@@ -26,11 +26,6 @@ from piop.spec.resolve import Resolved
 from piop.spec.writer import hash_of
 
 Faces = Mapping[str, tuple[BoundaryCondition, ...]]
-
-
-def _box_faces(spec: Spec) -> list[str]:
-    """``x.min``, ``x.max`` and so on."""
-    return [f"{axis}.{end}" for axis in spec.space for end in ("min", "max")]
 
 
 def build_boundary(
@@ -48,66 +43,45 @@ def build_boundary(
         The periodic axes, and the conditions of every other face that a shape has.
     """
     faces = list(dict.fromkeys(face for own in shapes.values() for face in own))
-    faces = faces or [*_box_faces(spec), *part_names(spec.domain)]
-    periodic = set()
+    if not faces:
+        faces = [*(f"{axis}.{end}" for axis in spec.space for end in ENDS)]
+        faces += part_names(spec.domain)
+    sides = {axis: [f for f in faces if f in (f"{axis}.min", f"{axis}.max")] for axis in spec.space}
+    named = {**{face: [face] for face in faces}, **sides}
+    periodic: set[str] = set()
     found: dict[str, list[BoundaryCondition]] = {face: [] for face in faces}
     given: set[str] = set()
     for key, conditions in sorted(resolved.boundary.items(), key=lambda item: item[0] == "rest"):
-        targets = _targets(key, spec, faces, given)
-        place = spec.place(f"boundary.{key}")
-        if targets is None:
+        path, whole = f"boundary.{key}", any(c.whole_axis for c in conditions)
+        named["rest"] = [face for face in faces if face not in given]
+        if key not in named:
             allowed = [*spec.space, *faces, "rest"]
             hint = did_you_mean(key, allowed) or f"One of {', '.join(allowed)}."
-            refuse(issues, place, f"boundary: '{key}' is not a face or an axis", hint)
+            refuse(issues, spec.place(path), f"boundary: '{key}' is not a face or an axis", hint)
             continue
-        if not targets and key in spec.space:
-            message = f"boundary.{key}: no part of the boundary lies on a side across {key}"
-            refuse(issues, place, message, f"The faces are {', '.join(faces)}.")
-        if any(c.whole_axis for c in conditions):
-            if key not in spec.space:
-                refuse(issues, place, f"boundary.{key}: periodic holds for a whole axis, such as x")
-            elif len(conditions) > 1:
-                refuse(issues, place, f"boundary.{key}: periodic excludes any other condition")
-            else:
-                periodic.add(key)
-        if key != "rest":
-            _on_all(key, targets, shapes, place, issues)
-        given.update(targets)
-        for face in targets:
+        if not named[key] and key in spec.space:
+            message = f"no part of the boundary lies on a side across {key}"
+            issues.append(spec.issue(path, message, f"The faces are {', '.join(faces)}."))
+        if whole and key not in spec.space:
+            issues.append(spec.issue(path, "periodic holds for a whole axis, such as x"))
+        elif whole and len(conditions) > 1:
+            issues.append(spec.issue(path, "periodic excludes any other condition"))
+        elif whole:
+            periodic.add(key)
+        for where, own in shapes.items() if key != "rest" and named[key] else ():
+            if not set(named[key]) & set(own):
+                message = f"{where} has no such face, and samples may have that shape"
+                faces_there = f"Its faces are {', '.join(own)}"
+                hint = f"{faces_there}; 'rest' holds on all faces, whatever they are."
+                issues.append(spec.issue(path, message, hint))
+        given.update(named[key])
+        for face in named[key]:
             found[face] += [c for c in conditions if not c.whole_axis]
-    for axis in sorted(periodic):
-        for face in (f"{axis}.min", f"{axis}.max"):
-            if found.pop(face, None):
-                place = spec.place(f"boundary.{face}")
-                refuse(
-                    issues, place, f"boundary.{face}: {axis} is periodic; it has no other condition"
-                )
+    for axis, face in ((axis, f"{axis}.{end}") for axis in sorted(periodic) for end in ENDS):
+        if found.pop(face, None):
+            message = f"{axis} is periodic; it has no other condition"
+            issues.append(spec.issue(f"boundary.{face}", message))
     return frozenset(periodic), MappingProxyType({k: tuple(v) for k, v in found.items()})
-
-
-def _on_all(
-    key: str,
-    targets: Sequence[str],
-    shapes: Mapping[str, Sequence[str]],
-    place: Place,
-    issues: list[Issue],
-) -> None:
-    """Refuse a face that some of the shapes to choose from have and others have not."""
-    if not targets:
-        return
-    for where, own in shapes.items():
-        if not set(targets) & set(own):
-            message = f"boundary.{key}: {where} has no such face, and samples may have that shape"
-            hint = f"Its faces are {', '.join(own)}; 'rest' holds on all faces, whatever they are."
-            refuse(issues, place, message, hint)
-
-
-def _targets(key: str, spec: Spec, faces: list[str], given: set[str]) -> list[str] | None:
-    if key in spec.space:
-        return [f for f in faces if f in (f"{key}.min", f"{key}.max")]
-    if key == "rest":
-        return [face for face in faces if face not in given]
-    return [key] if key in faces else None
 
 
 _SAVE = {1: 256, 2: 64, 3: 32}  # points per axis, by number of space dimensions
@@ -147,7 +121,7 @@ def build(draft: Draft) -> dict[str, Any]:
         residuals=residuals,
         residuals_raw=raw,
         inputs=read_inputs(spec, resolved, points, issues),
-        initial=_initial(unknowns, resolved),
+        initial=MappingProxyType(_initial(unknowns, resolved)),
         time_order=MappingProxyType(_time_order(unknowns, time, residuals, resolved)),
         boundary=boundary,
         gauge=MappingProxyType(dict(resolved.gauge)),
@@ -203,30 +177,20 @@ def _coordinates(
     return (made[0], tuple(made[1:])) if spec.time else (None, tuple(made))
 
 
-def _initial(
-    unknowns: tuple[str, ...], resolved: Resolved
-) -> MappingProxyType[str, tuple[Expr, ...]]:
-    found: dict[str, tuple[Expr, ...]] = {}
-    for name in unknowns:
-        orders = sorted(n for k, n in resolved.initial if k == name)
-        if orders:
-            found[name] = tuple(resolved.initial[name, n][0] for n in orders)
-    return MappingProxyType(found)
+def _initial(unknowns: tuple[str, ...], resolved: Resolved) -> dict[str, tuple[Expr, ...]]:
+    orders = {name: sorted(n for k, n in resolved.initial if k == name) for name in unknowns}
+    return {k: tuple(resolved.initial[k, n][0] for n in own) for k, own in orders.items() if own}
 
 
 def _time_order(
     unknowns: tuple[str, ...], time: Coordinate | None, raw: tuple[Expr, ...], resolved: Resolved
 ) -> dict[str, int]:
     """Highest time derivative of each unknown in any equation."""
-    orders = dict.fromkeys(unknowns, 0)
-    if time is None:
-        return orders
-    for residual in raw:
-        for derivative in residual.atoms(sympy.Derivative):
-            count = derivative.variables.count(time.symbol)
-            for name in unknowns:
-                if derivative.has(resolved.names.values[name].expr):  # type: ignore[union-attr]
-                    orders[name] = max(orders[name], int(count))
+    orders, symbol = dict.fromkeys(unknowns, 0), time.symbol if time else None
+    for derivative in {d for residual in raw for d in residual.atoms(sympy.Derivative)}:
+        for name in unknowns:
+            if derivative.has(resolved.names.values[name].expr):  # type: ignore[union-attr]
+                orders[name] = max(orders[name], derivative.variables.count(symbol))
     return orders
 
 
@@ -242,26 +206,24 @@ def _save(
     for name in spec.save:
         if name not in known:
             refuse(issues, spec.place(f"save.{name}"), f"save: '{name}' is not a coordinate")
-    axes = [spec.save.get(c.name, _SAVE[len(space)]) for c in space]
-    return tuple(([spec.save.get(time.name, _SAVE_TIMES)] if time else []) + axes)
+    times = (spec.save.get(time.name, _SAVE_TIMES),) if time else ()
+    return (*times, *(spec.save.get(c.name, _SAVE[len(space)]) for c in space))
 
 
 def _points(spec: Spec, shaped: bool, resolved: Resolved, issues: list[Issue]) -> int | None:
-    """Points of a cloud: what is said, and for shapes that differ a number all have in common."""
+    """Points of a cloud: what is given, and for shapes that differ one number for all samples."""
     if not shaped:
-        # Of a shape that cannot be read nothing else is said, as that it has no points.
+        # Of a shape that cannot be read nothing else is reported, as that it has no points.
         broken = "domain" in resolved.failed or (spec.domain is not None and len(spec.space) == 2)
         return spec.save.get(POINTS, _SAVE_POINTS) if broken else None
-    axes = [name for name in spec.space if name in spec.save]
-    if POINTS not in spec.save:
-        if not varies(spec, resolved):
-            return None
-        if axes:
-            message = "save: solutions on shapes that differ from sample to sample are on no grid"
-            place = spec.place(f"save.{axes[0]}")
-            refuse(issues, place, message, f"Write {{points: {_SAVE_POINTS}}}.")
-        return _SAVE_POINTS
-    if axes:
-        message = f"save: points say where solutions on a shape are, and {axes[0]} too"
-        refuse(issues, spec.place(f"save.{axes[0]}"), message, "Leave one out.")
-    return spec.save[POINTS]
+    if POINTS not in spec.save and not varies(spec, resolved):
+        return None
+    axis = next((name for name in spec.space if name in spec.save), "")
+    if axis and POINTS in spec.save:
+        message = f"save: points say where solutions on a shape are, and {axis} too"
+        refuse(issues, spec.place(f"save.{axis}"), message, "Leave one out.")
+    elif axis:
+        message = "save: solutions on shapes that differ from sample to sample are on no grid"
+        hint = f"Write {{points: {_SAVE_POINTS}}}."
+        refuse(issues, spec.place(f"save.{axis}"), message, hint)
+    return spec.save.get(POINTS, _SAVE_POINTS)

@@ -17,7 +17,8 @@ from piop.forms.stream_plan import plan_streams
 from piop.forms.terms import name_of
 from piop.problem.classify import classify
 from piop.problem.constraints import decide_constraints
-from piop.spec.distributions import NAMES
+from piop.spec.distributions import NAMES, Distribution
+from piop.spec.writer import plain
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
@@ -90,10 +91,10 @@ def to_text(problem: Problem) -> str:
         ("definitions", [f"{k} = {v}" for k, v in found["definitions"].items()]),
         ("parameters", [_parameter(problem, k, v) for k, v in found["parameters"].items()]),
         ("inputs", [_sentence(item) for item in found["inputs"]]),
-        ("learn", _learned(problem)),
+        ("learn", _learned(found["learn"])),
         ("initial", [_given(problem, n, d) for n, d in found["initial"].items()]),
         ("boundary", [f"{face}: {what}" for face, what in found["boundary"].items()]),
-        ("conditions", [_decided(c) for c in found["conditions"]]),
+        ("conditions", [_constraint(c) for c in found["conditions"]]),
         ("solver", [f"{found['solver']['name']}: {found['solver']['why']}"]),
         ("streams", [found["streams"]]),
         ("save", [", ".join(f"{n} {k}" for n, k in found["save"].items())]),
@@ -102,10 +103,7 @@ def to_text(problem: Problem) -> str:
     if found["supported"] is not True:
         rows.append(("note", [found["supported"]]))
     for title, values in rows:
-        lines += [
-            f"  {title if first else '':<11} {value}"
-            for first, value in zip([True] + [False] * len(values), values, strict=False)
-        ]
+        lines += [f"  {'' if n else title:<11} {value}" for n, value in enumerate(values)]
     return "\n".join(lines)
 
 
@@ -117,7 +115,7 @@ def _selection(problem: Problem) -> dict[str, Any] | None:
 
 
 def _shapes(choice: dict[str, Any] | None) -> list[str]:
-    """How a reader is told of shapes that every sample has one of, and of their faces."""
+    """The shapes of which every sample has one, and their faces."""
     if choice is None:
         return []
     shapes = [f"{k} {name} ({', '.join(f)})" for k, (name, f) in enumerate(choice["of"].items())]
@@ -138,13 +136,13 @@ def _inverse(problem: Problem) -> dict[str, Any] | None:
     return {"from": list(learn.source), "to": list(learn.target), "noise": list(learn.noise)}
 
 
-def _learned(problem: Problem) -> list[str]:
-    if problem.learn is None:
+def _learned(learn: dict[str, Any] | None) -> list[str]:
+    if learn is None:
         return []
-    source, target = ", ".join(problem.learn.source), ", ".join(problem.learn.target)
-    levels = ", ".join(f"{100 * n:g} %" for n in problem.learn.noise)
-    noise = f", seen with noise of {levels}" if levels else ""
-    return [f"the operator from {source} to {target}{noise}; from pairs of both (--data FILE)"]
+    operator = f"the operator from {', '.join(learn['from'])} to {', '.join(learn['to'])}"
+    levels = ", ".join(f"{100 * n:g} %" for n in learn["noise"])
+    noise = f", observed with noise of {levels}" if levels else ""
+    return [f"{operator}{noise}; from pairs of both (--data FILE)"]
 
 
 def _parameter(problem: Problem, name: str, value: float) -> str:
@@ -153,22 +151,10 @@ def _parameter(problem: Problem, name: str, value: float) -> str:
 
 
 def _input(item: Input) -> dict[str, Any]:
-    drawn: dict[str, Any] | None = None
-    if item.distribution is not None:
-        values = {
-            f.name: getattr(item.distribution, f.name)
-            for f in fields(item.distribution)
-            if f.compare
-        }
-        if values.get("matern") is not None:
-            del values["scale"]
-        drawn = {"law": NAMES[type(item.distribution)]} | {
-            k: _plain(v) for k, v in values.items() if v is not None
-        }
     return {
         "name": item.name,
         "of": list(item.of),
-        "law": drawn,
+        "law": None if item.distribution is None else _distribution(item.distribution),
         "expression": None if item.expression is None else write(item.expression),
         "hidden": item.hidden,
         "smooth": item.smooth,
@@ -176,12 +162,13 @@ def _input(item: Input) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
-    if hasattr(value, "__dataclass_fields__"):
-        return {f.name: getattr(value, f.name) for f in fields(value)}
-    if isinstance(value, tuple):
-        return list(value)
-    return dict(value) if hasattr(value, "items") else value
+def _distribution(distribution: Distribution) -> dict[str, Any]:
+    """Its keyword, and every value that it draws with, those by default too."""
+    values = {f.name: getattr(distribution, f.name) for f in fields(distribution) if f.compare}
+    given = {key: plain(value) for key, value in values.items() if value is not None}
+    if "matern" in given:  # which takes the place of it
+        del given["scale"]
+    return {"law": NAMES[type(distribution)], **given}
 
 
 def _boundary(problem: Problem) -> dict[str, str]:
@@ -239,9 +226,9 @@ def _given(problem: Problem, name: str, data: list[str]) -> str:
     return ", ".join(f"{problem.derivative_text(name, n)} = {e}" for n, e in enumerate(data))
 
 
-def _decided(condition: dict[str, Any]) -> str:
-    how = "hard constraint" if condition["built_in"] else "soft constraint"
-    return f"{condition['condition']}: {how}, {condition['why']}"
+def _constraint(found: dict[str, Any]) -> str:
+    how = "hard constraint" if found["built_in"] else "soft constraint"
+    return f"{found['condition']}: {how}, {found['why']}"
 
 
 def to_html(problem: Problem) -> str:
@@ -252,12 +239,11 @@ def to_html(problem: Problem) -> str:
     lines += [f"$${typeset(residual)} = 0$$" for residual in problem.residuals_raw]
     domain = [_interval(c, problem.units) for c in to_json(problem)["coordinates"]]
     given = [f"${typeset(problem.function(i.name))}$" for i in problem.inputs]
+    at = f"at ${problem.time.name} = {problem.time.low:g}$" if problem.time else ""
     start = [
-        f"${typeset(_slope(problem, name, order))} = {typeset(e)}$ at "
-        f"${problem.time.name} = {problem.time.low:g}$"
+        f"${typeset(_slope(problem, name, order))} = {typeset(e)}$ {at}"
         for name, data in problem.initial.items()
         for order, e in enumerate(data)
-        if problem.time is not None
     ]
     walls = [escape(f"{face}: {text}") for face, text in _boundary(problem).items()]
     rows = [("domain", map(escape, domain)), ("inputs", given), ("initial", start)]

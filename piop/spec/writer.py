@@ -101,7 +101,7 @@ def _domain(node: Node | None) -> Any:
     if node is None:
         return None
     by = chooser(node)
-    shapes = [_plain(shape) for shape in alternatives(node).values()]
+    shapes = [plain(shape) for shape in alternatives(node).values()]
     return shapes[0] if by is None else {"choose": by.text, "of": shapes}
 
 
@@ -131,21 +131,21 @@ def _section(spec: Spec, key: str) -> Any:
         return NONE_KNOWN if key == "equations" else None
     if key == "gauge":
         return {name: {"mean": mean} for name, mean in spec.gauge.items()}
-    return _plain(value)
+    return plain(value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Configurations as dicts and lists of texts and numbers."""
     match value:
         case MappingNode():
-            return {k.text: _plain(v) for k, v in value.items}
+            return {k.text: plain(v) for k, v in value.items}
         case SequenceNode():
-            return [_plain(v) for v in value.items]
+            return [plain(v) for v in value.items]
         case InputSpec():
             return _drop_empty(
                 {
                     "of": list(value.of) or None,
-                    **(_plain(value.distribution) if value.distribution is not None else {}),
+                    **(plain(value.distribution) if value.distribution is not None else {}),
                     "expression": value.expression,
                     "hidden": value.hidden or None,
                     "smooth": value.smooth,
@@ -153,7 +153,7 @@ def _plain(value: Any) -> Any:
             )
         case Distribution():
             own = [(getattr(value, f.name), f) for f in fields(value) if f.compare]
-            given = {f.name: _plain(v) for v, f in own if v not in (None, {}, f.default)}
+            given = {f.name: plain(v) for v, f in own if v not in (None, {}, f.default)}
             return {"law": NAMES[type(value)], **given}
         case ConditionSpec():
             return value.kind.words(value.unknown, value.values)
@@ -161,7 +161,7 @@ def _plain(value: Any) -> Any:
             return _drop_empty(vars(value))
         case SensorSpec():
             count = value.count
-            short = count[0] if count and len(count) == 1 else _plain(count)
+            short = count[0] if count and len(count) == 1 else plain(count)
             return _drop_empty({"count": short, "place": value.place})
         case LearnSpec():
             noise = list(value.noise) or None
@@ -169,9 +169,9 @@ def _plain(value: Any) -> Any:
                 {"from": list(value.source), "to": list(value.target), "noise": noise}
             )
         case Dict():
-            return {k: _plain(v) for k, v in value.items()}
+            return {k: plain(v) for k, v in value.items()}
         case tuple() | list():
-            return [_plain(v) for v in value]
+            return [plain(v) for v in value]
     return value
 
 

@@ -88,7 +88,7 @@ def test_a_problem_that_asks_for_none_has_none():
 
 def test_it_is_said_what_is_learned():
     problem = Problem.from_yaml(DARCY)
-    assert "the operator from u to a, seen with noise of 0 %, 10 %" in to_text(problem)
+    assert "the operator from u to a, observed with noise of 0 %, 10 %" in to_text(problem)
     assert to_json(problem)["learn"] == {"from": ["u"], "to": ["a"], "noise": [0.0, 0.1]}
     assert to_json(problem)["supported"] is True
 
