@@ -85,7 +85,7 @@ def test_a_budget_in_time_ends_by_the_clock(builder, heat, tmp_path):
 )
 @pytest.mark.parametrize("stop", [3, 100])
 def test_a_stopped_run_goes_on_to_the_same_numbers(builder, heat, tmp_path, optimiser, loss, stop):
-    steps = 300 if optimiser.lbfgs else 14
+    steps = 160 if optimiser.lbfgs else 14  # two optimiser steps of L-BFGS
     choices = {"optimiser": optimiser, "loss": loss}
     whole = trainer_of(builder, heat, tmp_path / "whole", steps, **choices)
     whole.run()
@@ -111,9 +111,9 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(builder, heat, tmp_path, opti
 
 def test_lbfgs_gets_its_share_and_lowers_the_loss(builder, heat, tmp_path):
     optimiser = OptimiserConfig(lbfgs=0.5)
-    trainer_of(builder, heat, tmp_path, steps=600, optimiser=optimiser).run()
+    trainer_of(builder, heat, tmp_path, steps=200, optimiser=optimiser).run()
     finish = [row for row in rows(tmp_path) if "learning_rate" not in row]
-    assert finish[0]["step"] > 300
+    assert finish[0]["step"] > 100
     assert finish[-1]["loss"] < finish[0]["loss"]
 
 
