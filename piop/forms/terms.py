@@ -197,6 +197,13 @@ def space_order(pde: PDE, order: tuple[int, ...]) -> int:
     return sum(order[1:] if pde.time else order)
 
 
+def highest_space_order(pde: PDE, expressions: Iterable[Expr], names: Iterable[str]) -> int:
+    """The highest total order in space of a derivative of these unknowns; zero without one."""
+    names = tuple(names)
+    found = [o for e in expressions for name in names for o in orders(pde, e, name)]
+    return max((space_order(pde, order) for order in found), default=0)
+
+
 def multipliers(pde: PDE) -> tuple[str, ...]:
     """Name the multipliers of a steady PDE, fewer than the equations that lack them or as many.
 

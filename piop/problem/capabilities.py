@@ -129,8 +129,7 @@ def _train_on_equations(problem: Problem) -> Capability:
     inferring = list(_infer_obstacles(problem))
     reasons = [*_undrawn(problem), *inferring]
     if problem.residuals:
-        reasons += [*_past_inputs(problem), *_cloud_inputs(problem), *_unmet_conditions(problem)]
-        reasons += [*_rough_fluxes(problem), *_shocks(problem)]
+        reasons += _physics_obstacles(problem)
     return _unless(problem, reasons, "" if inferring else FROM_DATA)
 
 
@@ -162,36 +161,29 @@ def _undrawn(problem: Problem) -> list[str]:
 
 
 def _infer_obstacles(problem: Problem) -> Iterator[str]:
-    stated = [i for i in problem.inputs if i.expression is not None]
     for name in problem.infer:
-        symbol = Symbol(name, real=True)
-        for item in stated:
-            if item.expression is not None and item.expression.has(symbol):
+        for item in problem.inputs:
+            if item.expression is not None and item.expression.has(Symbol(name, real=True)):
                 yield (
                     f"infer {name}, because it is part of the input {item.name}, which is drawn "
                     "before the step"
                 )
 
 
-def _past_inputs(problem: Problem) -> Iterator[str]:
+def _physics_obstacles(problem: Problem) -> Iterator[str]:
+    """Say why a network cannot be trained on the equations and conditions."""
     past = history_of(problem)
     if past is not None:
         yield (
             f"input {past.name}, because its distribution is history: functions that are drawn to "
             "train on the equations come without a solution, and so without a past"
         )
-
-
-def _cloud_inputs(problem: Problem) -> Iterator[str]:
     there = [i.name for i in problem.visible_inputs if i.place is SensorPlacement.POINTS]
     if there:
         yield (
             f"input {', '.join(there)}, because it is given at the points of solutions: functions "
             "that are drawn to train on the equations come without one"
         )
-
-
-def _unmet_conditions(problem: Problem) -> Iterator[str]:
     if max(problem.time_order.values(), default=0) > 2:
         yield "an order in time above two, because no more than two initial data are met yet"
     if problem.domain.varies:
@@ -207,29 +199,17 @@ def _unmet_conditions(problem: Problem) -> Iterator[str]:
             f"{' and '.join(sorted(keywords))} at a boundary, because conditions of conservation "
             "laws are not trained yet"
         )
-
-
-def _rough_fluxes(problem: Problem) -> Iterator[str]:
-    rough = [i.name for i in problem.inputs if not i.smooth and _is_differentiated(problem, i.name)]
+    derivatives = {d for raw in problem.residuals_raw for d in raw.atoms(Derivative)}
+    rough = [
+        i for i in problem.inputs if not i.smooth and any(d.has(i.symbol) for d in derivatives)
+    ]
     if rough:
         yield (
-            f"div of a flux with the rough coefficient {', '.join(rough)}, because its point-wise "
-            "derivatives do not exist and finite volumes are not trained yet"
+            f"div of a flux with the rough coefficient {', '.join(i.name for i in rough)}, because "
+            "its point-wise derivatives do not exist and finite volumes are not trained yet"
         )
-
-
-def _shocks(problem: Problem) -> Iterator[str]:
     if forms_shocks(problem.pde):
         yield (
             "a nonlinear flux that nothing smooths, because derivatives do not exist at shocks and "
             "finite volumes are not trained yet"
         )
-
-
-def _is_differentiated(problem: Problem, name: str) -> bool:
-    symbol = problem.function(name)
-    return any(
-        derivative.expr.has(symbol)
-        for raw in problem.residuals_raw
-        for derivative in raw.atoms(Derivative)
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from piop.forms.terms import orders, space_order, split_terms
+from piop.forms.terms import highest_space_order, split_terms
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
@@ -46,18 +46,15 @@ class Classification:
     @property
     def label(self) -> str:
         """Such as ``nonlinear parabolic evolution, second order, periodic, 1-D``."""
+        where = [self.boundary, f"{self.dimension}-D"]
+        if self.kind == UNKNOWN:
+            what = "evolution" if self.evolution else "steady"
+            return ", ".join([what, "known from data alone", *where])
         system = f" system of {self.unknowns}" if self.unknowns > 1 else ""
         what = "evolution" if self.evolution else "problem"
         linear = "linear" if self.linear else "nonlinear"
-        parts = [
-            f"{linear} {self.kind} {what}{system}",
-            f"{_ORDINALS[min(self.order, 8)]} order",
-            self.boundary,
-            f"{self.dimension}-D",
-        ]
-        if self.kind == UNKNOWN:
-            what = "evolution" if self.evolution else "steady"
-            return f"{what}, known from data alone, {self.boundary}, {self.dimension}-D"
+        order = f"{_ORDINALS[min(self.order, 8)]} order"
+        parts = [f"{linear} {self.kind} {what}{system}", order, *where]
         if self.auxiliaries:
             plural = "s" if self.auxiliaries > 1 else ""
             parts.append(f"{self.auxiliaries} auxiliary elliptic unknown{plural}")
@@ -73,13 +70,8 @@ def classify(problem: Problem) -> Classification:
     """
     nonlinear = any(split_terms(problem.pde, residual)[1] for residual in problem.residuals)
     evolution = problem.residuals[: len(problem.unknowns)]
-    found = [
-        space_order(problem.pde, o)
-        for residual in (evolution if problem.time else problem.residuals)
-        for name in problem.channels
-        for o in orders(problem.pde, residual, name)
-    ]
-    order = max(found, default=0)
+    equations = evolution if problem.time else problem.residuals
+    order = highest_space_order(problem.pde, equations, problem.channels)
     time_order = max(problem.time_order.values(), default=0)
     periodic = [c.periodic for c in problem.space]
     boundary = "periodic" if all(periodic) else "partly periodic" if any(periodic) else "bounded"

@@ -13,7 +13,6 @@ Srivastava 2022, sec. 3 (doi:10.1016/j.cma.2021.114333).
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Self, final
@@ -22,7 +21,7 @@ import sympy as sp
 
 from piop.expression.functions import KINKS
 from piop.forms.lift import lift_obstacle
-from piop.forms.terms import derivative_index
+from piop.forms.terms import derivative_index, highest_space_order
 
 if TYPE_CHECKING:
     from piop.boundary import BoundaryCondition
@@ -35,7 +34,7 @@ AS_REQUESTED = "as requested"
 
 
 @dataclass(frozen=True)
-class Constraint(ABC):
+class Constraint:
     """One condition of a problem, how it is met, and why.
 
     Attributes:
@@ -51,9 +50,9 @@ class Constraint(ABC):
     def __str__(self) -> str:
         return f"{self.what}: {'hard' if self.hard else 'soft'} constraint, {self.why}"
 
-    @abstractmethod
     def on_grid(self) -> Self:
         """Return how a network that is evaluated on a grid meets it."""
+        return self
 
 
 @final
@@ -74,10 +73,8 @@ class InitialConstraint(Constraint):
 
         Beside u0 + (t − t0)·v0 they find as small a residual for any other slope.
         """
-        if not self.hard or self.order == 0:
-            return self
         why = "differences in time do not feel a slope that is a hard constraint"
-        return replace(self, hard=False, why=why)
+        return replace(self, hard=False, why=why) if self.hard and self.order else self
 
 
 @final
@@ -108,10 +105,6 @@ class FaceConstraint(Constraint):
 
     face: str
     condition: BoundaryCondition
-
-    def on_grid(self) -> Self:
-        """Return itself."""
-        return self
 
 
 @final
@@ -240,10 +233,8 @@ def _decide(mode: Mode, what: str, obstacle: str | None, reason: str) -> tuple[b
         ValueError: If it has to be one and cannot.
     """
     if mode == "hard" and obstacle is not None:
-        raise ValueError(
-            f"constraints: hard is not possible for {what}: {obstacle}; "
-            f"use constraints: auto or soft"
-        )
+        advice = "use constraints: auto or soft"
+        raise ValueError(f"constraints: hard is not possible for {what}: {obstacle}; {advice}")
     if mode != "soft" and obstacle is None:
         return True, reason
     return False, obstacle or AS_REQUESTED
@@ -251,15 +242,7 @@ def _decide(mode: Mode, what: str, obstacle: str | None, reason: str) -> tuple[b
 
 def space_order(problem: Problem, unknown: str) -> int:
     """Give the highest spatial derivative of an unknown in any equation."""
-    symbols = [c.symbol for c in problem.coordinates]
-    first = len(symbols) - len(problem.space)
-    orders = [
-        sum(derivative_index(atom, symbols)[first:])
-        for residual in problem.residuals
-        for atom in residual.atoms(sp.Derivative)
-        if atom.expr == problem.function(unknown)
-    ]
-    return max(orders, default=0)
+    return highest_space_order(problem.pde, problem.residuals, [unknown])
 
 
 def expression_smoothness(problem: Problem, expression: sp.Expr) -> tuple[float, str]:
@@ -291,9 +274,8 @@ def _input_smoothness(problem: Problem, item: Input) -> tuple[float, str]:
         if not item.smooth:
             return 0.0, f"{item.name} is declared smooth: false"
         return expression_smoothness(problem, item.expression)
-    smoothness = (
-        item.distribution.differentiability(len(item.of)) if item.distribution is not None else 0.0
-    )
+    known = item.distribution
+    smoothness = 0.0 if known is None else known.differentiability(len(item.of))
     if not smoothness > 0:
         return 0.0, f"nothing is known of the smoothness of {item.name}, or it has jumps"
     return smoothness, f"{item.name} has fewer than {smoothness:g} derivatives"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 from piop.errors import NotSupportedError
 from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
 from piop.forms.linear_forms import divergence_form, jumps, transport_form
-from piop.forms.terms import multipliers, orders, space_order, split_terms
+from piop.forms.terms import highest_space_order, multipliers, orders, split_terms
 from piop.forms.weak import recovered_unknowns, weak_form
 from piop.problem.constraints import expression_smoothness
 
@@ -258,9 +258,4 @@ def first_method(problem: Problem) -> tuple[Method | None, str]:
 def _steepens(problem: Problem) -> bool:
     """Whether a nonlinear term holds a derivative in space."""
     terms = [t for r in problem.residuals for t in split_terms(problem.pde, r)[1]]
-    return any(
-        space_order(problem.pde, o)
-        for t in terms
-        for u in problem.channels
-        for o in orders(problem.pde, t, u)
-    )
+    return highest_space_order(problem.pde, terms, problem.channels) > 0

@@ -22,7 +22,13 @@ from piop.expression import write
 from piop.expression.functions import evaluate
 from piop.forms.differentiate import partial
 from piop.forms.pde import PDE
-from piop.forms.terms import LinearTerm, orders, read_terms, space_order, split_terms
+from piop.forms.terms import (
+    LinearTerm,
+    highest_space_order,
+    read_terms,
+    space_order,
+    split_terms,
+)
 from piop.spec.model import issue_at
 from piop.spec.resolve import Resolved
 
@@ -58,12 +64,8 @@ def _decided_by_nonlinear(
 ) -> bool:
     """Whether a nonlinear term is of the highest order: frozen coefficients say nothing then."""
     pde = problem.pde
-    linear = [t.order for p in parts for t in p[0]]
-    nonlinear = [o for p in parts for t in p[1] for u in pde.channels for o in orders(pde, t, u)]
-    highest = [
-        max((space_order(pde, o) for o in found), default=0) for found in (nonlinear, linear)
-    ]
-    return highest[0] >= highest[1]
+    linear = max((space_order(pde, t.order) for p in parts for t in p[0]), default=0)
+    return highest_space_order(pde, [t for p in parts for t in p[1]], pde.channels) >= linear
 
 
 def _settings(problem: Problem) -> list[dict[Expr, float]]:
@@ -169,13 +171,8 @@ def _first_order(problem: Problem) -> bool:
     """First order in time for all unknowns, first order in space, and nothing higher anywhere."""
     if problem.time is None or set(problem.time_order.values()) != {1}:
         return False
-    found = [
-        space_order(problem.pde, o)
-        for r in problem.residuals[: len(problem.unknowns)]
-        for u in problem.unknowns
-        for o in orders(problem.pde, r, u)
-    ]
-    return max(found, default=0) == 1
+    rows = problem.residuals[: len(problem.unknowns)]
+    return highest_space_order(problem.pde, rows, problem.unknowns) == 1
 
 
 def _nonlinear_product(pde: PDE, raw: Expr) -> str:
