@@ -39,7 +39,7 @@ def predict(
     if at is not None and queries is not None:
         raise UsageError("give --at or --queries, not both")
     from piop.run import Run
-    from piop.run.user_inputs import save_grid
+    from piop.run.user_inputs import read_at
 
     loaded = Run.load(run, device)
     if source is None and loaded.problem.visible_inputs:
@@ -49,7 +49,8 @@ def predict(
 
     observed = {} if source is None else read_sensors(source, loaded.problem)
     where = queries if queries is not None else at
-    requested = save_grid(loaded.problem) if where is None else read_queries(where, loaded.problem)
+    given = None if where is None else read_queries(where, loaded.problem)
+    requested = read_at(loaded.problem, given, loaded.model.operator.end_only)
     found = loaded.predict(observed, requested)
     values = {str(name): variable.values for name, variable in found.data_vars.items()}
     write_prediction(output, loaded.problem, requested, values, run=str(run), input=str(source))

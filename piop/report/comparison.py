@@ -16,10 +16,8 @@ from piop.errors import NotSupportedError, SolverError
 from piop.metrics import relative_l2_by_time
 from piop.residual import compile_residual
 from piop.run import predict_held_out
-from piop.run.evaluation import ends_only, errors_of
+from piop.run.evaluation import errors_of, residual_at_points
 from piop.run.user_inputs import save_grid
-from piop.training.batches.input_grid import evaluate_on_grids
-from piop.training.operator import OperatorField
 
 if TYPE_CHECKING:
     from piop.run import HeldOut, Run
@@ -69,7 +67,7 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
         The comparison; None where there is no reference, or one at points of a region that varies.
     """
     try:
-        line, end = len(run.problem.space) == 1, ends_only(run.model)
+        line, end = len(run.problem.space) == 1, run.model.operator.end_only
         finer = save_grid(run.problem, FINE, end) if line else None
         held_out = run.held_out(SAMPLES, seed, finer, data=data)
     except (NotSupportedError, SolverError):
@@ -98,7 +96,7 @@ def compare_on_grid(run: Run, held_out: HeldOut, axes: Mapping[str, Tensor]) -> 
     )
     if problem.time is None:
         return shown
-    if ends_only(run.model):
+    if run.model.operator.end_only:
         return _at_the_end(shown, problem.time.name)
     still = {name: value[:, :1].expand_as(value) for name, value in truth.items()}
     return replace(
@@ -167,21 +165,14 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     """
     if not held_out.functions and run.problem.inputs:
         return {}
-    if run.model.operator.gridded or ends_only(run.model):
+    if run.model.operator.gridded or run.model.operator.end_only:
         return {}
-    model, residual = run.model, compile_residual(run.solved)
-    like = model.operator.scale
+    like = run.model.operator.scale
     rows = torch.arange(min(ROWS, len(next(iter(held_out.truth.values())))))
     functions = {n: f.take(rows).to(like.device, like.dtype) for n, f in held_out.functions.items()}
     observed = {name: samples.take(rows).to(like) for name, samples in held_out.inputs.items()}
-    observed = evaluate_on_grids(model.grids, functions, observed)
-    lift = None if model.known is None else residual.compile_lift(model.known.expressions)
-    parts = []
-    for points in held_out.queries.tensor().split(RESIDUAL_CHUNK, dim=1):
-        queries = points.to(like).expand(len(rows), -1, -1)
-        known = None if lift is None else lift(functions, queries)
-        field = OperatorField(model.operator, observed, lift, known)
-        values = residual.evaluate_inputs(functions, queries)
-        parts.append(residual(field, queries, values).values.double().cpu())
+    residual = residual_at_points(run.model, compile_residual(run.solved), functions, observed)
+    chunks = held_out.queries.tensor().split(RESIDUAL_CHUNK, dim=1)
+    parts = [residual(c.to(like).expand(len(rows), -1, -1)).double().cpu() for c in chunks]
     found = torch.cat(parts, 1).reshape(len(rows), *held_out.queries.shape, -1)
     return {f"equation {e + 1}": found[..., e].numpy() for e in range(found.shape[-1])}

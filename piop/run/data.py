@@ -13,7 +13,6 @@ import torch
 from piop.datasets import AnyDataset, Dataset, open_dataset
 from piop.datasets.axes import check_finite
 from piop.errors import DataError
-from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.training.batches.input_grid import gridded_inputs
 from piop.training.batches.training_grid import data_at_end, data_counts
@@ -111,7 +110,10 @@ def check_values(label: str, data: Dataset) -> None:
     Raises:
         DataError: For such a value.
     """
-    found = {name: _unmasked(samples) for name, samples in data.inputs.items()}
+    found = {
+        name: s.values if s.mask is None else s.values.masked_fill(~s.mask[..., None], 0.0)
+        for name, s in data.inputs.items()
+    }
     for name, values in {**found, **data.values}.items():
         check_finite(label, name, values.double().numpy())
         largest = float(values.double().abs().max())
@@ -120,12 +122,6 @@ def check_values(label: str, data: Dataset) -> None:
                 f"{label}: '{name}' is as large as {largest:.3g}, whose square is no number; give "
                 f"it in other units"
             )
-
-
-def _unmasked(samples: FunctionSamples) -> torch.Tensor:
-    """Return the values ``[B, M, 1]`` of sensors, zero where there is none."""
-    mask = samples.mask
-    return samples.values if mask is None else samples.values.masked_fill(~mask[..., None], 0.0)
 
 
 def split_data(data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:

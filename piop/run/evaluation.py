@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from piop.errors import UsageError
+from piop.fields import FunctionSamples, InputFunction
 from piop.metrics import relative_l2, relative_l2_by_time, summarise, trivial_baselines, unbeaten
 from piop.problem import Problem
+from piop.residual import Residual
 from piop.run.held_out import HeldOut, held_out_draws
 from piop.run.prediction import predict_values
 from piop.sampling import Draws, collocation, observe, sample_inputs
@@ -88,9 +90,12 @@ def mean_residual(
     """Return the root mean square of the residual of each equation for held-out inputs.
 
     The residual is taken at random points, or on the grid of an operator evaluated on one. The
-    result is empty for an operator that predicts the final time alone, or scattered points jointly.
+    result is empty for an operator that predicts the final time alone, or scattered points jointly,
+    and where the equations cannot be evaluated.
     """
-    if ends_only(model) or (model.operator.gridded and model.training_grid is None):
+    if not problem.capabilities.equations or model.operator.end_only:
+        return {}
+    if model.operator.gridded and model.training_grid is None:
         return {}
     try:
         residual = residual_of_model(problem, model, config)
@@ -101,20 +106,28 @@ def mean_residual(
     draws = Draws(draws.seed, 0, draws.index.to(like.device))
     functions = sample_inputs(problem, draws, like.dtype)
     queries = residual.place(lambda: collocation(problem, draws, RESIDUAL_POINTS).to(like))
-    lift = None if model.known is None else residual.compile_lift(model.known.expressions)
-    rows = None if lift is None else lift(functions, queries)
-    observed = evaluate_on_grids(
-        model.grids, functions, observe(functions, problem, draws, like.dtype)
-    )
-    field = OperatorField(model.operator, observed, lift, rows)
-    found = residual(field, queries, residual.evaluate_inputs(functions, queries))
-    sizes = found.values.square().mean((0, 1)).sqrt().tolist()
+    observed = observe(functions, problem, draws, like.dtype)
+    found = residual_at_points(model, residual, functions, observed)(queries)
+    sizes = found.square().mean((0, 1)).sqrt().tolist()
     return {f"equation {e + 1}": size for e, size in enumerate(sizes)}
 
 
-def ends_only(model: Model) -> bool:
-    """Whether an operator predicts only the final time."""
-    return model.operator.end_only
+def residual_at_points(
+    model: Model,
+    residual: Residual,
+    functions: Mapping[str, InputFunction],
+    observed: Mapping[str, FunctionSamples],
+) -> Callable[[Tensor], Tensor]:
+    """Return the residual of an operator as a function of the queries: ``[B, N, E]``."""
+    seen = evaluate_on_grids(model.grids, functions, observed)
+    lift = None if model.known is None else residual.compile_lift(model.known.expressions)
+
+    def at(queries: Tensor) -> Tensor:
+        known = None if lift is None else lift(functions, queries)
+        field = OperatorField(model.operator, seen, lift, known)
+        return residual(field, queries, residual.evaluate_inputs(functions, queries)).values
+
+    return at
 
 
 def nonzero_solutions(problem: Problem, held_out: HeldOut) -> Tensor:

@@ -124,18 +124,15 @@ def infer(
         reason = f"no classical solution says how sure the parameters are: {error}"
         return {"inferred": trained_estimates(problem, trained)}, [reason]
     covariance = found.covariance
-    inferred = {}
+    inferred = trained_estimates(problem, trained)
     for i, (name, scale) in enumerate(zip(names, scales, strict=True)):
         moved = float(found.moved[i])
-        error = None if covariance is None else math.sqrt(float(covariance[i, i]))
-        inferred[name] = {
-            "value": scale.value(moved),
-            "std": None if error is None else scale.std(moved, error),
-            "interval": None if error is None else scale.interval(moved, error),
-            "trained": trained[name],
-            "start": problem.infer[name],
-        }
-    size = forward.observed().square().nanmean((0, 1)).sqrt()
+        inferred[name]["value"] = scale.value(moved)
+        if covariance is not None:
+            error = math.sqrt(float(covariance[i, i]))
+            inferred[name]["std"] = scale.std(moved, error)
+            inferred[name]["interval"] = scale.interval(moved, error)
+    size = observed.square().nanmean((0, 1)).sqrt()
     inference = {
         "samples": len(found.misfits),
         "observations": int(found.misfits.isfinite().sum()),
@@ -143,7 +140,7 @@ def infer(
             name: {"std": float(noise), "relative": float(noise / whole)}
             for name, noise, whole in zip(forward.channels, found.noise, size, strict=True)
         },
-        "correlation": None if covariance is None else _correlation(covariance).tolist(),
+        "correlation": None if covariance is None else _scaled(covariance).tolist(),
         "rounds": found.rounds,
         "reference_error": forward.error,
     }
@@ -153,14 +150,9 @@ def infer(
 
 def trained_estimates(problem: Problem, trained: Mapping[str, float]) -> dict[str, Any]:
     """Describe parameters of which nothing but training knows."""
+    unknown = {"std": None, "interval": None}
     return {
-        name: {
-            "value": value,
-            "std": None,
-            "interval": None,
-            "trained": value,
-            "start": problem.infer[name],
-        }
+        name: {"value": value, **unknown, "trained": value, "start": problem.infer[name]}
         for name, value in trained.items()
     }
 
@@ -222,11 +214,8 @@ def _slopes(
     solve: Callable[[Tensor], Tensor], moved: Tensor, here: Tensor, steps: Sequence[float]
 ) -> Tensor:
     """Differences ``[P, n, points, C]`` from the solution that is known, NaN where that is."""
-    found = []
-    for i, size in enumerate(steps):
-        side = torch.zeros_like(moved)
-        side[i] = size
-        found.append((solve(moved + side) - here) / size)
+    sides = torch.diag(torch.tensor(steps, dtype=moved.dtype))
+    found = [(solve(moved + s) - here) / size for s, size in zip(sides, steps, strict=True)]
     return torch.stack(found)
 
 
@@ -257,15 +246,15 @@ def _inverse(normal: Tensor) -> Tensor | None:
     size = normal.diagonal().sqrt()
     if not bool((size > 0).all()) or not bool(normal.isfinite().all()):
         return None
-    scaled = normal / (size[:, None] * size)
-    if float(torch.linalg.eigvalsh(scaled)[0]) < SMALLEST_EIGENVALUE:
+    if float(torch.linalg.eigvalsh(_scaled(normal))[0]) < SMALLEST_EIGENVALUE:
         return None
-    return torch.linalg.inv(scaled) / (size[:, None] * size)
+    return torch.linalg.inv(_scaled(normal)) / (size[:, None] * size)
 
 
-def _correlation(covariance: Tensor) -> Tensor:
-    size = covariance.diagonal().sqrt()
-    return covariance / (size[:, None] * size)
+def _scaled(matrix: Tensor) -> Tensor:
+    """Scale rows and columns so that the diagonal is one."""
+    size = matrix.diagonal().sqrt()
+    return matrix / (size[:, None] * size)
 
 
 def _scale(start: float, trained: float) -> ParameterScale:

@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
 
 from piop.datasets import Queries
 from piop.errors import DataError, UsageError
-from piop.fields import FunctionSamples
+from piop.fields import FunctionSamples, InputFunction
 from piop.models import Backbone
 from piop.models.core.interpolation import interpolate_grid
 from piop.problem import Problem
@@ -58,7 +59,7 @@ def predict_values(
     if model.operator.end_only:
         _require_end(problem, where)
     if model.operator.gridded:
-        return predict_on_grid(problem, model, inputs, where)
+        return _predict_jointly(problem, model, inputs, where)
     return _predict_points(problem, model, inputs, where.tensor().double())
 
 
@@ -66,10 +67,7 @@ def _require_end(problem: Problem, queries: Queries) -> None:
     time = problem.time
     if time is None:
         return
-    if queries.points is not None:
-        times = queries.points[..., 0].flatten()
-    else:
-        times = (queries.axes or {})[time.name]
+    times = queries.tensor()[..., 0]
     other = times[(times - time.high).abs() > 1e-6 * time.length]
     if len(other):
         raise UsageError(
@@ -89,10 +87,8 @@ def _predict_points(
     many = _queries_together(model, inputs)
     size = max(1, min(batch, SENSORS_AT_ONCE // sensors, many // max(1, count)))
     for start in range(0, batch, size):
-        part = slice(start, min(start + size, batch))
-        observed = {name: s.take(part).to(model.operator.scale) for name, s in inputs.items()}
-        functions = interpolate_needed_inputs(problem, model.known, model.grids, observed)
-        observed = evaluate_on_grids(model.grids, functions, observed)
+        part = slice(start, start + size)
+        functions, observed = _observed(problem, model, inputs, part)
         own = queries[part] if len(queries) > 1 else queries
         for first in range(0, count, many):
             chunk = slice(first, first + many)
@@ -102,20 +98,27 @@ def _predict_points(
     return found
 
 
+def _observed(
+    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], part: slice
+) -> tuple[dict[str, InputFunction], dict[str, FunctionSamples]]:
+    """Take some samples: the functions that are needed, and the values that the network takes."""
+    like = model.operator.scale
+    observed = {name: samples.take(part).to(like) for name, samples in inputs.items()}
+    functions = interpolate_needed_inputs(problem, model.known, model.grids, observed)
+    return functions, evaluate_on_grids(model.grids, functions, observed)
+
+
 def _queries_together(model: Model, inputs: Mapping[str, FunctionSamples]) -> int:
     """Return the number of queries of all samples to evaluate at once."""
     sensors = {name: s.points.shape[1] for name, s in inputs.items()}
     sensors |= {name: math.prod(map(len, axes)) for name, axes in model.grids.items()}
-    backbone = model.operator.backbone
-    met = (
-        backbone.context_length(sensors)
-        if isinstance(backbone, Backbone)
-        else sum(sensors.values())
-    )
+    backbone, met = model.operator.backbone, sum(sensors.values())
+    if isinstance(backbone, Backbone):
+        met = backbone.context_length(sensors)
     return min(QUERIES_AT_ONCE, max(FEWEST_QUERIES, PAIRS_AT_ONCE // max(1, met)))
 
 
-def predict_on_grid(
+def _predict_jointly(
     problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Queries
 ) -> Tensor:
     """Evaluate an operator on a grid, a few samples at a time and all queries of each together.
@@ -123,15 +126,6 @@ def predict_on_grid(
     The operator is evaluated on the requested grid where that is even and no coarser than the
     training grid; else on the training grid, from which its values are interpolated, as they are
     to points. A network that was trained on scattered data is evaluated at the points themselves.
-
-    Args:
-        problem: The problem.
-        model: The operator and its lift.
-        inputs: Sensors of B functions.
-        queries: Grid or points.
-
-    Returns:
-        ``[B, N, C]`` float64 on the CPU.
 
     Raises:
         DataError: If it needs the sensors of an input with jumps on an even grid, and they are not.
@@ -148,29 +142,27 @@ def predict_on_grid(
     size = max(1, min(batch, POINTS_AT_ONCE // each))
     found = []
     for start in range(0, batch, size):
-        part = slice(start, min(start + size, batch))
-        observed = {name: s.take(part).to(model.operator.scale) for name, s in inputs.items()}
+        part = slice(start, start + size)
+        functions, observed = _observed(problem, model, inputs, part)
         if points is None:
             axes = [axis.double() for axis in (queries.axes or {}).values()]
-            values = _on_axes(problem, model, backbone, observed, axes)
+            values = _on_axes(model, backbone, functions, observed, axes)
         else:
             own = points[part] if len(points) > 1 else points
-            values = _at_points(problem, model, backbone, observed, own)
+            values = _at_points(model, backbone, functions, observed, own)
         found.append(values.double().cpu())
     return torch.cat([v.expand(batch, -1, -1) if len(found) == 1 else v for v in found])
 
 
 def _on_axes(
-    problem: Problem,
     model: Model,
     backbone: Backbone,
-    given: Mapping[str, FunctionSamples],
+    functions: Mapping[str, InputFunction],
+    observed: Mapping[str, FunctionSamples],
     axes: list[Tensor],
 ) -> Tensor:
     """Evaluate on a tensor grid: ``[B, N, C]``."""
     like = model.operator.scale
-    functions = interpolate_needed_inputs(problem, model.known, model.grids, given)
-    observed = evaluate_on_grids(model.grids, functions, given)
     layout = lay_out(backbone, model.training_grid or axes, axes).to(like)
     lift = None
     if model.known is not None:
@@ -180,16 +172,14 @@ def _on_axes(
 
 
 def _at_points(
-    problem: Problem,
     model: Model,
     backbone: Backbone,
-    given: Mapping[str, FunctionSamples],
+    functions: Mapping[str, InputFunction],
+    observed: Mapping[str, FunctionSamples],
     points: Tensor,
 ) -> Tensor:
     """Evaluate at ``points [B or 1, N, D]``, by interpolation where there is a training grid."""
     like = model.operator.scale
-    functions = interpolate_needed_inputs(problem, model.known, model.grids, given)
-    observed = evaluate_on_grids(model.grids, functions, given)
     at = points.to(like)
     lift = None if model.known is None else model.known(functions, at)
     if model.training_grid is None:
@@ -226,27 +216,19 @@ def as_dataset(
     Returns:
         A variable per channel over ``sample`` and the coordinates (or ``point``).
     """
-    names = [c.name for c in problem.coordinates]
-    coordinates: dict[str, Any] = {}
+    coordinates, arrays = {}, values.reshape(len(values), *queries.shape, -1).numpy()
+    units = {name: {"units": str(unit)} for name, unit in problem.units.items()}
+    dimensions: tuple[str, ...] = ("sample", *(c.name for c in problem.coordinates))
     if queries.points is None:
-        dimensions = tuple(names)
         for name, positions in (queries.axes or {}).items():
-            coordinates[name] = (name, positions.numpy(), _unit(problem, name))
+            coordinates[name] = (name, positions.numpy(), units.get(name, {}))
     else:
-        dimensions = ("point",)
+        dimensions = ("sample", "point")
         points = queries.points.expand(len(values), -1, -1).numpy()
-        for column, name in enumerate(names):
-            coordinates[name] = (("sample", "point"), points[..., column], _unit(problem, name))
+        for i, c in enumerate(problem.coordinates):
+            coordinates[c.name] = (dimensions, points[..., i], units.get(c.name, {}))
     variables = {
-        channel: (
-            ("sample", *dimensions),
-            values[..., column].reshape(-1, *queries.shape).numpy(),
-            _unit(problem, channel),
-        )
-        for column, channel in enumerate(problem.channels)
+        name: (dimensions, np.ascontiguousarray(arrays[..., i]), units.get(name, {}))
+        for i, name in enumerate(problem.channels)
     }
     return xr.Dataset(variables, coordinates, dict(attributes))
-
-
-def _unit(problem: Problem, name: str) -> dict[str, str]:
-    return {"units": str(problem.units[name])} if name in problem.units else {}

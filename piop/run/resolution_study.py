@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +102,7 @@ def read_grids(given: str | Iterable[str | int | Iterable[int]], axes: list[str]
 def _grid(text: str, axes: list[str]) -> Grid:
     counts = [part.strip() for part in re.split(r"[x×*]", text)]
     if not all(re.fullmatch(r"\d+", c) and int(c) > 1 for c in counts):
-        example = "x".join(["64"] * len(axes)) if len(axes) > 1 else "64"
+        example = grid_label((64,) * len(axes))
         raise UsageError(
             f"grid: {text!r} is not a grid: give points per axis of space, 2 or more, such as "
             f"{example}"
@@ -115,17 +115,15 @@ def _grid(text: str, axes: list[str]) -> Grid:
     return tuple(int(c) for c in counts) * (len(axes) if len(counts) == 1 else 1)
 
 
-def grid_label(grid: Grid) -> str:
+def grid_label(grid: Sequence[int]) -> str:
     """Write a grid as ``64`` or ``64x32``."""
     return "x".join(map(str, grid))
 
 
 def _parts(what: str, given: str | Iterable[object]) -> list[str]:
-    if isinstance(given, str):
-        given = given.split(",")
+    given = given.split(",") if isinstance(given, str) else given
     parts = [
-        "x".join(map(str, part)) if isinstance(part, tuple | list) else str(part).strip()
-        for part in given
+        grid_label(part) if isinstance(part, tuple | list) else str(part).strip() for part in given
     ]
     if not parts:
         raise UsageError(f"{what}: none is given")
@@ -133,9 +131,8 @@ def _parts(what: str, given: str | Iterable[object]) -> list[str]:
 
 
 def _require_different(what: str, labels: list[str]) -> None:
-    for i, label in enumerate(labels):
-        if label in labels[:i]:
-            raise UsageError(f"{what}: {label} is given twice")
+    if twice := [label for i, label in enumerate(labels) if label in labels[:i]]:
+        raise UsageError(f"{what}: {twice[0]} is given twice")
 
 
 def keep_sensors(
@@ -220,21 +217,17 @@ def study_discretisation(
     cells: list[dict[str, Any]] = []
     estimates: dict[str, float | None] = {}
     counts: dict[str, dict[str, int]] = {}
-    held_outs: Iterator[HeldOut] = (
-        iter([source.held_out()]) if wanted is None else source.on_grids(wanted)
-    )
-    for held_out in held_outs:
+    for held_out in [source.held_out()] if wanted is None else source.on_grids(wanted):
         label = _label(problem, held_out)
         estimate = held_out.error_estimate
         estimates[label] = None if estimate is None else float(estimate.max())
         kept = nonzero_solutions(problem, held_out)
         if not bool(kept.any()):
-            raise DataError(
-                f"grid {label}: all solutions are zero, so no relative error is defined"
-            )
+            message = "all solutions are zero, so no relative error is defined"
+            raise DataError(f"grid {label}: {message}")
         for choice in choices:
             observed = replace(held_out, inputs=_observed(problem, held_out, choice, seed))
-            counts[choice.label] = {n: _most(s) for n, s in observed.inputs.items()}
+            counts[choice.label] = {n: s.points.shape[1] for n, s in observed.inputs.items()}
             judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
             errors = errors_of(predict_held_out(problem, model, observed), judged)[kept]
             cells.append({"sensors": choice.label, "grid": label, **summarise(errors).to_dict()})
@@ -289,10 +282,4 @@ def _label(problem: Problem, held_out: HeldOut) -> str:
     axes = held_out.queries.axes
     if axes is None:
         return f"{held_out.queries.shape[0]} points"
-    counts = tuple(len(axes[c.name]) for c in problem.space)
-    return grid_label(counts)
-
-
-def _most(samples: FunctionSamples) -> int:
-    """Return the number of sensors of the sample with most."""
-    return samples.points.shape[1]
+    return grid_label(tuple(len(axes[c.name]) for c in problem.space))

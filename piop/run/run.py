@@ -123,7 +123,7 @@ class Run:
         Raises:
             DataError: If inputs or points do not fit.
         """
-        queries = read_at(self.problem, at, evaluation.ends_only(self.model))
+        queries = read_at(self.problem, at, self.model.operator.end_only)
         observed = read_inputs(self.problem, inputs or {})
         remedy = "Predict fewer samples or points at a time, half as many to begin with"
         with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
@@ -311,7 +311,7 @@ class Run:
         sensors: Placement | None = None,
     ) -> HeldOutSource:
         """Choose where held-out inputs come from, for a problem whose parameters are numbers."""
-        end = evaluation.ends_only(self.model)
+        end = self.model.operator.end_only
         if given is not None:
             data = _first(given.dataset, samples)
             check_values(given.label, data)
@@ -339,7 +339,7 @@ class Run:
         last = rows[-1] if rows else {"step": 0, "seconds": 0.0}
         seed = self.config.machine.seed if seed is None else seed
         return {
-            "residual": self._residual(problem, seed),
+            "residual": evaluation.mean_residual(problem, self.model, self.config, seed),
             "steps": int(last["step"]),
             "seconds": last["seconds"],
             "first_step_seconds": round(self.first_step, 3),
@@ -351,12 +351,6 @@ class Run:
             "seed": seed,
             "interrupted": self.interrupted,
         }
-
-    def _residual(self, problem: Problem, seed: int) -> dict[str, float]:
-        """Return the size of the residual of each equation; empty where it cannot be evaluated."""
-        if not problem.capabilities.equations:
-            return {}
-        return evaluation.mean_residual(problem, self.model, self.config, seed)
 
     def _own_data(self, recorded: Mapping[str, Any]) -> AnyDataset:
         """Return the held-out samples of the run's own data, from the file where necessary.

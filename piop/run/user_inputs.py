@@ -16,7 +16,7 @@ from torch import Tensor
 from piop.datasets import Dataset, Queries
 from piop.datasets.axes import SLACK, outside
 from piop.errors import DataError, UsageError
-from piop.fields import FunctionSamples, InputFunction, grid_axis
+from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
 from piop.problem import Coordinate, Input, Problem
 from piop.problem.inputs import asked_coordinates, channels_of, history_of
 from piop.sampling import Draws, observe, reconstruct
@@ -50,7 +50,7 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
         batch = max(function.batch for function in functions.values())
         return observe(functions, problem, Draws(0, 0, torch.arange(batch)))
     items = {item.name: item for item in problem.visible_inputs}
-    names = [str(name) for name in (given.data_vars if isinstance(given, xr.Dataset) else given)]
+    names = list(map(str, given))
     missing = [name for name in items if name not in names]
     if missing:
         raise DataError(f"input {missing[0]!r} is missing; given: {', '.join(names) or 'none'}")
@@ -60,7 +60,12 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
             hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(items)}"
             raise DataError(f"{name!r} is not an input of {problem.name}: {hint}")
     found = {name: _read(problem, item, given[name]) for name, item in items.items()}
-    return _one_batch(found)
+    sizes = {name: len(samples.values) for name, samples in found.items()}
+    batch = max(sizes.values(), default=1)
+    for name, size in sizes.items():
+        if size not in (1, batch):
+            raise DataError(f"input {name!r} has {size} samples, another has {batch}")
+    return {name: samples.repeat(batch) for name, samples in found.items()}
 
 
 def given_functions(given: InputData) -> dict[str, InputFunction]:
@@ -76,7 +81,7 @@ def given_functions(given: InputData) -> dict[str, InputFunction]:
 
 
 def _read(problem: Problem, item: Input, value: Any) -> FunctionSamples:
-    mask: Tensor | None = None
+    mask, channels = None, channels_of(problem, item)
     if isinstance(value, FunctionSamples):
         points, values, mask = value.points, value.values, value.mask
     elif isinstance(value, xr.DataArray):
@@ -84,19 +89,17 @@ def _read(problem: Problem, item: Input, value: Any) -> FunctionSamples:
     elif isinstance(value, tuple):
         points, values = _pair(item, value)
     else:
-        points, values = _on_grid(
-            problem, item, to_numbers(f"input {item.name!r}", value), channels_of(problem, item) > 1
-        )
-    points, values = _shaped(item, points, values, channels_of(problem, item))
-    _check(problem, item, points, values, mask)
-    return FunctionSamples(points, values, mask)
+        numbers = to_numbers(f"input {item.name!r}", value)
+        points, values = _on_grid(problem, item, numbers, channels > 1)
+    samples = FunctionSamples(*_shaped(item, points, values, channels), mask)
+    _check(problem, item, samples)
+    return samples
 
 
 def _pair(item: Input, value: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
     if len(value) != 2:
-        raise DataError(
-            f"input {item.name!r}: give a pair (points, values), got {len(value)} parts"
-        )
+        message = f"give a pair (points, values), got {len(value)} parts"
+        raise DataError(f"input {item.name!r}: {message}")
     points, values = (to_numbers(f"input {item.name!r}", part) for part in value)
     alike = points.ndim == values.ndim and points.shape[-1] == values.shape[-1]
     if len(item.of) == 1 and (points.ndim == 1 or alike):
@@ -106,25 +109,22 @@ def _pair(item: Input, value: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
 
 def _from_xarray(item: Input, value: xr.DataArray) -> tuple[Tensor, Tensor]:
     """Values along the coordinates of the input, or along ``point``."""
-    batch = [d for d in value.dims if d == "sample"]
-    if "point" in value.dims:
-        value = value.transpose(*batch, "point")
-        columns = [to_numbers(f"input {item.name!r}", value[name].values) for name in item.of]
-        values = to_numbers(f"input {item.name!r}", value.values)
-        return torch.stack(torch.broadcast_tensors(*columns), -1), values
-    unknown = [str(d) for d in value.dims if d not in (*item.of, "sample")]
-    absent = [name for name in item.of if name not in value.dims or name not in value.coords]
-    if unknown or absent:
+    label, batch = f"input {item.name!r}", [d for d in value.dims if d == "sample"]
+    along = ("point",) if "point" in value.dims else item.of
+    unknown = set(value.dims) - {*along, "sample"}
+    if along == item.of and (unknown or not set(along) <= set(value.dims) & set(value.coords)):
         raise DataError(
-            f"input {item.name!r}: has dimensions {', '.join(map(str, value.dims))}; expected "
+            f"{label}: has dimensions {', '.join(map(str, value.dims))}; expected "
             f"{', '.join(('sample', *item.of))} with coordinates"
         )
-    value = value.transpose(*batch, *item.of)
-    axes = [to_numbers(f"input {item.name!r}", value[name].values) for name in item.of]
-    points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2) if axes else None
-    values = to_numbers(f"input {item.name!r}", value.values)
-    values = values.flatten(len(batch)) if axes else values[..., None]
-    return torch.zeros(1, 0) if points is None else points, values
+    value = value.transpose(*batch, *along)
+    values = to_numbers(label, value.values)
+    columns = [to_numbers(label, value[name].values) for name in item.of]
+    if along != item.of:
+        return torch.stack(torch.broadcast_tensors(*columns), -1), values
+    if not columns:
+        return torch.zeros(1, 0), values[..., None]
+    return tensor_grid(columns), values.flatten(len(batch))
 
 
 def _on_grid(problem: Problem, item: Input, values: Tensor, many: bool) -> tuple[Tensor, Tensor]:
@@ -141,12 +141,8 @@ def _on_grid(problem: Problem, item: Input, values: Tensor, many: bool) -> tuple
             f"input {item.name!r}: values on a grid have {d} dimensions, or {d + 1} with samples "
             f"first; got shape {tuple(values.shape)}. For other places give (points, values)"
         )
-    axes = [problem.coordinate(name) for name in item.of]
-    ticks = [
-        grid_axis(a.low, a.high, n, a.periodic)
-        for a, n in zip(axes, values.shape[-d:], strict=True)
-    ]
-    points = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
+    axes = zip(map(problem.coordinate, item.of), values.shape[-d:], strict=True)
+    points = tensor_grid([grid_axis(a.low, a.high, n, a.periodic) for a, n in axes])
     return points, values.flatten(values.ndim - d)
 
 
@@ -163,9 +159,8 @@ def _shaped(item: Input, points: Tensor, values: Tensor, channels: int) -> tuple
             f"input {item.name!r}: has {values.shape[-1]} channels, it is {what}; its values "
             f"have shape [samples, sensors{shape}]"
         )
-    values = (
-        values if values.ndim == 3 else (values if values.ndim == 2 else values[None])[..., None]
-    )
+    if values.ndim < 3:
+        values = (values if values.ndim == 2 else values[None])[..., None]
     points = points if points.ndim == 3 else points[None]
     points = points.expand(values.shape[0], -1, -1) if len(points) == 1 else points
     if points.ndim != 3 or points.shape[:2] != values.shape[:2] or points.shape[-1] != len(item.of):
@@ -177,10 +172,9 @@ def _shaped(item: Input, points: Tensor, values: Tensor, channels: int) -> tuple
     return points, values
 
 
-def _check(
-    problem: Problem, item: Input, points: Tensor, values: Tensor, mask: Tensor | None
-) -> None:
-    real = torch.ones(values.shape[:2], dtype=torch.bool) if mask is None else mask.cpu()
+def _check(problem: Problem, item: Input, samples: FunctionSamples) -> None:
+    values = samples.values
+    real = torch.ones(values.shape[:2]).bool() if samples.mask is None else samples.mask.cpu()
     bad = ~values.isfinite().all(-1) & real
     if bad.any():
         sample, sensor = bad.nonzero()[0].tolist()
@@ -191,7 +185,7 @@ def _check(
         )
     for column, name in enumerate(item.of):
         axis = problem.coordinate(name)
-        position = points[..., column]
+        position = samples.points[..., column]
         beyond = outside(axis, position) & real
         if beyond.any():
             sample, sensor = beyond.nonzero()[0].tolist()
@@ -199,21 +193,6 @@ def _check(
                 f"input {item.name!r}: sensor {sensor} of sample {sample} is at {name} = "
                 f"{position[sample, sensor].item():g}, outside [{axis.low:g}, {axis.high:g}]"
             )
-
-
-def _one_batch(found: dict[str, FunctionSamples]) -> dict[str, FunctionSamples]:
-    """Repeat inputs given once for all samples."""
-    sizes = {name: len(s.values) for name, s in found.items()}
-    batch = max(sizes.values(), default=1)
-    for name, size in sizes.items():
-        if size not in (1, batch):
-            raise DataError(f"input {name!r} has {size} samples, another has {batch}")
-
-    def repeat(s: FunctionSamples) -> FunctionSamples:
-        mask = None if s.mask is None else s.mask.expand(batch, -1)
-        return FunctionSamples(s.points.expand(batch, -1, -1), s.values.expand(batch, -1, -1), mask)
-
-    return {name: repeat(s) for name, s in found.items()}
 
 
 def to_numbers(label: str, value: Any) -> Tensor:
@@ -324,9 +303,8 @@ def read_functions(problem: Problem, given: InputData) -> dict[str, InputFunctio
     """
     if functions := given_functions(given):
         return functions
-    items = {item.name: item for item in problem.visible_inputs}
-    samples = read_inputs(problem, given)
-    return {name: _interpolate(problem, items[name], own) for name, own in samples.items()}
+    found = read_inputs(problem, given)
+    return {i.name: _interpolate(problem, i, found[i.name]) for i in problem.visible_inputs}
 
 
 def _interpolate(problem: Problem, item: Input, samples: FunctionSamples) -> InputFunction:

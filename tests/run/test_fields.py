@@ -2,10 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 from piop import generate
+from piop.cli.app import cli
+from piop.cli.failures import run_command
 from piop.datasets import Queries, read_dataset
 from piop.errors import UsageError
 from piop.models.registry import BACKBONES
@@ -176,6 +180,12 @@ def test_an_operator_of_the_end_learns_from_data_and_says_so(heat, data, tmp_pat
         run.predict(given, {"t": [1.5, 2.0], "x": x})
     with pytest.raises(UsageError, match=r"t = 1: .* request t = 2"):
         run.predict(given, torch.tensor([[1.0, 0.3]]))
+    np.savez(tmp_path / "s.npz", x=x, u0=given["u0"][1])
+    files = ["--input", str(tmp_path / "s.npz"), "--output", str(tmp_path / "p.nc")]
+    assert run_command(cli, ["predict", str(run.path), *files]) == 0
+    with xr.open_dataset(tmp_path / "p.nc", engine="h5netcdf") as found:
+        assert found["t"].values.tolist() == [2.0]  # the end of the save grid
+        assert found["x"].size == 16
     assert strip(resume(run.path, samples=0)) == strip(run)
 
 
