@@ -222,8 +222,7 @@ def fixed(
     """The reference solver at one resolution and step."""
     import torch
 
-    from piop.reference.fourier.discretisation import Discretisation
-    from piop.reference.fourier.time_stepping import SpectralLevel
+    from piop.reference.fourier.time_stepping import Discretisation, SpectralLevel
     from piop.reference.input_values import Sources
 
     discretisation = Discretisation(Sources(problem, functions, torch.device("cpu")))

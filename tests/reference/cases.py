@@ -8,8 +8,7 @@ import torch
 
 from piop.fields import InputFunction
 from piop.problem import Problem
-from piop.reference.fourier.discretisation import Discretisation
-from piop.reference.fourier.time_stepping import SpectralLevel
+from piop.reference.fourier.time_stepping import Discretisation, SpectralLevel
 from piop.reference.input_values import Sources
 
 

@@ -13,8 +13,7 @@ from piop.problem.capabilities import choose_method
 from piop.problem.reference_methods import FiniteVolumes, Fourier
 from piop.reference import Limits, solve_reference
 from piop.reference.finite_volume.flux import Flow
-from piop.reference.finite_volume.mesh import CellMesh
-from piop.reference.finite_volume.scheme import FiniteVolumeStepper, Scheme
+from piop.reference.finite_volume.scheme import CellMesh, FiniteVolumeStepper, Scheme
 from piop.reference.finite_volume.solve import initial_means
 from piop.reference.input_values import Sources
 from tests.oracles import sine_series

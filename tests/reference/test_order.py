@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from piop.problem import Problem
-from piop.reference.fourier.discretisation import Discretisation
+from piop.reference.fourier.time_stepping import Discretisation
 from piop.reference.input_values import Sources
 from piop.sampling import Draws, sample_inputs
 

@@ -8,13 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from piop.reference.chebyshev.equations import (
-    ChannelDerivative,
-    Equations,
-    Face,
-    LinearTerms,
-    Row,
-)
+from piop.reference.chebyshev.equations import ChannelDerivative, Equations, Face, LinearTerms, Row
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.input_values import Sources, moves
 

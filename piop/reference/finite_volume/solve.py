@@ -26,8 +26,7 @@ from piop.forms.conservation import read_conservation_law
 from piop.problem import Problem
 from piop.problem.constraints import expression_smoothness
 from piop.reference.finite_volume.flux import limited_slopes
-from piop.reference.finite_volume.mesh import CellMesh
-from piop.reference.finite_volume.scheme import FiniteVolumeStepper, Scheme
+from piop.reference.finite_volume.scheme import CellMesh, FiniteVolumeStepper, Scheme
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     Fields,

@@ -8,7 +8,7 @@ last axis; the Nyquist mode, whose odd derivatives are ambiguous, is always zero
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -200,7 +200,7 @@ def _squares(spectrum: Tensor, grid: PeriodicGrid) -> Tensor:
     return torch.linalg.vector_norm(torch.view_as_real(spectrum), dim=dims).square()
 
 
-Pairs = Mapping[tuple[int, int], Tensor]
+Table = dict[tuple[int, int], Tensor]
 """A sparse matrix of symbols: (row, column) → ``[B or 1, *modes]``."""
 
 
@@ -214,8 +214,8 @@ class Multiplier:
         columns: Number of columns.
     """
 
-    def __init__(self, pairs: Pairs, rows: int, columns: int) -> None:
-        self.pairs, self.rows = dict(pairs), rows
+    def __init__(self, pairs: Table, rows: int, columns: int) -> None:
+        self.pairs, self.rows = pairs, rows
         square = rows == columns and set(self.pairs) == {(i, i) for i in range(rows)}
         self.diagonal = None
         if square and rows:

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from piop.errors import SolverError
 from piop.forms.linear_nonlinear_split import Split
-from piop.reference.fourier.grid import Multiplier, power
+from piop.reference.fourier.grid import Multiplier, Table, power
 from piop.reference.fourier.products import NonlinearTerm
-from piop.reference.fourier.symbols import Symbols, Table, nonlinear_auxiliaries
+from piop.reference.fourier.symbols import Symbols, nonlinear_auxiliaries
 
 
 @final

@@ -144,11 +144,6 @@ class NonlinearTerm:
         self._cached: tuple[float, list[Tensor], list[Tensor]] | None = None
         self._steady: Tensor | None = None
 
-    def coefficients(self, t: float) -> list[Tensor]:
-        """Return the arguments that are no unknowns."""
-        values, static = self._inputs_and_static(t)
-        return [*values, *static]
-
     def _inputs_and_static(self, t: float) -> tuple[list[Tensor], list[Tensor]]:
         """Inputs, scalars, space and time; products of them. Only what depends on t is renewed."""
         if self._cached is None:
@@ -182,7 +177,8 @@ class NonlinearTerm:
 
     def products(self, atoms: list[Tensor], t: float, batch: int) -> Tensor:
         """Products that vary in time, at the points ``[B, P, *fine.sizes]``."""
-        values = list(self.pointwise.compute([*atoms, *self.coefficients(t)]))
+        known, static = self._inputs_and_static(t)
+        values = list(self.pointwise.compute([*atoms, *known, *static]))
         for product, argument, coefficient in self.shifts:
             values[product] = values[product] - coefficient * atoms[argument]
         return self._stacked(values, batch)

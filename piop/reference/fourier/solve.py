@@ -13,7 +13,6 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from piop.reference.fourier.discretisation import Discretisation
 from piop.reference.fourier.error_control import (
     Assessment,
     Measurements,
@@ -26,7 +25,12 @@ from piop.reference.fourier.error_control import (
 from piop.reference.fourier.grid import PeriodicGrid, embed, evaluate_on, power, tail
 from piop.reference.fourier.nonlinear import longest_step
 from piop.reference.fourier.symbols import nonlinear_auxiliaries
-from piop.reference.fourier.time_stepping import SpectralLevel, SpectralStepper, SpectralTrajectory
+from piop.reference.fourier.time_stepping import (
+    Discretisation,
+    SpectralLevel,
+    SpectralStepper,
+    SpectralTrajectory,
+)
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     MEMORY,

@@ -10,11 +10,8 @@ from torch import Tensor
 from piop.errors import NotSupportedError
 from piop.forms.linear_nonlinear_split import Polynomial, Split
 from piop.linalg import invert
-from piop.reference.fourier.grid import PeriodicGrid
+from piop.reference.fourier.grid import PeriodicGrid, Table
 from piop.reference.input_values import Sources
-
-Table = dict[tuple[int, int], Tensor]
-"""(row, column) → symbol ``[B or 1, *modes]``."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +91,9 @@ def build_symbols(
         if column >= n:
             prefactors[row, products + late.index(column - n)] = rows.pop((row, column))
     return Symbols(
-        _product(inverse, rows),
+        multiply(inverse, rows),
         points,
-        _product(inverse, prefactors),
+        multiply(inverse, prefactors),
         auxiliary,
         auxiliary_prefactors,
         means,
@@ -175,7 +172,8 @@ def _inverse_mass(split: Split, grid: PeriodicGrid, sources: Sources) -> Table:
     return {(r, c): inverse[..., r, c] * keep for r in range(n) for c in range(n)}
 
 
-def _product(left: Table, right: Table) -> Table:
+def multiply(left: Table, right: Table) -> Table:
+    """The product of two matrices of symbols."""
     out: Table = {}
     for (r, m), a in left.items():
         for (k, c), b in right.items():

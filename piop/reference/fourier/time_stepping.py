@@ -1,19 +1,24 @@
-"""ETDRK4: coefficients, one step, and steps through save times."""
+"""ETDRK4: coefficients, one step, a problem discretised for it, and steps through save times."""
 
 from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import final
 
 import torch
 from torch import Tensor
 
+from piop.forms.linear_nonlinear_split import split_linear
 from piop.linalg import invert
-from piop.reference.fourier.grid import Multiplier, Pairs, PeriodicGrid, power, tail
-from piop.reference.fourier.nonlinear import Nonlinear
+from piop.reference.fourier.grid import Multiplier, PeriodicGrid, Table, power, tail
+from piop.reference.fourier.nonlinear import Nonlinear, stabilise
+from piop.reference.fourier.products import NonlinearTerm, compile_products
+from piop.reference.fourier.symbols import Symbols, build_symbols, multiply
+from piop.reference.input_values import Sources
 
 
 @final
@@ -21,25 +26,26 @@ class ETDRK4:
     """One step of w_t = L w + M F(w, t), with F evaluated by a callable on spectra.
 
     Args:
-        coefficients: ``E, E2, Q, f1, f2, f3`` of h·L, the last four already times M.
-        states: Components of w.
-        products: Components of F; 0 makes the step exact.
+        nonlinear: F, with the symbols L and M.
         step: h, in units of time.
+
+    Attributes:
+        products: Components of F; 0 makes the step exact.
     """
 
-    def __init__(
-        self, coefficients: Mapping[str, Pairs], states: int, products: int, step: float
-    ) -> None:
-        self.step = step
-        self.products = products
-        self.whole, self.half = (Multiplier(coefficients[k], states, states) for k in ("E", "E2"))
-        if products:
-            doubled = {k: 2 * v for k, v in coefficients["Q"].items()}
-            change = {(i, j): v - 1 if i == j else v for (i, j), v in coefficients["E2"].items()}
+    def __init__(self, nonlinear: Nonlinear, step: float) -> None:
+        states, keep = nonlinear.split.states, nonlinear.symbols.grid.interior()
+        self.step, self.products = step, nonlinear.products
+        tables = _coefficients(nonlinear.symbols, states, step)
+        whole, half = ({k: s * keep for k, s in tables[name].items()} for name in ("E", "E2"))
+        self.whole, self.half = Multiplier(whole, states, states), Multiplier(half, states, states)
+        if self.products:
+            q, *f = (multiply(tables[k], nonlinear.prefactors) for k in ("Q", "f1", "f2", "f3"))
+            change = {(i, j): v - 1 if i == j else v for (i, j), v in half.items()}
             self.change = Multiplier(change, states, states)
-            folded = (coefficients["Q"], doubled, *(coefficients[k] for k in ("f1", "f2", "f3")))
             self.first, self.third, self.f1, self.f2, self.f3 = (
-                Multiplier(c, states, products) for c in folded
+                Multiplier(c, states, self.products)
+                for c in (q, {k: 2 * v for k, v in q.items()}, *f)
             )
 
     def __call__(
@@ -158,13 +164,24 @@ def _phi(matrix: Tensor) -> list[Tensor]:
     return list(torch.matrix_exp(big)[..., :n, :].split(n, dim=-1))
 
 
-def pairs_of(tensor: Tensor, scalar: bool) -> Pairs:
-    """Entries of ``[b, n, *modes]`` (diagonal) or ``[b, *modes, n, n]`` that are not all zero."""
-    if scalar:
-        return {(i, i): tensor[:, i] for i in range(tensor.shape[1])}
-    n = tensor.shape[-1]
-    entries = {(i, j): tensor[..., i, j].contiguous() for i in range(n) for j in range(n)}
-    return {k: v for k, v in entries.items() if k[0] == k[1] or v.any()}
+def _coefficients(symbols: Symbols, states: int, step: float) -> dict[str, Table]:
+    """E, E2, Q, f1, f2, f3 of h·L, without entries that are zero everywhere."""
+    linear, grid = symbols.linear, symbols.grid
+    if all(r == c for r, c in linear):
+        zero = torch.zeros((1, *grid.modes), dtype=torch.complex128, device=grid.device)
+        entries = torch.broadcast_tensors(*(linear.get((i, i), zero) for i in range(states)))
+        scalar = scalar_coefficients(torch.stack(entries, 1), step)
+        return {k: {(i, i): v[:, i] for i in range(states)} for k, v in scalar.items()}
+    batch = max(len(s) for s in linear.values())
+    shape = (batch, *grid.modes, states, states)
+    blocks = torch.zeros(shape, dtype=torch.complex128, device=grid.device)
+    for (r, c), symbol in linear.items():
+        blocks[..., r, c] = symbol
+    coupled, pairs = coupled_coefficients(blocks, step), list(product(range(states), repeat=2))
+    return {
+        k: {(i, j): v[..., i, j].contiguous() for i, j in pairs if i == j or v[..., i, j].any()}
+        for k, v in coupled.items()
+    }
 
 
 _INTERVAL = 24  # steps between measurements of the tail
@@ -227,15 +244,11 @@ class SpectralStepper:
     """Steps a system on one grid; keeps the coefficients of each step length.
 
     Args:
-        grid: Grid of the coefficients.
-        nonlinear: F.
-        make: Step length → ETDRK4.
+        nonlinear: F, with the symbols of the linear part.
     """
 
-    def __init__(
-        self, grid: PeriodicGrid, nonlinear: Nonlinear, make: Callable[[float], ETDRK4]
-    ) -> None:
-        self.grid, self.nonlinear, self.make = grid, nonlinear, make
+    def __init__(self, nonlinear: Nonlinear) -> None:
+        self.grid, self.nonlinear = nonlinear.symbols.grid, nonlinear
         self._schemes: dict[float, ETDRK4] = {}
 
     def scheme(self, step: float) -> ETDRK4:
@@ -244,7 +257,7 @@ class SpectralStepper:
         if key not in self._schemes:
             if len(self._schemes) > 8:
                 self._schemes.clear()
-            self._schemes[key] = self.make(step)
+            self._schemes[key] = ETDRK4(self.nonlinear, step)
         return self._schemes[key]
 
     def right_side(self, w: Tensor, t: float) -> Tensor:
@@ -310,3 +323,79 @@ def _keep_freed_blocks() -> None:
     Its threshold adapts to the largest mapped block that was freed; this one is never touched.
     """
     torch.empty(2**25 - 2**20, dtype=torch.uint8)
+
+
+_DEFAULT_DEGREE = 3  # padding for products that are no polynomial: twice the points
+
+
+@final
+class Discretisation:
+    """A problem, split and compiled.
+
+    Args:
+        sources: An evolution problem, periodic along every space axis, with its inputs.
+    """
+
+    def __init__(self, sources: Sources) -> None:
+        self.problem = problem = sources.problem
+        self.split = split_linear(problem.pde)
+        self.main = compile_products(problem, self.split, self.split.right)
+        self.auxiliary = compile_products(problem, self.split, self.split.auxiliary)
+        self.means = tuple(float(a.mean or 0.0) for a in problem.auxiliaries)
+        self.sources, self.start = sources, sources.start
+        lows = tuple(float(c.low) for c in problem.space)
+        lengths = tuple(float(c.high - c.low) for c in problem.space)
+        self.box = PeriodicGrid(lows, lengths, (2,) * len(lows), sources.device)
+
+    def label(self, channel: int) -> str:
+        """Return the name of the time derivative of a state."""
+        return self.split.channels[channel].label(self.problem.coordinates[0].name)
+
+    @property
+    def order_in_time(self) -> float:
+        """Order to credit: 3.5, or 2 where a product holds second derivatives in all (stiff)."""
+        inner = max((sum(o) + self._lift(c) for c, o in self.main.unknowns), default=0)
+        places = [o for p in self.split.right.products for _, o, _ in p.places]
+        outer = max((sum(o) for o in places), default=0)
+        return 3.5 if inner + outer <= 1 else 2.0
+
+    def _lift(self, channel: int) -> int:
+        """Derivatives of a state that a channel stands for: −2 for ψ where −Δψ = w."""
+        row, split = channel - self.split.states, self.split.auxiliary
+        if row < 0 or any(r == row for p in split.products for r, _, _ in p.places):
+            return 0
+        orders = {c: max(map(sum, p)) for (r, c), p in split.linear.items() if r == row}
+        own = orders.pop(channel, 0)
+        states = all(c < self.split.states for c in orders)
+        return max(orders.values()) - own if orders and states else 0
+
+    def initial(self, grid: PeriodicGrid, sources: Sources) -> Tensor:
+        """Spectra of the initial state ``[B, states, *modes]``, zero at Nyquist."""
+        fields = [
+            sources.field(self.problem.initial[c.name][c.time_order], grid.axes(), self.start)
+            for c in self.split.channels[: self.split.states]
+        ]
+        return grid.forward(torch.stack(fields, 1)) * grid.interior()
+
+    def stepper(self, level: SpectralLevel, sources: Sources) -> SpectralStepper:
+        """Discretise at a level for the instances in ``sources``."""
+        grid = self.box.with_sizes(level.sizes)
+        fine = grid.with_sizes(self._padded(level.sizes)) if level.padded else grid
+        n = self.split.states
+        symbols = build_symbols(self.split, self.means, grid, fine.points, sources)
+        main, extra = (
+            NonlinearTerm(term, symbols, fine, n) if system.products else None
+            for term, system in (
+                (self.main, self.split.right),
+                (self.auxiliary, self.split.auxiliary),
+            )
+        )
+        nonlinear = Nonlinear(self.split, symbols, main, extra)
+        if main is not None:
+            stabilise(nonlinear, self.initial(grid, sources), self.start)
+        return SpectralStepper(nonlinear)
+
+    def _padded(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        degrees = [_DEFAULT_DEGREE if d is None else d for d in self.main.degrees]
+        factor = (max([1, *degrees]) + 1) / 2
+        return tuple(2 * -(-round(n * factor) // 2) for n in sizes)
