@@ -7,10 +7,9 @@ import torch
 
 from piop.problem import Problem
 from piop.reference.chebyshev.mesh import CollocationMesh
-from piop.reference.chebyshev.newton import radau
 from piop.reference.chebyshev.solve import CollocationSolver
 from piop.reference.chebyshev.system import CollocationSystem
-from piop.reference.chebyshev.time_stepping import StepControl, TimeStepping
+from piop.reference.chebyshev.time_stepping import StepControl, TimeStepping, radau
 from piop.reference.input_values import Sources
 from piop.reference.solution import Limits, Request
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from piop.reference.chebyshev.newton import radau
+from piop.reference.chebyshev.time_stepping import radau
 
 
 def test_three_stages_are_those_of_the_book():
