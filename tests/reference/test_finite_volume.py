@@ -43,8 +43,7 @@ TORO = {  # left, right, place, end: Toro 2009, tab. 4.1 with the places of sec.
 def cells(problem, sizes, functions=None, end=None):
     """Cell means at the end on a mesh of ``sizes``, at the start, and the mesh."""
     sources = Sources(problem, functions or {}, CPU)
-    lows, lengths = zip(*((c.low, c.length) for c in problem.space), strict=True)
-    mesh = CellMesh(lows, lengths, sizes, CPU)
+    mesh = CellMesh(problem.space, sizes, CPU)
     scheme = Scheme(problem, read_conservation_law(problem.pde), sources, mesh)
     start = initial_means(problem, sources, mesh)
     stepper = FiniteVolumeStepper(

@@ -36,12 +36,14 @@ from piop.reference.elliptic.cells import (
     interleave,
 )
 from piop.reference.input_values import Axes, Sources
+from piop.reference.refinement import refuse
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate
 
 
-Pair = tuple[Tensor, Tensor]
+Pair = Sequence[Tensor]
+"""Of the low and of the high side."""
 
 
 @final
@@ -71,7 +73,7 @@ class Discrete:
     operator: StencilOperator
     right: Tensor
     halves: tuple[Pair, ...]
-    walls: tuple[tuple[WallValue, WallValue] | None, ...]
+    walls: tuple[Sequence[WallValue] | None, ...]
 
     @property
     def imbalance(self) -> Tensor:
@@ -113,26 +115,24 @@ class Assembler:
         sign = self._sign(list(fields.values()))
         right = sign * volume * self._cell_mean(self.form.source, fine, sizes)
         mass = sign * volume * self._cell_mean(self.form.reaction, fine, sizes)
-        links: list[Tensor] = []
-        halves: list[Pair] = []
-        walls: list[tuple[WallValue, WallValue] | None] = []
-        ground: list[Pair | None] = []
+        links, halves, walls, ground = [], [], [], []
         for axis, a in enumerate(self.form.diffusion):
             step = self.space[axis].length / sizes[axis]
             low, high = half_conductances(sign * fields[a], axis, step, volume / step)
             links.append(join(low, high, axis, self.space[axis].periodic))
             low, high = (mean_of_halves(half, axis) for half in (low, high))
             halves.append((low, high))
-            pair = self.form.walls[axis]
-            if pair is None:
-                walls.append(None)
-                ground.append(None)
-                continue
-            ends = (low.narrow(axis + 1, 0, 1), high.narrow(axis + 1, sizes[axis] - 1, 1))
-            found = [self._wall(pair[k], axis, k, ends[k] / (volume / step), sizes) for k in (0, 1)]
-            walls.append((found[0], found[1]))
-            ground.append(self._through_walls(right, found, ends, axis))
-        self._require_finite([right, *links, *(w for p in ground if p is not None for w in p)])
+            found = through = None
+            if (pair := self.form.walls[axis]) is not None:
+                ends = low.narrow(axis + 1, 0, 1), high.narrow(axis + 1, sizes[axis] - 1, 1)
+                slopes = [end / (volume / step) for end in ends]
+                found = [self._wall(pair[k], axis, k, slopes[k], sizes) for k in (0, 1)]
+                through = self._through_walls(right, found, ends, axis)
+            walls.append(found)
+            ground.append(through)
+        parts = [right, *links, *(w for pair in ground if pair is not None for w in pair)]
+        bad = torch.stack([~torch.isfinite(part).flatten(1).all(1) for part in parts]).any(0)
+        refuse(bad, self.samples, "a coefficient, the source or a wall's condition is not finite")
         return Discrete(
             StencilOperator(tuple(links), tuple(ground), mass), right, tuple(halves), tuple(walls)
         )
@@ -194,15 +194,7 @@ class Assembler:
                     )
             right.narrow(axis + 1, k * (right.shape[axis + 1] - 1), 1).add_(conductance * constant)
             found.append(conductance * (1 - factor))
-        return found[0], found[1]
-
-    def _require_finite(self, parts: Sequence[Tensor]) -> None:
-        bad = torch.stack([~torch.isfinite(p).flatten(1).all(1) for p in parts]).any(0)
-        if bool(bad.any()):
-            sample = self.samples[int(bad.nonzero()[0])]
-            raise SolverError(
-                f"sample {sample}: a coefficient, the source or a wall's condition is not finite"
-            )
+        return found
 
 
 def half_conductances(a: Tensor, axis: int, step: float, area: float) -> Pair:
@@ -254,23 +246,17 @@ def reconstruct(
     """
     values = cells
     for axis in range(len(space)):
-        low, high = discrete.halves[axis]
-        for i in range(axis):  # these axes have been refined already
-            low, high = (between(h, i + 1, space[i].periodic) for h in (low, high))
-        values = _refine(discrete, values, axis, (low, high), space)
+        values = _refine(discrete, values, axis, space)
     return at_nodes(values, space, shape)
 
 
-def _refine(
-    discrete: Discrete,
-    values: Tensor,
-    axis: int,
-    halves: tuple[Tensor, Tensor],
-    space: Sequence[Coordinate],
-) -> Tensor:
-    """Add faces along an axis."""
+def _refine(discrete: Discrete, values: Tensor, axis: int, space: Sequence[Coordinate]) -> Tensor:
+    """Add faces along an axis, after those before it."""
     dim, n = axis + 1, values.shape[axis + 1]
-    low, high = halves[0].roll(-1, dim), halves[1]
+    low, high = discrete.halves[axis]
+    for i in range(axis):  # these axes have been refined already
+        low, high = (between(h, i + 1, space[i].periodic) for h in (low, high))
+    low = low.roll(-1, dim)
     faces = (high * values + low * values.roll(-1, dim)) / (low + high)
     pair = discrete.walls[axis]
     if pair is None:

@@ -105,13 +105,10 @@ def first_grid(problem: Problem, shape: Sequence[int], cap: int) -> tuple[tuple[
         Cells along each axis, and whether cells meet at the nodes of the output.
     """
     rank = len(shape)
-    pieces = [_pieces(problem, c.name) for c in problem.space]
-    intervals = [
-        n if c.periodic else max(n - 1, 1) for c, n in zip(problem.space, shape, strict=True)
-    ]
     shortest = min(c.length for c in problem.space)
     found, aligned = [], True
-    for axis, wanted, own in zip(problem.space, intervals, pieces, strict=True):
+    for axis, n in zip(problem.space, shape, strict=True):
+        wanted, own = n if axis.periodic else max(n - 1, 1), _pieces(problem, axis.name)
         fewest = _FEWEST[rank - 1] * 2 ** round(math.log2(axis.length / shortest))
         both = _fit(math.lcm(wanted, own), own, fewest)
         odd = both // (both & -both)
@@ -132,12 +129,11 @@ def _fit(count: int, keep: int, fewest: int) -> int:
 
 def _pieces(problem: Problem, axis: str) -> int:
     """Cells of piecewise constant inputs along an axis: their least common multiple."""
-    laws = [
-        (i.distribution, i.of)
+    counts = [
+        i.distribution.per_axis(len(i.of))[i.of.index(axis)]
         for i in problem.inputs
-        if isinstance(i.distribution, PiecewiseConstant)
+        if isinstance(i.distribution, PiecewiseConstant) and axis in i.of
     ]
-    counts = [law.per_axis(len(of))[of.index(axis)] for law, of in laws if axis in of]
     return math.lcm(1, *counts)
 
 
@@ -154,7 +150,7 @@ class StencilOperator:
     """
 
     links: tuple[Tensor, ...]
-    walls: tuple[tuple[Tensor, Tensor] | None, ...]
+    walls: tuple[Sequence[Tensor] | None, ...]
     mass: Tensor
 
     @property
@@ -208,7 +204,7 @@ class StencilOperator:
 
     def map(self, change: Callable[[Tensor], Tensor]) -> StencilOperator:
         """Apply a function to every tensor."""
-        walls = (None if p is None else (change(p[0]), change(p[1])) for p in self.walls)
+        walls = (None if pair is None else [change(w) for w in pair] for pair in self.walls)
         return StencilOperator(tuple(map(change, self.links)), tuple(walls), change(self.mass))
 
     def to(self, dtype: torch.dtype) -> StencilOperator:
@@ -229,17 +225,15 @@ class StencilOperator:
             self._in_series(axis) if i == axis else add_pairs(link, axis + 1)
             for i, link in enumerate(self.links)
         ]
-        walls: list[tuple[Tensor, Tensor] | None] = []
+        half = self._half(axis)
+        ends = [half.narrow(axis + 1, k, 1) for k in (0, half.shape[axis + 1] - 1)]
+        walls = []
         for i, pair in enumerate(self.walls):
-            if pair is None:
-                walls.append(None)
-            elif i != axis:
-                walls.append((add_pairs(pair[0], axis + 1), add_pairs(pair[1], axis + 1)))
-            else:
-                half = self._half(axis)
-                ends = (half.narrow(axis + 1, k, 1) for k in (0, half.shape[axis + 1] - 1))
-                low, high = (w / (1 + w * h) for w, h in zip(pair, ends, strict=True))
-                walls.append((low, high))
+            if pair is not None and i == axis:
+                pair = [w / (1 + w * h) for w, h in zip(pair, ends, strict=True)]
+            elif pair is not None:
+                pair = [add_pairs(w, axis + 1) for w in pair]
+            walls.append(pair)
         return StencilOperator(tuple(links), tuple(walls), add_pairs(self.mass, axis + 1))
 
     def _half(self, axis: int) -> Tensor:
@@ -275,9 +269,8 @@ def dense(operator: StencilOperator) -> Tensor:
     count = operator.mass[0].numel()
     rows = torch.eye(count, dtype=operator.mass.dtype, device=operator.mass.device)
     batch = len(operator.mass)
-    columns = [
-        operator.apply(r.reshape(1, *operator.sizes).expand(batch, *operator.sizes)) for r in rows
-    ]
+    whole = (batch, *operator.sizes)
+    columns = [operator.apply(row.reshape(1, *operator.sizes).expand(whole)) for row in rows]
     return torch.stack([c.reshape(batch, count) for c in columns], -1)
 
 

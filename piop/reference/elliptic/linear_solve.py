@@ -20,9 +20,9 @@ from scipy.sparse import csc_matrix
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from piop.errors import SolverError
 from piop.reference.elliptic.assemble import Discrete
 from piop.reference.elliptic.cells import StencilOperator, add_pairs, dense, mergeable
+from piop.reference.refinement import refuse
 
 _COARSEST = 320  # cells of the coarsest grid, which is factorised
 _DEGREE = 3  # of the smoother
@@ -144,10 +144,8 @@ def conjugate_gradients(
         direction = torch.addcmul(better, direction, turn)
     if singular:
         values -= values.mean(tuple(range(1, values.ndim)), keepdim=True)
-    converged = (energy <= goal) & torch.isfinite(energy)
-    return values, converged.flatten() & precondition.sound & torch.isfinite(values).flatten(1).all(
-        1
-    )
+    converged = ((energy <= goal) & torch.isfinite(energy)).flatten() & precondition.sound
+    return values, converged & torch.isfinite(values).flatten(1).all(1)
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
@@ -183,23 +181,21 @@ def solve_cells(
         right = right - right.mean(tuple(range(1, right.ndim)), keepdim=True)
     values = torch.zeros_like(right)
     converged = operator.definite
-    index = converged.nonzero().flatten()
-    if len(index):
-        whole = len(index) == len(right)
-        part = operator if whole else operator.take(index)
+    if bool(converged.any()):
+        index = converged.nonzero().flatten()
+        part = operator if len(index) == len(right) else operator.take(index)
         values[index], converged[index] = conjugate_gradients(
-            part, right if whole else right[index], tolerance, singular=singular
+            part, right[index], tolerance, singular=singular
         )
     left = (~converged).nonzero().flatten()
     if len(left):
         values[left] = solve_directly(operator.take(left), right[left], singular=singular)
-    bad = ~torch.isfinite(values).flatten(1).all(1)
-    if bool(bad.any()):
-        sample = samples[int(bad.nonzero()[0])]
-        raise SolverError(
-            f"sample {sample}: the equation has no solution, or many, on {operator.sizes} cells; "
-            "is its reaction term an eigenvalue of the rest?"
-        )
+    refuse(
+        ~torch.isfinite(values),
+        samples,
+        f"the equation has no solution, or many, on {operator.sizes} cells; "
+        "is its reaction term an eigenvalue of the rest?",
+    )
     return values if gauge is None else values + gauge
 
 

@@ -17,18 +17,21 @@ from piop.forms.conservation import ConservationLaw, mirror
 from piop.forms.terms import name_of, outermost_atoms
 from piop.forms.wave_speeds import find_gas
 from piop.lowering import compile_expression, compile_expressions
-from piop.problem import Problem
+from piop.problem import Coordinate, Problem
 from piop.reference.finite_volume.flux import Flow, Variables, contact_slopes, limited_slopes
 from piop.reference.input_values import Axes, Sources, moves
+from piop.reference.refinement import refuse
 
 
 class CellMesh:
     """Equal cells of a box.
 
-    Attributes:
-        lows: Left end of each axis (physical).
-        lengths: Length of each axis (physical).
+    Args:
+        space: The axes of the box.
         sizes: Cells along each axis.
+        device: Where tensors live.
+
+    Attributes:
         widths: Width of a cell along each axis.
         centres: Middles of the cells.
         faces: For each axis, middles of the faces across it, both ends among them.
@@ -36,30 +39,23 @@ class CellMesh:
     """
 
     def __init__(
-        self,
-        lows: tuple[float, ...],
-        lengths: tuple[float, ...],
-        sizes: tuple[int, ...],
-        device: torch.device,
+        self, space: Sequence[Coordinate], sizes: tuple[int, ...], device: torch.device
     ) -> None:
-        self.lows, self.lengths, self.sizes, self.device = lows, lengths, sizes, device
-        self.widths = tuple(length / n for length, n in zip(lengths, sizes, strict=True))
+        self.space, self.sizes, self.device = space, sizes, device
+        self.widths = [c.length / n for c, n in zip(space, sizes, strict=True)]
+        self.centres = tuple(self._along(i, torch.arange(n) + 0.5) for i, n in enumerate(sizes))
         edges = [self._along(i, torch.arange(n + 1)) for i, n in enumerate(sizes)]
-        middles = [self._along(i, torch.arange(n) + 0.5) for i, n in enumerate(sizes)]
-        self.centres = tuple(middles)
-        axes = range(len(sizes))
-        self.faces = tuple(tuple(edges[j] if j == i else middles[j] for j in axes) for i in axes)
-        self.ends = tuple(
-            tuple(
-                tuple(edges[j][end] if j == i else middles[j] for j in axes)
-                for end in (slice(0, 1), slice(-1, None))
-            )
-            for i in axes
-        )
+        self.faces = [self._across(i, edge) for i, edge in enumerate(edges)]
+        self.ends = [[self._across(i, e[:1]), self._across(i, e[-1:])] for i, e in enumerate(edges)]
+
+    def _across(self, axis: int, along: Tensor) -> tuple[Tensor, ...]:
+        """Middles of faces across an axis, at positions along it."""
+        return (*self.centres[:axis], along, *self.centres[axis + 1 :])
 
     def _along(self, axis: int, cells: Tensor) -> Tensor:
         positions = cells.to(self.device, torch.float64)
-        return self.lows[axis] + self.lengths[axis] * (positions / self.sizes[axis])
+        c = self.space[axis]
+        return c.low + c.length * (positions / self.sizes[axis])
 
     def quadrature(self, offsets: Tensor) -> Axes:
         """Points at fractions ``offsets [q]`` of every cell, cell after cell."""
@@ -155,24 +151,19 @@ class Ghosts:
     ) -> None:
         self.axis, self.coefficients = axis, coefficients
         self.periodic = problem.space[axis].periodic
-        name = problem.space[axis].name
-        self.signs: list[Tensor | None] = []
-        self.given: list[list[tuple[int, Any]]] = []
-        for end in ("min", "max"):
-            conditions = problem.boundary.get(f"{name}.{end}", ())
-            wall = any(c.mirrored for c in conditions)
-            signs = torch.tensor(mirror(law, axis), dtype=torch.float64) if wall else None
-            self.signs.append(signs)
-            self.given.append(
-                [
-                    (
-                        problem.unknowns.index(c.unknown),
-                        compile_expression(c.prescribed, coefficients.atoms),
-                    )
-                    for c in conditions
-                    if c.prescribed is not None
-                ]
-            )
+        name, atoms = problem.space[axis].name, coefficients.atoms
+        faces = [problem.boundary.get(f"{name}.{end}", ()) for end in ("min", "max")]
+        self.walls = [any(c.mirrored for c in conditions) for conditions in faces]
+        signs = mirror(law, axis) if any(self.walls) else ()
+        self.signs = torch.tensor(signs, dtype=torch.float64)
+        self.given = [
+            [
+                (problem.unknowns.index(c.unknown), compile_expression(c.prescribed, atoms))
+                for c in conditions
+                if c.prescribed is not None
+            ]
+            for conditions in faces
+        ]
 
     def pad(self, u: Tensor, mesh: CellMesh, t: Tensor) -> Tensor:
         """Add three cells at both ends of the axis to ``u [B, n, *sizes]``, at times ``t [B]``."""
@@ -186,10 +177,9 @@ class Ghosts:
     def _end(self, end: int, u: Tensor, mesh: CellMesh, t: Tensor) -> Tensor:
         dim = 2 + self.axis
         n = u.shape[dim]
-        signs = self.signs[end]
-        if signs is not None:
+        if self.walls[end]:
             near = u.narrow(dim, 0 if end == 0 else n - GHOSTS, GHOSTS).flip(dim)
-            return near * signs.to(u).reshape(1, -1, *[1] * (u.ndim - 2))
+            return near * self.signs.to(u).reshape(1, -1, *[1] * (u.ndim - 2))
         ghost = torch.cat([u.narrow(dim, 0 if end == 0 else n - 1, 1)] * GHOSTS, dim)
         if self.given[end]:
             values = self.coefficients.at(mesh.ends[self.axis][end], t)
@@ -220,9 +210,12 @@ class Scheme:
         self.flows = [Flow(law, axis, gas, self.coefficients.atoms) for axis in axes]
         self.ghosts = [Ghosts(problem, law, axis, self.coefficients) for axis in axes]
         self.variables = Variables(law, gas, tuple(self.coefficients.scalars))
-        self._source = None
-        if any(s != 0 for s in law.source):
-            self._source = compile_expressions(law.source, (*law.state, *self.coefficients.atoms))
+        scalars = self.coefficients.scalars
+        self.scalars = [sources.value(s, mesh.centres, sources.start) for s in scalars]
+        atoms = (*law.state, *self.coefficients.atoms)
+        self._source = (
+            compile_expressions(law.source, atoms) if any(s != 0 for s in law.source) else None
+        )
 
     def rate_of_change(self, u: Tensor, t: Tensor, keep: Tensor | None = None) -> Tensor:
         """du/dt of cell means ``u [B, n, *sizes]`` at times ``t [B]``.
@@ -235,8 +228,7 @@ class Scheme:
         """
         total = torch.zeros_like(u)
         for axis, width in enumerate(self.mesh.widths):
-            flux = self._fluxes(u, t, axis, keep)
-            total -= flux.diff(dim=2 + axis) / width
+            total -= self._fluxes(u, t, axis, keep).diff(dim=2 + axis) / width
         if self._source is not None:
             values = self._source([*u.unbind(1), *self.coefficients.at(self.mesh.centres, t)])
             total += torch.stack([v.expand_as(u[:, 0]) for v in values], 1)
@@ -261,9 +253,8 @@ class Scheme:
     def _fluxes(self, u: Tensor, t: Tensor, axis: int, keep: Tensor | None) -> Tensor:
         """Fluxes through all faces across an axis, ``[B, n, …, N + 1, …]``."""
         dim, cells = 2 + axis, u.shape[2 + axis]
-        scalars = self._scalars(u.ndim - 2, t)
         padded = self.ghosts[axis].pad(u, self.mesh, t)
-        w = self.variables.of(padded, scalars)
+        w = self.variables.of(padded, self.scalars)
         slopes = limited_slopes(w, dim).narrow(dim, 1, cells + 2)
         if self.variables.gas is not None:
             row, pressure = self.variables.gas.density, w[:, self.variables.gas.energy]
@@ -273,7 +264,7 @@ class Scheme:
         low, high = (middle - half).narrow(dim, 1, cells + 1), middle + half
         sides = torch.stack([high.narrow(dim, 0, cells + 1), low])
         flow, coefficients = self.flows[axis], self.coefficients.at(self.mesh.faces[axis], t)
-        states = self.variables.back(sides, scalars)
+        states = self.variables.back(sides, self.scalars)
         speeds = flow.speeds(states, coefficients)
         good = torch.isfinite(speeds[0] + speeds[1])
         if not bool(good.all()):  # first order where the edge of a cell is not admissible
@@ -292,11 +283,6 @@ class Scheme:
         )
         speed = torch.maximum(low.abs(), high.abs())
         return torch.maximum(speed.narrow(dim - 1, 0, cells), speed.narrow(dim - 1, 1, cells))
-
-    def _scalars(self, rank: int, t: Tensor) -> list[Tensor]:
-        if not self.coefficients.scalars:
-            return []
-        return self.coefficients.at(self.mesh.centres, t)[: len(self.coefficients.scalars)]
 
 
 def _beside(keep: Tensor, dim: int) -> Tensor:
@@ -339,11 +325,8 @@ class FiniteVolumeStepper:
         """Yield the cell means ``[B, n, *sizes]`` at each time."""
         t = torch.full((len(u),), start, dtype=u.dtype, device=u.device)
         rate, good = self.scheme.wave_rates(u, t)
-        if not bool(good.all()):
-            sample = self.names[int((~good.flatten(1).all(1)).nonzero()[0])]
-            raise SolverError(
-                f"sample {sample}: the initial state is not finite, or its wave speeds are not real"
-            )
+        message = "the initial state is not finite, or its wave speeds are not real"
+        refuse(~good, self.names, message)
         for end in times:
             while bool((t < end).any()):
                 u, t, rate = self._step(u, t, rate, end)

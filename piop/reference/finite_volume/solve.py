@@ -92,7 +92,7 @@ def _integral(
 ) -> Tensor:
     """∫ from the low end of the axis to ``ends``."""
     dim, n, h = 2 + axis, mesh.sizes[axis], mesh.widths[axis]
-    position = (ends - mesh.lows[axis]) / h
+    position = (ends - mesh.space[axis].low) / h
     cell = position.floor()
     if not window.periodic:
         cell = cell.clamp(0, n - 1)
@@ -156,9 +156,7 @@ class ShockSolver(LevelSolver[GridLevel, GridResult]):
         """See the base class."""
         problem, request = self.problem, self.request
         sources = self.sources.take(samples)
-        lows = tuple(float(c.low) for c in problem.space)
-        lengths = tuple(float(c.length) for c in problem.space)
-        mesh = CellMesh(lows, lengths, level.sizes, request.device)
+        mesh = CellMesh(problem.space, level.sizes, request.device)
         scheme = Scheme(problem, self.law, sources, mesh)
         longest = torch.zeros(len(samples), dtype=torch.float64, device=request.device)
         stepper = FiniteVolumeStepper(scheme, samples, request.limits.steps, longest)
@@ -175,10 +173,8 @@ class ShockSolver(LevelSolver[GridLevel, GridResult]):
         ]
 
         def evaluate(rows: Sequence[int]) -> Fields:
-            picked = found[rows], slopes[rows]
-            names = problem.unknowns
-            values, rates = ({n: f[:, i] for i, n in enumerate(names)} for f in picked)
-            return values, rates
+            names = list(enumerate(problem.unknowns))
+            return {n: found[rows, i] for i, n in names}, {n: slopes[rows, i] for i, n in names}
 
         return SolvedSamples(results, evaluate)
 
