@@ -90,11 +90,7 @@ def solve_reference(
     if problem.time is None and times is not None:
         raise DataError(f"{problem.name} is steady; it has no times")
     moments = () if problem.time is None else _times(problem.time, problem.save[0], times)
-    shape = (
-        tuple(shape)
-        if shape is not None
-        else tuple(problem.save[len(problem.save) - len(problem.space) :])
-    )
+    shape = tuple(problem.save[-len(problem.space) :] if shape is None else shape)
     if len(shape) != len(problem.space):
         raise DataError(
             f"shape {shape} must give one size for each of {len(problem.space)} space axes"

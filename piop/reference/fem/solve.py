@@ -18,7 +18,6 @@ from piop.errors import SolverError
 from piop.forms.weak import WeakForm, weak_form
 from piop.reference.fem.meshes import (
     MeshHierarchy,
-    MeshLevel,
     mesh_for,
     nearest_points,
     samples_by_region,
@@ -194,7 +193,9 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         """Discretise on the mesh of a level; meshes come one after the other."""
         while self.level < level.number:
             mesh, self.level = next(self.meshes), self.level + 1
-            self.space = self._space(mesh)
+            bent = mesh.mesh if self.degree == 1 else mesh.curved(self.outline)
+            crossed = [f for f, integrand in self.form.faces.items() if integrand.terms]
+            self.space = Space(bent, self.degree, mesh.faces(self.outline), crossed)
             self.nodes = self._output_nodes(self.space)
             self.system = FiniteElementSystem(self.problem, self.form, self.space)
             self.recovery = Recovery(self.problem, self.form, self.space)
@@ -212,11 +213,6 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         if self.problem.points is not None and self.level == 2:
             self.numbers = nearest_points(space.points[space.corners], self.points)
         return space.corners[self.numbers]
-
-    def _space(self, level: MeshLevel) -> Space:
-        mesh = level.mesh if self.degree == 1 else level.curved(self.outline)
-        crossed = [f for f, integrand in self.form.faces.items() if integrand.terms]
-        return Space(mesh, self.degree, level.faces(self.outline), crossed)
 
     def _result(
         self, level: GridLevel, values: Tensor, earlier: Sequence[GridResult]

@@ -18,6 +18,7 @@ from piop.forms.weak import Integrand, WeakForm
 from piop.problem import Problem
 from piop.reference.fem.space import Array, PointEvaluator, Quadrature, Space
 from piop.reference.input_values import Sources
+from piop.reference.refinement import refuse
 
 _STEPS = 40  # of Newton's method
 _SMALL = 1e-11  # step of Newton's method, relative to the solution
@@ -178,11 +179,8 @@ class FiniteElementSystem:
         terms = [p.coefficients(p.terms, sources) for p in self.parts]
         state = np.zeros_like(given)
         residual = self._residual(terms, state, given)
-        if (bad := ~np.isfinite(residual).all((1, 2))).any():
-            raise SolverError(
-                f"sample {samples[int(bad.argmax())]}: a coefficient, the source or a condition "
-                "is not finite"
-            )
+        bad = torch.from_numpy(~np.isfinite(residual))
+        refuse(bad, samples, "a coefficient, the source or a condition is not finite")
         return state - self._inverse(sources, state[:1], samples[0])(residual, state)
 
     def _inverse(self, sources: Sources, state: Array, sample: int) -> Any:
@@ -228,11 +226,8 @@ class FiniteElementSystem:
             while True:
                 trial = state - fraction * step
                 residual = self._residual(terms, trial, given)
-                following = solve(residual, trial) if np.isfinite(residual).all() else None
-                if (
-                    following is not None
-                    and np.linalg.norm(following) <= (1 - fraction / 4) * length
-                ):
+                shorter, finite = (1 - fraction / 4) * length, np.isfinite(residual).all()
+                if finite and np.linalg.norm(solve(residual, trial)) <= shorter:
                     break
                 small = length <= _SMALL * np.linalg.norm(trial)
                 fraction /= 2
@@ -352,10 +347,7 @@ class Recovery:
         values = self.values(coefficients, unknowns_at(quadrature, state))
         for channel, value in zip(form.recovered, values, strict=True):
             right = np.broadcast_to(quadrature.vector({0: value}), (len(state), self.space.count))
-            if (bad := ~np.isfinite(right).all(1)).any():
-                raise SolverError(
-                    f"sample {samples[int(bad.argmax())]}: equation {channel + 1} gives a value "
-                    "that is not finite"
-                )
+            bad = torch.from_numpy(~np.isfinite(right))
+            refuse(bad, samples, f"equation {channel + 1} gives a value that is not finite")
             whole[:, channel] = self.factors.solve(np.ascontiguousarray(right.T)).T
         return whole

@@ -58,7 +58,7 @@ def output_windows(
     problem: Problem, shape: tuple[int, ...], points: Sequence[Tensor]
 ) -> tuple[Window, ...]:
     """Windows as wide as the spacing of the spec's ``save`` grid, or of a finer output's."""
-    saved = problem.save[len(problem.save) - len(problem.space) :]
+    saved = problem.save[-len(problem.space) :]
     windows = []
     for axis, n, kept, middles in zip(problem.space, shape, saved, points, strict=True):
         intervals = n if axis.periodic else max(n - 1, 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -34,7 +34,7 @@ class PeriodicGrid:
 
     def with_sizes(self, sizes: Sequence[int]) -> PeriodicGrid:
         """The same box with other numbers of points."""
-        return PeriodicGrid(self.lows, self.lengths, tuple(sizes), self.device)
+        return replace(self, sizes=tuple(sizes))
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -65,10 +65,8 @@ class PeriodicGrid:
 
     def wavenumbers(self) -> tuple[Tensor, ...]:
         """Angular wavenumbers 2π·index/length along each axis (per unit of length)."""
-        return tuple(
-            2 * math.pi / length * index
-            for length, index in zip(self.lengths, self.indices(), strict=True)
-        )
+        pairs = zip(self.lengths, self.indices(), strict=True)
+        return tuple(2 * math.pi / length * index for length, index in pairs)
 
     def derivative(self, order: Sequence[int]) -> Tensor:
         """Symbol (ik)^order, complex, ``modes`` or broadcastable to it."""

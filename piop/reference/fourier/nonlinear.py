@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import cast, final
 
 import torch
@@ -39,13 +40,12 @@ class Nonlinear:
     main: NonlinearTerm | None
     auxiliary: NonlinearTerm | None
     _late: list[int] = field(init=False)
-    _sum: Multiplier | None = field(init=False)
+    _sum: Multiplier | None = field(init=False, default=None)
     _base: Tensor | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self._late = nonlinear_auxiliaries(self.split, self.symbols.means)
         products, states = len(self.split.right.products), self.split.states
-        self._sum = None
         if products > states and not self._late:
             self._sum = Multiplier(self.symbols.prefactors, states, products)
 
@@ -66,11 +66,8 @@ class Nonlinear:
 
     def channels(self, w: Tensor, t: float) -> list[Tensor]:
         """Spectra of states and auxiliary unknowns, each ``[B, *modes]``."""
-        states = self.split.states
         channels = list(w.unbind(1))
-        count = len(self.split.channels) - states
-        if not count:
-            return channels
+        count = len(self.split.channels) - self.split.states
         for i in range(count):
             total = torch.zeros_like(channels[0])
             for (row, source), symbol in self.symbols.auxiliary.items():
@@ -94,17 +91,15 @@ class Nonlinear:
         They are those of the products; of more products than states, of what the products add to
         each state, so that a step handles fewer of them.
         """
-        if self.main is not None and not self._late and not self.main.needs_auxiliary:
-            channels = () if self.main.direct else w.unbind(1)
-            return self.main(channels, w, t) if self._sum is None else self._total(channels, w, t)
-        channels = self.channels(w, t)
-        if self.main is not None and self._sum is not None:
+        plain = self.main is not None and not self._late and not self.main.needs_auxiliary
+        channels = w.unbind(1) if plain else self.channels(w, t)
+        if self._sum is not None:
             return self._total(channels, w, t)
-        late = [channels[self.split.states + i] for i in self._late]
-        if self.main is None:
-            return torch.stack(late, 1)
-        spectra = self.main(channels, w, t)
-        return torch.cat([spectra, torch.stack(late, 1)], 1) if late else spectra
+        spectra = [] if self.main is None else [self.main(channels, w, t)]
+        if self._late:
+            late = [channels[self.split.states + i] for i in self._late]
+            spectra.append(torch.stack(late, 1))
+        return spectra[0] if len(spectra) == 1 else torch.cat(spectra, 1)
 
     def _total(self, channels: Sequence[Tensor], w: Tensor, t: float) -> Tensor:
         """Sum of the products' contributions to each state ``[B, states, *modes]``."""
@@ -136,8 +131,8 @@ class Nonlinear:
         if self.auxiliary is not None:
             known = [*channels, *(torch.zeros_like(channels[0]),) * len(self.split.channels)]
             spectra = self.auxiliary(known, w, t)
-            for p, product in enumerate(self.split.auxiliary.products):
-                places = [(r, c) for r, order, c in product.places if not any(order)]
+            for p, pointwise in enumerate(self.split.auxiliary.products):
+                places = [(r, c) for r, order, c in pointwise.places if not any(order)]
                 terms += [(row, c, spectra[:, p] / self.symbols.points) for row, c in places]
         for i, free in enumerate(self.symbols.free):
             mean, size = torch.zeros(len(w), device=w.device), torch.zeros(len(w), device=w.device)
@@ -214,17 +209,13 @@ def longest_step(nonlinear: Nonlinear, w: Tensor, t: float) -> Tensor:
         channel, inner = unknowns[i]
         largest = slope.flatten(1).abs().amax(1).reshape(-1, *(1,) * len(grid.sizes))
         inner_size = grid.derivative(inner).abs()
-        sources = _sources(nonlinear, channel)
-        for (_, q), prefactor in nonlinear.symbols.prefactors.items():
-            if q == p:
-                for factor in sources:
-                    rate = rate + largest * inner_size * prefactor.abs() * (points * factor)
-    damping = torch.zeros_like(rate)
-    if all(r == c for r, c in nonlinear.symbols.linear) and nonlinear.symbols.linear:
-        parts = [-s.real for s in nonlinear.symbols.linear.values()]
-        count = nonlinear.split.states
-        if len(parts) == count:
-            damping = torch.stack(torch.broadcast_tensors(*parts)).amin(0).clamp_min(0)
+        prefactors = [s for (_, q), s in nonlinear.symbols.prefactors.items() if q == p]
+        for prefactor, factor in product(prefactors, _sources(nonlinear, channel)):
+            rate = rate + largest * inner_size * prefactor.abs() * (points * factor)
+    damping, linear = torch.zeros_like(rate), nonlinear.symbols.linear
+    if set(linear) == {(i, i) for i in range(nonlinear.split.states)}:
+        parts = torch.broadcast_tensors(*(-symbol.real for symbol in linear.values()))
+        damping = torch.stack(parts).amin(0).clamp_min(0)
     net = (rate - damping).flatten(1).amax(1)
     return _LIMIT / net.clamp_min(1e-300)
 

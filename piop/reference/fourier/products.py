@@ -101,11 +101,9 @@ def _hoist(expression: Any, moving: set[Any], hoisted: dict[Any, sympy.Dummy]) -
         if fixed == expression.func.identity:
             return expression.func(*parts)
         return expression.func(_hoist(fixed, moving, hoisted), *parts)
-    return (
-        expression.func(*(_hoist(a, moving, hoisted) for a in expression.args))
-        if expression.args
-        else expression
-    )
+    if not expression.args:
+        return expression
+    return expression.func(*(_hoist(a, moving, hoisted) for a in expression.args))
 
 
 def _degree(expression: Any, unknowns: list[Any]) -> int | None:
@@ -134,12 +132,10 @@ class NonlinearTerm:
         self.needs_auxiliary = any(c >= states for c, _ in self.readers)
         plain = [(i, None) for i in range(states)]
         self.direct = self.readers == plain  # the states themselves, in order: nothing to copy
-        self.shifts: list[
-            tuple[int, int, Tensor]
-        ] = []  # (product, argument, coefficient): stabilise
-        self._flat = (
-            len(fine.sizes) == 1 or fine is self.grid
-        )  # an inverse transform pads by itself
+        # (product, argument, coefficient) of stabilise
+        self.shifts: list[tuple[int, int, Tensor]] = []
+        # an inverse transform pads by itself
+        self._flat = len(fine.sizes) == 1 or fine is self.grid
         self._axes = fine.axes()
         self._cached: tuple[float, list[Tensor], list[Tensor]] | None = None
         self._steady: Tensor | None = None
@@ -189,8 +185,8 @@ class NonlinearTerm:
 
     def __call__(self, channels: Sequence[Tensor], whole: Tensor, t: float) -> Tensor:
         """Spectra of the products times ``fine.points`` ``[B, P, *modes]``; Nyquist not cleared."""
-        parts = [self.varying(channels, whole, t), self.steady(whole, t)]
-        parts = [p for p in parts if p is not None]
+        every = self.varying(channels, whole, t), self.steady(whole, t)
+        parts = [p for p in every if p is not None]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def varying(self, channels: Sequence[Tensor], whole: Tensor, t: float) -> Tensor | None:
