@@ -28,6 +28,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+Device = torch.device | str | None
+"""Where tensors go; None for where they are."""
+
 
 def grid_axis(low: float, high: float, count: int, periodic: bool) -> Tensor:
     """Evenly spaced points ``[count]`` float64; a periodic axis leaves its right end out."""
@@ -145,7 +148,5 @@ class InputFunction(ABC):
         """Keep the functions with these indices of the batch ``[B']``."""
 
     @abstractmethod
-    def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> Self:
+    def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
         """Move to a device or dtype."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import sympy
@@ -22,6 +21,8 @@ from piop.errors import NotSupportedError
 from piop.expression.functions import BY_SYMBOL, RELATIONS
 
 Operation = Callable[..., Any]
+Argument = tuple[int | None, Any]
+"""(slot, None) for a computed value, or (None, a number)."""
 
 
 def lower(expression: Expr, environment: Mapping[Any, Tensor]) -> Tensor:
@@ -77,8 +78,8 @@ def compile_expressions(
         if len(values) != len(atoms):
             raise ValueError(f"{len(values)} tensors for {len(atoms)} atoms")
         slots: list[Any] = list(values)
-        for step in steps:
-            slots.append(step.operation(*(a if k is None else slots[k] for k, a in step.arguments)))
+        for operation, arguments in steps:
+            slots.append(operation(*(a if k is None else slots[k] for k, a in arguments)))
         like = next((v for v in values if hasattr(v, "new_tensor")), None)
         found = (a if k is None else slots[k] for k, a in outputs)
         return tuple(_as_tensor(v, like) for v in found)
@@ -86,32 +87,24 @@ def compile_expressions(
     return run
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One operation; an argument is (slot, None) or (None, a number)."""
-
-    operation: Operation
-    arguments: tuple[tuple[int | None, Any], ...]
-
-
 class _Tape:
     """Collects steps while an expression is walked."""
 
     def __init__(self, count: int, known: dict[Basic, int]) -> None:
         self.count = count
-        self.known: dict[Basic, tuple[int | None, Any]] = {a: (i, None) for a, i in known.items()}
-        self.steps: list[_Step] = []
+        self.known: dict[Basic, Argument] = {a: (i, None) for a, i in known.items()}
+        self.steps: list[tuple[Operation, tuple[Argument, ...]]] = []
 
-    def visit(self, node: Basic) -> tuple[int | None, Any]:
+    def visit(self, node: Basic) -> Argument:
         if node not in self.known:
             self.known[node] = self._lower(node)
         return self.known[node]
 
-    def emit(self, operation: Operation, *arguments: tuple[int | None, Any]) -> tuple[int, None]:
-        self.steps.append(_Step(operation, arguments))
+    def emit(self, operation: Operation, *arguments: Argument) -> tuple[int, None]:
+        self.steps.append((operation, arguments))
         return self.count + len(self.steps) - 1, None
 
-    def _lower(self, node: Any) -> tuple[int | None, Any]:
+    def _lower(self, node: Any) -> Argument:
         if node in (sympy.true, sympy.false):
             return None, bool(node)
         if node.is_number:
@@ -139,7 +132,7 @@ class _Tape:
             )
         raise NotSupportedError(f"{node.func.__name__} in {node} has no translation to torch")
 
-    def _sum(self, node: Any) -> tuple[int | None, Any]:
+    def _sum(self, node: Any) -> Argument:
         plus = [a for a in node.args if not a.could_extract_minus_sign()]
         minus = [-a for a in node.args if a.could_extract_minus_sign()]
         if not plus:
@@ -147,7 +140,7 @@ class _Tape:
         total = reduce(lambda a, b: self.emit(operator.add, a, b), map(self.visit, plus))
         return reduce(lambda a, b: self.emit(operator.sub, a, b), map(self.visit, minus), total)
 
-    def _product(self, node: Any) -> tuple[int | None, Any]:
+    def _product(self, node: Any) -> Argument:
         below = [a for a in node.args if _is_denominator(a)]
         if below:
             top = sympy.Mul(*(a for a in node.args if a not in below))
@@ -163,7 +156,7 @@ class _Tape:
             return total
         return self.emit(operator.mul, total, (None, _number(sympy.Mul(*fixed))))
 
-    def _power(self, node: Any) -> tuple[int | None, Any]:
+    def _power(self, node: Any) -> Argument:
         base, exponent = node.args
         if exponent.is_Integer and exponent < 0:
             return self.emit(operator.truediv, (None, 1.0), self.visit(base**-exponent))
@@ -182,7 +175,7 @@ class _Tape:
             return self.emit(torch.exp, self.visit(exponent * sympy.log(base)))
         return self.emit(operator.pow, self.visit(base), self.visit(exponent))
 
-    def _piecewise(self, node: Any) -> tuple[int | None, Any]:
+    def _piecewise(self, node: Any) -> Argument:
         pairs = [tuple(pair.args) for pair in node.args]
         like = (0, None)
         last_value, last_condition = pairs[-1]
@@ -222,16 +215,12 @@ def _where(condition: Any, a: Any, b: Any, like: Any) -> Any:
     return torch.where(condition, a, b)
 
 
-def _maximum(a: Any, b: Any) -> Any:
+def _clamp(bound: str, of_tensors: Operation, a: Any, b: Any) -> Any:
+    """Take the larger or the smaller of two values, of which one may be a number."""
     if isinstance(a, float):
         a, b = b, a
-    return torch.clamp(a, min=b) if isinstance(b, float) else torch.maximum(a, b)
-
-
-def _minimum(a: Any, b: Any) -> Any:
-    if isinstance(a, float):
-        a, b = b, a
-    return torch.clamp(a, max=b) if isinstance(b, float) else torch.minimum(a, b)
+    limit: dict[str, Any] = {bound: b}
+    return torch.clamp(a, **limit) if isinstance(b, float) else of_tensors(a, b)
 
 
 def _heaviside(x: Any, middle: Any = 0.5) -> Any:
@@ -242,7 +231,11 @@ def _not(x: Any) -> Any:
     return not x if isinstance(x, bool) else ~x
 
 
-_OF_NUMBERS = {"maximum": _maximum, "minimum": _minimum, "heaviside": _heaviside}
+_OF_NUMBERS: dict[str, Operation] = {
+    "maximum": partial(_clamp, "min", torch.maximum),
+    "minimum": partial(_clamp, "max", torch.minimum),
+    "heaviside": _heaviside,
+}
 """Operations of torch that take no plain numbers, written so that they do."""
 _OPERATIONS: dict[Any, tuple[Operation, bool]] = {
     **{

@@ -52,10 +52,6 @@ def unit_points(draws: Draws, stream: str, count: int, dimension: int, method: s
     return DESIGNS[method](draws, stream, count, dimension)
 
 
-def _uniform(draws: Draws, stream: str, count: int, dimension: int) -> Tensor:
-    return draws.uniform(stream, count, dimension)
-
-
 def _latin_hypercube(draws: Draws, stream: str, count: int, dimension: int) -> Tensor:
     """One point in each of ``count`` equal slices of every axis (McKay, Beckman & Conover 1979)."""
     slices = draws.permutation(f"{stream}/order", count, dimension)
@@ -93,7 +89,7 @@ def _reverse(x: Tensor) -> Tensor:
 
 
 DESIGNS = {
-    "uniform": _uniform,
+    "uniform": Draws.uniform,
     "latin_hypercube": _latin_hypercube,
     "sobol": _sobol,
 }

@@ -225,8 +225,6 @@ class PiecewiseConstantSampler(Sampler[spec.PiecewiseConstant]):
 
     def interpolate(self, points: Tensor, values: Tensor, mask: Tensor | None) -> InputFunction:
         """Average the sensors of each cell; a cell without any takes the mean of all draws."""
-        if not self.axes:
-            return ScalarFunction(_masked_mean(values, mask))
         shape = (len(values), *self.distribution.per_axis(len(self.axes)))
         mean, _ = self.moments()
         empty = self._function(torch.full(shape, mean, dtype=torch.float64, device=values.device))

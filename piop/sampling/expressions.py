@@ -12,7 +12,7 @@ from sympy import Derivative, Expr, Symbol
 from sympy.core.function import AppliedUndef
 from torch import Tensor
 
-from piop.fields import InputFunction
+from piop.fields import Device, InputFunction
 from piop.forms.terms import applied, argument_order, name_of
 from piop.lowering import compile_expression
 
@@ -102,8 +102,7 @@ class ExpressionFunction(InputFunction):
             return self.parts[name].derivative(points[..., list(columns)], order)
 
         values = self.expression(tuple(order), points.unbind(-1), evaluate)
-        values = values.to(self.device, self.dtype)
-        return values.expand(self.count, points.shape[1])
+        return values.to(self.device, self.dtype).expand(self.count, points.shape[1])
 
     def on_grid(self, axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
         """Evaluate on a tensor grid, each part on its own axes: ``[B, n1, …, nd]``."""
@@ -113,23 +112,19 @@ class ExpressionFunction(InputFunction):
 
         def evaluate(name: str, columns: tuple[int, ...], order: tuple[int, ...]) -> Tensor:
             values = self.parts[name].on_grid([axes[c] for c in columns], order)
-            rank = sorted(range(len(columns)), key=lambda i: columns[i])
-            values = values.permute(0, *(1 + i for i in rank))
+            rank = sorted(range(len(columns)), key=columns.__getitem__)
             sizes = [len(axes[c]) if c in columns else 1 for c in range(d)]
-            return values.reshape(-1, *sizes)
+            return values.permute(0, *(1 + i for i in rank)).reshape(-1, *sizes)
 
         values = self.expression(tuple(order or (0,) * d), spread, evaluate)
-        values = values.to(self.device, self.dtype)
-        return values.expand(self.count, *map(len, axes))
+        return values.to(self.device, self.dtype).expand(self.count, *map(len, axes))
 
     def take(self, index: Tensor) -> Self:
         """Keep the functions with these indices of the batch."""
         parts = {name: part.take(index) for name, part in self.parts.items()}
         return replace(self, parts=parts, count=len(index))
 
-    def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> Self:
+    def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
         """Move to a device or dtype."""
         return replace(
             self,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, final
 import torch
 from torch import Tensor
 
-from piop.sampling.basis import TrigonometricBasis
-from piop.sampling.functions import ProductFunction
+from piop.fields import Device
+from piop.sampling.functions import ProductFunction, TrigonometricBasis
 from piop.sampling.random import Draws
 from piop.spec.distributions import AxisBoundary, FourierSeries, GaussianRandomField
 
@@ -54,7 +54,7 @@ class Prior:
         bases = tuple(b.to(coefficients.device, coefficients.dtype) for b in self.bases)
         return ProductFunction(coefficients, bases, coefficients.new_tensor([self.offset]))
 
-    def to(self, device: torch.device | str | None) -> Prior:
+    def to(self, device: Device) -> Prior:
         """Move to a device."""
         bases = tuple(basis.to(device, None) for basis in self.bases)
         return replace(

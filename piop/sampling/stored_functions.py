@@ -25,8 +25,13 @@ from piop.datasets.lazy_arrays import SAMPLE, RawFile
 from piop.datasets.sensors import column_samples
 from piop.errors import DataError
 from piop.fields import InputFunction
-from piop.sampling.basis import Basis, SplineBasis, TrigonometricBasis
-from piop.sampling.functions import ProductFunction, ScalarFunction
+from piop.sampling.functions import (
+    Basis,
+    ProductFunction,
+    ScalarFunction,
+    SplineBasis,
+    TrigonometricBasis,
+)
 from piop.spec.distributions import FromFile
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ import math
 import pytest
 import torch
 
-from piop.sampling.basis import SplineBasis, TrigonometricBasis
 from piop.sampling.functions import (
     PiecewiseConstantFunction,
     ProductFunction,
     ScalarFunction,
+    SplineBasis,
+    TrigonometricBasis,
 )
 
 PERIODIC = TrigonometricBasis.periodic(torch.arange(4), -1.0, 2.0, unit=True)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from piop.boundary import BoundaryCondition
 from piop.domain import FixedDomain
-from piop.fields import InputFunction
+from piop.fields import Device, InputFunction
 from piop.forms.stream_plan import plan_expressions
 from piop.forms.terms import split_terms
 from piop.problem import Coordinate, Input, Problem
@@ -344,9 +344,7 @@ class OutwardNormal(InputFunction):
         del index
         return self
 
-    def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> Self:
+    def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
         """The same anywhere."""
         del device, dtype
         return self
