@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from piop.errors import UsageError
-from piop.models import deeponet, pit
+from piop.models import deeponet, fno, galerkin, ipot, oformer, pit, position_attention
 from piop.models.core.base import (
     GRID_FIELD,
     POINT_FIELD,
@@ -20,11 +20,6 @@ from piop.models.core.base import (
     Presets,
     Signature,
 )
-from piop.models.fno import presets as fno
-from piop.models.galerkin import presets as galerkin
-from piop.models.ipot import presets as ipot
-from piop.models.oformer import presets as oformer
-from piop.models.position_attention import presets as position_attention
 
 BACKBONES: Mapping[str, Presets] = {
     "pit": pit.PRESETS,

@@ -14,7 +14,7 @@ from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
 from piop.models.core.base import GRID_FIELD
-from piop.models.position_attention.presets import PRESETS
+from piop.models.position_attention import PRESETS
 from piop.models.position_attention.published import MeshPositionAttention, MeshPositionConfig
 
 RING = AxisSignature("x", 0.0, 1.0, periodic=True)
