@@ -78,11 +78,9 @@ def attend(
         ``[S, B, H, N, e + 1]``, and the largest score ``[B, H, N]``.
     """
     program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
-    totals, shift = empty_totals(query, value)
-    sizes, options = _launch(query, key, value, mask, program)
-    blocks = triton.cdiv(query.shape[3], options["BN"])
-    inputs = _inputs(query, key, value, mask, coefficients)
-    grid = (blocks * query.shape[1] * query.shape[2],)
+    totals, shift = empty_totals(query, key, value)
+    inputs, sizes, options = _launch(query, key, value, mask, coefficients, program)
+    grid = (triton.cdiv(query.shape[3], options["BN"]) * query.shape[1] * query.shape[2],)
     with torch.cuda.device_of(query):
         kernels.sum_sensors[grid](*inputs, _rows(totals), shift, *sizes, **options)
     return totals, shift
@@ -103,11 +101,10 @@ def attend_backward(
     """Give the gradients of query, key and value, contiguous; see :func:`attend`."""
     program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
     grad = grad.contiguous()
-    out = empty_gradients(query, key, value)
-    sizes, options = _launch(query, key, value, mask, program)
+    out = empty_gradients(grad, query, key, value)
+    operands, sizes, options = _launch(query, key, value, mask, coefficients, program)
     options["SLOPES"] = tuple(p.flat() for p in program.slopes)
-    heads = query.shape[1] * query.shape[2]
-    inputs = (*_inputs(query, key, value, mask, coefficients), _rows(grad), shift)
+    heads, inputs = query.shape[1] * query.shape[2], (*operands, _rows(grad), shift)
     queries = (triton.cdiv(query.shape[3], options["BN"]) * heads,)
     sensors = (triton.cdiv(key.shape[2], options["BM"]) * heads,)
     with torch.cuda.device_of(query):
@@ -119,22 +116,24 @@ def attend_backward(
 register_gradient(attend, attend_backward)
 
 
-def _inputs(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, coefficients: Tensor | None
-) -> tuple[Any, ...]:
-    """Give tensors with their strides; where one is absent, another stands in and is not read."""
-    absent = key if mask is None else mask, query if coefficients is None else coefficients
-    return tuple((x, *x.stride()) for x in (query, key, value, *absent))
-
-
 def _rows(x: Tensor) -> tuple[Tensor, int]:
     return x, x.stride(0)
 
 
 def _launch(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, program: ScorePolynomials
-) -> tuple[tuple[int, ...], dict[str, Any]]:
-    """Give the sizes that a kernel is called with and what it is compiled for."""
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    coefficients: Tensor | None,
+    program: ScorePolynomials,
+) -> tuple[tuple[Any, ...], tuple[int, ...], dict[str, Any]]:
+    """Give what a kernel is called with, tensors and sizes, and what it is compiled for.
+
+    Tensors come with their strides; where one is absent, another stands in and is not read.
+    """
+    absent = key if mask is None else mask, query if coefficients is None else coefficients
+    inputs = tuple((x, *x.stride()) for x in (query, key, value, *absent))
     d, e = query.shape[-1], value.shape[-1]
     bd, be = (max(16, triton.next_power_of_2(size)) for size in (d, e))
     words = query.element_size() // 4 * program.count
@@ -152,4 +151,4 @@ def _launch(
         "PRECISION": "tf32" if tensor_cores else "ieee",
         "num_warps": 4, "num_stages": 1,
     }  # fmt: skip
-    return (query.shape[2], query.shape[3], key.shape[2], d, e), options
+    return inputs, (query.shape[2], query.shape[3], key.shape[2], d, e), options

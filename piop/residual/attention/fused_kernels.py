@@ -37,10 +37,9 @@ def add_products(start, target: tl.constexpr, leads, z, coefficients, PRODUCTS: 
 
 
 @triton.jit
-def load_streams(x, b, h, point, feature, keep, COUNT: tl.constexpr):
-    """Load the streams of ``[COUNT, B, H, N, d]`` at points and features."""
+def load_streams(x, b, h, offsets, keep, COUNT: tl.constexpr):
+    """Load the streams of ``[COUNT, B, H, …]`` at offsets within a head."""
     pointer = x[0] + b * x[2] + h * x[3]
-    offsets = point * x[4] + feature * x[5]
     found = ()
     for _ in tl.static_range(COUNT):
         found = found + (tl.load(pointer + offsets, mask=keep, other=0.0),)
@@ -49,14 +48,11 @@ def load_streams(x, b, h, point, feature, keep, COUNT: tl.constexpr):
 
 
 @triton.jit
-def load_weights(x, b, h, point, keep, COUNT: tl.constexpr):
-    """Load the coefficients of points ``[COUNT, B, H, N]``."""
-    pointer = x[0] + b * x[2] + h * x[3]
-    found = ()
-    for _ in tl.static_range(COUNT):
-        found = found + (tl.load(pointer + point * x[4], mask=keep, other=0.0),)
-        pointer += x[1]
-    return found
+def load_queries(query, weights, b, h, n, d, here, in_d, S: tl.constexpr, SLOTS: tl.constexpr):
+    """Load the streams of queries ``[S, B, H, N, d]`` and their coefficients ``[K, B, H, N]``."""
+    offsets = n[:, None] * query[4] + d[None] * query[5]
+    streams = load_streams(query, b, h, offsets, here[:, None] & in_d[None], S)
+    return streams, load_streams(weights, b, h, n * weights[4], here, SLOTS)
 
 
 @triton.jit
@@ -94,8 +90,7 @@ def sum_sensors(
     n = (tl.program_id(0) % blocks).to(tl.int64) * BN + tl.arange(0, BN)
     d, e = tl.arange(0, BD), tl.arange(0, BE)
     here, in_d, in_e = n < n_count, d < d_count, e < e_count
-    streams = load_streams(query, b, h, n[:, None], d[None], here[:, None] & in_d[None], S)
-    c = load_weights(coefficients, b, h, n, here, SLOTS)
+    streams, c = load_queries(query, coefficients, b, h, n, d, here, in_d, S, SLOTS)
     kind = streams[0].dtype
     top = tl.full([BN], float("-inf"), kind)
     sums, norms = (), ()
@@ -183,8 +178,7 @@ def slope_queries(
     n = (tl.program_id(0) % blocks).to(tl.int64) * BN + tl.arange(0, BN)
     d, e = tl.arange(0, BD), tl.arange(0, BE)
     here, in_d, in_e = n < n_count, d < d_count, e < e_count
-    streams = load_streams(query, b, h, n[:, None], d[None], here[:, None] & in_d[None], S)
-    c = load_weights(coefficients, b, h, n, here, SLOTS)
+    streams, c = load_queries(query, coefficients, b, h, n, d, here, in_d, S, SLOTS)
     kind = streams[0].dtype
     grads, norms = load_grads(totals, head, n, e, here, in_e, n_count, e_count, S)
     lowest = tl.load(shift + head * n_count + n, mask=here, other=0.0)
@@ -233,8 +227,7 @@ def slope_sensors(
     for first in range(0, n_count, BN):
         n = first + tl.arange(0, BN).to(tl.int64)
         here = n < n_count
-        streams = load_streams(query, b, h, n[:, None], d[None], here[:, None] & in_d[None], S)
-        c = load_weights(coefficients, b, h, n, here, SLOTS)
+        streams, c = load_queries(query, coefficients, b, h, n, d, here, in_d, S, SLOTS)
         grads, norms = load_grads(totals, head, n, e, here, in_e, n_count, e_count, S)
         lowest = tl.load(shift + head * n_count + n, mask=here, other=0.0)
         level, z = score_streams(streams, k, bias, b, h, m, there, MASKED, PRECISION)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,28 +45,28 @@ class ScorePolynomials:
 
     Attributes:
         count: S, the number of streams.
-        slots: K, the number of coefficients that differ from point to point.
         terms: The products of w_r beside z_r; ``lead`` is a stream of scores.
     """
 
     count: int
-    slots: int
     terms: tuple[ScoreMonomial, ...]
 
     @classmethod
     def of(cls, layout: StreamLayout) -> ScorePolynomials:
         """Read the compositions of a layout."""
-        terms = [
-            ScoreMonomial(
-                r, key[0], -1 if group.slot is None else group.slot, group.factor, key[1:]
-            )
+        terms = (
+            ScoreMonomial(r, lead, -1 if g.slot is None else g.slot, g.factor, tuple(members))
             for r, groups in enumerate(layout.compositions)
-            for group in groups
-            for key in group.products
+            for g in groups
+            for lead, *members in g.products
             if r > 0
-        ]
-        slots = 1 + max((t.slot for t in terms), default=-1)
-        return cls(layout.count, slots, tuple(terms))
+        )
+        return cls(layout.count, tuple(terms))
+
+    @property
+    def slots(self) -> int:
+        """K, the number of coefficients that differ from point to point."""
+        return 1 + max((term.slot for term in self.terms), default=-1)
 
     @cached_property
     def slopes(self) -> tuple[ScoreMonomial, ...]:
@@ -82,10 +83,8 @@ class ScorePolynomials:
 
     def encoded(self) -> tuple[list[int], list[float]]:
         """Return plain lists, which an operation of torch takes as arguments."""
-        numbers: list[int] = []
-        for p in self.terms:
-            stream = [p.target, p.lead, p.slot, *p.members]
-            numbers += stream + [-1] * (ENCODED_WIDTH - len(stream))
+        rows = [(p.target, p.lead, p.slot, *p.members) for p in self.terms]
+        numbers = [n for row in rows for n in (*row, *[-1] * (ENCODED_WIDTH - len(row)))]
         return numbers, [p.factor for p in self.terms]
 
     @classmethod
@@ -96,18 +95,16 @@ class ScorePolynomials:
         terms = []
         for i, factor in enumerate(factors):
             target, lead, slot, *members = numbers[i * ENCODED_WIDTH : (i + 1) * ENCODED_WIDTH]
-            terms.append(
-                ScoreMonomial(target, lead, slot, factor, tuple(m for m in members if m >= 0))
-            )
-        return cls(count, 1 + max((t.slot for t in terms), default=-1), tuple(terms))
+            used = tuple(m for m in members if m >= 0)
+            terms.append(ScoreMonomial(target, lead, slot, factor, used))
+        return cls(count, tuple(terms))
 
 
 ENCODED_WIDTH = 2 + MAX_ORDER
 """Whole numbers by which one product is encoded; unused ones are -1."""
 
 
-@dataclass(frozen=True)
-class AttentionOperands:
+class AttentionOperands(NamedTuple):
     """What attention of streams reads.
 
     Attributes:

@@ -41,8 +41,7 @@ def online_totals(
     query = operands.query
     largest = MAX_BLOCK_SCORES.get(query.device.type, MAX_BLOCK_SCORES["cpu"])
     block = block or max(16, largest // max(1, math.prod(query.shape[:-1])))
-    tensors = query, operands.key, operands.value, operands.mask, operands.coefficients
-    return attend_in_blocks(*tensors, *program.encoded(), block)[0]
+    return attend_in_blocks(*operands, *program.encoded(), block)[0]
 
 
 @torch.library.custom_op("piop::attend_in_blocks", mutates_args=())
@@ -79,12 +78,9 @@ def attend_in_blocks(
         higher = torch.maximum(top, z[0].amax(-1))
         shift = _finite(higher)
         e = torch.exp(z[0] - shift[..., None])
-        streams = torch.stack(
-            [e, *(e * w for w in _weighted_streams(z, coefficients, program)[1:])]
-        )
-        totals = totals * torch.exp(top - shift)[..., None] + streams_times_matrix(
-            streams, _extended(v)
-        )
+        w = _weighted_streams(z, coefficients, program)
+        added = streams_times_matrix(_times_exponential(e, w), _extended(v))
+        totals = totals * torch.exp(top - shift)[..., None] + added
         top = higher
     return totals.contiguous(), _finite(top)
 
@@ -119,20 +115,21 @@ def attend_in_blocks_backward(
         grad_scores = torch.stack([e * slope for slope in slopes])
         grad_query = grad_query + streams_times_matrix(grad_scores, k)
         grad_key.append(merge_streams(grad_scores).mT @ merge_streams(query))
-        streams = torch.stack([e, *(e * stream for stream in w[1:])])
-        grad_value.append(merge_streams(streams).mT @ merge_streams(grad[..., :-1]))
+        streams = merge_streams(_times_exponential(e, w))
+        grad_value.append(streams.mT @ merge_streams(grad[..., :-1]))
     return grad_query.contiguous(), torch.cat(grad_key, -2), torch.cat(grad_value, -2)
 
 
-def empty_totals(query: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+def empty_totals(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     """Make room for the sums ``[S, *batch, N, e + 1]`` and the largest scores ``[*batch, N]``."""
     totals = query.new_empty((*query.shape[:-1], value.shape[-1] + 1))
     return totals, query.new_empty(query.shape[1:-1])
 
 
-def empty_gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Make room for the gradients of tensors, contiguous."""
-    return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors)
+def empty_gradients(grad: Tensor, *operands: Any) -> tuple[Tensor, ...]:
+    """Make room for the gradients of query, key and value, contiguous."""
+    kind = torch.contiguous_format
+    return tuple(torch.empty_like(x, memory_format=kind) for x in operands[:3])
 
 
 def register_gradient(forward: Any, backward: Any) -> None:
@@ -143,14 +140,6 @@ def register_gradient(forward: Any, backward: Any) -> None:
         backward: Its gradient, of that of the sums, the five tensors, the shift and the options.
     """
 
-    def room(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-        return empty_totals(query, value)
-
-    def slopes(
-        grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any
-    ) -> tuple[Tensor, ...]:
-        return empty_gradients(query, key, value)
-
     def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.save_for_backward(*inputs[:5], output[1])
         ctx.options = inputs[5:]
@@ -160,8 +149,8 @@ def register_gradient(forward: Any, backward: Any) -> None:
         found = backward(grad, *ctx.saved_tensors, *ctx.options)
         return *found, *(None,) * (2 + len(ctx.options))
 
-    forward.register_fake(room)
-    backward.register_fake(slopes)
+    forward.register_fake(empty_totals)
+    backward.register_fake(empty_gradients)
     forward.register_autograd(gradient, setup_context=remember)
 
 
@@ -172,9 +161,8 @@ def _blocks(
     key: Tensor, value: Tensor, mask: Tensor | None, block: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
     for first in range(0, key.shape[-2], block):
-        last = min(first + block, key.shape[-2])
-        here = (..., slice(first, last), slice(None))
-        yield key[here], value[here], None if mask is None else mask[..., first:last]
+        here = slice(first, first + block)
+        yield key[..., here, :], value[..., here, :], None if mask is None else mask[..., here]
 
 
 def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> list[Tensor]:
@@ -192,6 +180,11 @@ def _weighted_streams(
     for term in program.terms:
         w[term.target] = _added(w[term.target], term, z, z, coefficients)
     return w
+
+
+def _times_exponential(e: Tensor, w: Sequence[Tensor]) -> Tensor:
+    """Give the streams of e^z."""
+    return torch.stack([e, *(e * stream for stream in w[1:])])
 
 
 def _added(

@@ -5,11 +5,10 @@ import torch
 from piop.residual.attention.kernel import AttentionOperands, ScoreMonomial, ScorePolynomials
 
 PROGRAMS = {
-    "order one": ScorePolynomials(2, 0, ()),
-    "Burgers": ScorePolynomials(3, 0, (ScoreMonomial(2, 1, -1, -0.01, (1,)),)),
+    "order one": ScorePolynomials(2, ()),
+    "Burgers": ScorePolynomials(3, (ScoreMonomial(2, 1, -1, -0.01, (1,)),)),
     "order four with coefficients": ScorePolynomials(
         5,
-        2,
         (
             ScoreMonomial(2, 1, -1, 1.0, (1,)),
             ScoreMonomial(3, 1, -1, 3.0, (2,)),
@@ -22,7 +21,6 @@ PROGRAMS = {
     ),
     "two collapsed rows": ScorePolynomials(
         5,
-        1,
         (
             ScoreMonomial(3, 1, -1, 1.0, (1,)),
             ScoreMonomial(3, 2, -1, 1.0, (2,)),

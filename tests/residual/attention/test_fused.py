@@ -39,7 +39,7 @@ def test_kernels_compile_for_a_gpu_that_is_not_here(name, tmp_path, monkeypatch)
     from piop.residual.attention import fused_kernels
     from piop.residual.attention.kernel import ScoreMonomial, ScorePolynomials
 
-    program = ScorePolynomials(3, 1, (ScoreMonomial(2, 1, 0, -0.01, (1,)),))
+    program = ScorePolynomials(3, (ScoreMonomial(2, 1, 0, -0.01, (1,)),))
     kernel = getattr(fused_kernels, name)
     known = {
         "S": 3,
