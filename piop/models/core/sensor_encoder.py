@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.models.core.attention import Harmonics, masked_scores, perceptron
+from piop.models.core.attention import (
+    Harmonics,
+    RelativeAttentionConfig,
+    masked_scores,
+    perceptron,
+)
 from piop.models.core.base import InputSignature, Signature
 from piop.models.core.coordinates import (
     CoordinateEncoding,
@@ -63,41 +69,57 @@ class AttentionContext:
     mask: Tensor | None
 
 
-class SensorEncoder(nn.Module):
+class TokenEncoder(nn.Module):
+    """Holds what encoders of one input share: its harmonic fit and the attention's wave vectors.
+
+    Args:
+        signature: The problem's shapes and scales.
+        entry: The input.
+        harmonic_count: Wave vectors of the attention.
+
+    Attributes:
+        columns: Its coordinates, as columns of the queries.
+        axes: Those coordinates.
+        fixed: Those of them that are not homogeneous, as columns of the sensors.
+        features: Values, gradients and antiderivatives of the fit at a token.
+    """
+
+    waves: Tensor
+
+    def __init__(self, signature: Signature, entry: InputSignature, harmonic_count: int) -> None:
+        super().__init__()
+        self.columns = tuple(signature.axis(name) for name in entry.of)
+        self.axes = signature.axes_of(entry)
+        absolute = absolute_axes(signature)
+        self.fixed = [i for i, column in enumerate(self.columns) if column in absolute]
+        self.spectrum = HarmonicFit(entry, self.axes)
+        self.features = entry.channels * (1 + 2 * len(self.axes))
+        waves = shortest_waves(len(self.axes), harmonic_count)
+        self.register_buffer("waves", waves, persistent=False)
+
+    def angles(self, queries: Any) -> Any:
+        """Angles of ``queries [B, N, D]`` along the axes of the input: ``[B, N, d]``."""
+        return angles(take_columns(queries, self.columns), self.axes)
+
+
+class SensorEncoder(TokenEncoder):
     """Encodes the sensors of one input as tokens, and its view from each query (ψ of the paper).
 
     Args:
         signature: The problem's shapes and scales.
         entry: The input.
-        width: Features of a token and of a query.
-        harmonic_count: Wave vectors of the attention.
-        frequencies: Sines and cosines of axes that are not homogeneous.
+        config: Sizes; ``frequencies`` are those of axes that are not homogeneous.
     """
 
-    relative: Tensor
-
     def __init__(
-        self,
-        signature: Signature,
-        entry: InputSignature,
-        width: int,
-        harmonic_count: int,
-        frequencies: int,
+        self, signature: Signature, entry: InputSignature, config: RelativeAttentionConfig
     ) -> None:
-        super().__init__()
-        self.columns = tuple(signature.axis(name) for name in entry.of)
-        self.axes = signature.axes_of(entry)
-        absolute = absolute_axes(signature)
-        fixed = [i for i, column in enumerate(self.columns) if column in absolute]
-        self.encoding = CoordinateEncoding(self.axes, fixed, frequencies)
-        self.spectrum = HarmonicFit(entry, self.axes)
+        super().__init__(signature, entry, config.harmonics)
+        width = config.width
+        self.encoding = CoordinateEncoding(self.axes, self.fixed, config.frequencies)
         self.view = HarmonicCrossAttention(len(self.spectrum.waves), entry.channels, width)
-        # Gradients and antiderivatives of the fit beside the value.
-        features = entry.channels * (1 + 2 * len(self.axes)) + self.encoding.features
-        self.embed = nn.Linear(features, width)
+        self.embed = nn.Linear(self.features + self.encoding.features, width)
         self.mix = nn.Linear(width, width)
-        waves = shortest_waves(len(self.axes), harmonic_count)
-        self.register_buffer("relative", waves, persistent=False)
 
     def forward(
         self, samples: FunctionSamples, queries: Tensor, condition: Tensor | None
@@ -114,18 +136,15 @@ class SensorEncoder(nn.Module):
         """
         fitted = self.spectrum.tokens(samples)
         features = fitted.features
-        if self.encoding.columns:
+        if self.fixed:
             known = self.encoding(fitted.points).expand(len(features), -1, -1)
             features = torch.cat([features, known], -1)
         tokens = self.embed(features)
         tokens = tokens if condition is None else tokens + condition
         tokens = torch.tanh(self.mix(torch.tanh(tokens)))
-        angle = angles(take_columns(queries, self.columns), self.axes)
+        angle = self.angles(queries)
         view = self.view(fitted.coefficients, *harmonics(angle, self.spectrum.waves))
-        context = AttentionContext(
-            tokens,
-            harmonics(angle, self.relative),
-            harmonics(angles(fitted.points, self.axes), self.relative),
-            masked_scores(fitted.mask, tokens),
-        )
-        return context, view
+        at_queries = harmonics(angle, self.waves)
+        at_tokens = harmonics(angles(fitted.points, self.axes), self.waves)
+        blocked = masked_scores(fitted.mask, tokens)
+        return AttentionContext(tokens, at_queries, at_tokens, blocked), view

@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from piop.models.core.base import InputSignature, Preset, Presets, Signature, unit_axes
-from piop.models.galerkin.network import (
-    FinalGalerkinTransformer,
-    GalerkinConfig,
-    GalerkinForm,
-    GalerkinTransformer,
-)
+from piop.models.galerkin.attention import GalerkinConfig, GalerkinForm
+from piop.models.galerkin.network import FinalGalerkinTransformer, GalerkinTransformer
 
 RING = Signature(
     (*unit_axes("t"), *unit_axes("x", periodic=True)),

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from piop.errors import UsageError
+from piop.models.core.base import require_choices
 
 Dropout = Callable[[Tensor], Tensor]
 """Dropout of attention weights, or the identity."""
@@ -96,6 +99,91 @@ NORMS = ("heads", "tokens", "tokens_eq7")
 """Where layer norms stand: see :class:`EncoderLayer`."""
 
 
+DECODERS = ("spectral", "pointwise")
+
+PLACES = ("inputs", "decoder", "heads")
+
+ACTIVATIONS = {"silu": functional.silu, "relu": functional.relu}
+
+
+@dataclass(frozen=True)
+class GalerkinForm:
+    """Choices in which the published examples differ.
+
+    Attributes:
+        latent: Channels of the spectral decoder.
+        projection: Hidden features of its last perceptron.
+        places: Where coordinates join besides every head: ``inputs``, ``decoder``, or ``heads`` for
+            nowhere else.
+        raw: Treat the grid as published: coordinates from 0 to 1 along all axes, also periodic
+            ones, all points of the same weight 1/n, all axes periodic for the spectral decoder.
+            Without it, harmonics along periodic axes, trapezoid weights, padding beyond walls.
+        frequencies: Harmonics of each coordinate, where it is not raw.
+        activation: Of the perceptrons in the encoder: ``silu``, or ``relu`` as published.
+        eps: Added to the variance in layer norms.
+        dropout: Fraction of attention weights and features that training drops.
+        dirichlet: Output zero on walls, as published for Darcy's flow.
+        faults: Drop half of the attention weights at all times, in evaluation too, and divide
+            linear attention by n after its softmax, as published code does.
+    """
+
+    latent: int = 24
+    projection: int = 48
+    places: str = "inputs"
+    raw: bool = False
+    frequencies: int = 4
+    activation: str = "silu"
+    eps: float = 1e-5
+    dropout: float = 0.0
+    dirichlet: bool = False
+    faults: bool = False
+
+    def __post_init__(self) -> None:
+        require_choices(self, {"places": PLACES, "activation": ACTIVATIONS})
+
+
+@dataclass(frozen=True)
+class GalerkinConfig:
+    """Sizes and choices, all dimensionless.
+
+    Attributes:
+        width: d, features of a token.
+        blocks: Encoder layers.
+        heads: h; divides ``width``.
+        attention: ``galerkin``, ``fourier``, ``linear`` or ``softmax``.
+        norm: Where layer norms stand: ``heads``, in the attention before the products (eq. 5, 6);
+            ``tokens``, after each skip, as in published code; ``tokens_eq7``, as eq. 7 has it.
+        decoder: ``spectral``, along the axes of space, for smooth solutions; ``pointwise``.
+        modes: Wave numbers the spectral decoder keeps along each axis, −modes … modes − 1, on the
+            last axis 0 … modes − 1; 0 for 16, 6, 4 in one, two, three dimensions.
+        fine: n_f, points per axis of the input grid of the interpolation CNN. Outputs elsewhere are
+            interpolated, so the convolutions act alike on all grids.
+        coarse: n_c, tokens per axis after the CNN; 0 for no CNN: then tokens are the requested
+            points.
+        form: Choices in which published examples differ.
+    """
+
+    width: int = 48
+    blocks: int = 3
+    heads: int = 2
+    attention: str = "galerkin"
+    norm: str = "heads"
+    decoder: str = "spectral"
+    modes: int = 0
+    fine: int = 33
+    coarse: int = 0
+    form: GalerkinForm = field(default_factory=GalerkinForm)
+
+    def __post_init__(self) -> None:
+        require_choices(self, {"attention": KINDS, "norm": NORMS, "decoder": DECODERS})
+        if self.width % self.heads:
+            raise UsageError(f"heads = {self.heads}: give a divisor of width = {self.width}")
+        if self.coarse and not 4 <= self.coarse <= self.fine:
+            raise UsageError(
+                f"coarse = {self.coarse}: give 0 for no CNN, or 4 to fine = {self.fine}"
+            )
+
+
 class HeadNorm(nn.Module):
     """Layer norm over the features of each head, each head with a scale and shift of its own.
 
@@ -125,37 +213,21 @@ class SimpleAttention(nn.Module):
     positional encoding").
 
     Args:
-        width: d.
-        heads: h.
+        config: Sizes and choices.
         coordinates: p, coordinates of a token as features.
-        kind: A key of ``KINDS``.
-        normed: Whether heads are normalised, K and V of linear kinds, Q and K of others.
-        eps: Of the norms.
-        dropout: Fraction of attention weights that training drops.
-        faults: Copy what published code does against its text: half of the attention weights are
-            dropped, in evaluation too; linear attention is divided by n after its softmax.
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        coordinates: int,
-        kind: str,
-        *,
-        normed: bool,
-        eps: float = 1e-5,
-        dropout: float = 0.0,
-        faults: bool = False,
-    ) -> None:
+    def __init__(self, config: GalerkinConfig, coordinates: int) -> None:
         super().__init__()
-        self.heads, self.kind, self.dropout, self.faults = heads, kind, dropout, faults
-        self.attend = KINDS[kind]
+        width, heads, form = config.width, config.heads, config.form
+        self.heads, self.dropout, self.faults = heads, form.dropout, form.faults
+        self.kind, self.attend = config.attention, KINDS[config.attention]
         self.query, self.key, self.value = (near_identity_linear(width) for _ in range(3))
-        names = ("key", "value") if kind in ("galerkin", "linear") else ("query", "key")
-        self.norms = nn.ModuleDict(
-            {name: HeadNorm(heads, width // heads, eps) for name in names if normed}
-        )
+        # K and V of linear kinds, Q and K of others.
+        names = ("key", "value") if self.kind in ("galerkin", "linear") else ("query", "key")
+        self.norms = nn.ModuleDict()
+        if config.norm == "heads":
+            self.norms.update({n: HeadNorm(heads, width // heads, form.eps) for n in names})
         self.out = nn.Linear(width + heads * coordinates, width)
 
     def forward(self, state: Tensor, coordinates: Tensor, weights: Tensor) -> Tensor:
@@ -209,29 +281,18 @@ class EncoderLayer(nn.Module):
     the second skip carries what the first norm was given.
 
     Args:
-        attention: The attention, its heads normalised for ``heads`` alone.
-        width: d.
-        norm: One of ``NORMS``.
-        activation: That of the perceptron.
-        eps: Of the norms.
-        dropout: Fraction of features that training drops after the attention and in the perceptron.
+        config: Sizes and choices.
+        coordinates: p, coordinates of a token as features.
     """
 
-    def __init__(
-        self,
-        attention: SimpleAttention,
-        width: int,
-        norm: str,
-        activation: Any,
-        eps: float = 1e-5,
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, config: GalerkinConfig, coordinates: int) -> None:
         super().__init__()
-        self.attention, self.norm = attention, norm
+        width, form, self.norm = config.width, config.form, config.norm
+        self.attention = SimpleAttention(config, coordinates)
         self.wide, self.back = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-        self.activate, self.dropout = activation, dropout
-        count = 0 if norm == "heads" else 2
-        self.norms = nn.ModuleList(nn.LayerNorm(width, eps=eps) for _ in range(count))
+        self.activate, self.dropout = ACTIVATIONS[form.activation], form.dropout
+        count = 0 if self.norm == "heads" else 2
+        self.norms = nn.ModuleList(nn.LayerNorm(width, eps=form.eps) for _ in range(count))
 
     def forward(self, state: Tensor, coordinates: Tensor, weights: Tensor) -> Tensor:
         """Update the tokens: arguments as of :meth:`SimpleAttention.forward`."""

@@ -7,21 +7,19 @@ leaves open from github.com/scaomath/galerkin-transformer, revision f9e7d6a.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from piop.errors import UsageError
 from piop.fields import tensor_grid
-from piop.models.core.base import Inputs, Signature, require_choices
+from piop.models.core.base import Inputs, Signature
 from piop.models.core.coordinates import take_columns
 from piop.models.core.grid import GridBackbone
 from piop.models.core.interpolation import even_ticks
 from piop.models.core.spectral_convolution import FourierTransform, TransformAxis
-from piop.models.galerkin.attention import KINDS, NORMS, EncoderLayer, SimpleAttention
+from piop.models.galerkin.attention import EncoderLayer, GalerkinConfig
 from piop.models.galerkin.layers import (
     CONVOLUTIONS,
     Decoder,
@@ -32,91 +30,6 @@ from piop.models.galerkin.layers import (
     quadrature_weights,
     with_coordinates,
 )
-
-DECODERS = ("spectral", "pointwise")
-
-PLACES = ("inputs", "decoder", "heads")
-
-ACTIVATIONS = {"silu": functional.silu, "relu": functional.relu}
-
-
-@dataclass(frozen=True)
-class GalerkinForm:
-    """Choices in which the published examples differ.
-
-    Attributes:
-        latent: Channels of the spectral decoder.
-        projection: Hidden features of its last perceptron.
-        places: Where coordinates join besides every head: ``inputs``, ``decoder``, or ``heads`` for
-            nowhere else.
-        raw: Treat the grid as published: coordinates from 0 to 1 along all axes, also periodic
-            ones, all points of the same weight 1/n, all axes periodic for the spectral decoder.
-            Without it, harmonics along periodic axes, trapezoid weights, padding beyond walls.
-        frequencies: Harmonics of each coordinate, where it is not raw.
-        activation: Of the perceptrons in the encoder: ``silu``, or ``relu`` as published.
-        eps: Added to the variance in layer norms.
-        dropout: Fraction of attention weights and features that training drops.
-        dirichlet: Output zero on walls, as published for Darcy's flow.
-        faults: Drop half of the attention weights at all times, in evaluation too, and divide
-            linear attention by n after its softmax, as published code does.
-    """
-
-    latent: int = 24
-    projection: int = 48
-    places: str = "inputs"
-    raw: bool = False
-    frequencies: int = 4
-    activation: str = "silu"
-    eps: float = 1e-5
-    dropout: float = 0.0
-    dirichlet: bool = False
-    faults: bool = False
-
-    def __post_init__(self) -> None:
-        require_choices(self, {"places": PLACES, "activation": ACTIVATIONS})
-
-
-@dataclass(frozen=True)
-class GalerkinConfig:
-    """Sizes and choices, all dimensionless.
-
-    Attributes:
-        width: d, features of a token.
-        blocks: Encoder layers.
-        heads: h; divides ``width``.
-        attention: ``galerkin``, ``fourier``, ``linear`` or ``softmax``.
-        norm: Where layer norms stand: ``heads``, in the attention before the products (eq. 5, 6);
-            ``tokens``, after each skip, as in published code; ``tokens_eq7``, as eq. 7 has it.
-        decoder: ``spectral``, along the axes of space, for smooth solutions; ``pointwise``.
-        modes: Wave numbers the spectral decoder keeps along each axis, −modes … modes − 1, on the
-            last axis 0 … modes − 1; 0 for 16, 6, 4 in one, two, three dimensions.
-        fine: n_f, points per axis of the input grid of the interpolation CNN. Outputs elsewhere are
-            interpolated, so the convolutions act alike on all grids.
-        coarse: n_c, tokens per axis after the CNN; 0 for no CNN: then tokens are the requested
-            points.
-        form: Choices in which published examples differ.
-    """
-
-    width: int = 48
-    blocks: int = 3
-    heads: int = 2
-    attention: str = "galerkin"
-    norm: str = "heads"
-    decoder: str = "spectral"
-    modes: int = 0
-    fine: int = 33
-    coarse: int = 0
-    form: GalerkinForm = field(default_factory=GalerkinForm)
-
-    def __post_init__(self) -> None:
-        require_choices(self, {"attention": KINDS, "norm": NORMS, "decoder": DECODERS})
-        if self.width % self.heads:
-            raise UsageError(f"heads = {self.heads}: give a divisor of width = {self.width}")
-        if self.coarse and not 4 <= self.coarse <= self.fine:
-            raise UsageError(
-                f"coarse = {self.coarse}: give 0 for no CNN, or 4 to fine = {self.fine}"
-            )
-
 
 PADDING = 0.25
 """Length added beyond walls for the spectral decoder, as a fraction of the axis."""
@@ -165,7 +78,7 @@ class GridTransformer(GridBackbone):
             self.up = Up(width, self.axes, ends, functional.silu)
         else:
             self.entry = nn.Linear(features, width)
-        self.layers = nn.ModuleList(_layer(config, count) for _ in range(config.blocks))
+        self.layers = nn.ModuleList(EncoderLayer(config, count) for _ in range(config.blocks))
         again, channels = count if form.places == "decoder" else 0, signature.channels
         if self.spectral:
             self.waves = config.modes or MODES[min(len(self.space), 3)]
@@ -301,22 +214,6 @@ class GridTransformer(GridBackbone):
 
 WALL_TOLERANCE = 1e-5
 """Fraction of an axis within which a point lies on its wall."""
-
-
-def _layer(config: GalerkinConfig, coordinates: int) -> EncoderLayer:
-    form = config.form
-    attention = SimpleAttention(
-        config.width,
-        config.heads,
-        coordinates,
-        config.attention,
-        normed=config.norm == "heads",
-        eps=form.eps,
-        dropout=form.dropout,
-        faults=form.faults,
-    )
-    activation = ACTIVATIONS[form.activation]
-    return EncoderLayer(attention, config.width, config.norm, activation, form.eps, form.dropout)
 
 
 @final

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -76,13 +76,13 @@ class InducingGrid(nn.Module):
     def points(self, like: Tensor) -> Tensor:
         """All coordinates of the inducing points ``[1, P, D]``, others at their lower ends."""
         grid = cell_grid(self.axes, [self.per_axis] * len(self.axes), like, centred=False)
-        rows = [
-            grid[0, :, self.columns.index(i)]
+        columns = [
+            grid[..., self.columns.index(i)]
             if i in self.columns
-            else torch.full((self.count,), axis.low, dtype=like.dtype, device=like.device)
+            else like.new_full((1, self.count), axis.low)
             for i, axis in enumerate(self.signature.coordinates)
         ]
-        return torch.stack(rows, -1)[None]
+        return torch.stack(columns, -1)
 
     def angles(self, points: Tensor) -> Tensor:
         """Angles of ``points [B, N, D]`` along the axes of the grid: ``[B, N, d]``."""
@@ -139,10 +139,8 @@ class InducingEncoder(nn.Module):
         self.place = self.encoding.linear(width)
         scalars = signature.scalar_channels
         self.scalars = nn.Linear(scalars, width) if scalars else None
-        sensors = {
-            e.name: SensorEncoder(signature, e, width, config.harmonics, SENSOR_FREQUENCIES)
-            for e in signature.functions
-        }
+        of_sensors = replace(config, frequencies=SENSOR_FREQUENCIES)
+        sensors = {e.name: SensorEncoder(signature, e, of_sensors) for e in signature.functions}
         self.sensors = nn.ModuleDict(sensors)
         attention = {e.name: config.attention(len(e.of)) for e in signature.functions}
         self.attention = nn.ModuleDict(attention)

@@ -18,15 +18,13 @@ from piop.fields import FunctionSamples
 from piop.models.core.attention import Harmonics, perceptron, rotate, split_heads
 from piop.models.core.base import AxisSignature, InputSignature, Signature, require_choices
 from piop.models.core.coordinates import (
-    absolute_axes,
     angles,
     harmonics,
     scaled_to_unit,
     shortest_waves,
     take_columns,
 )
-from piop.models.core.harmonic_fit import HarmonicFit
-from piop.models.core.sensor_encoder import AttentionContext
+from piop.models.core.sensor_encoder import AttentionContext, TokenEncoder
 
 
 def rotary_frequencies(size: int, dimension: int, rate: float) -> Tensor:
@@ -333,7 +331,7 @@ class OFormerConfig:
         return SelfAttention(attention, self.feed_forward(), self.width, normed=True)
 
 
-class FunctionEncoder(nn.Module):
+class FunctionEncoder(TokenEncoder):
     """Encodes sensors as tokens, with position relative along homogeneous axes.
 
     A smooth input is evaluated from its harmonic fit on an even grid, whose sum approximates the
@@ -345,23 +343,13 @@ class FunctionEncoder(nn.Module):
         config: Sizes.
     """
 
-    waves: Tensor
-
     def __init__(self, signature: Signature, entry: InputSignature, config: OFormerConfig) -> None:
-        super().__init__()
-        self.columns = tuple(signature.axis(name) for name in entry.of)
-        self.axes = signature.axes_of(entry)
-        self.spectrum = HarmonicFit(entry, self.axes)
-        absolute = absolute_axes(signature)
-        self.fixed = [i for i, column in enumerate(self.columns) if column in absolute]
-        features = entry.channels * (1 + 2 * len(self.axes))
-        self.place = None
+        super().__init__(signature, entry, config.harmonics)
+        features, self.place = self.features, None
         if self.fixed:
             axes, count = [self.axes[i] for i in self.fixed], config.features
             self.place = CoordinateFeatures(axes, count, count, config.sigma)
             features += self.place.features
-        waves = shortest_waves(len(self.axes), config.harmonics)
-        self.register_buffer("waves", waves, persistent=False)
         self.embed = perceptron(features, config.width, config.width)
         self.blocks = nn.ModuleList(config.self_attention() for _ in range(config.blocks))
 
@@ -388,10 +376,8 @@ class FunctionEncoder(nn.Module):
             features = torch.cat([features, known.expand(len(features), -1, -1)], -1)
         tokens = self.embed(features)
         tokens = tokens if condition is None else tokens + condition
-        at_queries, at_tokens = (
-            harmonics(angles(points, self.axes), self.waves)
-            for points in (take_columns(queries, self.columns), fitted.points)
-        )
+        at_queries = harmonics(self.angles(queries), self.waves)
+        at_tokens = harmonics(angles(fitted.points, self.axes), self.waves)
         for block in self.blocks:
             tokens = block(tokens, at_tokens, keep)
         return AttentionContext(tokens, at_queries, at_tokens, keep)

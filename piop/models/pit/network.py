@@ -65,10 +65,7 @@ class PIT(Backbone):
         self.transport = None
         if signature.functions:
             self.transport = GatedSkip(self.encoding.features, width, signature.channels)
-        sensors = {
-            e.name: SensorEncoder(signature, e, width, config.harmonics, config.frequencies)
-            for e in signature.functions
-        }
+        sensors = {e.name: SensorEncoder(signature, e, config) for e in signature.functions}
         self.sensors = nn.ModuleDict(sensors)
         self.blocks = nn.ModuleList(PITBlock(signature, config) for _ in range(config.blocks))
         self.decoder = perceptron(width, width, signature.channels)

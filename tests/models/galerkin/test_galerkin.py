@@ -15,11 +15,10 @@ from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
 from piop.models.core.interpolation import even_ticks
+from piop.models.galerkin.attention import GalerkinConfig, GalerkinForm
 from piop.models.galerkin.layers import Decoder
 from piop.models.galerkin.network import (
     FinalGalerkinTransformer,
-    GalerkinConfig,
-    GalerkinForm,
     GalerkinTransformer,
 )
 from piop.models.registry import find_preset

@@ -7,15 +7,26 @@ from itertools import pairwise
 
 import pytest
 import torch
-from torch.nn import functional
 
 from piop.models.core.base import AxisSignature
 from piop.models.galerkin import attention
-from piop.models.galerkin.attention import KINDS, EncoderLayer, SimpleAttention
+from piop.models.galerkin.attention import (
+    KINDS,
+    EncoderLayer,
+    GalerkinConfig,
+    GalerkinForm,
+    SimpleAttention,
+)
 from piop.models.galerkin.layers import quadrature_weights
 
 EXACT = 1e-12  # float64: reordered sums alone
 LINEAR = ("galerkin", "linear")
+
+
+def simple(width, heads, coordinates, kind, **form):
+    """Make an attention whose heads are normalised."""
+    config = GalerkinConfig(width=width, heads=heads, attention=kind, form=GalerkinForm(**form))
+    return SimpleAttention(config, coordinates)
 
 
 def same(weights):
@@ -120,7 +131,7 @@ def test_shares_of_a_grid_are_those_of_its_cells():
 def test_projections_start_diagonal_dominant():
     """Eq. 17: η U + δ I with η = δ = 0.01 and U uniform within √(3/d), on the full d × d."""
     torch.manual_seed(0)
-    layer = SimpleAttention(96, 4, 2, "galerkin", normed=True)
+    layer = simple(96, 4, 2, "galerkin")
     for part in (layer.query, layer.key, layer.value):
         rest = part.weight.detach() - 0.01 * torch.eye(96)
         bound = 0.01 * math.sqrt(3 / 96)
@@ -154,7 +165,7 @@ def strong(module):
 @pytest.mark.parametrize("kind", KINDS)
 def test_heads_are_normalised_before_the_product_and_coordinates_join_after(kind):
     """Eq. 5 and 6 head by head: K̃, Ṽ for the linear kinds, Q̃, K̃ for the others."""
-    layer = strong(SimpleAttention(6, 2, 2, kind, normed=True).double())
+    layer = strong(simple(6, 2, 2, kind).double())
     state, places, share = tokens(6)
     normed = ("key", "value") if kind in LINEAR else ("query", "key")
     found = []
@@ -174,7 +185,7 @@ def test_heads_are_normalised_before_the_product_and_coordinates_join_after(kind
 @pytest.mark.parametrize("kind", ["fourier", "galerkin"])
 def test_the_paper_s_norms_let_a_scale_through(kind):
     """Remark 4.1: the sizes of V (Fourier) and of Q (Galerkin) reach the answer."""
-    layer = strong(SimpleAttention(6, 1, 0, kind, normed=True).double())
+    layer = strong(simple(6, 1, 0, kind).double())
     state, _, share = tokens(6)
     places = torch.zeros(1, 7, 0, dtype=torch.float64)
     free = layer.value if kind == "fourier" else layer.query
@@ -187,8 +198,9 @@ def test_the_paper_s_norms_let_a_scale_through(kind):
 
 @pytest.mark.parametrize("norm", ["heads", "tokens", "tokens_eq7"])
 def test_layer_norms_stand_where_the_scheme_has_them(norm):
-    inner = SimpleAttention(6, 2, 2, "galerkin", normed=norm == "heads")
-    layer = strong(EncoderLayer(inner, 6, norm, functional.relu).double())
+    form = GalerkinForm(activation="relu")
+    config = GalerkinConfig(width=6, heads=2, norm=norm, form=form)
+    layer = strong(EncoderLayer(config, 2).double())
     state, places, share = tokens(6)
 
     def perceptron(rows):
@@ -210,7 +222,7 @@ def test_layer_norms_stand_where_the_scheme_has_them(norm):
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_dropped_in_evaluation_unless_faults_are_asked_for(kind):
     state, places, share = tokens(6)
-    layer = strong(SimpleAttention(6, 2, 2, kind, normed=True, dropout=0.4).double())
+    layer = strong(simple(6, 2, 2, kind, dropout=0.4).double())
     assert (layer(state, places, share) - layer(state, places, share)).abs().max() > 1e-3
     layer.eval()
     assert torch.equal(layer(state, places, share), layer(state, places, share))
@@ -219,7 +231,7 @@ def test_nothing_is_dropped_in_evaluation_unless_faults_are_asked_for(kind):
 
 
 def test_half_of_the_weights_fall_with_faults_and_the_mean_stays():
-    layer = SimpleAttention(6, 2, 2, "galerkin", normed=True, faults=True).eval()
+    layer = simple(6, 2, 2, "galerkin", faults=True).eval()
     torch.manual_seed(0)
     thinned = layer._dropped(torch.ones(100_000))
     assert (thinned == 0).float().mean().item() == pytest.approx(0.5, abs=0.01)
@@ -229,7 +241,7 @@ def test_half_of_the_weights_fall_with_faults_and_the_mean_stays():
 def test_linear_attention_is_divided_by_n_twice_with_faults_alone(monkeypatch):
     monkeypatch.setattr(attention, "PUBLISHED_DROPOUT", 0.0)
     state, places, share = tokens(6)
-    layer = strong(SimpleAttention(6, 2, 2, "linear", normed=True).double())
+    layer = strong(simple(6, 2, 2, "linear").double())
     layer.out.bias.data.zero_()
     sound = layer(state, places, share)
     layer.faults = True
