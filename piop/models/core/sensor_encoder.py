@@ -9,12 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.models.core.attention import (
-    Harmonics,
-    RelativeAttentionConfig,
-    masked_scores,
-    perceptron,
-)
+from piop.models.core.attention import Harmonics, RelativeAttentionConfig, masked_scores, perceptron
 from piop.models.core.base import InputSignature, Signature
 from piop.models.core.coordinates import (
     CoordinateEncoding,

@@ -95,9 +95,7 @@ ELECTROSTATICS = Preset(
 )
 
 MAGNETOSTATICS = replace(
-    ELECTROSTATICS,
-    config=replace(ELECTROSTATICS.config, latent=96),
-    source="BVP/train_magneto.py",
+    ELECTROSTATICS, config=replace(ELECTROSTATICS.config, latent=96), source="BVP/train_magneto.py"
 )
 
 FLOW = (
