@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from piop.models.core.base import Preset, Presets
-from piop.models.deeponet.network import PAPER, DeepONet, DeepONetConfig
-from piop.models.deeponet.variants import (
+from piop.models.deeponet.network import (
+    PAPER,
+    DeepONet,
+    DeepONetConfig,
     GatedDeepONet,
     ModifiedDeepONet,
     ShiftDeepONet,

@@ -13,8 +13,7 @@ from piop.models.core.base import (
     Signature,
     unit_axes,
 )
-from piop.models.ipot.layers import IPOTConfig
-from piop.models.ipot.network import IPOT, IPOTRollout, IPOTRolloutConfig
+from piop.models.ipot.network import IPOT, IPOTConfig, IPOTRollout, IPOTRolloutConfig
 from piop.models.ipot.published import (
     PaperIPOT,
     PaperIPOTConfig,

@@ -27,8 +27,7 @@ from piop.models.core.base import (
     standardised,
 )
 from piop.models.core.coordinates import scaled_to_unit, take_columns
-from piop.models.ipot.layers import GatedFeedForward
-from piop.models.ipot.network import LatentBackbone, LatentModel, LatentRollout
+from piop.models.ipot.network import GatedFeedForward, LatentBackbone, LatentModel, LatentRollout
 
 ENCODER_EXPANSION = 4
 """Hidden over outer width of the encoder's feed-forward, as in the code, against its setting."""

@@ -19,8 +19,7 @@ from piop.models.core.base import (
     Signature,
     unit_axes,
 )
-from piop.models.oformer.layers import OFormerConfig
-from piop.models.oformer.network import OFormer, OFormerRollout
+from piop.models.oformer.network import OFormer, OFormerConfig, OFormerRollout
 from piop.models.oformer.published import (
     BurgersOFormer,
     DarcyOFormer,

@@ -1,24 +1,397 @@
-"""OFormer with point queries in time and space, and as a rollout with its latent propagator."""
+"""OFormer: linear attention with rotary positions, point queries in time and space, and rollouts.
+
+A query rotated by its position times a key rotated by its own depends on the difference of the
+positions alone: (Θ(x) q)·(Θ(y) k) = q·Θ(y − x) k, after eq. 10 of the paper. A rollout advances by
+the paper's latent propagator.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from piop.models.core.attention import perceptron
-from piop.models.core.base import Backbone, Inputs, Signature, encode_scalars
-from piop.models.core.coordinates import absolute_axes, take_columns
-from piop.models.core.rollout import RolloutBackbone
-from piop.models.core.sensor_encoder import AttentionContext
-from piop.models.oformer.layers import (
-    CoordinateFeatures,
-    FeedForward,
-    FunctionEncoder,
-    OFormerConfig,
+from piop.fields import FunctionSamples
+from piop.models.core.attention import Harmonics, perceptron, rotate, split_heads
+from piop.models.core.base import (
+    AxisSignature,
+    Backbone,
+    Inputs,
+    InputSignature,
+    Signature,
+    encode_scalars,
+    require_choices,
 )
+from piop.models.core.coordinates import (
+    absolute_axes,
+    angles,
+    harmonics,
+    scaled_to_unit,
+    shortest_waves,
+    take_columns,
+)
+from piop.models.core.rollout import RolloutBackbone
+from piop.models.core.sensor_encoder import AttentionContext, TokenEncoder
+
+
+def rotary_frequencies(size: int, dimension: int, rate: float) -> Tensor:
+    """Return the geometric sequence of phases: ``rate``·10000^(−2l/d'), d' = size/dimension.
+
+    Args:
+        size: Entries of a head; each coordinate rotates its own part of them.
+        dimension: d, coordinates.
+        rate: Radians by which the first pair rotates over the length of an axis. The paper's λ, the
+            number of points along it, times a scale per layer in the authors' code.
+
+    Returns:
+        Radians per length of each axis ``[P, d]``, P = d ⌊size/2d⌋.
+
+    Source: eq. 9 to 11 of the paper, and ``RotaryEmbedding`` of its code.
+    """
+    part = size // dimension
+    steps = torch.arange(part // 2, dtype=torch.get_default_dtype())
+    rates = rate * 10000.0 ** (-2 * steps / part)
+    return torch.kron(torch.eye(dimension), rates[:, None])
+
+
+Kind = Literal["galerkin", "fourier", "plain"]
+"""Normalised: keys and values, queries and keys, or nothing.
+
+The text writes a norm of each feature over the points (eq. 4, "instance normalization"). The
+authors' code normalises each point over its features, since its axes are swapped, and so does this.
+"""
+
+Gate = Literal["gelu", "tanh", "relu"]
+"""Activation of a feed-forward network: the first two as gates, the last without a gate."""
+
+NORMALISED = {"galerkin": ("key", "value"), "fourier": ("query", "key"), "plain": ()}
+
+
+class LinearAttention(nn.Module):
+    """z_i = 1/M Σ_j (q_i·k_j) v_j, computed as q_i (Σ_j k_j v_jᵀ)/M.
+
+    The sum over tokens is computed once and is of the size of a head, so the cost is linear in
+    tokens and in queries, and streams of the queries never multiply a token. A head's width is
+    free: in the authors' code every head is as wide as all the features.
+
+    Args:
+        width: Features of queries and of the output.
+        source: Features of tokens.
+        heads: H.
+        size: Entries of a head.
+        kind: What is normalised.
+        parts: Coordinates of the rotary position (see :func:`~piop.models.core.attention.rotate`).
+        affine: Whether the norms have weights, as in the authors' code for meshes.
+
+    Source: eq. 2 to 5 of the paper. No biases, and no output map where one head is as wide as the
+        features, as in its code.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        source: int,
+        heads: int,
+        size: int,
+        kind: Kind,
+        parts: int = 1,
+        affine: bool = False,
+    ) -> None:
+        super().__init__()
+        self.heads, self.size, self.parts = heads, size, parts
+        self.query, self.key, self.value = (
+            nn.Linear(features, heads * size, bias=False) for features in (width, source, source)
+        )
+        self.norms = nn.ModuleDict(
+            {n: nn.LayerNorm(size, elementwise_affine=affine) for n in NORMALISED[kind]}
+        )
+        self.out = None
+        if heads > 1 or size != width:
+            self.out = nn.Linear(heads * size, width)
+
+    def start_near_identity(self, *maps: nn.Linear) -> LinearAttention:
+        """Start maps as (orthogonal + 1)/size in each head, as appendix A of the paper and eq. 17.
+
+        Args:
+            *maps: Of query, key and value; by default query or value, whichever is not normalised.
+
+        Returns:
+            The attention itself.
+        """
+        free = [m for n, m in (("query", self.query), ("value", self.value)) if n not in self.norms]
+        for layer in maps or free:
+            with torch.no_grad():
+                for head in layer.weight.split(self.size):
+                    nn.init.orthogonal_(head, gain=1 / self.size)
+                    head += torch.eye(*head.shape) / self.size
+        return self
+
+    def forward(
+        self,
+        state: Any,
+        tokens: Tensor,
+        at_queries: Harmonics | None = None,
+        at_tokens: Harmonics | None = None,
+        keep: Tensor | None = None,
+    ) -> Any:
+        """Attend.
+
+        Args:
+            state: Queries ``[B or 1, N, width]``.
+            tokens: ``[B, M, source]``.
+            at_queries: Cosines and sines of the phases at the queries, ``[B, N, P]`` each.
+            at_tokens: The same at the tokens, ``[B, M, P]`` each.
+            keep: One where a token is, zero where none is, ``[B, M, 1]``; None where all are.
+
+        Returns:
+            ``[B, N, width]``.
+        """
+        given = {"query": self.query(state), "key": self.key(tokens), "value": self.value(tokens)}
+        query, key, value = (self._heads(name, features) for name, features in given.items())
+        query = rotate(query, at_queries, parts=self.parts)
+        key = rotate(key, at_tokens, parts=self.parts)
+        count: Any = tokens.shape[1]
+        if keep is not None:
+            value = value * keep[..., None]
+            count = keep.sum(1)[:, :, None, None]
+        # k vᵀ summed over the tokens, over their number: [B, H, size, size].
+        moments = torch.matmul(key.permute(0, 2, 3, 1), value.transpose(1, 2)) / count
+        found = torch.matmul(query.transpose(1, 2), moments).transpose(1, 2)
+        found = found.reshape(*found.shape[:2], -1)
+        return found if self.out is None else self.out(found)
+
+    def _heads(self, name: str, features: Any) -> Any:
+        """Split features into heads ``[B, ·, H, size]``, normalised where they are to be."""
+        found = split_heads(features, self.heads)
+        return self.norms[name](found) if name in self.norms else found
+
+
+class FeedForward(nn.Module):
+    """Two layers with gelu(a) ⊙ b between them, tanh(a) ⊙ b, or relu(a).
+
+    The first is the paper's, the last that of its code for meshes. With a bounded gate the output
+    grows as the state does, and not as its square.
+
+    Args:
+        width: Features in and out.
+        hidden: Features between.
+        gate: Activation.
+    """
+
+    def __init__(self, width: int, hidden: int, gate: Gate = "gelu") -> None:
+        super().__init__()
+        self.hidden, self.gate = hidden, gate
+        self.first = nn.Linear(width, hidden if gate == "relu" else 2 * hidden)
+        self.last = nn.Linear(hidden, width)
+
+    def forward(self, state: Any) -> Any:
+        """Apply it to ``[..., width]``."""
+        found = self.first(state)
+        if self.gate == "relu":
+            return self.last(torch.relu(found))
+        bounded = torch.tanh if self.gate == "tanh" else functional.gelu
+        return self.last(bounded(found[..., : self.hidden]) * found[..., self.hidden :])
+
+
+class SelfAttention(nn.Module):
+    """A layer of the encoder: f + attention, then f + feed-forward.
+
+    With layer norm the *normalised* state is what is added to, as in the authors' code:
+    f ← norm(f), f ← f + attention(f), f ← norm(f), f ← f + feed-forward(f). Eq. 6 puts norms last.
+
+    Args:
+        attention: The attention of tokens to tokens.
+        feed: The feed-forward network.
+        width: Features of a token.
+        normed: Whether with layer norm.
+    """
+
+    def __init__(
+        self, attention: LinearAttention, feed: FeedForward, width: int, normed: bool
+    ) -> None:
+        super().__init__()
+        self.attention, self.feed = attention, feed
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2 * normed))
+
+    def forward(self, tokens: Any, at: Harmonics | None, keep: Tensor | None = None) -> Any:
+        """Update ``tokens [B, M, width]``."""
+        if self.norms:
+            tokens = self.norms[0](tokens)
+        tokens = tokens + self.attention(tokens, tokens, at, at, keep)
+        if self.norms:
+            tokens = self.norms[1](tokens)
+        return tokens + self.feed(tokens)
+
+
+class RandomFourierFeatures(nn.Module):
+    """cos 2πBᵀy and sin 2πBᵀy, B drawn from N(0, σ²) once and kept with the weights.
+
+    Their product over all F pairs tends to F exp(−2π²σ²|x − y|²), a Gaussian kernel of width
+    1/2πσ: A. Rahimi, B. Recht, *Random features for large-scale kernel machines*, NeurIPS 2007.
+
+    Args:
+        axes: The coordinates; each runs from zero to one in y.
+        pairs: F, half the features.
+        sigma: σ, periods per length of an axis.
+
+    Source: eq. 7 of the paper; M. Tancik et al., *Fourier features let networks learn high
+        frequency functions in low dimensional domains*, NeurIPS 2020, arXiv:2006.10739.
+    """
+
+    directions: Tensor
+
+    def __init__(self, axes: Sequence[AxisSignature], pairs: int, sigma: float) -> None:
+        super().__init__()
+        self.axes = tuple(axes)
+        self.register_buffer("directions", sigma * torch.randn(pairs, len(self.axes)))
+
+    def forward(self, points: Any) -> Any:
+        """Return the features of ``points [B, N, d]``, units of the axes: ``[B, N, 2F]``."""
+        cos, sin = harmonics(scaled_to_unit(points, self.axes), 2 * torch.pi * self.directions)
+        return torch.cat([cos, sin], -1)
+
+
+class CoordinateFeatures(nn.Module):
+    """Harmonics along periodic axes, random Fourier features along the others.
+
+    Random frequencies have no common period; integer ones are periodic whatever weights follow.
+
+    Args:
+        axes: The coordinates, in the order of the columns.
+        pairs: Sines, and cosines, of the axes with ends together.
+        waves: Sines, and cosines, of the periodic axes together, by the shortest wave vectors.
+        sigma: Periods per length of an axis with ends.
+
+    Attributes:
+        features: Numbers per point.
+    """
+
+    waves: Tensor
+
+    def __init__(self, axes: Sequence[AxisSignature], pairs: int, waves: int, sigma: float) -> None:
+        super().__init__()
+        self.closed = [i for i, axis in enumerate(axes) if axis.periodic]
+        self.open = [i for i, axis in enumerate(axes) if not axis.periodic]
+        self.periodic = [axes[i] for i in self.closed]
+        vectors = shortest_waves(len(self.closed), waves) if self.closed else torch.empty(0)
+        self.register_buffer("waves", vectors, persistent=False)
+        self.random = None
+        if self.open:
+            self.random = RandomFourierFeatures([axes[i] for i in self.open], pairs, sigma)
+        self.features = (2 * pairs + len(self.open)) * bool(self.open) + 2 * len(vectors)
+
+    def forward(self, points: Any) -> Any:
+        """Return the features of ``points [B, N, d]``, units of the axes: ``[B, N, features]``."""
+        found = []
+        if self.random is not None:
+            columns = take_columns(points, self.open)
+            found += [scaled_to_unit(columns, self.random.axes), self.random(columns)]
+        if self.closed:
+            columns = take_columns(points, self.closed)
+            found += harmonics(angles(columns, self.periodic), self.waves)
+        return torch.cat(found, -1)
+
+
+@dataclass(frozen=True)
+class OFormerConfig:
+    """Sizes of the default OFormer, dimensionless.
+
+    Attributes:
+        width: Features of a token and of a query.
+        blocks: Layers of the input encoder.
+        rounds: Layers of cross-attention.
+        heads: H, attention heads.
+        content: Entries of a head that carry content alone.
+        harmonics: Pairs of entries of a head that carry position, by the shortest wave vectors.
+        attention: Normalisation of the attention: galerkin, fourier or plain.
+        features: Random Fourier features, in pairs; harmonics of axes that are not homogeneous.
+        sigma: Periods per length of an axis of the random Fourier features.
+        steps: Steps over the time axis of a rollout.
+    """
+
+    width: int = 64
+    blocks: int = 2
+    rounds: int = 2
+    heads: int = 4
+    content: int = 8
+    harmonics: int = 12
+    attention: Kind = "fourier"
+    features: int = 8
+    sigma: float = 1.0
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        require_choices(self, {"attention": NORMALISED})
+
+    def linear_attention(self) -> LinearAttention:
+        """Make an attention of these sizes."""
+        size = self.content + 2 * self.harmonics
+        return LinearAttention(self.width, self.width, self.heads, size, self.attention)
+
+    def feed_forward(self) -> FeedForward:
+        """Make a feed-forward network: its gate is bounded, and cheaper on streams than gelu."""
+        return FeedForward(self.width, self.width, "tanh")
+
+    def self_attention(self) -> SelfAttention:
+        """Make a layer of the encoder."""
+        attention = self.linear_attention().start_near_identity()
+        return SelfAttention(attention, self.feed_forward(), self.width, normed=True)
+
+
+class FunctionEncoder(TokenEncoder):
+    """Encodes sensors as tokens, with position relative along homogeneous axes.
+
+    A smooth input is evaluated from its harmonic fit on an even grid, whose sum approximates the
+    integral of the attention; an input with jumps keeps its sensors.
+
+    Args:
+        signature: The problem's shapes and scales.
+        entry: The input.
+        config: Sizes.
+    """
+
+    def __init__(self, signature: Signature, entry: InputSignature, config: OFormerConfig) -> None:
+        super().__init__(signature, entry, config.harmonics)
+        features, self.place = self.features, None
+        if self.fixed:
+            axes, count = [self.axes[i] for i in self.fixed], config.features
+            self.place = CoordinateFeatures(axes, count, count, config.sigma)
+            features += self.place.features
+        self.embed = perceptron(features, config.width, config.width)
+        self.blocks = nn.ModuleList(config.self_attention() for _ in range(config.blocks))
+
+    def forward(
+        self, samples: FunctionSamples, queries: Any, condition: Tensor | None
+    ) -> AttentionContext:
+        """Encode sensors.
+
+        Args:
+            samples: Sensors of B samples.
+            queries: ``[B or 1, N, D]``.
+            condition: Encoded scalars ``[B, 1, width]``, or None.
+
+        Returns:
+            What the layers attend to; its mask is one where a token is, zero where none is,
+            ``[B, M, 1]``, or None where all are.
+        """
+        fitted = self.spectrum.tokens(samples)
+        features, keep = fitted.features, None
+        if fitted.mask is not None:
+            keep = fitted.mask[..., None].to(features.dtype)
+        if self.place is not None:
+            known = self.place(take_columns(fitted.points, self.fixed))
+            features = torch.cat([features, known.expand(len(features), -1, -1)], -1)
+        tokens = self.embed(features)
+        tokens = tokens if condition is None else tokens + condition
+        at_queries = harmonics(self.angles(queries), self.waves)
+        at_tokens = harmonics(angles(fitted.points, self.axes), self.waves)
+        for block in self.blocks:
+            tokens = block(tokens, at_tokens, keep)
+        return AttentionContext(tokens, at_queries, at_tokens, keep)
 
 
 class QueryEncoder(nn.Module):

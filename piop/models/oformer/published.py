@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from piop.models.core.base import Backbone, Inputs, Signature
 from piop.models.core.coordinates import scaled_to_unit, take_columns
 from piop.models.core.rollout import RolloutBackbone
-from piop.models.oformer.layers import (
+from piop.models.oformer.network import (
     FeedForward,
     Gate,
     Kind,

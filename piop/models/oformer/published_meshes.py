@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from piop.models.core.base import GRID_FIELD, ROLLOUT_FIELD, Inputs, Signature
 from piop.models.core.rollout import RolloutBackbone
-from piop.models.oformer.layers import Gate, rotary_frequencies
+from piop.models.oformer.network import Gate, rotary_frequencies
 from piop.models.oformer.nodes import SensorNodes
 from piop.models.oformer.published import PublishedOFormer, PublishedOFormerConfig, unbiased_mlp
 

@@ -17,10 +17,7 @@ from piop.models import AxisSignature, InputSignature, Signature, build_backbone
 from piop.models.core.interpolation import even_ticks
 from piop.models.galerkin.attention import GalerkinConfig, GalerkinForm
 from piop.models.galerkin.layers import Decoder
-from piop.models.galerkin.network import (
-    FinalGalerkinTransformer,
-    GalerkinTransformer,
-)
+from piop.models.galerkin.network import FinalGalerkinTransformer, GalerkinTransformer
 from piop.models.registry import find_preset
 
 EXACT = 1e-12

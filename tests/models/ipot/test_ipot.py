@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
-from piop.models.ipot.layers import InducingGrid, IPOTConfig
+from piop.models.ipot.network import InducingGrid, IPOTConfig
 
 from ..cases import SIGNATURES, queries_for, samples_for
 

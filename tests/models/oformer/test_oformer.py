@@ -12,7 +12,7 @@ from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.models import BACKBONES, AxisSignature, build_backbone
 from piop.models.core.coordinates import harmonics
-from piop.models.oformer.layers import (
+from piop.models.oformer.network import (
     CoordinateFeatures,
     FeedForward,
     LinearAttention,
