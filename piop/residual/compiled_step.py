@@ -47,8 +47,7 @@ def compile_step(
         RuntimeWarning: If tracing or compiling fails, upon which the step is eager.
     """
     step = TracedStep(loss_function, compiled=compiled, graphs=graphs)
-    if compiled:
-        step.prepare(params, inputs)
+    step.prepare(params, inputs)
     return step
 
 
@@ -85,25 +84,21 @@ class TracedStep:
         Returns:
             What the loss function gave, detached, the loss first; and a gradient per parameter.
         """
-        flat = [p.detach() for p in (*params, *inputs)]
         count = len(params)
-        if self.compiled and self.eager_because is None:
-            key = (count, *((t.shape, t.dtype, t.device) for t in flat))
-            if key not in self._graphs:
-                self.prepare(params, inputs)
-            if key in self._graphs:
-                with torch.no_grad():
-                    out = self._graphs[key](flat)
-                return out[:-count], out[-count:]
-        out = self._flat(count)(flat)
+        run = self.prepare(params, inputs) or self._flat(count)
+        with torch.no_grad():
+            out = run([p.detach() for p in (*params, *inputs)])
         return out[:-count], out[-count:]
 
-    def prepare(self, params: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-        """Trace and compile for the shapes of these tensors."""
-        flat = [p.detach() for p in (*params, *inputs)]
-        key = (len(params), *((t.shape, t.dtype, t.device) for t in flat))
+    def prepare(self, params: Sequence[Tensor], inputs: Sequence[Tensor]) -> FlatFunction | None:
+        """Trace and compile for the shapes of these tensors; give None where the step is eager."""
+        if not self.compiled or self.eager_because is not None:
+            return None
+        flat, count = [p.detach() for p in (*params, *inputs)], len(params)
+        key = (count, *((t.shape, t.dtype, t.device) for t in flat))
         try:
-            graph = self._compiled(self._flat(len(params)), flat, len(params))
+            if key not in self._graphs:
+                self._graphs[key] = self._compiled(self._flat(count), flat, count)
         except (MemoryError, torch.OutOfMemoryError):
             raise  # eager needs no less
         except Exception as reason:  # whatever a compiler raises, eager still works
@@ -113,8 +108,8 @@ class TracedStep:
                 RuntimeWarning,
                 stacklevel=3,
             )
-        else:
-            self._graphs[key] = graph
+            return None
+        return self._graphs[key]
 
     def _compiled(self, function: FlatFunction, flat: list[Tensor], count: int) -> FlatFunction:
         """Trace, compile and try; once more without the cache, which a killed compile damages."""

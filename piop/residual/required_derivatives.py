@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
-import sympy
 import torch
 from sympy import Derivative, Expr, Function, Symbol
-from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.fields import InputFunction
 from piop.forms.stream_plan import Index
-from piop.forms.terms import applied, derivative_index, name_of
+from piop.forms.terms import (
+    applied,
+    argument_order,
+    derivative_index,
+    name_of,
+    outermost_atoms,
+)
 
 if TYPE_CHECKING:
     from piop.problem import Input
@@ -82,9 +86,8 @@ class InputDerivatives:
                 shape = [found.shape[0]] + [1] * len(axes)
                 for position, column in enumerate(columns):
                     shape[1 + column] = found.shape[1 + position]
-                in_order = sorted(range(len(columns)), key=columns.__getitem__)
-                found = found.permute(0, *(1 + i for i in in_order)).reshape(shape)
-                out.append(found.to(axes[0]))
+                in_order = sorted(range(1, 1 + len(columns)), key=lambda i: columns[i - 1])
+                out.append(found.permute(0, *in_order).reshape(shape).to(axes[0]))
         return tuple(out)
 
     def _columns(self, name: str) -> list[int]:
@@ -104,17 +107,9 @@ class InputDerivatives:
 def _entries(
     expressions: Sequence[Expr], known: set[Symbol | str]
 ) -> tuple[tuple[str, Index], ...]:
-    found: set[tuple[str, Index]] = set()
-    for expression in expressions:
-        replaced = {d: sympy.Dummy() for d in expression.atoms(Derivative)}
-        bare = expression.xreplace(replaced)
-        for atom in replaced.keys() | bare.atoms(AppliedUndef):
-            function = applied(atom)
-            if function.func.__name__ not in known:
-                found.add((function.func.__name__, derivative_index(atom, function.args)))
-        symbols = bare.free_symbols - known - set(replaced.values())
-        found |= {(str(symbol), ()) for symbol in symbols}
-    return tuple(sorted(found))
+    atoms = {(name_of(a), argument_order(a)) for e in expressions for a in outermost_atoms(e)}
+    symbols = {(str(symbol), ()) for e in expressions for symbol in e.free_symbols - known}
+    return tuple(sorted({(n, order) for n, order in atoms if n not in known} | symbols))
 
 
 def _find(functions: Mapping[str, InputFunction], name: str) -> InputFunction:
@@ -131,12 +126,10 @@ def unknown_derivatives(
     Each is listed once, in a fixed order.
     """
     unknowns = {Function(n, real=True)(*coordinates) for n in channels}
-    found: dict[Expr, None] = {}
+    found: list[Any] = []
     for expression in expressions:
-        derivatives = {d for d in expression.atoms(Derivative) if d.expr in unknowns}
-        bare = expression.xreplace({d: sympy.Dummy() for d in derivatives})
-        found |= dict.fromkeys(sorted(derivatives, key=str))
-        found |= dict.fromkeys(sorted(bare.atoms(Function) & unknowns, key=str))
+        own = [a for a in outermost_atoms(expression) if applied(a) in unknowns]
+        found += sorted(own, key=lambda a: (not a.is_Derivative, str(a)))
     names = tuple(channels)
     return {a: (names.index(name_of(a)), derivative_index(a, coordinates)) for a in found}
 

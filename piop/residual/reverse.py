@@ -42,7 +42,7 @@ def nested_derivatives(
 
         def find(channel: int, index: Index) -> Tensor:
             if (channel, index) not in known:
-                lower = [_lowered(index, axis) for axis, n in enumerate(index) if n]
+                lower = [_shifted(index, axis, -1) for axis, n in enumerate(index) if n]
                 parent = next((i for i in lower if (channel, i) in known), lower[-1])
                 below = find(channel, parent)
                 if not below.requires_grad:
@@ -51,7 +51,7 @@ def nested_derivatives(
                     below.sum(), leaf, create_graph=True, materialize_grads=True
                 )
                 for axis in range(len(index)):
-                    known.setdefault((channel, _raised(parent, axis)), slope[..., axis])
+                    known.setdefault((channel, _shifted(parent, axis, 1)), slope[..., axis])
             return known[channel, index]
 
         found = {key: find(*key) for key in wanted}
@@ -83,9 +83,5 @@ def _layer_norm(
     return out if bias is None else out + bias
 
 
-def _lowered(index: Index, axis: int) -> Index:
-    return tuple(n - (i == axis) for i, n in enumerate(index))
-
-
-def _raised(index: Index, axis: int) -> Index:
-    return tuple(n + (i == axis) for i, n in enumerate(index))
+def _shifted(index: Index, axis: int, by: int) -> Index:
+    return (*index[:axis], index[axis] + by, *index[axis + 1 :])
