@@ -43,13 +43,8 @@ class ConservationLaw:
     @property
     def nonlinear(self) -> bool:
         """Whether a wave speed depends on the solution, so that shocks may form."""
-        return any(
-            entry.has(u)
-            for axis in range(len(self.fluxes))
-            for row in self.jacobian(axis)
-            for entry in row
-            for u in self.state
-        )
+        rows = (row for axis in range(len(self.fluxes)) for row in self.jacobian(axis))
+        return any(entry.has(*self.state) for row in rows for entry in row)
 
 
 def read_conservation_law(pde: PDE) -> ConservationLaw:
@@ -94,15 +89,16 @@ def mirror(law: ConservationLaw, axis: int) -> tuple[int, ...]:
     plain: dict[Any, Any] = {u: sympy.Dummy(f"u{i}", real=True) for i, u in enumerate(law.state)}
     fluxes: list[list[Any]] = [[f.xreplace(plain) for f in row] for row in law.fluxes]
     symbols = list(plain.values())
-    found = []
-    for signs in product((1, -1), repeat=len(symbols)):
+
+    def obeys(signs: tuple[int, ...]) -> bool:
         image = {s: r * s for s, r in zip(symbols, signs, strict=True)}
-        if all(
+        return all(
             vanishes(f.xreplace(image) - (-r if i == axis else r) * f)
             for i, row in enumerate(fluxes)
             for f, r in zip(row, signs, strict=True)
-        ):
-            found.append(signs)
+        )
+
+    found = [*filter(obeys, product((1, -1), repeat=len(symbols)))]
     if not found:
         raise NotSupportedError("wall: the fluxes have no mirror symmetry, so nothing is reflected")
     fewest = min(s.count(-1) for s in found)

@@ -49,10 +49,15 @@ def divergence_form(pde: PDE) -> DivergenceForm:
     Raises:
         NotSupportedError: If the problem has another form, with the term that stands out.
     """
-    reasons = _outside(pde)
-    forms = _robin_forms(pde, reasons)
-    if reasons:
-        raise NotSupportedError(", ".join(reasons))
+    reasons = {
+        "it covers steady problems": pde.time is not None,
+        "it covers one equation for one unknown": len(pde.channels) != 1,
+        "the domain is no box": not pde.domain.is_box,
+    }
+    standing = [reason for reason, stands in reasons.items() if stands]
+    forms = _robin_forms(pde, standing)
+    if standing:
+        raise NotSupportedError(", ".join(standing))
     unknown = pde.unknowns[0]
     reader = _Reader(pde)
     reader.read(pde.residuals_raw[0])
@@ -80,17 +85,6 @@ def jumps(pde: PDE, expression: Expr) -> bool:
     held = [i for i in pde.inputs if expression.has(i.symbol)]
     inner = [i.expression for i in held if i.expression is not None]
     return any(not i.smooth for i in held) or any(jumps(pde, e) for e in inner)
-
-
-def _outside(pde: PDE) -> list[str]:
-    reasons = []
-    if pde.time is not None:
-        reasons.append("it covers steady problems")
-    if len(pde.unknowns) + len(pde.auxiliaries) != 1:
-        reasons.append("it covers one equation for one unknown")
-    if not pde.domain.is_box:
-        reasons.append("the domain is no box")
-    return reasons
 
 
 def _robin_forms(pde: PDE, reasons: list[str]) -> dict[str, RobinForm]:
@@ -211,7 +205,7 @@ def transport_form(pde: PDE) -> LinearTransport:
         raise NotSupportedError("nothing is carried along the axis")
     moving = {pde.time.symbol} | {i.symbol for i in pde.inputs if pde.time.name in i.of}
     for part in (a, b, f):
-        if any(part.has(m) for m in moving):
+        if part.has(*moving):
             raise NotSupportedError("a coefficient or source moves in time")
         rough = [i.name for i in pde.inputs if not i.smooth and part.has(i.symbol)]
         if rough:

@@ -52,13 +52,12 @@ class Sorter:
                 source += self.carried_out(term.expression)
                 continue
             factor, outer, inner = self.take_apart(term)
-            axis = self.axes.index(outer)
             for part in additive_terms(inner):
                 if self.order(part) < 1:
                     source += factor * self.carried_out(Derivative(part, outer, evaluate=False))
-                    continue
-                fluxes[axis] += factor * part
-                source -= part * self.along(factor, outer, term.expression)
+                else:
+                    fluxes[self.axes.index(outer)] += factor * part
+                    source -= part * self.along(factor, outer, term.expression)
         return source, tuple(fluxes)
 
     def order(self, expression: Any) -> int:
@@ -92,7 +91,8 @@ class Sorter:
 
     def along(self, factor: Expr, axis: Symbol, term: Expr) -> Expr:
         """The slope of what stands before a second derivative."""
-        if not any(factor.has(s) for s in (*self.axes, *self.unknowns, *self.inputs)):
+        inputs = [i.symbol for i in self.pde.inputs if i.of]
+        if not factor.has(*self.axes, *self.unknowns, *inputs):
             return sympy.S.Zero
         if self.order(factor) > 0 or jumps(self.pde, factor):
             raise NotSupportedError(
@@ -100,11 +100,6 @@ class Sorter:
                 "div(a*grad(u))"
             )
         return differentiate(Derivative(factor, axis, evaluate=False))
-
-    @property
-    def inputs(self) -> list[Expr]:
-        """Input functions."""
-        return [i.symbol for i in self.pde.inputs if i.of]
 
 
 def recovered_unknowns(pde: PDE) -> dict[int, Expr]:
@@ -295,33 +290,29 @@ class _Face:
     def __init__(
         self, pde: PDE, face: str, names: Sequence[str], atoms: Sequence[tuple[Any, ...]]
     ) -> None:
-        self.pde, self.face, self.atoms = pde, face, atoms
-        self.names = list(names)
+        self.pde, self.face, self.names = pde, face, list(names)
         self.slopes = [d for group in atoms for d in group[1:]]
         self.normal: list[Any] = [Symbol(name, real=True) for name in pde.domain.normal_names]
-        self.known = self._straight()
-        self.residuals: dict[BoundaryCondition, Expr] = {}
-
-    def _straight(self) -> dict[Any, Any]:
-        """The normal where it is along one axis on the whole face."""
-        normal = self.pde.domain.normal(self.face)
-        whole = all(n.is_Integer for n in normal)
-        return dict(zip(self.normal, normal, strict=True)) if whole else {}
+        straight = pde.domain.normal(face)
+        # the normal is known where it is along one axis on the whole face
+        whole = all(n.is_Integer for n in straight)
+        self.known = dict(zip(self.normal, straight, strict=True)) if whole else {}
+        self.conditions = [
+            (c.unknown, self._here(pde.condition_residual(face, c, self.normal)))
+            for c in pde.boundary[face]
+            if c.prescribed is None
+        ]
 
     def through(
         self, fluxes: Sequence[tuple[Expr, ...]], given: Mapping[int, Expr]
     ) -> list[tuple[int, int, Expr]]:
         """Give the flux of each equation whose unknown is not prescribed: (equation, 0, H)."""
-        conditions = [c for c in self.pde.boundary[self.face] if c.prescribed is None]
-        return [
-            (i, 0, self._flux(i, q, conditions)) for i, q in enumerate(fluxes) if i not in given
-        ]
+        return [(i, 0, self._flux(i, q)) for i, q in enumerate(fluxes) if i not in given]
 
-    def _flux(self, i: int, q: Sequence[Expr], conditions: Sequence[BoundaryCondition]) -> Expr:
+    def _flux(self, i: int, q: Sequence[Expr]) -> Expr:
         outward = self._here(sympy.Add(*(a * n for a, n in zip(q, self.normal, strict=True))))
-        name = self.names[i]
-        own = [c for c in conditions if c.unknown == name]
-        given = [self._known(c) for c in (*own, *(c for c in conditions if not c.unknown))]
+        own = [e for unknown, e in self.conditions if unknown == self.names[i]]
+        given = [*own, *(e for unknown, e in self.conditions if not unknown)]
         for condition in given:
             for left in (outward - condition, outward + condition):
                 if not left.has(*self.slopes):
@@ -337,26 +328,18 @@ class _Face:
             "as an equation there, with the normal nx, ny"
         )
 
-    def _known(self, condition: BoundaryCondition) -> Expr:
-        """The residual of a condition, taken apart into terms once."""
-        if condition not in self.residuals:
-            residual = self.pde.condition_residual(self.face, condition, self.normal)
-            self.residuals[condition] = self._here(residual)
-        return self.residuals[condition]
-
     def _here(self, expression: Expr) -> Expr:
         here: Any = expression.xreplace(self.known)
         return _expanded(here)
 
     def _without_slopes(self, outward: Expr, condition: Expr) -> Expr | None:
         """Subtract that multiple of a condition which leaves no derivative of an unknown."""
-        ratios: list[Expr] = []
         for atom in self.slopes:
             below = _slope(condition, atom)
-            if not below.is_zero:
-                ratios.append(_slope(outward, atom) / below)
-        for ratio in ratios:
+            if below.is_zero:
+                continue
+            ratio = _slope(outward, atom) / below
             left = _expanded(outward - ratio * condition)
             if not ratio.is_zero and not left.has(*self.slopes):
                 return left
-        return outward if not outward.has(*self.slopes) and outward.is_zero else None
+        return outward if outward.is_zero else None
