@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import torch
 from torch import Tensor
@@ -70,23 +71,12 @@ def balanced(sizes: Tensor) -> Tensor:
     return (mean / (sizes + GUARD * mean)).nan_to_num(nan=1.0)
 
 
-def only(index: int, count: int, like: Tensor) -> Tensor:
-    """Return ``[count]`` zeros with a one at ``index``."""
-    out = like.new_zeros(count)
-    out[index] = 1.0
-    return out
-
-
 Outcome = tuple[dict[str, Tensor], dict[str, Tensor]]
 """Parts of the loss, and statistics for adaptive weights."""
 
 Measure = Callable[[Mapping[str, Tensor]], tuple[Tensor, Mapping[str, Tensor]]]
 """Weights to put in place of the present ones → squared norm of the loss's gradient over the
 whole batch, float64 ``[]``, and the statistics."""
-
-
-NO_TIME = "depends on the time, and this problem has none"
-"""Obstacle of weights in time where a problem is steady."""
 
 
 class Weighting(ABC):
@@ -96,16 +86,26 @@ class Weighting(ABC):
     nothing but their arguments; the other methods run between steps. A new kind is its class and an
     entry in :data:`piop.training.loss.weighting.registry.WEIGHTINGS`.
 
+    Args:
+        run: The run that it is built for.
+
     Attributes:
         name: Value of the setting ``weighting``, and key of the state in a checkpoint.
         settings: Names of the settings that it reads.
+        in_time: Whether it weighs times against each other, which a steady problem has not.
+        config: The settings of adaptive weights.
+        like: A tensor of the device and precision of the step.
         mean: The running means that it keeps; a kind with another state overrides
             :meth:`state_dict` and :meth:`load_state_dict`.
     """
 
     name: ClassVar[str]
     settings: ClassVar[tuple[str, ...]] = ()
+    in_time: ClassVar[bool] = False
     mean: RunningMean
+
+    def __init__(self, run: WeightedRun) -> None:
+        self.config, self.like = run.config.adaptive, run.like
 
     @classmethod
     def request(cls, config: AdaptiveConfig) -> str | None:
@@ -120,12 +120,8 @@ class Weighting(ABC):
             problem: The problem.
             parts: The parts of its loss.
         """
-        return None
-
-    @classmethod
-    @abstractmethod
-    def build(cls, run: WeightedRun) -> Self:
-        """Build the weights of a run."""
+        steady = cls.in_time and problem.time is None
+        return "depends on the time, and this problem has none" if steady else None
 
     @abstractmethod
     def entering(self, batch: Batch) -> dict[str, Tensor]:
@@ -190,8 +186,8 @@ class Weightings:
 
     def attach(self, batch: Batch) -> Batch:
         """Put the present weights into a batch."""
-        entering = [member.entering(batch).items() for member in self.members]
-        return replace(batch, weights={key: value for items in entering for key, value in items})
+        weights = {k: v for member in self.members for k, v in member.entering(batch).items()}
+        return replace(batch, weights=weights)
 
     def prepare(
         self,
@@ -242,10 +238,8 @@ class Weightings:
 
     def observe(self, squares: Tensor, queries: Tensor) -> dict[str, Tensor]:
         """Return the sums that all weights need."""
-        found: dict[str, Tensor] = {}
-        for member in self.members:
-            found |= member.observe(squares.detach(), queries.detach())
-        return found
+        squares, queries = squares.detach(), queries.detach()
+        return {k: v for m in self.members for k, v in m.observe(squares, queries).items()}
 
     def update(self, statistics: Mapping[str, Tensor]) -> None:
         """Adapt all weights."""
@@ -303,9 +297,7 @@ class Cells:
 
     def __init__(self, axes: Sequence[Bins]) -> None:
         self.axes = tuple(axes)
-        self.count = 1
-        for axis in self.axes:
-            self.count *= axis.count
+        self.count = math.prod(axis.count for axis in self.axes)
 
     def of(self, queries: Tensor) -> Tensor:
         """Return the number of the cell of each of ``queries [B, N, D]``: int64 ``[B, N]``."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, ClassVar, Self, final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, final
 
 import torch
 from torch import Tensor
 
-from piop.problem import Problem
-from piop.training.loss.weighting.base import NO_TIME, Cells, RunningMean, WeightedRun, Weighting
+from piop.training.loss.weighting.base import RunningMean, WeightedRun, Weighting
 
 if TYPE_CHECKING:
     from piop.training.batches.batch import Batch
@@ -23,11 +22,9 @@ class CausalWeighting(Weighting):
     L_k is a running mean over steps, since a step's own points are few and, split over processes,
     unknown to each other. A bin that no point has ever fallen into counts as solved.
 
-    Args:
+    Attributes:
         cells: The time bins, in order.
-        strength: ε, dimensionless.
-        memory: Fraction of the running mean that a step keeps.
-        like: A tensor of the device and precision of the step.
+        strength: ε, dimensionless: one unless the setting ``causal`` says otherwise.
 
     Source: Wang, Sankaran & Perdikaris 2022, sec. 3 (2203.07404), with bins for their time grid
         and a running mean for their single evaluation.
@@ -35,26 +32,17 @@ class CausalWeighting(Weighting):
 
     name: ClassVar[str] = "causal"
     settings: ClassVar[tuple[str, ...]] = ("bins", "memory")
+    in_time: ClassVar[bool] = True
 
     @classmethod
     def request(cls, config: AdaptiveConfig) -> str | None:
         """Return the setting that requests the weights: a strength alone does as well."""
         return super().request(config) or (f"causal: {config.causal:g}" if config.causal else None)
 
-    @classmethod
-    def obstacle(cls, problem: Problem, parts: Collection[str]) -> str | None:
-        """Return why the weights would have no effect: a problem without time."""
-        return NO_TIME if problem.time is None else None
-
-    @classmethod
-    def build(cls, run: WeightedRun) -> Self:
-        """Build the weights of a run, of strength one unless the settings say otherwise."""
-        config = run.config.adaptive
-        return cls(run.cells(), config.causal or 1.0, config.memory, run.like)
-
-    def __init__(self, cells: Cells, strength: float, memory: float, like: Tensor) -> None:
-        self.cells, self.strength = cells, strength
-        self.mean = RunningMean(cells.count, memory, like)
+    def __init__(self, run: WeightedRun) -> None:
+        super().__init__(run)
+        self.cells, self.strength = run.cells(), self.config.causal or 1.0
+        self.mean = RunningMean(self.cells.count, self.config.memory, self.like)
 
     def entering(self, batch: Batch) -> dict[str, Tensor]:
         """Return the weight of each bin."""
@@ -85,11 +73,10 @@ class ResidualAttention(Weighting):
     that hold a point; a cell without a point keeps its λ. λ starts at one, which is no weight, and
     stays in (0, η/(1 − γ)] once it is there.
 
-    Args:
+    γ, in [0, 1), is the setting ``attention_decay``, and η, dimensionless, ``attention_rate``.
+
+    Attributes:
         cells: Bins of time, and of the axes along which the equations are not all the same.
-        decay: γ, in [0, 1).
-        rate: η, dimensionless.
-        like: A tensor of the device and precision of the step.
 
     Source: Anagnostopoulos, Toscano, Stergiopulos & Karniadakis 2024 (10.1016/j.cma.2024.116805,
         2307.00379), the rule for λ, there at points that stay.
@@ -103,16 +90,10 @@ class ResidualAttention(Weighting):
         "attention_rate",
     )
 
-    @classmethod
-    def build(cls, run: WeightedRun) -> Self:
-        """Build the weights of a run on cells that divide the axes that are not homogeneous."""
-        config = run.config.adaptive
-        cells = run.cells([a for a in run.problem.space if a.name in run.inhomogeneous])
-        return cls(cells, config.attention_decay, config.attention_rate, run.like)
-
-    def __init__(self, cells: Cells, decay: float, rate: float, like: Tensor) -> None:
-        self.cells, self.decay, self.rate = cells, decay, rate
-        self.multipliers = like.new_ones(cells.count)
+    def __init__(self, run: WeightedRun) -> None:
+        super().__init__(run)
+        self.cells = run.cells([a for a in run.problem.space if a.name in run.inhomogeneous])
+        self.multipliers = self.like.new_ones(self.cells.count)
 
     def entering(self, batch: Batch) -> dict[str, Tensor]:
         """Return λ of each cell."""
@@ -132,7 +113,8 @@ class ResidualAttention(Weighting):
         points = statistics["attention/points"]
         sizes = statistics["attention/sizes"] / points.clamp(min=1)
         smallest = torch.finfo(sizes.dtype).tiny
-        moved = self.decay * self.multipliers + self.rate * sizes / sizes.max().clamp(min=smallest)
+        kept = self.config.attention_decay * self.multipliers
+        moved = kept + self.config.attention_rate * sizes / sizes.max().clamp(min=smallest)
         self.multipliers = torch.where(points > 0, moved, self.multipliers)
 
     def state_dict(self) -> dict[str, Tensor]:

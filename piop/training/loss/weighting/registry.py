@@ -36,7 +36,7 @@ def build_weightings(run: WeightedRun) -> list[Weighting]:
         UsageError: If one would have no effect, with what to choose instead.
     """
     require_weightings(run.problem, run.config, {term.part for term in run.terms})
-    return [kind.build(run) for kind in WEIGHTINGS if kind.request(run.config.adaptive)]
+    return [kind(run) for kind in WEIGHTINGS if kind.request(run.config.adaptive)]
 
 
 def require_weightings(problem: Problem, config: TrainingConfig, parts: Collection[str]) -> None:

@@ -1,8 +1,10 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from piop.training.config import AdaptiveConfig
 from piop.training.loss.weighting.base import Bins, Cells
 from piop.training.loss.weighting.points import ResidualAttention
 
@@ -10,9 +12,17 @@ LIKE = torch.empty(0, dtype=torch.float64)
 CELLS = Cells([Bins(0, 0.0, 1.0, 3), Bins(1, 0.0, 1.0, 2)])
 
 
+def attention(decay, rate):
+    chosen = AdaptiveConfig(attention_decay=decay, attention_rate=rate)
+    config, problem = SimpleNamespace(adaptive=chosen), SimpleNamespace(space=())
+    return ResidualAttention(
+        SimpleNamespace(config=config, problem=problem, cells=lambda axes: CELLS, like=LIKE)
+    )
+
+
 def test_multipliers_follow_the_formula_by_loops():
     decay, rate = 0.9, 0.2
-    weighting = ResidualAttention(CELLS, decay, rate, LIKE)
+    weighting = attention(decay, rate)
     generator = torch.Generator().manual_seed(1)
     by_hand = [1.0] * 6
     for _ in range(30):
@@ -35,7 +45,7 @@ def test_multipliers_follow_the_formula_by_loops():
 
 
 def test_multipliers_stay_below_rate_over_one_minus_decay():
-    weighting = ResidualAttention(CELLS, 0.5, 1.0, LIKE)
+    weighting = attention(0.5, 1.0)
     queries = torch.rand(2, 50, 2, generator=torch.Generator().manual_seed(2)).double()
     for _ in range(60):
         weighting.update(weighting.observe(queries[..., 0] ** 4, queries))
@@ -45,7 +55,7 @@ def test_multipliers_stay_below_rate_over_one_minus_decay():
 
 
 def test_a_residual_that_vanishes_gives_no_nan():
-    weighting = ResidualAttention(CELLS, 0.5, 1.0, LIKE)
+    weighting = attention(0.5, 1.0)
     queries = torch.rand(1, 9, 2).double()
     weighting.update(weighting.observe(torch.zeros(1, 9).double(), queries))
     assert weighting.entering(None)["attention"].isfinite().all()

@@ -1,8 +1,10 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from piop.training.config import AdaptiveConfig
 from piop.training.loss.weighting.base import Bins, Cells
 from piop.training.loss.weighting.points import CausalWeighting
 
@@ -10,8 +12,9 @@ LIKE = torch.empty(0, dtype=torch.float64)
 
 
 def causal(bins=4, strength=0.5, memory=0.75):
+    config = SimpleNamespace(adaptive=AdaptiveConfig(causal=strength, memory=memory))
     cells = Cells([Bins(column=0, low=1.0, length=2.0, count=bins)])
-    return CausalWeighting(cells, strength, memory, LIKE)
+    return CausalWeighting(SimpleNamespace(config=config, cells=lambda: cells, like=LIKE))
 
 
 def batches(count, seed=0):
