@@ -23,7 +23,7 @@ from piop.training.build import signature_of
 from piop.training.loop.gradients import COMPILED_ROWS, EAGER_ROWS, microbatch_count, split_batch
 from piop.training.loss.lift import hard_constraint_lift
 from piop.training.loss.statistics import distribution_statistics
-from piop.training.operator import Operator, OperatorField, TimeInterval
+from piop.training.operator import Operator, OperatorField
 from steps.timing import Options, Run, interleaved, peak_memory
 
 FUNCTIONS, QUERIES = 16, 256
@@ -102,10 +102,9 @@ def build_case(
         seen_as = tuple(replace(entry, smooth=False) for entry in signature.inputs)
         signature = replace(signature, inputs=seen_as)
     torch.manual_seed(0)
-    clock = None if problem.time is None else TimeInterval(problem.time.low, problem.time.length)
     mean, scale = statistics.channel_mean, statistics.channel_scale
     backbone = build_backbone("pit", signature, width=width)
-    operator = Operator(backbone, conditions.lift_orders, clock, mean, scale)
+    operator = Operator(backbone, conditions.lift_orders, problem.time, mean, scale)
     operator.to(device=device, dtype=dtype)
     known = hard_constraint_lift(problem, conditions, mean)
     lift = None if known is None else residual.compile_lift(known.expressions)

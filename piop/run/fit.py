@@ -25,8 +25,8 @@ from piop.run.configuration import (
 from piop.run.data import DataArgument, GivenData, note_grids, training_and_held_out, usable_data
 from piop.run.folder import RunFolder, new_folder, open_folder, write_json
 from piop.run.run import Run
-from piop.training.build import build_model, build_objective, build_source, field_kind
-from piop.training.config import BudgetConfig, TrainingConfig, change_settings, require_applicable
+from piop.training.build import build_model, build_objective, build_source
+from piop.training.config import BudgetConfig, TrainingConfig, change_settings
 from piop.training.distributed import Processes, joined
 from piop.training.loop.checkpoint import Row, load_weights, read_metrics
 from piop.training.loop.gradients import make_gradients, profile_eager
@@ -36,7 +36,7 @@ from piop.training.loop.profile import Profile
 from piop.training.loop.trainer import Trainer
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics, find_statistics
-from piop.training.requirements import parts_of, require_backbone, require_choices, require_work
+from piop.training.requirements import require_backbone, require_choices, require_work
 from piop.training.settings import parse_time
 
 Progress = Callable[[Row], None]
@@ -225,9 +225,7 @@ def _plan(
     """
     data = None if given is None else usable_data(problem, config, given.dataset)
     _require_data(problem, config, data is not None)
-    require_choices(problem, config, data is not None)
-    parts = parts_of(problem, config, data is not None)
-    require_applicable(config, settings, parts, field_kind(config))
+    require_choices(problem, config, data is not None, settings)
     seed = config.machine.seed
     training = None if data is None else training_and_held_out(problem, data, seed)[0]
     statistics = find_statistics(problem, training, seed, physics=config.physics)

@@ -50,7 +50,7 @@ from piop.training.loss.weighting import Weightings
 from piop.training.loss.weighting.base import WeightedRun
 from piop.training.loss.weighting.registry import build_weightings
 from piop.training.loss.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
-from piop.training.operator import Inferred, Operator, TimeInterval
+from piop.training.operator import Inferred, Operator
 from piop.training.query_independence import require_independent_queries
 
 DTYPES = {
@@ -90,9 +90,10 @@ def constraints_of(problem: Problem, config: TrainingConfig) -> Constraints:
         UsageError: If they cannot be met as asked.
     """
     points = field_kind(config).pointwise
-    walls = config.physics and points
     try:
-        constraints = decide_constraints(problem, config.loss.constraints, walls=walls)
+        constraints = decide_constraints(
+            problem, config.loss.constraints, walls=config.physics and points
+        )
     except ValueError as error:
         raise UsageError(str(error)) from error
     if points:
@@ -134,9 +135,8 @@ def signature_of(
         statistics: Sizes of its inputs; without them the shapes alone are told, which is all that
             a refusal asks for, and takes milliseconds.
     """
-    gridded = None if statistics is None else statistics.gridded
-    if gridded is None:
-        gridded = gridded_inputs(problem)
+    gridded = statistics.gridded if statistics else None
+    gridded = gridded_inputs(problem) if gridded is None else gridded
     return Signature(
         coordinates=tuple(
             AxisSignature(c.name, c.low, c.high, c.name in constraints.hard_periodic)
@@ -187,9 +187,6 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
         UsageError: If the conditions cannot be met as asked.
     """
     constraints = constraints_of(problem, config)
-    clock = None
-    if problem.time is not None:
-        clock = TimeInterval(problem.time.low, problem.time.length)
     settings = dict(config.backbone_settings)
     preset = settings.pop("preset", None)
     with torch.random.fork_rng(devices=[]):
@@ -197,24 +194,25 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
         backbone = build_backbone(
             config.backbone, signature_of(problem, constraints, statistics), preset, **settings
         )
-    mean, scale = statistics.channel_mean, statistics.channel_scale
-    walls = [
-        problem.domain.fixed.distance_factors(faces) if faces else ()
-        for faces in constraints.hard_faces
-    ]
     operator = Operator(
-        backbone, constraints.lift_orders, clock, mean, scale, walls, problem.vectors
+        backbone,
+        constraints.lift_orders,
+        problem.time,
+        statistics.channel_mean,
+        statistics.channel_scale,
+        [problem.domain.fixed.distance_factors(f) if f else () for f in constraints.hard_faces],
+        problem.vectors,
     )
     if problem.infer:
         operator.inferred = Inferred(problem.infer)
-    operator.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
-    known = hard_constraint_lift(problem, constraints, mean)
+    operator.to(example_tensor(config))
+    known = hard_constraint_lift(problem, constraints, statistics.channel_mean)
     grids = input_grids(problem) if config.physics else {}
-    own_ticks = None
-    if not backbone.field.pointwise and (config.physics or statistics.grid):
+    ticks = None
+    if operator.gridded and (config.physics or statistics.grid):
         counts = () if config.physics else statistics.grid
-        own_ticks = training_grid(problem, backbone, config.points, counts)
-    return Model(operator, constraints, known, grids, own_ticks)
+        ticks = training_grid(problem, backbone, config.points, counts)
+    return Model(operator, constraints, known, grids, ticks)
 
 
 def residual_of_model(
@@ -269,18 +267,15 @@ def build_objective(
         kernel = choose_kernel(config.machine.kernel, config.machine.device)
         residual = residual_of_model(problem, model, config, kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
-        if residual.grid is None:
-            soft = soft_constraints(problem, model.constraints, sizes)
-            if config.backbone not in BACKBONES:
-                signature = signature_of(problem, model.constraints, statistics)
-                network, like = model.operator.backbone, example_tensor(config)
-                require_independent_queries(config.backbone, network, signature, model.grids, like)
-        else:
-            like = model.operator.scale
-            soft = soft_constraints(problem, model.constraints, sizes, residual.grid, like)
+        like = model.operator.scale
+        soft = soft_constraints(problem, model.constraints, sizes, residual.grid, like)
+        if residual.grid is None and config.backbone not in BACKBONES:
+            signature = signature_of(problem, model.constraints, statistics)
+            network = model.operator.backbone
+            require_independent_queries(config.backbone, network, signature, model.grids, like)
     terms = terms_of(problem, soft, config, data)
-    axes = inhomogeneous_axes(problem, model.constraints)
-    run = WeightedRun(problem, terms, axes, config, part, example_tensor(config))
+    alike = homogeneous_axes(problem, model.constraints)
+    run = WeightedRun(problem, terms, alike, config, part, example_tensor(config))
     loss = ResidualLoss(
         problem,
         model.operator,
@@ -292,7 +287,7 @@ def build_objective(
         Weightings(build_weightings(run)),
         rounds_data=config.machine.precision == "bf16",
     )
-    return loss.to(device=config.machine.device, dtype=DTYPES[config.machine.precision])
+    return loss.to(example_tensor(config))
 
 
 def terms_of(
@@ -312,12 +307,6 @@ def terms_of(
     return found
 
 
-def inhomogeneous_axes(problem: Problem, constraints: Constraints) -> tuple[str, ...]:
-    """Return the axes in space on which equations or conditions depend explicitly."""
-    alike = homogeneous_axes(problem, constraints)
-    return tuple(c.name for c in problem.space if c.name not in alike)
-
-
 def build_source(
     problem: Problem,
     model: Model,
@@ -332,14 +321,8 @@ def build_source(
     Raises:
         UsageError: If there is neither physics nor data.
     """
-    setting = BatchSetting(
-        problem,
-        model.known,
-        model.grids,
-        config,
-        example_tensor(config),
-        processes or SingleProcess(),
-    )
+    like, processes = example_tensor(config), processes or SingleProcess()
+    setting = BatchSetting(problem, model.known, model.grids, config, like, processes)
     equations = None
     if loss.residual is not None:
         functions = choose_function_source(problem, data, model.grids)
@@ -348,9 +331,9 @@ def build_source(
         if equations is None:
             raise UsageError("without physics there must be data: give --data FILE")
         return equations
-    source: BatchSource
     if model.operator.gridded:
-        source = TrajectorySource(setting, data, model.operator.backbone, model.training_grid)
+        network, ticks = model.operator.backbone, model.training_grid
+        source: BatchSource = TrajectorySource(setting, data, network, ticks)
     else:
         source = DataPointSource(setting, data)
     if statistics.noise:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from piop.errors import UsageError
 from piop.models.core.base import POINT_FIELD, FieldKind
 from piop.training.loss.weighting.registry import WEIGHTINGS
+from piop.training.optimisers.build import OPTIMISERS
 from piop.training.settings import (
     FRACTION,
     NOT_NEGATIVE,
@@ -209,7 +210,7 @@ class OptimiserConfig:
         precondition: Steps between updates of SOAP's eigenbases.
     """
 
-    optimiser: Literal["soap", "muon", "adamw"] = setting("soap")
+    optimiser: str = setting("soap", names=OPTIMISERS)
     learning_rate: float = setting(1e-2, POSITIVE, changeable=True)
     warmup: float = setting(0.03, FRACTION)
     final: float = setting(0.0, FRACTION)
@@ -318,14 +319,7 @@ class TrainingConfig:
     @property
     def sections(self) -> dict[str, Any]:
         """The config of each section, by its name."""
-        return {
-            "points": self.points,
-            "sampling": self.sampling,
-            "loss": self.loss,
-            "adaptive": self.adaptive,
-            "optimiser": self.optimiser,
-            "machine": self.machine,
-        }
+        return {name: getattr(self, name) for name in SECTIONS}
 
     def to_json(self) -> dict[str, Any]:
         """Return the config as plain dicts, lists, strings and numbers."""

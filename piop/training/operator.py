@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -13,6 +12,7 @@ from piop.domain import DistanceFactor
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.models.core.base import Backbone
+from piop.problem import Coordinate
 from piop.residual import Lift
 from piop.training.batches.training_grid import GridLayout
 
@@ -55,23 +55,6 @@ class Inferred(nn.Module):
         return {name: float(value) for name, value in zip(self.names, self(), strict=True)}
 
 
-@dataclass(frozen=True)
-class TimeInterval:
-    """The time axis.
-
-    Attributes:
-        low: t0, units of time.
-        length: T, units of time.
-    """
-
-    low: float
-    length: float
-
-    def elapsed(self, times: Any) -> Any:
-        """Return τ = (t − t0)/T, dimensionless."""
-        return (times - self.low) / self.length
-
-
 class Operator(nn.Module):
     """u = lift + φ · τ^k · scale · backbone(inputs, queries), with τ = (t − t0)/T.
 
@@ -83,7 +66,7 @@ class Operator(nn.Module):
     Args:
         backbone: Inputs and queries → ``[B, N, C]``, dimensionless.
         orders: k of each channel.
-        clock: The time axis, the first column of the queries; None for a steady problem.
+        time: The time axis, the first column of the queries; None for a steady problem.
         mean: Lift of each channel without hard constraints, units of the channel.
         scale: Typical size of each channel, its units.
         walls: The factors of φ of each channel; by default none.
@@ -105,7 +88,7 @@ class Operator(nn.Module):
         self,
         backbone: Backbone,
         orders: Sequence[int],
-        clock: TimeInterval | None,
+        time: Coordinate | None,
         mean: Sequence[float],
         scale: Sequence[float],
         walls: Sequence[Sequence[DistanceFactor]] = (),
@@ -114,10 +97,8 @@ class Operator(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.orders = tuple(orders)
-        self.walls: tuple[tuple[DistanceFactor, ...], ...] = (
-            tuple(map(tuple, walls)) if any(walls) else ()
-        )
-        self.clock = clock
+        self.walls = tuple(map(tuple, walls)) if any(walls) else ()
+        self.time = time
         self.vectors = dict(vectors or {})
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
@@ -226,9 +207,9 @@ class Operator(nn.Module):
 
     def _growth(self, queries: Tensor) -> Any:
         """τ^k for each channel, one where k = 0: ``[B, N, C]``."""
-        if self.clock is None:
+        if self.time is None:
             raise ValueError("hard initial data need a time axis")
-        tau = self.clock.elapsed(queries[..., 0:1])
+        tau = (queries[..., 0:1] - self.time.low) / self.time.length
         if len(set(self.orders)) == 1:
             return tau if self.orders[0] == 1 else tau * tau
         growth = self.powers[0] + tau * self.powers[1]
@@ -239,13 +220,12 @@ class Operator(nn.Module):
         first = self.walls[0]
         if first and all(factors == first for factors in self.walls):
             return self._product(first, queries)
-        each = [self._product(factors, queries) for factors in self.walls]
-        return torch.cat(each, -1)
+        return torch.cat([self._product(factors, queries) for factors in self.walls], -1)
 
     def _product(self, factors: Sequence[DistanceFactor], queries: Any) -> Any:
         if not factors:
             return queries[..., :1] * 0 + 1
-        first = 0 if self.clock is None else 1  # column of the first axis of space
+        first = 0 if self.time is None else 1  # column of the first axis of space
         found = None
         for factor in factors:
             columns = [queries[..., first + i : first + i + 1] for i in factor.axes]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from piop.errors import UsageError
 from piop.models.core.base import Backbone, Preset, Signature
-from piop.models.registry import all_backbones, find_preset, refusal
+from piop.models.registry import all_backbones, refusal
 from piop.problem import Problem
 from piop.training.batches.training_grid import grid_counts
-from piop.training.build import constraints_of, field_kind, signature_of
-from piop.training.config import TrainingConfig
+from piop.training.build import constraints_of, field_kind, preset_of, signature_of
+from piop.training.config import TrainingConfig, require_applicable
 from piop.training.distributed import Processes, require_device
 from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting.registry import require_weightings
@@ -20,17 +21,25 @@ BOXED = ("latin_hypercube",)
 """Ways to place points that fill boxes alone."""
 
 
-def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> None:
-    """Make sure that the adaptive weights and points that are asked for have something to do.
+def require_choices(
+    problem: Problem, config: TrainingConfig, data: bool, given: Collection[str] = ()
+) -> None:
+    """Make sure that the settings, adaptive weights and points of a run have something to do.
+
+    Args:
+        problem: The problem.
+        config: The run's choices.
+        data: Whether there are data.
+        given: Names of the settings that were given.
 
     Raises:
         UsageError: If not, or if the conditions cannot be met as asked.
     """
-    require_weightings(problem, config, parts_of(problem, config, data))
+    parts, field = parts_of(problem, config, data), field_kind(config)
+    require_weightings(problem, config, parts)
     adaptive, curriculum = config.points.method == "residual_adaptive", config.sampling.horizon < 1
     asked = f"horizon: {config.sampling.horizon:g}" if curriculum else "method: 'residual_adaptive'"
-    rollout = curriculum and field_kind(config).rollout
-    if (adaptive or curriculum) and not (config.physics or rollout):
+    if (adaptive or curriculum) and not (config.physics or (curriculum and field.rollout)):
         raise UsageError(f"{asked} places points of the equations, and there is no physics")
     if config.points.shared and not config.physics:
         raise UsageError("shared: True is for points of the equations, and there is no physics")
@@ -46,6 +55,7 @@ def require_choices(problem: Problem, config: TrainingConfig, data: bool) -> Non
             "method: 'residual_adaptive' chooses other points for each function, and shared: True "
             "asks for the same ones; use --set shared=false or --set method=uniform"
         )
+    require_applicable(config, given, parts, field)
 
 
 def require_backbone(
@@ -62,10 +72,10 @@ def require_backbone(
     Raises:
         UsageError: If it cannot, with the reason and the names of those that can.
     """
-    settings = dict(config.backbone_settings)
-    preset = find_preset(config.backbone, settings.pop("preset", None))
+    preset = preset_of(config)
     kind = preset.build.field
     signature = signature_of(problem, constraints_of(problem, config), statistics)
+    settings = {k: v for k, v in config.backbone_settings.items() if k != "preset"}
     own = replace(preset.config, **settings)
     given = {"physics": config.physics, "scattered": scattered}
     if reason := obstacle(preset, signature, config=own, **given):
@@ -74,8 +84,14 @@ def require_backbone(
         raise UsageError(
             f"backbone {config.backbone!r} cannot be trained on {problem.name}: {reason}; {others}"
         )
-    if kind.space_time_grid and config.physics:
-        _require_differences(problem, config)
+    if kind.space_time_grid and config.physics and problem.time is not None:
+        times, order = grid_counts(problem, config.points)[0], config.points.time_order
+        least = max(problem.time_order.values(), default=1) + order
+        if times < least:
+            raise UsageError(
+                f"times: {times} are too few for differences of order {order}; give {least} or "
+                f"more, or a lower time_order"
+            )
     if not kind.pointwise and config.physics and config.machine.precision == "tf32":
         raise UsageError(
             f"precision: tf32 rounds the differences along the grid of backbone "
@@ -107,19 +123,6 @@ def able_backbones(
                 found.append(name if key == "default" else f"{name} (--set preset={key})")
                 break
     return found
-
-
-def _require_differences(problem: Problem, config: TrainingConfig) -> None:
-    """Check that a grid has enough times for its finite differences."""
-    if problem.time is None:
-        return
-    times, order = grid_counts(problem, config.points)[0], config.points.time_order
-    least = max(problem.time_order.values(), default=1) + order
-    if times < least:
-        raise UsageError(
-            f"times: {times} are too few for differences of order {order}; give {least} or more, "
-            f"or a lower time_order"
-        )
 
 
 def obstacle(
@@ -154,11 +157,8 @@ def _beyond_equations(build: type[Backbone], signature: Signature) -> str | None
     """Return why a field of this kind cannot be trained on the equations; None where it can."""
     if signature.time is not None and build.end_only:
         return "it answers at the end of the time axis alone, where the equations hold throughout"
-    walls = [
-        axis.name
-        for i, axis in enumerate(signature.coordinates)
-        if i != signature.time and not axis.periodic
-    ]
+    space = [axis for i, axis in enumerate(signature.coordinates) if i != signature.time]
+    walls = [axis.name for axis in space if not axis.periodic]
     if not build.field.pointwise and walls:
         return (
             f"it answers on a grid, along which the equations differentiate by spectra, and axis "
@@ -188,12 +188,11 @@ def parts_of(problem: Problem, config: TrainingConfig, data: bool) -> set[str]:
     Raises:
         UsageError: If the constraints cannot be met as requested.
     """
-    found = {"data"} if data else set()
+    found = {"data": data}
     if config.physics:
         constraints = constraints_of(problem, config)
         gauged = problem.gauge or any(item.gauged for item in problem.auxiliaries)
-        found |= {"residual"}
-        found |= {"initial"} if constraints.soft_initial else set()
         walls = constraints.soft_periodic or constraints.soft_faces
-        found |= {"boundary"} if walls or gauged else set()
-    return found
+        found |= {"residual": True, "initial": bool(constraints.soft_initial)}
+        found["boundary"] = bool(walls or gauged)
+    return {part for part, present in found.items() if present}

@@ -1,8 +1,10 @@
 import pytest
+import sympy as sp
 import torch
 from torch import nn
 
-from piop.training.operator import Operator, TimeInterval
+from piop.problem import Coordinate
+from piop.training.operator import Operator
 
 
 class Constant(nn.Module):
@@ -17,30 +19,30 @@ class Constant(nn.Module):
 
 
 QUERIES = torch.tensor([[[1.0, 0.3], [2.0, 0.3], [3.0, 0.3]]], dtype=torch.float64)
-CLOCK = TimeInterval(low=1.0, length=2.0)
+TIME = Coordinate("t", sp.Symbol("t", real=True), low=1.0, high=3.0)
 
 
 def test_hard_initial_data_hold_exactly_and_the_network_grows_from_it():
-    operator = Operator(Constant(1), [1], CLOCK, mean=[0.0], scale=[4.0])
+    operator = Operator(Constant(1), [1], TIME, mean=[0.0], scale=[4.0])
     lift = torch.full((1, 3, 1), 7.0, dtype=torch.float64)
     assert operator({}, QUERIES, lift)[0, :, 0].tolist() == [7.0, 9.0, 11.0]
 
 
 def test_second_order_in_time_grows_quadratically():
-    operator = Operator(Constant(1), [2], CLOCK, mean=[0.0], scale=[4.0])
+    operator = Operator(Constant(1), [2], TIME, mean=[0.0], scale=[4.0])
     lift = torch.zeros(1, 3, 1, dtype=torch.float64)
     assert operator({}, QUERIES, lift)[0, :, 0].tolist() == [0.0, 1.0, 4.0]
 
 
 def test_each_channel_has_its_own_order():
-    operator = Operator(Constant(3), [0, 1, 2], CLOCK, mean=[0.0] * 3, scale=[1.0, 2.0, 4.0])
+    operator = Operator(Constant(3), [0, 1, 2], TIME, mean=[0.0] * 3, scale=[1.0, 2.0, 4.0])
     lift = torch.zeros(1, 3, 3, dtype=torch.float64)
     assert operator({}, QUERIES, lift)[0, 1].tolist() == [1.0, 1.0, 1.0]
     assert operator({}, QUERIES, lift)[0, 0].tolist() == [1.0, 0.0, 0.0]
 
 
 def test_without_hard_constraints_the_mean_is_added():
-    operator = Operator(Constant(1), [0], CLOCK, mean=[5.0], scale=[2.0])
+    operator = Operator(Constant(1), [0], TIME, mean=[5.0], scale=[2.0])
     assert operator({}, QUERIES)[0, :, 0].tolist() == [7.0, 7.0, 7.0]
 
 

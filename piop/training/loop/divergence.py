@@ -10,10 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from piop.training.config import OptimiserConfig, TrainingConfig
+from piop.training.optimisers.build import OPTIMISERS
 
 TERMS = ("residual", "initial", "boundary", "data")
 ABOVE_LOWEST, ABOVE_FIRST, IN_A_ROW = 1e6, 1e3, 5
-USUAL_RATES = {"soap": 1e-2, "muon": 1e-2, "adamw": 1e-3}
 NO_GRADIENTS = "the gradients are not finite, though the loss is"
 
 
@@ -119,7 +119,7 @@ def calmer_rate(config: OptimiserConfig) -> float:
         >>> calmer_rate(OptimiserConfig(learning_rate=1e30)), calmer_rate(OptimiserConfig())
         (0.01, 0.002)
     """
-    usual, tried = USUAL_RATES[config.optimiser], config.learning_rate
+    usual, tried = OPTIMISERS[config.optimiser].usual_rate, config.learning_rate
     return usual if tried > 2 * usual else tried / 5
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import Tensor, nn
 
 from piop.errors import UsageError
-from piop.training.config import OptimiserConfig
+
+if TYPE_CHECKING:
+    from piop.training.config import OptimiserConfig
 
 
 @final
@@ -43,15 +46,12 @@ class Muon:
     ) -> None:
         matrices = [p for p in parameters if is_matrix(p)]
         rest = [p for p in parameters if not is_matrix(p)]
-        rate, decay = learning_rate, weight_decay
+        steps: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay}
         self.parts: list[torch.optim.Optimizer] = []
         if matrices:
-            muon = torch.optim.Muon(
-                matrices, lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"
-            )
-            self.parts.append(muon)
+            self.parts.append(torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw", **steps))
         if rest:
-            self.parts.append(torch.optim.AdamW(rest, lr=rate, weight_decay=decay))
+            self.parts.append(torch.optim.AdamW(rest, **steps))
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -103,24 +103,20 @@ def learning_rate_factor(progress: float, config: OptimiserConfig) -> float:
     return config.final + (1 - config.final) * 0.5 * (1 + math.cos(math.pi * rest))
 
 
-def build_optimiser(
-    parameters: Iterable[nn.Parameter], config: OptimiserConfig
-) -> torch.optim.Optimizer | Muon:
-    """Build AdamW, Muon or SOAP.
+def _adamw(parameters: list[nn.Parameter], config: OptimiserConfig) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
 
-    Raises:
-        UsageError: If SOAP is requested for complex weights.
 
-    Source: SOAP, Vyas et al. 2024 (2409.11321), from ``pytorch_optimizer``, whose weight decay of
-    0.01 is turned off by default.
+def _muon(parameters: list[nn.Parameter], config: OptimiserConfig) -> Muon:
+    return Muon(parameters, config.learning_rate, config.weight_decay)
+
+
+def _soap(parameters: list[nn.Parameter], config: OptimiserConfig) -> torch.optim.Optimizer:
+    """Build SOAP, in float64 with eigenbases that do not depend on rounding.
+
+    Source: Vyas et al. 2024 (2409.11321), from ``pytorch_optimizer``, whose weight decay of 0.01 is
+    turned off by default.
     """
-    parameters = [p for p in parameters if p.requires_grad]
-    if config.optimiser == "adamw":
-        return torch.optim.AdamW(
-            parameters, lr=config.learning_rate, weight_decay=config.weight_decay
-        )
-    if config.optimiser == "muon":
-        return Muon(parameters, config.learning_rate, config.weight_decay)
     if any(p.is_complex() for p in parameters):
         raise UsageError(
             "optimiser: soap cannot train complex weights; store them as pairs of real numbers, "
@@ -139,6 +135,38 @@ def build_optimiser(
     )
 
 
+@dataclass(frozen=True)
+class OptimiserKind:
+    """An optimiser that a run may choose by its name.
+
+    Attributes:
+        build: Trained parameters and settings → the optimiser.
+        usual_rate: Peak step size that usually suits it.
+    """
+
+    build: Callable[[list[nn.Parameter], OptimiserConfig], torch.optim.Optimizer | Muon]
+    usual_rate: float
+
+
+OPTIMISERS = {
+    "soap": OptimiserKind(_soap, 1e-2),
+    "muon": OptimiserKind(_muon, 1e-2),
+    "adamw": OptimiserKind(_adamw, 1e-3),
+}
+"""Every optimiser, by the value of the setting ``optimiser``."""
+
+
+def build_optimiser(
+    parameters: Iterable[nn.Parameter], config: OptimiserConfig
+) -> torch.optim.Optimizer | Muon:
+    """Build the optimiser that a config chooses, for the parameters that are trained.
+
+    Raises:
+        UsageError: If SOAP is requested for complex weights.
+    """
+    return OPTIMISERS[config.optimiser].build([p for p in parameters if p.requires_grad], config)
+
+
 ITERATIONS = 10
 """Iterations of a step of L-BFGS."""
 
@@ -148,9 +176,8 @@ def build_lbfgs(parameters: Iterable[nn.Parameter]) -> torch.optim.LBFGS:
 
     Source: Liu & Nocedal 1989 (doi:10.1007/BF01589116), from ``torch.optim``.
     """
-    parameters = [p for p in parameters if p.requires_grad]
     return torch.optim.LBFGS(
-        parameters,
+        [p for p in parameters if p.requires_grad],
         max_iter=ITERATIONS,
         tolerance_grad=1e-12,
         tolerance_change=1e-15,
@@ -165,8 +192,8 @@ def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
     Returns:
         The norm before, a scalar tensor.
     """
-    limit = limit if limit > 0 else math.inf
-    return torch.nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], limit)
+    graded = [p for p in parameters if p.grad is not None]
+    return nn.utils.clip_grad_norm_(graded, limit if limit > 0 else math.inf)
 
 
 class WeightAverage:

@@ -325,7 +325,7 @@ class WeightedRun:
     Attributes:
         problem: The problem.
         terms: The summands of the loss, the equations first.
-        inhomogeneous: Axes in space on which the equations depend explicitly.
+        homogeneous: Axes in space on which equations and conditions do not depend explicitly.
         config: The run's choices.
         part: Number of samples → the samples of the whole batch that this process has.
         like: A tensor of the device and precision of a step.
@@ -333,7 +333,7 @@ class WeightedRun:
 
     problem: Problem
     terms: Sequence[ProbedTerm]
-    inhomogeneous: Collection[str]
+    homogeneous: Collection[str]
     config: TrainingConfig
     part: Part
     like: Tensor

@@ -92,7 +92,7 @@ class ResidualAttention(Weighting):
 
     def __init__(self, run: WeightedRun) -> None:
         super().__init__(run)
-        self.cells = run.cells([a for a in run.problem.space if a.name in run.inhomogeneous])
+        self.cells = run.cells([a for a in run.problem.space if a.name not in run.homogeneous])
         self.multipliers = self.like.new_ones(self.cells.count)
 
     def entering(self, batch: Batch) -> dict[str, Tensor]:
