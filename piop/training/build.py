@@ -46,9 +46,8 @@ from piop.training.loss.constraints import SoftConstraint, soft_constraints
 from piop.training.loss.lift import KnownField, hard_constraint_lift
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics
-from piop.training.loss.weighting import Weightings
+from piop.training.loss.weighting import build_weightings
 from piop.training.loss.weighting.base import WeightedRun
-from piop.training.loss.weighting.registry import build_weightings
 from piop.training.loss.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
 from piop.training.operator import Inferred, Operator
 from piop.training.query_independence import require_independent_queries
@@ -284,7 +283,7 @@ def build_objective(
         model.known,
         statistics.equation_scale,
         config.loss,
-        Weightings(build_weightings(run)),
+        build_weightings(run),
         rounds_data=config.machine.precision == "bf16",
     )
     return loss.to(example_tensor(config))

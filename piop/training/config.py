@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from piop.errors import UsageError
 from piop.models.core.base import POINT_FIELD, FieldKind
-from piop.training.loss.weighting.registry import WEIGHTINGS
+from piop.training.loss.weighting import WEIGHTINGS
 from piop.training.optimisers.build import OPTIMISERS
 from piop.training.settings import (
     FRACTION,

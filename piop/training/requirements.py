@@ -15,7 +15,7 @@ from piop.training.build import constraints_of, field_kind, preset_of, signature
 from piop.training.config import TrainingConfig, require_applicable
 from piop.training.distributed import Processes, require_device
 from piop.training.loss.statistics import Statistics
-from piop.training.loss.weighting.registry import require_weightings
+from piop.training.loss.weighting import require_weightings
 
 BOXED = ("latin_hypercube",)
 """Ways to place points that fill boxes alone."""

@@ -13,7 +13,7 @@ from piop.training.config import (
     require_applicable,
     settings_for,
 )
-from piop.training.loss.weighting.registry import WEIGHTINGS
+from piop.training.loss.weighting import WEIGHTINGS
 
 START = TrainingConfig(BudgetConfig(steps=10))
 

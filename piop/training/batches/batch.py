@@ -150,23 +150,23 @@ def flatten(value: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:
         {'a': (tensor([2.]), None)}
     """
     tensors: list[Tensor] = []
-    _map_tensors(tensors.append, value)
+    map_tensors(tensors.append, value)
 
     def rebuild(replacements: list[Tensor]) -> Any:
         supply = iter(replacements)
-        return _map_tensors(lambda _: next(supply), value)
+        return map_tensors(lambda _: next(supply), value)
 
     return tensors, rebuild
 
 
-def _map_tensors(function: Callable[[Tensor], Any], node: Any) -> Any:
+def map_tensors(function: Callable[[Tensor], Any], node: Any) -> Any:
     """Apply a function to every tensor of a nest, in order."""
     if isinstance(node, Tensor):
         return function(node)
     if isinstance(node, Mapping):
-        return {key: _map_tensors(function, child) for key, child in node.items()}
+        return {key: map_tensors(function, child) for key, child in node.items()}
     if isinstance(node, tuple):
-        return tuple(_map_tensors(function, child) for child in node)
+        return tuple(map_tensors(function, child) for child in node)
     if is_dataclass(node) and not isinstance(node, type):
-        return replace(node, **{k: _map_tensors(function, v) for k, v in vars(node).items()})
+        return replace(node, **{k: map_tensors(function, v) for k, v in vars(node).items()})
     return node

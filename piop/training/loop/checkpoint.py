@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +103,16 @@ class MetricsFile:
 
     def __init__(self, path: Path, size: int = 0) -> None:
         self.path = path
-        try:
+        with self._writing():
             self.file = path.open("ab")
             self.file.truncate(size)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            raise TrainingError(f"{path}: cannot be written ({error.strerror})") from error
+            raise TrainingError(f"{self.path}: cannot be written ({error.strerror})") from error
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row.
@@ -114,10 +120,8 @@ class MetricsFile:
         Raises:
             TrainingError: If the disk is full.
         """
-        try:
+        with self._writing():
             self.file.write(json.dumps(row).encode() + b"\n")
-        except OSError as error:
-            raise TrainingError(f"{self.path}: cannot be written ({error.strerror})") from error
 
     def flush(self) -> int:
         """Force all rows to disk.
@@ -128,11 +132,9 @@ class MetricsFile:
         Raises:
             TrainingError: If the disk is full.
         """
-        try:
+        with self._writing():
             self.file.flush()
             os.fsync(self.file.fileno())
-        except OSError as error:
-            raise TrainingError(f"{self.path}: cannot be written ({error.strerror})") from error
         return self.path.stat().st_size
 
     def close(self) -> None:

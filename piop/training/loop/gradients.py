@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from piop.fields import FunctionSamples
 from piop.residual.compiled_step import TracedStep, compile_step
-from piop.training.batches.batch import Batch, CollocationPoints, flatten
+from piop.training.batches.batch import Batch, CollocationPoints, flatten, map_tensors
 from piop.training.distributed import Processes
 from piop.training.loop.phases import Gradients
 from piop.training.loop.profile import BACKWARD, COLLECTIVE, COMPILED, LOSS, NETWORK, Profile
@@ -110,32 +109,25 @@ def split_batch(batch: Batch, count: int) -> list[Batch]:
         count: A divisor of the number of functions.
     """
 
-    def cut(tensor: Tensor, piece: int, axis: int = 0) -> Tensor:
-        return tensor if tensor.shape[axis] == 1 else tensor.chunk(count, axis)[piece]
+    def part(piece: int) -> Batch:
+        def cut(tensor: Tensor, axis: int = 0) -> Tensor:
+            return tensor if tensor.shape[axis] == 1 else tensor.chunk(count, axis)[piece]
 
-    def samples(seen: FunctionSamples, piece: int) -> FunctionSamples:
-        mask = None if seen.mask is None else cut(seen.mask, piece)
-        return FunctionSamples(cut(seen.points, piece), cut(seen.values, piece), mask)
+        def points(at: CollocationPoints) -> CollocationPoints:
+            lift = None if at.lift is None else cut(at.lift, axis=1).contiguous()
+            return replace(map_tensors(cut, replace(at, lift=None)), lift=lift)
 
-    def points(at: CollocationPoints, piece: int) -> CollocationPoints:
-        known = tuple(cut(value, piece) for value in at.input_values)
-        lift = None if at.lift is None else cut(at.lift, piece, axis=1).contiguous()
-        return CollocationPoints(cut(at.queries, piece), known, lift)
-
-    return [
-        replace(
+        signs = {k: cut(v) for k, v in batch.weights.items() if k.startswith(PROBE)}
+        return replace(
             batch,
-            inputs={name: samples(seen, piece) for name, seen in batch.inputs.items()},
-            size=None if batch.size is None else cut(batch.size, piece),
-            equations=None if batch.equations is None else points(batch.equations, piece),
-            conditions={name: points(at, piece) for name, at in batch.conditions.items()},
-            weights={
-                key: cut(value, piece) if key.startswith(PROBE) else value
-                for key, value in batch.weights.items()
-            },
+            inputs=map_tensors(cut, batch.inputs),
+            size=map_tensors(cut, batch.size),
+            equations=None if batch.equations is None else points(batch.equations),
+            conditions={name: points(at) for name, at in batch.conditions.items()},
+            weights={**batch.weights, **signs},
         )
-        for piece in range(count)
-    ]
+
+    return [part(piece) for piece in range(count)]
 
 
 def make_gradients(
@@ -153,31 +145,20 @@ def make_gradients(
         Batch → the parts of the loss and the statistics, detached.
     """
     profile = profile or Profile()
-    if compiled:
-        step = CompiledGradients(loss, graphs)
-        return profile.timed(COMPILED, _in_microbatches(step, loss, COMPILED_ROWS))
-    return _in_microbatches(eager_gradients(loss, profile), loss, EAGER_ROWS)
-
-
-def _in_microbatches(gradients: Gradients, loss: ResidualLoss, rows: int) -> Gradients:
-    if loss.residual is None or loss.residual.grid is not None:
-        return gradients  # a grid is evaluated for all functions at once
-    trained = [p for p in loss.parameters() if p.requires_grad]
-    return Microbatched(gradients, trained, loss.residual.streams, rows)
+    gradients = CompiledGradients(loss, graphs) if compiled else eager_gradients(loss, profile)
+    if loss.residual is not None and loss.residual.grid is None:  # a grid has all functions at once
+        trained = [p for p in loss.parameters() if p.requires_grad]
+        rows = COMPILED_ROWS if compiled else EAGER_ROWS
+        gradients = Microbatched(gradients, trained, loss.residual.streams, rows)
+    return profile.timed(COMPILED, gradients) if compiled else gradients
 
 
 def eager_gradients(loss: ResidualLoss, profile: Profile) -> Gradients:
     """Make the plain step: the loss, then ``backward``."""
-    network = loss.operator.backbone
-
-    def forward(batch: Batch) -> Outcome:
-        if not profile.on:
-            return loss(batch)
-        with profile.part(LOSS), _called(network, partial(profile.part, NETWORK)):
-            return loss(batch)
 
     def gradients(batch: Batch) -> Outcome:
-        parts, statistics = forward(batch)
+        with profile.part(LOSS), _timed(loss.operator.backbone, profile):
+            parts, statistics = loss(batch)
         with profile.part(BACKWARD):
             parts["loss"].backward()
         return {name: value.detach() for name, value in parts.items()}, statistics
@@ -211,11 +192,15 @@ def profile_eager(
 
 
 @contextmanager
-def _called(module: nn.Module, part: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """Run a block in which the calls of a module are within a part."""
+def _timed(network: nn.Module, profile: Profile) -> Iterator[None]:
+    """Run a block in which the calls of the network are a part of the profile."""
+    if not profile.on:
+        yield
+        return
     with ExitStack() as stack:
-        before = module.register_forward_pre_hook(lambda *_: stack.enter_context(part()))
-        after = module.register_forward_hook(lambda *_: stack.close(), always_call=True)
+        part = partial(profile.part, NETWORK)
+        before = network.register_forward_pre_hook(lambda *_: stack.enter_context(part()))
+        after = network.register_forward_hook(lambda *_: stack.close(), always_call=True)
         try:
             yield
         finally:
@@ -310,17 +295,15 @@ class SharedGradients:
         with separate_gradients(self.parameters):
             parts, statistics = self.gradients(batch)
             own = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-            own_flags, first = self.own_flags(), self.processes.leads
-            spent = own_flags.spent if first else 0.0
-            row = [spent, float(own_flags.stop), float(own_flags.save and first)]
-            flags = own[0].new_tensor(row)
+            mine, first = self.own_flags(), self.processes.leads
+            flags = own[0].new_tensor([mine.spent * first, mine.stop, mine.save and first])
             with self.profile.part(COLLECTIVE):
                 found = self.processes.add([*own, *parts.values(), *statistics.values(), flags])
             for parameter, gradient in zip(self.parameters, found, strict=False):
                 parameter.grad = gradient
-        rest = found[len(own) :]
-        parts = dict(zip(parts, rest, strict=False))
-        statistics = dict(zip(statistics, rest[len(parts) :], strict=False))
-        spent, stop, save = found[-1].tolist()
+        rest = iter(found[len(own) :])
+        parts = {name: next(rest) for name in parts}
+        statistics = {name: next(rest) for name in statistics}
+        spent, stop, save = next(rest).tolist()
         self.flags = ControlFlags(spent, stop > 0, save > 0)
         return parts, statistics

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+import torch
 from torch import Tensor, nn
 
 from piop.training.batches.batch import Batch
@@ -14,6 +15,7 @@ from piop.training.config import OptimiserConfig
 from piop.training.loss.weighting import Outcome, Weightings
 from piop.training.optimisers.build import (
     ITERATIONS,
+    Muon,
     WeightAverage,
     build_lbfgs,
     build_optimiser,
@@ -45,10 +47,9 @@ class TrainingTask:
     config: OptimiserConfig
     weightings: Weightings
 
-    @property
-    def parameters(self) -> list[nn.Parameter]:
-        """The parameters that are trained."""
-        return [p for p in self.module.parameters() if p.requires_grad]
+
+StepResult = tuple[dict[str, Any], int]
+"""The row of metrics of a step, and how many gradients it took."""
 
 
 class Phase(ABC):
@@ -59,20 +60,21 @@ class Phase(ABC):
 
     Attributes:
         finish: Whether this is the last phase.
+        parameters: The parameters that are trained.
+        optimiser: What moves them.
         outcome: Parts and statistics of the last gradients, also where the step after them failed.
     """
 
     finish: ClassVar[bool]
+    optimiser: torch.optim.Optimizer | Muon
 
     def __init__(self, task: TrainingTask) -> None:
         self.task = task
-        self.parameters = task.parameters
+        self.parameters = [p for p in task.module.parameters() if p.requires_grad]
         self.outcome: Outcome = ({}, {})
 
     @abstractmethod
-    def step(
-        self, index: int, fraction: float, left: int | None = None
-    ) -> tuple[dict[str, Any], int]:
+    def step(self, index: int, fraction: float, left: int | None = None) -> StepResult:
         """Take one step.
 
         Args:
@@ -84,17 +86,17 @@ class Phase(ABC):
             The row of metrics, and how many gradients it took.
         """
 
-    @abstractmethod
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights that predict."""
+        """Return the weights that predict: by default the present ones."""
+        return self.task.module.state_dict()
 
-    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Return what a resume needs besides the module's weights."""
+        return {"optimiser": self.optimiser.state_dict()}
 
-    @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
+        self.optimiser.load_state_dict(state["optimiser"])
 
 
 @final
@@ -108,20 +110,16 @@ class Stochastic(Phase):
         self.optimiser = build_optimiser(self.parameters, task.config)
         self.average = WeightAverage(task.module, task.config.average)
 
-    def step(
-        self, index: int, fraction: float, left: int | None = None
-    ) -> tuple[dict[str, Any], int]:
+    def step(self, index: int, fraction: float, left: int | None = None) -> StepResult:
         """Take one step at the scheduled step size."""
         rate = self.task.config.learning_rate * learning_rate_factor(fraction, self.task.config)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        batch = self.task.weightings.prepare(
-            self.task.draw(index, fraction), index, self.task.gradients, self.parameters
-        )
+        weightings, batch = self.task.weightings, self.task.draw(index, fraction)
+        batch = weightings.prepare(batch, index, self.task.gradients, self.parameters)
         self.optimiser.zero_grad(set_to_none=True)
-        self.outcome = self.task.gradients(batch)
-        parts, statistics = self.outcome
-        self.task.weightings.update(statistics)
+        self.outcome = parts, statistics = self.task.gradients(batch)
+        weightings.update(statistics)
         norm = clip_gradients(self.parameters, self.task.config.clip)
         self.optimiser.step()
         self.average.update()
@@ -133,11 +131,11 @@ class Stochastic(Phase):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimiser's state and the mean."""
-        return {"optimiser": self.optimiser.state_dict(), "average": self.average.state_dict()}
+        return {**super().state_dict(), "average": self.average.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the optimiser's state and the mean."""
-        self.optimiser.load_state_dict(state["optimiser"])
+        super().load_state_dict(state)
         self.average.load_state_dict(state["average"])
 
 
@@ -163,23 +161,18 @@ class QuasiNewton(Phase):
         self.origin = {name: value.clone() for name, value in task.module.state_dict().items()}
         self.frozen = [task.weightings.attach(task.draw(start + i, fraction)) for i in range(count)]
 
-    def step(
-        self, index: int, fraction: float, left: int | None = None
-    ) -> tuple[dict[str, Any], int]:
+    def step(self, index: int, fraction: float, left: int | None = None) -> StepResult:
         """Take ten iterations with their line searches, fewer where the budget ends before."""
         if left is not None:
             rounds = max(1, left // len(self.frozen))
             for group in self.optimiser.param_groups:
                 group["max_iter"] = min(ITERATIONS, max(1, rounds // 2))
                 group["max_eval"] = rounds
-        parts: dict[str, Tensor] = {}
-        first: dict[str, Tensor] = {}
-        count = 0
+        evaluations: list[dict[str, Tensor]] = []
 
         def closure() -> float:
-            nonlocal count
             self.optimiser.zero_grad(set_to_none=True)
-            parts.clear()
+            parts: dict[str, Tensor] = {}
             for batch in self.frozen:
                 self.outcome = self.task.gradients(batch)
                 for name, value in self.outcome[0].items():
@@ -187,28 +180,13 @@ class QuasiNewton(Phase):
             for parameter in self.parameters:
                 if parameter.grad is not None:
                     parameter.grad /= len(self.frozen)
-            count += len(self.frozen)
-            if not first:
-                first.update(parts)
+            evaluations.append(parts)
             return float(parts["loss"])
 
         self.optimiser.step(closure)
-        return dict(first), count
-
-    def weights(self) -> dict[str, Tensor]:
-        """Return the present weights."""
-        return self.task.module.state_dict()
+        return evaluations[0], len(evaluations) * len(self.frozen)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the curvature pairs and which batches are frozen."""
-        return {
-            "optimiser": self.optimiser.state_dict(),
-            "start": self.start,
-            "share": self.fraction,
-            "count": len(self.frozen),
-            "origin": self.origin,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the curvature pairs."""
-        self.optimiser.load_state_dict(state["optimiser"])
+        own = {"start": self.start, "share": self.fraction, "count": len(self.frozen)}
+        return {**super().state_dict(), **own, "origin": self.origin}

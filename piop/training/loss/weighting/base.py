@@ -84,7 +84,7 @@ class Weighting(ABC):
 
     :meth:`of_points` and :meth:`observe` run inside the step, compiled or not, and must depend on
     nothing but their arguments; the other methods run between steps. A new kind is its class and an
-    entry in :data:`piop.training.loss.weighting.registry.WEIGHTINGS`.
+    entry in :data:`piop.training.loss.weighting.WEIGHTINGS`.
 
     Args:
         run: The run that it is built for.
