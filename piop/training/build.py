@@ -42,7 +42,7 @@ from piop.training.batches.noise import NoisySource, noise_levels
 from piop.training.batches.training_grid import equation_grid, training_grid
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, SingleProcess
-from piop.training.loss.constraints import SoftConstraint, soft_constraints
+from piop.training.loss.constraints import ConditionSetting, SoftConstraint, soft_constraints
 from piop.training.loss.lift import KnownField, hard_constraint_lift
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics
@@ -267,7 +267,8 @@ def build_objective(
         residual = residual_of_model(problem, model, config, kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
         like = model.operator.scale
-        soft = soft_constraints(problem, model.constraints, sizes, residual.grid, like)
+        setting = ConditionSetting(problem, sizes, residual.grid, like)
+        soft = soft_constraints(model.constraints, setting)
         if residual.grid is None and config.backbone not in BACKBONES:
             signature = signature_of(problem, model.constraints, statistics)
             network = model.operator.backbone

@@ -57,7 +57,7 @@ SOFT = Applies(
 )
 ADAPTIVE_POINTS = (
     POINTWISE,
-    Applies("method=residual_adaptive", lambda c: c.config.points.method == "residual_adaptive"),
+    Applies("method=residual_adaptive", lambda c: c.config.points.adaptive),
 )
 CURRICULUM = Applies("a horizon below 1", lambda c: c.config.sampling.horizon < 1)
 SOAP = Applies("optimiser=soap", lambda c: c.config.optimiser.optimiser == "soap")
@@ -107,6 +107,11 @@ class PointsConfig:
     grid: int = setting(0, applies=(GRIDS,))
     times: int = setting(0, applies=(SPACE_TIME_GRIDS,))
     time_order: int = setting(4, POSITIVE, (SPACE_TIME_GRIDS, PHYSICS))
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether collocation points are chosen by the residual, among candidates."""
+        return self.method == "residual_adaptive"
 
 
 @dataclass(frozen=True)

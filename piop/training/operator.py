@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from piop.domain import DistanceFactor
 from piop.errors import DataError
 from piop.fields import FunctionSamples
-from piop.models.core.base import Backbone
+from piop.models.core.base import Backbone, Inputs
 from piop.problem import Coordinate
 from piop.residual import Lift
 from piop.training.batches.training_grid import GridLayout
@@ -97,7 +97,9 @@ class Operator(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.orders = tuple(orders)
-        self.walls = tuple(map(tuple, walls)) if any(walls) else ()
+        self.walls: tuple[tuple[DistanceFactor, ...], ...] = ()
+        if any(walls):
+            self.walls = tuple(map(tuple, walls))
         self.time = time
         self.vectors = dict(vectors or {})
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
@@ -106,12 +108,7 @@ class Operator(nn.Module):
         powers = [[float(order == k) for order in orders] for k in range(3)]
         self.register_buffer("powers", torch.tensor(powers, dtype=torch.float64), persistent=False)
 
-    def forward(
-        self,
-        inputs: Mapping[str, FunctionSamples],
-        queries: Tensor,
-        lift: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, inputs: Inputs, queries: Tensor, lift: Tensor | None = None) -> Tensor:
         """Evaluate the operator.
 
         Args:
@@ -139,12 +136,7 @@ class Operator(nn.Module):
         """Whether the network predicts only the final time."""
         return self.backbone.end_only
 
-    def on_grid(
-        self,
-        inputs: Mapping[str, FunctionSamples],
-        axes: Sequence[Tensor],
-        lift: Tensor | None = None,
-    ) -> Tensor:
+    def on_grid(self, inputs: Inputs, axes: Sequence[Tensor], lift: Tensor | None = None) -> Tensor:
         """Evaluate on the tensor grid of axes.
 
         Args:
@@ -158,12 +150,7 @@ class Operator(nn.Module):
         """
         return self.increment(inputs, axes) + (self.mean if lift is None else lift)
 
-    def on_layout(
-        self,
-        inputs: Mapping[str, FunctionSamples],
-        layout: GridLayout,
-        lift: Tensor | None = None,
-    ) -> Tensor:
+    def on_layout(self, inputs: Inputs, layout: GridLayout, lift: Tensor | None = None) -> Tensor:
         """Evaluate on one grid, and interpolate to the points of another.
 
         Only what is added to the lift is interpolated, so that the lift holds exactly.
@@ -179,16 +166,14 @@ class Operator(nn.Module):
         values = layout.spread(self.increment(inputs, layout.axes)).flatten(1, -2)
         return values + (self.mean if lift is None else lift)
 
-    def increment(self, inputs: Mapping[str, FunctionSamples], axes: Sequence[Tensor]) -> Tensor:
+    def increment(self, inputs: Inputs, axes: Sequence[Tensor]) -> Tensor:
         """Evaluate what is added to the lift ``[B, n_1, …, n_D, C]``."""
         values = self.backbone.on_grid(self._sensor_channels(inputs), axes) * self.scale
         if any(self.orders):
             values = values * self._growth(axes[0].reshape(1, -1, *[1] * len(axes)))
         return values
 
-    def _sensor_channels(
-        self, inputs: Mapping[str, FunctionSamples]
-    ) -> Mapping[str, FunctionSamples]:
+    def _sensor_channels(self, inputs: Inputs) -> Inputs:
         """Turn the sensors of some inputs into channels: ``[B, M, 1]`` to ``[B, 1, M]``.
 
         Raises:
@@ -248,7 +233,7 @@ class OperatorField:
     def __init__(
         self,
         operator: Operator,
-        inputs: Mapping[str, FunctionSamples],
+        inputs: Inputs,
         lift: Lift | None = None,
         rows: Tensor | None = None,
     ) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from piop.errors import UsageError
-from piop.fields import FunctionSamples
+from piop.fields import FunctionSamples, tensor_grid
 from piop.models import AxisSignature, InputSignature, Signature
 from piop.sampling import Draws
 from piop.sampling.collocation import scale_to_box
@@ -143,7 +143,7 @@ def _samples(
     own = [signature.coordinates[signature.axis(name)] for name in entry.of]
     if entry.name in lattices:
         ticks = [torch.as_tensor(t) for t in lattices[entry.name]]
-        mesh = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
+        mesh = tensor_grid(ticks)
         points = mesh.to(draws.index.device).expand(draws.batch, -1, -1)
     else:
         points = _points(draws, entry.name, own, SENSORS if own else 1)

@@ -37,7 +37,7 @@ def require_choices(
     """
     parts, field = parts_of(problem, config, data), field_kind(config)
     require_weightings(problem, config, parts)
-    adaptive, curriculum = config.points.method == "residual_adaptive", config.sampling.horizon < 1
+    adaptive, curriculum = config.points.adaptive, config.sampling.horizon < 1
     asked = f"horizon: {config.sampling.horizon:g}" if curriculum else "method: 'residual_adaptive'"
     if (adaptive or curriculum) and not (config.physics or (curriculum and field.rollout)):
         raise UsageError(f"{asked} places points of the equations, and there is no physics")

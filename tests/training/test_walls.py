@@ -7,7 +7,7 @@ from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.residual import compile_residual
 from piop.sampling import Draws, sample_inputs
-from piop.training.loss.constraints import soft_constraints
+from piop.training.loss.constraints import ConditionSetting, soft_constraints
 from piop.training.loss.lift import hard_constraint_lift
 from piop.training.loss.statistics import balanced_sizes, distribution_statistics
 from piop.training.operator import Operator
@@ -117,7 +117,7 @@ def test_streams_through_the_distance_equal_nested_reverse_mode(plate, builder):
 
 def test_what_is_a_soft_constraint_vanishes_for_what_meets_it_and_is_counted_in_its_units(plate):
     conditions = decide_constraints(plate)
-    found = soft_constraints(plate, conditions, {"u": 10.0})
+    found = soft_constraints(conditions, ConditionSetting(plate, {"u": 10.0}))
     (wall,) = found.values()
     assert list(found) == ["wall/y.max"]
     queries = wall.place(draws(), 8)
@@ -136,7 +136,7 @@ def test_what_is_a_soft_constraint_vanishes_for_what_meets_it_and_is_counted_in_
 def test_an_outward_slope_points_out_on_both_sides(rod):
     text = ROD.replace("x.min: {dirichlet: {u: sin(t)}}", "x.min: {neumann: {u: 0}}")
     problem = Problem.from_yaml(text)
-    found = soft_constraints(problem, decide_constraints(problem), {"u": 1.0})
+    found = soft_constraints(decide_constraints(problem), ConditionSetting(problem, {"u": 1.0}))
     slopes = []
     for face in ("x.min", "x.max"):
         condition = found[f"wall/{face}"]

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from piop.datasets import AnyDataset, Dataset
-from piop.fields import FunctionSamples, InputFunction
+from piop.fields import InputFunction, tensor_grid
 from piop.models import Backbone
+from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.sampling import Draws
 from piop.training.batches.batch import Batch, BatchSetting, BatchSource, Observations
@@ -40,7 +41,7 @@ class PreparedTrajectories:
     """
 
     functions: Mapping[str, InputFunction]
-    inputs: Mapping[str, FunctionSamples]
+    inputs: Inputs
     points: Tensor
     values: Tensor
     size: Tensor
@@ -54,11 +55,11 @@ def mean_square(values: Tensor) -> Tensor:
 
 
 class Trajectories(ABC):
-    """Gives the trajectories of a step."""
+    """The trajectories that steps are trained on."""
 
     @abstractmethod
     def find(self, step: int) -> tuple[PreparedTrajectories, Tensor]:
-        """Give trajectories, and which of them are those of the step ``[B]``."""
+        """Return trajectories, and which of them are those of the step ``[B]``."""
 
     @abstractmethod
     def known(self, chosen: Tensor, at: Tensor) -> Tensor:
@@ -66,24 +67,25 @@ class Trajectories(ABC):
 
 
 @final
+@dataclass(frozen=True)
 class InMemoryTrajectories(Trajectories):
     """All trajectories at once.
 
-    Args:
-        held: They.
+    Attributes:
+        prepared: The trajectories.
         plan: Which trajectories a step takes.
     """
 
-    def __init__(self, held: PreparedTrajectories, plan: Callable[[int], Tensor]) -> None:
-        self.held, self.plan = held, plan
+    prepared: PreparedTrajectories
+    plan: Callable[[int], Tensor]
 
     def find(self, step: int) -> tuple[PreparedTrajectories, Tensor]:
-        """Give all."""
-        return self.held, self.plan(step)
+        """Return all trajectories, and which of them are those of the step."""
+        return self.prepared, self.plan(step)
 
     def known(self, chosen: Tensor, at: Tensor) -> Tensor:
-        """Count them."""
-        return self.held.values[chosen[:, None], at].isfinite().sum()
+        """Count the values that are finite."""
+        return self.prepared.values[chosen[:, None], at].isfinite().sum()
 
 
 @final
@@ -104,13 +106,12 @@ class StreamedTrajectories(Trajectories):
         plan: Callable[[int], Tensor],
         channels: int,
     ) -> None:
-        self.read, self.plan = read, plan
-        self.channels = channels
+        self.read, self.plan, self.channels = read, plan, channels
         self.reader = ThreadPoolExecutor(1, "piop-data")
         self.coming: dict[int, Future[tuple[PreparedTrajectories, Tensor]]] = {}
 
     def find(self, step: int) -> tuple[PreparedTrajectories, Tensor]:
-        """Read those of the step, unless they were read ahead."""
+        """Read the trajectories of the step, unless they were read ahead."""
         self.coming = {s: f for s, f in self.coming.items() if s >= step or not f.cancel()}
         for s in range(step, step + 1 + AHEAD):
             if s not in self.coming:
@@ -118,30 +119,13 @@ class StreamedTrajectories(Trajectories):
         return self.coming.pop(step).result()
 
     def known(self, chosen: Tensor, at: Tensor) -> Tensor:
-        """Count them: whoever read the file has seen that all are finite."""
+        """Count all values: whoever read the file has seen that they are finite."""
         return torch.tensor(len(chosen) * at.shape[1] * self.channels, device=chosen.device)
 
     @torch.no_grad()
     def _find(self, step: int) -> tuple[PreparedTrajectories, Tensor]:
         chosen = self.plan(step)
         return self.read(chosen), torch.arange(len(chosen), device=chosen.device)
-
-
-def trajectories(
-    data: AnyDataset,
-    hold: Callable[[Dataset], PreparedTrajectories],
-    plan: Callable[[int], Tensor],
-) -> Trajectories:
-    """Keep a data set in memory, or read of it what each step takes.
-
-    Args:
-        data: In memory, or in a file.
-        hold: Prepares trajectories.
-        plan: Which trajectories a step takes.
-    """
-    if isinstance(data, Dataset):
-        return InMemoryTrajectories(hold(data), plan)
-    return StreamedTrajectories(lambda chosen: hold(data.take(chosen)), plan, len(data.channels))
 
 
 class DatasetSource(BatchSource):
@@ -165,7 +149,12 @@ class DatasetSource(BatchSource):
         self.count, self.chosen, self.axes = len(data), tuple(chosen), tuple(axes)
         own = setting.processes.part(self.config.data_functions)
         self.part = slice(own.start, own.stop)
-        self.trajectories = trajectories(data, self._prepare, lambda s: self._drawn(s)[self.part])
+        if isinstance(data, Dataset):
+            self.trajectories: Trajectories = InMemoryTrajectories(self._prepare(data), self._plan)
+        else:
+            self.trajectories = StreamedTrajectories(
+                lambda chosen: self._prepare(data.take(chosen)), self._plan, len(data.channels)
+            )
 
     def _prepare(self, data: Dataset) -> PreparedTrajectories:
         """Prepare trajectories, with those of their points that are trained on."""
@@ -178,7 +167,7 @@ class DatasetSource(BatchSource):
         else:
             for i, index in enumerate(self.chosen):
                 values = values.index_select(i + 1, index)
-            points = torch.stack(torch.meshgrid(*self.axes, indexing="ij"), -1).flatten(0, -2)[None]
+            points = tensor_grid(self.axes)[None]
         values = values.flatten(1, -2).to(self.like)
         inputs = evaluate_on_grids(grids, functions, observed)
         size, lift = mean_square(values), self._grid_lift(functions)
@@ -194,6 +183,9 @@ class DatasetSource(BatchSource):
     def _drawn(self, step: int) -> Tensor:
         """Return the trajectories of a step ``[F]``, of all processes."""
         return self._draws(step).integers("data/trajectory", 0, self.count - 1)
+
+    def _plan(self, step: int) -> Tensor:
+        return self._drawn(step)[self.part]
 
     def _point_lift(
         self, prepared: PreparedTrajectories, chosen: Tensor, queries: Tensor
@@ -348,7 +340,7 @@ def interpolate_needed_inputs(
     problem: Problem,
     known: KnownField | None,
     grids: Mapping[str, Axes],
-    observed: Mapping[str, FunctionSamples],
+    observed: Inputs,
 ) -> dict[str, InputFunction]:
     """Interpolate from their sensors the inputs that hard constraints or grids need."""
     needed = {*grids, *(known.names if known is not None else ())}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import final
 
@@ -12,12 +11,18 @@ import torch
 from torch import Tensor
 
 from piop.datasets import AnyDataset, Dataset
-from piop.fields import FunctionSamples, InputFunction
+from piop.fields import InputFunction
+from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.residual import Residual, compile_residual
 from piop.sampling import Draws, InputSampler, collocation, observe, reconstruct
 from piop.sampling.collocation import choose_by_density, residual_density
-from piop.training.batches.batch import Batch, BatchSetting, BatchSource, CollocationPoints
+from piop.training.batches.batch import (
+    Batch,
+    BatchSetting,
+    BatchSource,
+    CollocationPoints,
+)
 from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.config import SamplingConfig
 from piop.training.loss.objective import ResidualLoss
@@ -75,20 +80,16 @@ def steps_within(steps: int, part: float) -> Tensor:
     return within.double() * (steps / count)
 
 
-Functions = tuple[Mapping[str, InputFunction], Mapping[str, FunctionSamples]]
+Functions = tuple[Mapping[str, InputFunction], Inputs]
 """Functions by name, and their values at sensors."""
 
 
-class FunctionSource(ABC):
-    """Source of the input functions of a step."""
-
-    @abstractmethod
-    def __call__(self, draws: Draws, dtype: torch.dtype) -> Functions:
-        """Return ``draws.batch`` functions on the device of the draws."""
+FunctionSource = Callable[[Draws, torch.dtype], Functions]
+"""Source of the input functions of a step: ``draws.batch`` of them on the device of the draws."""
 
 
 @final
-class DistributionFunctions(FunctionSource):
+class DistributionFunctions:
     """Fresh functions of the distribution of the inputs.
 
     Args:
@@ -105,7 +106,7 @@ class DistributionFunctions(FunctionSource):
 
 
 @final
-class DatasetFunctions(FunctionSource):
+class DatasetFunctions:
     """Functions of the samples of a data set, interpolated from their sensors.
 
     Args:
@@ -116,9 +117,8 @@ class DatasetFunctions(FunctionSource):
     def __init__(self, problem: Problem, data: AnyDataset) -> None:
         self.problem, self.data = problem, data
         self.in_memory = data if isinstance(data, Dataset) else None
-        self.functions: dict[str, InputFunction] = {}
-        if self.in_memory is not None:
-            self.functions = interpolate_inputs(problem, self.in_memory.inputs)
+        known = self.in_memory.inputs if self.in_memory else {}
+        self.functions = interpolate_inputs(problem, known)
 
     def __call__(self, draws: Draws, dtype: torch.dtype) -> Functions:
         """Choose samples, and interpolate their inputs from the sensors."""
@@ -137,7 +137,7 @@ class DatasetFunctions(FunctionSource):
 
 
 @final
-class AlternatingFunctions(FunctionSource):
+class AlternatingFunctions:
     """Functions of the distribution at odd steps, those of the data at even ones.
 
     Parameters are learned from equations and data of the same solutions, the operator from the
@@ -188,9 +188,7 @@ def choose_function_source(
     return AlternatingFunctions(own, distribution)
 
 
-def interpolate_inputs(
-    problem: Problem, observed: Mapping[str, FunctionSamples]
-) -> dict[str, InputFunction]:
+def interpolate_inputs(problem: Problem, observed: Inputs) -> dict[str, InputFunction]:
     """Interpolate every visible input from its sensors."""
     by_name = {item.name: item for item in problem.visible_inputs}
     return {name: reconstruct(problem, by_name[name], s) for name, s in observed.items()}
@@ -208,7 +206,7 @@ class EquationSource(BatchSource):
         setting: What all sources share.
         loss: The loss, whose terms the points are for.
         statistics: Typical sizes under the distribution of the inputs.
-        functions: Source of the functions; by default the distribution.
+        functions: Source of the functions.
     """
 
     def __init__(
@@ -216,7 +214,7 @@ class EquationSource(BatchSource):
         setting: BatchSetting,
         loss: ResidualLoss,
         statistics: Statistics,
-        functions: FunctionSource | None = None,
+        functions: FunctionSource,
     ) -> None:
         if loss.residual is None:
             raise ValueError("points are for the equations, and this loss has none")
@@ -224,12 +222,11 @@ class EquationSource(BatchSource):
         self.config, self.sampling = setting.config.points, setting.config.sampling
         self.loss, self.residual = loss, loss.residual
         self.fixed = loss.residual.grid is not None
-        self.functions = functions or DistributionFunctions(self.problem)
+        self.functions = functions
         start = self.problem.at()
         own = self.fixed or self.problem.infer  # at points, and where parameters start from
         points = compile_residual(start) if own else loss.residual
         self.amplitude = FunctionSize(start, points, statistics)
-        self.adaptive = self.config.method == "residual_adaptive"
         self.part = setting.processes.part(self.config.functions)
 
     @torch.no_grad()
@@ -248,37 +245,32 @@ class EquationSource(BatchSource):
         if self.config.shared:  # the points of sample 0, on every process
             shared = replace(draws, index=torch.zeros(1, dtype=torch.int64))
         part = horizon(fraction, self.sampling)
-        queries = self._within_horizon(self._place(shared), part)
-        equations = self._points(EQUATIONS, self.residual, functions, queries)
+        equations = self._points(EQUATIONS, self.residual, functions, self._place(shared), part)
         weight = self._step_weights(part, equations.queries.shape[1])
         equations = replace(equations, weight=weight)
         conditions = {}
         for name, condition in self.loss.conditions.items():
-            queries = self._within_horizon(condition.place(shared, self.config.boundary), part)
-            known = condition.known(functions)
-            conditions[name] = self._points(name, condition.residual, known, queries)
+            queries, known = (
+                condition.place(shared, self.config.boundary),
+                condition.known(functions),
+            )
+            conditions[name] = self._points(name, condition.residual, known, queries, part)
+        sized = equations.queries
+        if self.fixed:
+            sized = collocation(self.problem, draws, AMPLITUDE_POINTS).to(self.like)
         batch = Batch(
             inputs=evaluate_on_grids(self.setting.grids, functions, observed),
-            size=self.amplitude(functions, self._size_points(draws, equations.queries)),
+            size=self.amplitude(functions, sized),
             equations=equations,
             conditions=conditions,
             fraction=len(self.part) / self.config.functions,
         )
-        return self._choose_points(batch, equations, draws) if self.adaptive else batch
-
-    def _within_horizon(self, queries: Tensor, part: float) -> Tensor:
-        return queries if self.fixed else within_horizon(self.problem, queries, part)
-
-    def _size_points(self, draws: Draws, queries: Tensor) -> Tensor:
-        """Return the points at which the amplitude of the functions is measured."""
-        if not self.fixed:
-            return queries
-        return collocation(self.problem, draws, AMPLITUDE_POINTS).to(self.like)
+        return self._choose_points(batch, equations, draws) if self.config.adaptive else batch
 
     def _place(self, draws: Draws) -> Tensor:
         """Place collocation points, or the candidates for them; a grid keeps its points."""
         count, method = self.config.queries, self.config.method
-        if self.adaptive:
+        if self.config.adaptive:
             count, method = count * self.sampling.candidates, "uniform"
         return self.residual.place(lambda: collocation(self.problem, draws, count, method))
 
@@ -304,7 +296,10 @@ class EquationSource(BatchSource):
         residual: Residual,
         functions: Mapping[str, InputFunction],
         queries: Tensor,
+        part: float,
     ) -> CollocationPoints:
+        """Evaluate what a term needs at points, moved into a part of the time axis."""
+        queries = queries if self.fixed else within_horizon(self.problem, queries, part)
         queries = queries.to(self.like)
         lift = self.loss.lifts.get(term)
         rows = None if lift is None else lift(functions, queries)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from piop.datasets import AnyDataset
-from piop.fields import FunctionSamples, InputFunction, grid_axis
+from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
+from piop.models.core.base import Inputs
 from piop.problem import Input, Problem
 from piop.sampling.distributions import input_axes, input_sampler
 from piop.spec.model import SensorPlacement
@@ -86,7 +87,7 @@ def input_grids(problem: Problem) -> dict[str, Axes]:
 def evaluate_on_grids(
     grids: Mapping[str, Axes],
     functions: Mapping[str, InputFunction],
-    seen: Mapping[str, FunctionSamples],
+    seen: Inputs,
 ) -> dict[str, FunctionSamples]:
     """Put values on the grids in place of sensors.
 
@@ -100,7 +101,7 @@ def evaluate_on_grids(
         like = seen[name].values
         ticks = [axis.to(like) for axis in axes]
         values = functions[name].on_grid(ticks).flatten(1)[..., None].to(like)
-        points = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
+        points = tensor_grid(ticks)
         found[name] = FunctionSamples(points.expand(len(values), -1, -1), values)
     return found
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from piop.fields import FunctionSamples
+from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.sampling import Draws
 from piop.spec.distributions import FromData
@@ -28,7 +29,7 @@ def noise_levels(problem: Problem) -> tuple[float, ...]:
 
 
 def add_noise(
-    seen: Mapping[str, FunctionSamples],
+    seen: Inputs,
     scales: Mapping[str, Sequence[float]],
     level: Tensor,
     draws: Draws,

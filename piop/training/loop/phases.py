@@ -155,7 +155,7 @@ class QuasiNewton(Phase):
         self, task: TrainingTask, start: int, fraction: float, count: int = FROZEN_BATCHES
     ) -> None:
         super().__init__(task)
-        self.optimiser = build_lbfgs(self.parameters)
+        self.optimiser = self.lbfgs = build_lbfgs(self.parameters)
         self.start, self.fraction = start, fraction
         # A batch may depend on the weights at its time: a resume draws the same ones from these.
         self.origin = {name: value.clone() for name, value in task.module.state_dict().items()}
@@ -183,7 +183,7 @@ class QuasiNewton(Phase):
             evaluations.append(parts)
             return float(parts["loss"])
 
-        self.optimiser.step(closure)
+        self.lbfgs.step(closure)
         return evaluations[0], len(evaluations) * len(self.frozen)
 
     def state_dict(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self, final
 
 import sympy as sp
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from piop.boundary import BoundaryCondition
 from piop.domain import FixedDomain
-from piop.fields import Device, InputFunction
+from piop.fields import Device, InputFunction, tensor_grid
 from piop.forms.stream_plan import plan_expressions
 from piop.forms.terms import split_terms
 from piop.problem import Coordinate, Input, Problem
@@ -31,6 +31,42 @@ SLANTED = (sp.Rational(3, 5), sp.Rational(4, 5))
 """A unit vector, for the size of a condition on a face that is not straight."""
 
 
+@dataclass(frozen=True)
+class ConditionSetting:
+    """What all soft constraints of a loss share.
+
+    Attributes:
+        problem: The problem.
+        scales: Typical size of each channel, by name.
+        grid: That of the equations; None to draw points.
+        like: A tensor of the device and precision of a step.
+    """
+
+    problem: Problem
+    scales: Mapping[str, float]
+    grid: TensorGrid | None = None
+    like: Tensor | None = None
+
+    def compile(
+        self, expressions: Sequence[sp.Expr], more: Sequence[Input] = (), start: bool = False
+    ) -> Residual:
+        """Compile expressions of the unknowns as if they were the equations of the problem.
+
+        Args:
+            expressions: They may hold its inputs.
+            more: Other functions that they hold, at points.
+            start: Evaluate them at the first time of the grid alone.
+        """
+        if self.grid is not None:
+            grid = self.grid.start() if start else replace(self.grid, steps=False)
+            return GridResidual(self.problem, grid, expressions, self.like)
+        problem, symbols = self.problem, tuple(c.symbol for c in self.problem.coordinates)
+        trained = [sp.Symbol(name, real=True) for name in problem.infer]
+        plan = plan_expressions(expressions, symbols, problem.channels, trained=trained)
+        inputs = (*problem.inputs, *more)
+        return PointwiseResidual(plan, expressions, inputs, trained=tuple(problem.infer))
+
+
 class SoftConstraint(ABC):
     """A condition that the loss penalises.
 
@@ -41,10 +77,12 @@ class SoftConstraint(ABC):
         units: Size of each of them, its own units.
     """
 
-    part: ClassVar[str]
-    problem: Problem
+    part: ClassVar[str] = "boundary"
     residual: Residual
     units: list[float]
+
+    def __init__(self, setting: ConditionSetting) -> None:
+        self.problem = setting.problem
 
     def place(self, draws: Draws, count: int) -> Tensor:
         """Return the points of its grid, or draw about ``count`` per function ``[B, N, D]``."""
@@ -71,34 +109,25 @@ class SoftConstraint(ABC):
 class SoftInitialData(SoftConstraint):
     """∂ᵏu/∂tᵏ = its initial value at t0, for all initial data that are soft constraints.
 
+    On a grid they are evaluated on its first slice.
+
     Args:
-        problem: The problem.
+        setting: What all soft constraints share.
         data: The initial data.
-        scales: Typical size of each channel, by name.
-        grid: That of the equations, of which the first slice is taken; None to draw points.
-        like: A tensor of the device and precision of a step.
     """
 
     part = "initial"
 
-    def __init__(
-        self,
-        problem: Problem,
-        data: Sequence[InitialConstraint],
-        scales: Mapping[str, float],
-        grid: TensorGrid | None = None,
-        like: Tensor | None = None,
-    ) -> None:
-        time = problem.coordinates[0]
+    def __init__(self, setting: ConditionSetting, data: Sequence[InitialConstraint]) -> None:
+        super().__init__(setting)
+        problem, time = setting.problem, setting.problem.coordinates[0]
         expressions = [
             sp.diff(problem.function(c.unknown), time.symbol, c.order)
             - problem.initial[c.unknown][c.order]
             for c in data
         ]
-        self.problem = problem
-        first = None if grid is None else grid.start()
-        self.residual = residual_of(problem, expressions, grid=first, like=like)
-        self.units = [scales[c.unknown] / time.length**c.order for c in data]
+        self.residual = setting.compile(expressions, start=True)
+        self.units = [setting.scales[c.unknown] / time.length**c.order for c in data]
 
     def draw(self, draws: Draws, count: int) -> Tensor:
         """Draw points at the initial time."""
@@ -110,23 +139,19 @@ class SoftPeriodicity(SoftConstraint):
     """∂ᵏu/∂xᵏ the same at both ends of an axis, for every k below the order of the equation.
 
     Args:
-        problem: The problem.
+        setting: What all soft constraints share.
         axis: The periodic axis.
-        scales: Typical size of each channel, by name.
     """
 
-    part = "boundary"
-
-    def __init__(self, problem: Problem, axis: Coordinate, scales: Mapping[str, float]) -> None:
-        terms = [
-            (name, k)
-            for name in problem.channels
-            for k in range(max(1, space_order(problem, name)))
-        ]
-        expressions = [sp.diff(problem.function(name), axis.symbol, k) for name, k in terms]
-        self.problem, self.axis = problem, axis
-        self.residual = residual_of(problem, expressions)
-        self.units = [scales[n] * (2 * torch.pi / axis.length) ** k for n, k in terms]
+    def __init__(self, setting: ConditionSetting, axis: Coordinate) -> None:
+        super().__init__(setting)
+        problem, self.axis = setting.problem, axis
+        orders = {name: range(max(1, space_order(problem, name))) for name in problem.channels}
+        terms = [(name, k) for name, own in orders.items() for k in own]
+        self.residual = setting.compile(
+            [sp.diff(problem.function(name), axis.symbol, k) for name, k in terms]
+        )
+        self.units = [setting.scales[n] * (2 * torch.pi / axis.length) ** k for n, k in terms]
 
     def draw(self, draws: Draws, count: int) -> Tensor:
         """Draw half of the points at the left end, and repeat them at the right end."""
@@ -147,31 +172,32 @@ class SoftFaceConditions(SoftConstraint):
     """The conditions on one face that are soft constraints.
 
     Args:
-        problem: The problem.
+        setting: What all soft constraints share.
         face: Such as ``x.min``, or part of the boundary of a region.
         conditions: Those of the face.
-        scales: Typical size of each channel, by name.
     """
 
-    part = "boundary"
-
     def __init__(
-        self,
-        problem: Problem,
-        face: str,
-        conditions: Sequence[BoundaryCondition],
-        scales: Mapping[str, float],
+        self, setting: ConditionSetting, face: str, conditions: Sequence[BoundaryCondition]
     ) -> None:
-        normal, inputs = problem.domain.normal(face), ()
+        super().__init__(setting)
+        problem, domain, self.face = setting.problem, setting.problem.domain, face
+        normal = slanted = domain.normal(face)
+        components: list[Input] = []
         self._normal: dict[str, InputFunction] = {}
-        if turns := not all(n.is_number for n in normal):
-            inputs, self._normal = normals_on(problem, face)
-        expressions = [problem.pde.condition_residual(face, c, normal) for c in conditions]
-        self.problem, self.face = problem, face
-        self.residual = residual_of(problem, expressions, inputs)
-        slanted = SLANTED if turns else normal
-        sized = [problem.pde.condition_residual(face, c, slanted) for c in conditions]
-        self.units = [_size(problem, e, scales) for e in sized]
+        if not all(n.is_number for n in normal):
+            slanted, of = SLANTED, tuple(c.name for c in problem.space)
+            for i, (name, symbol) in enumerate(zip(domain.normal_names, normal, strict=True)):
+                components.append(
+                    Input(name, of, None, None, True, True, (), SensorPlacement.UNIFORM, symbol)
+                )
+                self._normal[name] = OutwardNormal(domain.fixed, face, i)
+        residuals, sized = (
+            [problem.pde.condition_residual(face, c, n) for c in conditions]
+            for n in (normal, slanted)
+        )
+        self.residual = setting.compile(residuals, components)
+        self.units = [_size(problem, e, setting.scales) for e in sized]
 
     def draw(self, draws: Draws, count: int) -> Tensor:
         """Draw points on the face, at random times."""
@@ -187,30 +213,17 @@ class SoftGauge(SoftConstraint):
     """The mean over space of unknowns that the equations leave a constant to, at every time.
 
     Args:
-        problem: The problem.
+        setting: What all soft constraints share.
         means: Unknown → its mean, its units.
-        scales: Typical size of each channel, by name.
-        grid: That of the equations; None to draw points.
-        like: A tensor of the device and precision of a step.
     """
 
-    part = "boundary"
-
-    def __init__(
-        self,
-        problem: Problem,
-        means: Mapping[str, float],
-        scales: Mapping[str, float],
-        grid: TensorGrid | None = None,
-        like: Tensor | None = None,
-    ) -> None:
-        expressions = [problem.function(name) - mean for name, mean in means.items()]
-        self.problem, self.times = problem, 1
-        if grid is not None:
-            grid = replace(grid, steps=False)
-            self.times = 1 if grid.time is None else len(grid.ticks[grid.time])
-        self.residual = residual_of(problem, expressions, grid=grid, like=like)
-        self.units = [scales[name] for name in means]
+    def __init__(self, setting: ConditionSetting, means: Mapping[str, float]) -> None:
+        super().__init__(setting)
+        problem, grid, self.times = setting.problem, setting.grid, 1
+        if grid is not None and grid.time is not None:
+            self.times = len(grid.ticks[grid.time])
+        self.residual = setting.compile([problem.function(n) - mean for n, mean in means.items()])
+        self.units = [setting.scales[name] for name in means]
 
     def draw(self, draws: Draws, count: int) -> Tensor:
         """Place an even grid over space, at one random time for each function."""
@@ -219,7 +232,7 @@ class SoftGauge(SoftConstraint):
         each = max(2, round((count / fraction) ** (1 / len(space))))
         cells = (torch.arange(each, dtype=torch.float64, device=draws.index.device) + 0.5) / each
         ticks = [axis.low + axis.length * cells for axis in space]
-        grid = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)
+        grid = tensor_grid(ticks)
         grid = grid[inside(domain, grid)].expand(draws.batch, -1, -1)
         if self.problem.time is None:
             return grid
@@ -234,32 +247,26 @@ class SoftGauge(SoftConstraint):
 
 
 def soft_constraints(
-    problem: Problem,
-    constraints: Constraints,
-    scales: Mapping[str, float],
-    grid: TensorGrid | None = None,
-    like: Tensor | None = None,
+    constraints: Constraints, setting: ConditionSetting
 ) -> dict[str, SoftConstraint]:
     """Build all soft constraints, by a name such as ``initial``.
 
     Args:
-        problem: The problem.
         constraints: As decided; on a grid those of :meth:`Constraints.on_grid`.
-        scales: Typical size of each channel, by name.
-        grid: That of the equations; None to draw points.
-        like: A tensor of the device and precision of a step.
+        setting: What all soft constraints share.
     """
+    problem = setting.problem
     found: dict[str, SoftConstraint] = {}
     if data := constraints.soft_initial:
-        found["initial"] = SoftInitialData(problem, data, scales, grid, like)
+        found["initial"] = SoftInitialData(setting, data)
     for periodic in constraints.soft_periodic:
         axis = problem.coordinate(periodic.axis)
-        found[f"periodic/{axis.name}"] = SoftPeriodicity(problem, axis, scales)
+        found[f"periodic/{axis.name}"] = SoftPeriodicity(setting, axis)
     for face, conditions in constraints.soft_faces.items():
-        found[f"wall/{face}"] = SoftFaceConditions(problem, face, conditions, scales)
+        found[f"wall/{face}"] = SoftFaceConditions(setting, face, conditions)
     means = dict(problem.gauge) | {a.name: a.mean for a in problem.auxiliaries if a.gauged}
     if means:
-        found["gauge"] = SoftGauge(problem, means, scales, grid, like)
+        found["gauge"] = SoftGauge(setting, means)
     return found
 
 
@@ -277,31 +284,6 @@ def _size(problem: Problem, expression: sp.Expr, scales: Mapping[str, float]) ->
         factor = abs(float(term.coefficient)) if term.coefficient.is_number else 1.0
         total += (factor * scales[term.unknown] * math.prod(waves)) ** 2
     return math.sqrt(total) or 1.0
-
-
-def residual_of(
-    problem: Problem,
-    expressions: Sequence[sp.Expr],
-    more: Sequence[Input] = (),
-    grid: TensorGrid | None = None,
-    like: Tensor | None = None,
-) -> Residual:
-    """Compile expressions of the unknowns as if they were the equations of the problem.
-
-    Args:
-        problem: The problem.
-        expressions: They may hold its inputs.
-        more: Other functions that they hold, at points.
-        grid: On which they are evaluated; None for points.
-        like: A tensor of the device and precision of a step.
-    """
-    if grid is not None:
-        return GridResidual(problem, grid, expressions, like)
-    symbols = tuple(c.symbol for c in problem.coordinates)
-    trained = [sp.Symbol(name, real=True) for name in problem.infer]
-    plan = plan_expressions(expressions, symbols, problem.channels, trained=trained)
-    inputs = (*problem.inputs, *more)
-    return PointwiseResidual(plan, expressions, inputs, trained=tuple(problem.infer))
 
 
 @final
@@ -348,17 +330,3 @@ class OutwardNormal(InputFunction):
         """The same anywhere."""
         del device, dtype
         return self
-
-
-def normals_on(problem: Problem, face: str) -> tuple[tuple[Input, ...], dict[str, InputFunction]]:
-    """Return the components of the normal of a face as inputs of a residual, with their values."""
-    of = tuple(c.name for c in problem.space)
-    names = problem.domain.normal_names
-    functions: dict[str, InputFunction] = {
-        name: OutwardNormal(problem.domain.fixed, face, i) for i, name in enumerate(names)
-    }
-    inputs = (
-        Input(name, of, None, None, True, True, (), SensorPlacement.UNIFORM, symbol)
-        for name, symbol in zip(names, problem.domain.normal(face), strict=True)
-    )
-    return tuple(inputs), functions

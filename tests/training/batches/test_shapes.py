@@ -12,7 +12,7 @@ from piop.problem.constraints import decide_constraints
 from piop.run import fit
 from piop.sampling import Draws, boundary_points, collocation, sample_inputs
 from piop.training.config import PointsConfig
-from piop.training.loss.constraints import residual_of, soft_constraints
+from piop.training.loss.constraints import ConditionSetting, soft_constraints
 from piop.training.requirements import require_choices
 
 RING = """
@@ -54,7 +54,7 @@ def square(queries):
 def test_conditions_on_arcs_vanish_for_what_meets_them(kind):
     """For u = x² + y², whose slope is 2r on the circle and points into the hole on the other."""
     problem = ring(kind)
-    found = soft_constraints(problem, decide_constraints(problem), {"u": 1.0})
+    found = soft_constraints(decide_constraints(problem), ConditionSetting(problem, {"u": 1.0}))
     assert set(found) == {"wall/outline", "wall/inner", "wall/slot"}
     for condition in found.values():
         assert values_of(condition, square).abs().max() < 1e-12
@@ -66,7 +66,9 @@ def test_a_condition_on_a_boundary_with_corners_knows_each_side():
     """A linear field has a constant slope on each side of a triangle; its mean vanishes."""
     text = RING.replace("slot: {dirichlet: {u: x**2 + y**2}}", "slot: {neumann: {u: 0}}")
     problem = ring(text=text)
-    found = soft_constraints(problem, decide_constraints(problem), {"u": 1.0})["wall/slot"]
+    found = soft_constraints(decide_constraints(problem), ConditionSetting(problem, {"u": 1.0}))[
+        "wall/slot"
+    ]
     slopes = values_of(found, lambda q: q[..., 1:2], 4000)
     unit = torch.tensor([0.2, 0.6], dtype=torch.float64)
     slanted = 0.2 / float(unit.norm())
@@ -84,7 +86,7 @@ def test_a_straight_face_has_numbers_for_its_normal():
         equations=["-lap(u) = 1"],
         boundary={"outline": {"neumann": {"u": 1}}, "rest": {"robin": {"u": [2, 1, 0]}}},
     )
-    found = soft_constraints(problem, decide_constraints(problem), {"u": 1.0})
+    found = soft_constraints(decide_constraints(problem), ConditionSetting(problem, {"u": 1.0}))
     assert found["wall/outline"].residual.input_derivatives.entries == ()
     values = values_of(found["wall/outline"], lambda q: q[..., :1] + q[..., 1:2])
     assert torch.allclose(values, torch.full_like(values, 2**0.5 - 1))
@@ -94,7 +96,7 @@ def test_a_straight_face_has_numbers_for_its_normal():
 
 def test_the_size_of_a_condition_is_that_of_its_terms():
     problem = ring("robin")
-    found = soft_constraints(problem, decide_constraints(problem), {"u": 10.0})
+    found = soft_constraints(decide_constraints(problem), ConditionSetting(problem, {"u": 10.0}))
     units = 10.0 * (3**2 + (2 * torch.pi) ** 2) ** 0.5  # (2π/2)·2 = 2π, for a unit normal
     assert found["wall/outline"].units == pytest.approx([units])
 
@@ -103,7 +105,9 @@ def test_a_mean_is_taken_over_the_shape():
     text = RING.split("boundary:")[0].replace("= 4", "= 0")
     free = "boundary: {rest: {neumann: {u: 0}}}\ngauge: {u: {mean: 2}}\n"
     problem = ring(text=text + free)
-    gauge = soft_constraints(problem, decide_constraints(problem), {"u": 1.0})["gauge"]
+    gauge = soft_constraints(decide_constraints(problem), ConditionSetting(problem, {"u": 1.0}))[
+        "gauge"
+    ]
     points = gauge.place(Draws(0, 0, torch.arange(2)), 400)
     assert problem.domain.fixed.contains(points[0].numpy()).all()
     assert points.shape[1] == pytest.approx(400, rel=0.1)
@@ -228,7 +232,7 @@ def test_nothing_is_lost_on_the_boundary_and_at_corners(domain, dtype):
 
     curves = problem.domain.outline.curves
     ends = torch.tensor([c.at(0.0).tolist() for c in curves], dtype=dtype)[None]
-    residual = residual_of(problem, [laplacian(problem)])
+    residual = ConditionSetting(problem, {}).compile([laplacian(problem)])
     assert torch.isfinite(residual(around, ends).values).all()
     assert residual.fallback is None
     edge = torch.tensor([c.at(0.4).tolist() for c in curves], dtype=torch.float64)[None]

@@ -5,7 +5,7 @@ import torch
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.sampling import Draws, sample_inputs
-from piop.training.loss.constraints import soft_constraints
+from piop.training.loss.constraints import ConditionSetting, soft_constraints
 from piop.training.loss.lift import KnownField, hard_constraint_lift
 
 
@@ -33,19 +33,19 @@ def test_no_lift_is_added_when_all_is_soft(heat):
 
 
 def test_initial_points_lie_at_the_start(heat):
-    found = soft_constraints(heat, decide_constraints(heat, "soft"), {"u": 2.0})
+    found = soft_constraints(decide_constraints(heat, "soft"), ConditionSetting(heat, {"u": 2.0}))
     points = found["initial"].place(draws(), 7)
     assert points.shape == (2, 7, 2)
     assert (points[..., 0] == 1).all()
 
 
 def test_initial_misfits_are_measured_in_units_of_the_channel(heat):
-    found = soft_constraints(heat, decide_constraints(heat, "soft"), {"u": 2.0})
+    found = soft_constraints(decide_constraints(heat, "soft"), ConditionSetting(heat, {"u": 2.0}))
     assert found["initial"].misfits(torch.tensor([[[4.0]]])).tolist() == [[[2.0]]]
 
 
 def test_periodic_points_are_the_same_at_both_ends(heat):
-    found = soft_constraints(heat, decide_constraints(heat, "soft"), {"u": 2.0})
+    found = soft_constraints(decide_constraints(heat, "soft"), ConditionSetting(heat, {"u": 2.0}))
     points = found["periodic/x"].place(draws(), 5)
     left, right = points.chunk(2, dim=1)
     assert torch.equal(left[..., 0], right[..., 0])
@@ -54,20 +54,24 @@ def test_periodic_points_are_the_same_at_both_ends(heat):
 
 
 def test_periodic_misfits_compare_values_and_slopes_of_the_ends(heat):
-    condition = soft_constraints(heat, decide_constraints(heat, "soft"), {"u": 2.0})["periodic/x"]
+    condition = soft_constraints(
+        decide_constraints(heat, "soft"), ConditionSetting(heat, {"u": 2.0})
+    )["periodic/x"]
     values = torch.tensor([[[3.0, 1.0], [1.0, 1.0 - 2 * torch.pi]]])
     # value: (3 - 1)/2 = 1; slope: 2π over the unit scale·2π/L = 2π
     assert condition.misfits(values).square().sum().item() == pytest.approx(2.0)
 
 
 def test_hard_conditions_have_no_penalty(heat):
-    assert soft_constraints(heat, decide_constraints(heat, "auto"), {"u": 1.0}) == {}
+    assert (
+        soft_constraints(decide_constraints(heat, "auto"), ConditionSetting(heat, {"u": 1.0})) == {}
+    )
 
 
 def test_a_gauge_compares_means_over_space_at_one_time():
     flow = Problem.from_file("navier_stokes")
     scales = {"w": 1.0, "psi": 2.0}
-    gauge = soft_constraints(flow, decide_constraints(flow), scales)["gauge"]
+    gauge = soft_constraints(decide_constraints(flow), ConditionSetting(flow, scales))["gauge"]
     points = gauge.place(draws(), 16)
     assert points.shape == (2, 16, 3)
     assert (points[..., 0] == points[:, :1, 0]).all()
