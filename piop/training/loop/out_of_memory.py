@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -110,21 +111,19 @@ def _usage(device: str) -> tuple[float, float]:
         free, _ = torch.cuda.mem_get_info()
         reserved = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return float(torch.cuda.memory_allocated()), float(free + reserved)
-    free = _linux("/proc/meminfo", "MemAvailable")
-    limit = _limit()
-    if limit is not None:
-        free = min(free, max(limit - _linux("/proc/self/status", "VmSize"), 0.0))
+    left = _limit() - _linux("/proc/self/status", "VmSize")
+    free = min(_linux("/proc/meminfo", "MemAvailable"), max(left, 0.0))
     return _linux("/proc/self/status", "VmRSS"), free
 
 
-def _limit() -> float | None:
-    """Bytes of address space that the process may have, as by ``ulimit -v``; None for any."""
+def _limit() -> float:
+    """Bytes of address space that the process may have, as by ``ulimit -v``."""
     try:
         import resource
     except ImportError:  # not on Windows
-        return None
+        return math.inf
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return None if soft == resource.RLIM_INFINITY else float(soft)
+    return math.inf if soft == resource.RLIM_INFINITY else float(soft)
 
 
 def _linux(path: str, key: str) -> float:

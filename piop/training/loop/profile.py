@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from piop.training.batches.batch import Batch, CollocationPoints
+from piop.training.batches.batch import Batch
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -117,13 +117,9 @@ class Profile:
 def count_points(batch: Batch) -> int:
     """Count the points of a batch over all of its functions and terms."""
     functions = 1 if batch.size is None else len(batch.size)
-    terms = [*batch.conditions.values(), *([] if batch.equations is None else [batch.equations])]
-    count = sum(_points(term, functions) for term in terms)
+    terms = [*batch.conditions.values(), *([batch.equations] if batch.equations else [])]
+    # points that all functions share count for each of them
+    count = sum(max(len(t.queries), functions) * t.queries.shape[1] for t in terms)
     if batch.observations is not None:
         count += batch.observations.targets.shape[:2].numel()
     return count
-
-
-def _points(term: CollocationPoints, functions: int) -> int:
-    """Points shared by all functions count for each of them."""
-    return max(len(term.queries), functions) * term.queries.shape[1]

@@ -106,24 +106,18 @@ class Trainer:
         self.processes, self.profile = processes or SingleProcess(), profile or Profile()
         self.shared: SharedGradients | None = None
         if self.processes.count > 1:
-            self.shared = SharedGradients(
-                gradients, loss, self.processes, self._own_flags, self.profile
-            )
-            gradients = self.shared
+            own = self.processes, self._own_flags, self.profile
+            gradients = self.shared = SharedGradients(gradients, loss, *own)
         self.config, self.folder, self.progress = config, folder, progress
         self.task = TrainingTask(self.operator, gradients, draw, config.optimiser, self.weightings)
         self.phase: Phase = Stochastic(self.task)
-        self.step = 0
-        self.elapsed = 0.0
-        self.first_step = 0.0
+        self.step, self.elapsed, self.first_step = 0, 0.0, 0.0
         self.interrupted = False
         self.monitor = DivergenceMonitor(loss.equations)
-        self._first_at = 0
         self._latest: Taken | None = None
         self._since_note: list[Taken] = []
-        self._spent = 0.0
-        self._saved_clock = 0.0
-        self._metrics_size = 0
+        self._first_at, self._metrics_size = 0, 0
+        self._spent, self._saved_clock = 0.0, 0.0
         self.saved_at: int | None = None
 
     @property
@@ -147,7 +141,9 @@ class Trainer:
             TrainingError: If the loss is not finite or explodes, or a file cannot be written; the
                 last good checkpoint is kept.
         """
-        metrics = self._open_metrics()
+        metrics = None
+        if self.processes.leads:
+            metrics = MetricsFile(self.folder / "metrics.jsonl", self._metrics_size)
         clock = self._saved_clock = time.perf_counter()
         try:
             # torchrun passes Ctrl-C on a second time
@@ -193,15 +189,8 @@ class Trainer:
         return self._own_flags() if self.shared is None else self.shared.flags
 
     def _stops(self) -> bool:
-        if self._flags().stop:
-            self.interrupted = True
+        self.interrupted |= self._flags().stop
         return self._flags().stop
-
-    def _open_metrics(self) -> MetricsFile | None:
-        """Open the file on the process that writes."""
-        if not self.processes.leads:
-            return None
-        return MetricsFile(self.folder / "metrics.jsonl", self._metrics_size)
 
     def _advance(self) -> dict[str, Any]:
         fraction, budget = self.fraction(), self.config.budget.steps
@@ -218,8 +207,8 @@ class Trainer:
             what = not_finite({k: float(v) for k, v in parts.items()}) or NO_GRADIENTS
             raise self._failure(what, self.step + 1, statistics) from error
         self.step += gradients
-        if self.operator.inferred is not None:
-            present = zip(self.operator.inferred.names, self.operator.inferred(), strict=True)
+        if (inferred := self.operator.inferred) is not None:
+            present = zip(inferred.names, inferred(), strict=True)
             row |= {INFERRED + name: value.detach() for name, value in present}
         self._latest = (self.step, row, self.phase.outcome[1])
         self._since_note.append(self._latest)
@@ -249,17 +238,14 @@ class Trainer:
 
     def _require_sound(self) -> None:
         """Refuse to save the weights of a last step that diverged."""
-        if self._latest is None:
-            return
-        step, row, statistics = self._latest
+        step, row, statistics = self._latest or (self.step, {}, {})
         if (wrong := self.monitor.verdict(row)) is not None:
             raise self._failure(wrong, step, statistics)
 
     def _first_failure(self, wrong: str) -> tuple[str, int, Mapping[str, Tensor]]:
         """Return the first failed step since the last row of metrics."""
         for step, row, statistics in self._since_note:
-            found = not_finite({name: float(value) for name, value in row.items()})
-            if found is not None:
+            if found := not_finite({name: float(value) for name, value in row.items()}):
                 return found, step, statistics
         step, _, statistics = self._since_note[-1]
         return wrong, step, statistics
@@ -289,12 +275,10 @@ class Trainer:
                 f"{self.kept()}. Use machines of one kind with the same versions, and go on with: "
                 f"piop resume {self.folder}"
             )
-        if metrics is None:
-            self.saved_at = self.step
-            return
-        self._metrics_size = metrics.flush()
-        save_state(self.state_path, self.state_dict())
-        save_weights(self.folder / "model.safetensors", self.phase.weights())
+        if metrics is not None:
+            self._metrics_size = metrics.flush()
+            save_state(self.state_path, self.state_dict())
+            save_weights(self.folder / "model.safetensors", self.phase.weights())
         self.saved_at = self.step
 
     def state_dict(self) -> dict[str, Any]:
@@ -332,10 +316,9 @@ class Trainer:
             self.phase.load_state_dict(state["phase"])
         except (KeyError, RuntimeError, ValueError) as error:
             raise TrainingError(f"{self.state_path}: does not fit this run ({error})") from error
-        self.step, self.elapsed = int(state["step"]), float(state["elapsed"])
-        self._spent = self.elapsed
+        self.step = self.saved_at = int(state["step"])
+        self.elapsed = self._spent = float(state["elapsed"])
         self._metrics_size = int(state["metrics_size"])
-        self.saved_at = self.step
 
     def _interrupt(self) -> None:
         """Note a request to stop."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from piop.problem import Problem
 from piop.problem.describe import equation_texts
-from piop.residual import Lift, Residual, ResidualValues
+from piop.residual import Lift, Residual
 from piop.training.batches.batch import Batch, CollocationPoints, Observations
 from piop.training.config import LossConfig
 from piop.training.loss.constraints import SoftConstraint
@@ -86,7 +85,12 @@ class ResidualLoss(nn.Module):
         self.weightings = weightings or Weightings()
         self.register_buffer("scales", torch.tensor(scales, dtype=torch.float64), persistent=False)
         self.equations = equation_texts(problem) if residual is not None else ()
-        self._slopes = _slope_units(problem, operator.scale.tolist())
+        self._slopes = {  # what makes each first derivative in space dimensionless: (L/2π)/scale
+            (channel, tuple(int(c == axis) for c in problem.coordinates)): axis.length
+            / (2 * torch.pi * scale)
+            for channel, scale in zip(problem.channels, operator.scale.tolist(), strict=True)
+            for axis in problem.space
+        }
 
     def forward(self, batch: Batch) -> Outcome:
         """Compute the loss.
@@ -101,7 +105,9 @@ class ResidualLoss(nn.Module):
         parts: dict[str, Tensor] = {}
         statistics: dict[str, Tensor] = {}
         total = self.scales.new_zeros(())
-        whole = self._whole_field(batch)
+        whole = None
+        if batch.equations is not None and self.residual is not None and self.residual.grid:
+            whole = self._field(batch, EQUATIONS, batch.equations)  # all terms share its values
         if batch.equations is not None:
             found = self.misfits(batch, batch.equations, whole)
             squares = found.squares
@@ -121,9 +127,8 @@ class ResidualLoss(nn.Module):
             values = condition.residual(field, points.queries, *known).values
             misfits = condition.misfits(values)
             part = ((misfits**2).sum(-1) * weight).mean() * batch.fraction
-            parts[condition.part] = (
-                parts[condition.part] + part if condition.part in parts else part
-            )
+            before = parts.get(condition.part)
+            parts[condition.part] = part if before is None else before + part
             total = total + probe(batch.weights, name, misfits, weight) * batch.fraction
         if batch.observations is not None:
             misfits, known = self._data(batch.observations)
@@ -144,11 +149,14 @@ class ResidualLoss(nn.Module):
             points: Where.
             whole: The field on the grid of all terms, where there is one.
         """
-        residual = cast("Residual", self.residual)  # batches have equations only with physics
+        if self.residual is None:
+            raise ValueError("a loss without physics has no equations to evaluate")
         field = whole or self._field(batch, EQUATIONS, points)
-        found = residual(field, points.queries, points.input_values, self._trained())
-        weight = self._function_weight(batch)
-        weight = weight * front_weight(self._slopes_of(found), self.config.front)
+        found = self.residual(field, points.queries, points.input_values, self._trained())
+        slopes = [
+            found.derivatives[k] * u for k, u in self._slopes.items() if k in found.derivatives
+        ]
+        weight = self._function_weight(batch) * front_weight(slopes, self.config.front)
         weight = weight if points.weight is None else weight * points.weight
         return WeightedResiduals(found.values / self.scales, weight)
 
@@ -163,30 +171,13 @@ class ResidualLoss(nn.Module):
             return 1.0
         return relative_weight(batch.size)[:, None]
 
-    def _slopes_of(self, found: ResidualValues) -> list[Tensor]:
-        """First derivatives in space that the residual has at hand, dimensionless."""
-        return [
-            found.derivatives[key] * unit
-            for key, unit in self._slopes.items()
-            if key in found.derivatives
-        ]
-
-    def _whole_field(self, batch: Batch) -> OperatorField | None:
-        """Give the field whose values on one grid are shared by all terms."""
-        if batch.equations is None or self.residual is None or self.residual.grid is None:
-            return None
-        return self._field(batch, EQUATIONS, batch.equations)
-
     def _field(self, batch: Batch, term: str, points: CollocationPoints) -> OperatorField:
         return OperatorField(self.operator, batch.inputs, self.lifts.get(term), points.lift)
 
     def _data(self, seen: Observations) -> tuple[Tensor, Tensor]:
         """Errors relative to each trajectory's own size ``[B, N, C]``, and how many are known."""
         device = seen.queries.device.type
-        rounded = torch.autocast(
-            device, torch.bfloat16, enabled=self.rounds_data, cache_enabled=False
-        )
-        with rounded:
+        with torch.autocast(device, torch.bfloat16, enabled=self.rounds_data, cache_enabled=False):
             if seen.layout is not None:
                 values = self.operator.on_layout(seen.inputs, seen.layout, seen.lift)
             else:
@@ -195,18 +186,6 @@ class ResidualLoss(nn.Module):
         error = torch.where(known, values - seen.targets, 0.0) / self.operator.scale
         weight = relative_weight(seen.size / self.operator.scale**2)
         return error * weight.sqrt()[:, None, :], seen.known
-
-
-def _slope_units(
-    problem: Problem, scales: Sequence[float]
-) -> dict[tuple[str, tuple[int, ...]], float]:
-    """Give what makes each first derivative in space dimensionless: (L/2π)/scale."""
-    units = {}
-    for channel, scale in zip(problem.channels, scales, strict=True):
-        for axis in problem.space:
-            order = tuple(int(c is axis or c == axis) for c in problem.coordinates)
-            units[channel, order] = axis.length / (2 * torch.pi * scale)
-    return units
 
 
 def relative_weight(size: Tensor, floor: float = 0.1) -> Tensor:

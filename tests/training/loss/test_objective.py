@@ -129,6 +129,13 @@ def test_the_data_part_vanishes_on_the_exact_solution(heat, builder, exact, cons
     assert parts["data"].item() < 1e-9  # the start is interpolated from eight sensors
 
 
+def test_without_physics_there_are_no_equations_to_evaluate(heat, builder):
+    batch = builder(heat).draw(0, 0.0)
+    loss = builder(heat, data=data_of(None), physics=False).loss
+    with pytest.raises(ValueError, match="no equations"):
+        loss.misfits(batch, batch.equations)
+
+
 def test_channels_without_data_do_not_count(heat, builder):
     built = builder(heat, data=data_of(None), physics=False)
     batch = built.draw(0, 0.0)
