@@ -13,7 +13,7 @@ from piop.models.registry import all_backbones
 from piop.problem import Problem
 from piop.spec.load import builtin_names
 from piop.training.build import constraints_of, signature_of
-from piop.training.config import BudgetConfig, TrainingConfig
+from piop.training.config import BudgetConfig, LossConfig, TrainingConfig
 from piop.training.requirements import obstacle
 
 Obstacles = Mapping[str, str | None]
@@ -65,31 +65,21 @@ def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str
     entries = []
     for backbone, presets in found.items():
         for name, preset in presets.items():
-            kind, served = preset.build.field, {}
-            first = next(key for key, other in presets.items() if other is preset)
+            network, kind = preset.build, preset.build.field
+            served: dict[bool, Obstacles] = {}
             for physics in (True, False):
                 if (kind, physics) not in shapes:
                     shapes[kind, physics] = {
                         p.name: _shapes(p, backbone, name, physics) for p in problems
                     }
                 served[physics] = {
-                    spec: _obstacle(preset, told, physics)
-                    for spec, told in shapes[kind, physics].items()
+                    spec: own if isinstance(own, str) else obstacle(preset, own, physics=physics)
+                    for spec, own in shapes[kind, physics].items()
                 }
-            entries.append(
-                Entry(
-                    backbone,
-                    name,
-                    preset.build.__name__,
-                    parameters(preset),
-                    kind,
-                    preset.build.end_only,
-                    preset.source,
-                    served[True],
-                    served[False],
-                    "" if first == name else first,
-                )
-            )
+            first = next(key for key, other in presets.items() if other is preset)
+            same = "" if first == name else first
+            own = network.__name__, parameters(preset), kind, network.end_only, preset.source
+            entries.append(Entry(backbone, name, *own, served[True], served[False], same))
     return entries, faults
 
 
@@ -104,21 +94,16 @@ def _shapes(problem: Problem, backbone: str, preset: str, physics: bool) -> Sign
 
     Conditions, and so shapes, depend on how a network answers and on nothing else of it.
     """
+    constraints = problem.solve.get("constraints", "auto")
     config = TrainingConfig(
         BudgetConfig(steps=1),
+        loss=replace(LossConfig(), constraints=constraints),
         backbone=backbone,
         backbone_settings={"preset": preset},
         physics=physics,
     )
-    constraints = problem.solve.get("constraints", config.loss.constraints)
-    config = replace(config, loss=replace(config.loss, constraints=constraints))
     try:
         problem.capabilities.training(physics).require()
         return signature_of(problem, constraints_of(problem, config))
     except (NotSupportedError, UsageError) as error:
         return str(error)
-
-
-def _obstacle(preset: Preset, shapes: Signature | str, physics: bool) -> str | None:
-    """Say why a preset cannot learn a problem of these shapes."""
-    return shapes if isinstance(shapes, str) else obstacle(preset, shapes, physics=physics)

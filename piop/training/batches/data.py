@@ -21,7 +21,7 @@ from piop.training.batches.batch import Batch, BatchSetting, BatchSource, Observ
 from piop.training.batches.equations import horizon, interpolate_inputs, steps_within
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
 from piop.training.batches.training_grid import GridLayout, data_indices, lay_out
-from piop.training.loss.lift import KnownField
+from piop.training.loss.lift import Functions, KnownField
 
 AHEAD = 3
 """Batches that are read while others are learnt from."""
@@ -40,7 +40,7 @@ class PreparedTrajectories:
         lift: What hard constraints add ``[1 or n, ..., C]``, where known on the grid of the values.
     """
 
-    functions: Mapping[str, InputFunction]
+    functions: Functions
     inputs: Inputs
     points: Tensor
     values: Tensor
@@ -174,7 +174,7 @@ class DatasetSource(BatchSource):
         return PreparedTrajectories(functions, inputs, points.to(self.like), values, size, lift)
 
     @abstractmethod
-    def _grid_lift(self, functions: Mapping[str, InputFunction]) -> Tensor | None:
+    def _grid_lift(self, functions: Functions) -> Tensor | None:
         """Evaluate the lift on the grid of the data; None where it is evaluated at points."""
 
     def _draws(self, step: int) -> Draws:
@@ -210,7 +210,7 @@ class DataPointSource(DatasetSource):
         axes = () if data.scattered else [data.axes[c.name] for c in setting.problem.coordinates]
         super().__init__(setting, data, axes=axes)
 
-    def _grid_lift(self, functions: Mapping[str, InputFunction]) -> Tensor | None:
+    def _grid_lift(self, functions: Functions) -> Tensor | None:
         return None
 
     @torch.no_grad()
@@ -269,7 +269,7 @@ class TrajectorySource(DatasetSource):
             self.layout = lay_out(backbone, training_grid, axes).to(setting.like)
         super().__init__(setting, data, chosen, axes)
 
-    def _grid_lift(self, functions: Mapping[str, InputFunction]) -> Tensor | None:
+    def _grid_lift(self, functions: Functions) -> Tensor | None:
         if self.setting.known is None or not self.axes:
             return None
         return self.setting.known.on_grid(functions, [axis.to(self.like) for axis in self.axes])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import final
 
@@ -25,6 +25,7 @@ from piop.training.batches.batch import (
 )
 from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.config import SamplingConfig
+from piop.training.loss.lift import Functions
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import FunctionSize, Statistics
 from piop.training.loss.weighting.tangent_kernel import EQUATIONS
@@ -80,11 +81,11 @@ def steps_within(steps: int, part: float) -> Tensor:
     return within.double() * (steps / count)
 
 
-Functions = tuple[Mapping[str, InputFunction], Inputs]
+DrawnFunctions = tuple[Functions, Inputs]
 """Functions by name, and their values at sensors."""
 
 
-FunctionSource = Callable[[Draws, torch.dtype], Functions]
+FunctionSource = Callable[[Draws, torch.dtype], DrawnFunctions]
 """Source of the input functions of a step: ``draws.batch`` of them on the device of the draws."""
 
 
@@ -99,7 +100,7 @@ class DistributionFunctions:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.sample = problem, InputSampler(problem)
 
-    def __call__(self, draws: Draws, dtype: torch.dtype) -> Functions:
+    def __call__(self, draws: Draws, dtype: torch.dtype) -> DrawnFunctions:
         """Draw functions, and observe them where the spec says."""
         functions = self.sample(draws, dtype)
         return functions, observe(functions, self.problem, draws, dtype)
@@ -120,7 +121,7 @@ class DatasetFunctions:
         known = self.in_memory.inputs if self.in_memory else {}
         self.functions = interpolate_inputs(problem, known)
 
-    def __call__(self, draws: Draws, dtype: torch.dtype) -> Functions:
+    def __call__(self, draws: Draws, dtype: torch.dtype) -> DrawnFunctions:
         """Choose samples, and interpolate their inputs from the sensors."""
         chosen = draws.integers("equations/sample", 0, len(self.data) - 1).cpu()
         if self.in_memory is None:
@@ -151,7 +152,7 @@ class AlternatingFunctions:
     def __init__(self, data: FunctionSource, distribution: FunctionSource) -> None:
         self.data, self.distribution = data, distribution
 
-    def __call__(self, draws: Draws, dtype: torch.dtype) -> Functions:
+    def __call__(self, draws: Draws, dtype: torch.dtype) -> DrawnFunctions:
         """Return the functions of the step."""
         return (self.distribution if draws.step % 2 else self.data)(draws, dtype)
 
@@ -294,7 +295,7 @@ class EquationSource(BatchSource):
         self,
         term: str,
         residual: Residual,
-        functions: Mapping[str, InputFunction],
+        functions: Functions,
         queries: Tensor,
         part: float,
     ) -> CollocationPoints:

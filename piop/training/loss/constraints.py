@@ -26,6 +26,7 @@ from piop.residual import GridResidual, PointwiseResidual, Residual, TensorGrid
 from piop.sampling import Draws, boundary_points, initial_points
 from piop.sampling.collocation import inside
 from piop.spec.model import SensorPlacement
+from piop.training.loss.lift import Functions
 
 SLANTED = (sp.Rational(3, 5), sp.Rational(4, 5))
 """A unit vector, for the size of a condition on a face that is not straight."""
@@ -92,7 +93,7 @@ class SoftConstraint(ABC):
     def draw(self, draws: Draws, count: int) -> Tensor:
         """Draw about ``count`` points per function ``[B, N, D]``."""
 
-    def known(self, functions: Mapping[str, InputFunction]) -> Mapping[str, InputFunction]:
+    def known(self, functions: Functions) -> Functions:
         """Return the functions in its expressions, beside those that are drawn."""
         return functions
 
@@ -203,7 +204,7 @@ class SoftFaceConditions(SoftConstraint):
         """Draw points on the face, at random times."""
         return boundary_points(self.problem, draws, count, self.face)
 
-    def known(self, functions: Mapping[str, InputFunction]) -> Mapping[str, InputFunction]:
+    def known(self, functions: Functions) -> Functions:
         """Add the normal of a face that is not straight."""
         return {**functions, **self._normal}
 

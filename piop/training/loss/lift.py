@@ -16,6 +16,9 @@ from piop.problem.constraints import Constraints
 from piop.residual import GridLift
 from piop.residual.required_derivatives import InputDerivatives
 
+Functions = Mapping[str, InputFunction]
+"""The functions of a batch, by the names of the inputs."""
+
 
 class KnownField:
     """Expressions of the coordinates and inputs, evaluated at points without gradient.
@@ -40,7 +43,7 @@ class KnownField:
         self.names = tuple(item.name for item in problem.inputs if item.name in used)
 
     @torch.no_grad()
-    def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
+    def __call__(self, functions: Functions, queries: Tensor) -> Tensor:
         """Evaluate at ``queries [B or 1, N, D]``: ``[B, N, K]``."""
         inputs = self._derivatives.at(functions, queries)
         found = self._values([*queries.unbind(-1), *inputs])
@@ -48,7 +51,7 @@ class KnownField:
         return torch.stack([v.to(queries).expand(shape) for v in found], -1)
 
     @torch.no_grad()
-    def on_grid(self, functions: Mapping[str, InputFunction], axes: Sequence[Tensor]) -> Tensor:
+    def on_grid(self, functions: Functions, axes: Sequence[Tensor]) -> Tensor:
         """Evaluate on the tensor grid of ``axes``.
 
         Returns:

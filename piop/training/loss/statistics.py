@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from piop.datasets import AnyDataset
-from piop.fields import FunctionSamples, InputFunction
+from piop.fields import FunctionSamples
 from piop.forms.lift import lift_expression
 from piop.forms.terms import derivative_index
 from piop.problem import Problem
@@ -21,7 +21,7 @@ from piop.problem.inputs import history_of
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.spec.distributions import FromData
-from piop.training.loss.lift import KnownField
+from piop.training.loss.lift import Functions, KnownField
 
 TINY = 1e-12
 """Sizes below are rounding."""
@@ -107,13 +107,12 @@ def balanced_sizes(
 
 def known_expressions(problem: Problem) -> tuple[sp.Expr, ...]:
     """Give u0 of each channel with what its walls add to it, zero where it has neither."""
-    walls = decide_constraints(problem).hard_faces
-    found = []
+    walls, found = decide_constraints(problem).hard_faces, []
     for channel, faces in zip(problem.channels, walls, strict=True):
         started = int(channel in problem.initial)
-        whole = lift_expression(problem.pde, channel, started, faces)
-        found.append(lift_expression(problem.pde, channel, started, ()) if whole is None else whole)
-    return tuple(sp.S.Zero if e is None else e for e in found)
+        lifts = (lift_expression(problem.pde, channel, started, own) for own in (faces, ()))
+        found.append(next((e for e in lifts if e is not None), sp.S.Zero))
+    return tuple(found)
 
 
 def with_wave(problem: Problem, start: Sequence[sp.Expr], channel: int) -> list[sp.Expr]:
@@ -135,11 +134,11 @@ def time_derivative(problem: Problem, equation: int) -> tuple[str, int] | None:
     if problem.time is None:
         return None
     symbols = [c.symbol for c in problem.coordinates]
-    found: list[tuple[int, str]] = []
-    for atom in problem.residuals[equation].atoms(sp.Derivative):
-        name = atom.expr.func.__name__
-        if name in problem.channels and (order := derivative_index(atom, symbols)[0]):
-            found.append((order, name))
+    found = [
+        (derivative_index(atom, symbols)[0], atom.expr.func.__name__)
+        for atom in problem.residuals[equation].atoms(sp.Derivative)
+        if atom.expr.func.__name__ in problem.channels
+    ]
     order, name = max(found, default=(0, ""))
     return (name, order) if order else None
 
@@ -242,8 +241,7 @@ def distribution_statistics(problem: Problem, residual: Residual, seed: int) -> 
     values = KnownField(problem, start)(functions, queries)
 
     def residual_at(expressions: Sequence[sp.Expr]) -> Tensor:
-        lift = residual.compile_lift(expressions)
-        return _residual_of(residual, lift, functions, queries)
+        return _residual_of(residual, residual.compile_lift(expressions), functions, queries)
 
     found = residual_at(start)
     driving = found.square().mean((0, 1)).sqrt()
@@ -256,28 +254,18 @@ def distribution_statistics(problem: Problem, residual: Residual, seed: int) -> 
     scale, equations = find_sizes(problem, size.tolist(), driving.tolist(), gains)
     return Statistics(
         input_mean={name: float(s.values.mean()) for name, s in seen.items()},
-        input_std={name: _spread(s) for name, s in seen.items()},
+        input_std={name: _nonzero(float(_given(s).std())) for name, s in seen.items()},
         channel_mean=tuple(values.mean((0, 1)).tolist()),
         channel_scale=tuple(scale),
         equation_scale=tuple(equations),
     )
 
 
-def _residual_of(
-    residual: Residual,
-    lift: Lift,
-    functions: Mapping[str, InputFunction],
-    queries: Tensor,
-) -> Tensor:
+def _residual_of(residual: Residual, lift: Lift, functions: Functions, queries: Tensor) -> Tensor:
     """Each equation's residual for known channels: ``[B, N, E]``."""
     rows = lift(functions, queries)
     known = residual.evaluate_inputs(functions, queries)
     return residual(lambda q: lift.attach(rows, q), queries, known).values
-
-
-def _spread(samples: FunctionSamples) -> float:
-    """Standard deviation, or one where the input does not vary."""
-    return _nonzero(float(_given(samples).std()))
 
 
 def _nonzero(size: float) -> float:
@@ -310,7 +298,7 @@ class FunctionSize:
         self.residual, self.lift = residual, residual.compile_lift(start)
         self.units = statistics.equation_scale
 
-    def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
+    def __call__(self, functions: Functions, queries: Tensor) -> Tensor:
         """Measure B functions at ``queries [B, N, D]``: ``[B]``, dimensionless."""
         if self.known.expressions:
             return self.known(functions, queries).square().mean((1, 2))
@@ -329,9 +317,8 @@ def data_statistics(problem: Problem, data: AnyDataset, law: Statistics) -> Stat
             channels[name].add(values.double().flatten())
     mean, scale = list(law.channel_mean), list(law.channel_scale)
     for channel, name in enumerate(problem.channels):
-        if name in channels:
-            mean[channel] = float(channels[name].mean)
-            scale[channel] = float(channels[name].square) ** 0.5 or 1.0
+        if own := channels.get(name):
+            mean[channel], scale[channel] = float(own.mean), float(own.square) ** 0.5 or 1.0
     return replace(
         law,
         input_mean={name: float(m.mean) for name, m in inputs.items()},
@@ -406,7 +393,5 @@ def _same_sensors(data: AnyDataset, name: str) -> bool:
 
 def _rows(samples: FunctionSamples, each: bool) -> Tensor:
     """Values ``[n, M]`` of all sensors, or those of all together ``[n·M, 1]``."""
-    values = samples.values[..., 0].double()
-    if each:
-        return values
-    return (values if samples.mask is None else values[samples.mask]).reshape(-1, 1)
+    values = (samples.values if each else _given(samples))[..., 0].double()
+    return values if each else values.reshape(-1, 1)
