@@ -28,9 +28,13 @@ class Formula(ABC):
     def __call__(self, x: Any, y: Any, maths: Any) -> Any:
         """Evaluate at coordinates of any array shape."""
 
-    @abstractmethod
     def complement(self) -> Formula:
-        """Return the function of everything outside the region."""
+        """Return the function of everything outside the region.
+
+        Raises:
+            NotImplementedError: If it is known, or positive, inside alone.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is for the inside of a region alone")
 
     def smoothed(self) -> Formula:
         """Return a function that suits corners better, where it is positive throughout."""
@@ -145,9 +149,8 @@ class RUnion(Pair):
 
     def complement(self) -> Formula:
         """See the base class."""
-        return RIntersection(
-            self.first.complement(), self.second.complement(), self.angle, self.size
-        )
+        first, second = self.first.complement(), self.second.complement()
+        return RIntersection(first, second, self.angle, self.size)
 
     def smoothed(self) -> Formula:
         """See the base class: a wedge where two lines meet at an angle."""
@@ -177,14 +180,6 @@ class SmoothIntersection(Pair):
             found = found * (squares + (ROUND * self.size) ** 2) ** (0.5 - 0.5 * power)
         return found
 
-    def complement(self) -> Formula:
-        """See the base class.
-
-        Raises:
-            NotImplementedError: Always: it is for what is positive.
-        """
-        raise NotImplementedError("outside a region its functions are not positive")
-
 
 @final
 @dataclass(frozen=True)
@@ -213,14 +208,6 @@ class Wedge(Formula):
         )
         found = _power(x, y, 0.5 * power, self.size, maths) * maths.cos(half * (2 * power))
         return found * self.size ** (1 - power)
-
-    def complement(self) -> Formula:
-        """See the base class.
-
-        Raises:
-            NotImplementedError: Always: its sides are not followed there.
-        """
-        raise NotImplementedError("a wedge is known inside alone")
 
 
 def _wedge(a: Line, b: Line, formula: RUnion) -> Wedge:

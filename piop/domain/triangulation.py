@@ -63,12 +63,6 @@ def sides(points: Array, triangles: Array) -> Array:
     return np.linalg.norm(np.roll(corners, -1, 1) - np.roll(corners, -2, 1), axis=-1)
 
 
-def quality(mesh: TriangleMesh) -> Array:
-    """Smallest angle of each triangle in degrees ``[T]``; 60 at best."""
-    a, b, c = np.sort(sides(mesh.points, mesh.triangles), axis=1).T
-    return np.degrees(np.arccos(np.clip((b**2 + c**2 - a**2) / (2 * b * c), -1, 1)))
-
-
 def circumcircles(points: Array, triangles: Array) -> tuple[Array, Array]:
     """Centres ``[T, 2]`` and radii ``[T]`` of the circles through the corners."""
     a, b, c = (points[triangles[:, k]] for k in range(3))
@@ -136,9 +130,8 @@ class _Refinement:
                 self.points += list(_apart(centres, reach))
             else:
                 return self._finished(points, triangles)
-        raise GeometryError(
-            "it cannot be meshed: parts of the boundary are too close to each other"
-        )
+        reason = "parts of the boundary are too close to each other"
+        raise GeometryError(f"it cannot be meshed: {reason}")
 
     def _require_few(self, count: float) -> None:
         if count > MOST:

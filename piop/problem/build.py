@@ -112,6 +112,7 @@ def build(draft: Draft) -> dict[str, Any]:
     raw = (*(e.left - e.right for e in resolved.equations), *(a.equation for a in auxiliaries))
     residuals = _differentiate(raw, resolved, issues)
     unknowns = tuple(u.text for u in spec.unknowns if u.text in resolved.names.values)
+    constants, angles = resolved.names.constants, resolved.names.angles.items()
     pde = PDE(
         name=spec.name,
         time=time,
@@ -125,24 +126,19 @@ def build(draft: Draft) -> dict[str, Any]:
         time_order=MappingProxyType(_time_order(unknowns, time, residuals, resolved)),
         boundary=boundary,
         gauge=MappingProxyType(dict(resolved.gauge)),
-        infer=MappingProxyType(
-            {t.text: resolved.names.constants.get(t.text, 0.0) for t in spec.infer}
-        ),
+        infer=MappingProxyType({t.text: constants.get(t.text, 0.0) for t in spec.infer}),
     )
     return {
         "spec": spec,
         "name": spec.name,
         "pde": pde,
-        "angles": tuple(
-            Coordinate(n, s, 0.0, 2 * math.pi, periodic=True)
-            for n, s in resolved.names.angles.items()
-        ),
+        "angles": tuple(Coordinate(n, s, 0.0, 2 * math.pi, periodic=True) for n, s in angles),
         "save": _save(spec, time, space, resolved, issues),
         "points": points,
         "units": spec.units,
         "solve": spec.solve,
         "learn": spec.learn,
-        "parameters": MappingProxyType(dict(resolved.names.constants)),
+        "parameters": MappingProxyType(dict(constants)),
         "definitions": MappingProxyType(dict(resolved.definitions)),
         "hash": "" if issues else hash_of(spec, resolved),
     }

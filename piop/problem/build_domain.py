@@ -53,11 +53,8 @@ def build_domain(
     """
     if not traced:
         return Box(axes)
-    prefix = "domain.of."
-    members = {
-        path.removeprefix(prefix): PlaneRegion(axes, shape, outline)
-        for path, (shape, outline) in traced.items()
-    }
+    regions = (PlaneRegion(axes, shape, outline) for shape, outline in traced.values())
+    members = dict(zip((path.removeprefix("domain.of.") for path in traced), regions, strict=True))
     if not varies(spec, resolved):
         return next(iter(members.values()))
     by = chooser(spec.domain)
@@ -77,9 +74,10 @@ def varies(spec: Spec, resolved: Resolved) -> bool:
 
 def _redrawn(spec: Spec, resolved: Resolved) -> bool:
     """Tell whether a radius depends on inputs."""
-    drawn = spec.random_parameters
-    atoms = [resolved.names.values[n] for n in (*spec.inputs, *drawn) if n in resolved.names.values]
-    return any(r.has(*(a.expr for a in atoms)) for r in resolved.radii.values())  # type: ignore[union-attr]
+    atoms: list[Any] = [
+        resolved.names.values.get(n) for n in (*spec.inputs, *spec.random_parameters)
+    ]
+    return any(r.has(*(a.expr for a in atoms if a)) for r in resolved.radii.values())
 
 
 def trace_shapes(spec: Spec, resolved: Resolved, issues: list[Issue]) -> Traced:
@@ -102,9 +100,8 @@ def trace_shapes(spec: Spec, resolved: Resolved, issues: list[Issue]) -> Traced:
     for path, words in shapes.items():
         for name in sorted({*spec.space, "rest", OUTLINE} & set(part_names(words))):
             place = spec.place(f"{path}.holes.{name}")
-            refuse(
-                issues, place, f"{path}.holes: '{name}' has a meaning in boundary; choose another"
-            )
+            message = f"{path}.holes: '{name}' has a meaning in boundary; choose another"
+            refuse(issues, place, message)
         middle = _Middle(spec, resolved, path)
         try:
             shape = ShapeBuilder(names.numbers, middle).whole(words, path)
@@ -147,17 +144,13 @@ class _Middle:
     def _without_inputs(self, expression: Expr) -> Expr:
         """Replace every input by the middle of its distribution."""
         values = self.resolved.names.values
-        known = [n for n in self._random() if n in values]
-        for name in known:
-            atom: Any = values[name].expr  # type: ignore[union-attr]
-            if expression.has(atom):
+        for name in (*self.spec.inputs, *self.spec.random_parameters):
+            atom: Any = getattr(values.get(name), "expr", None)
+            if atom is not None and expression.has(atom):
                 self.used = True
                 replaced: Any = expression.subs(atom, self._middle(name)).doit()
                 expression = replaced
         return expression
-
-    def _random(self) -> list[str]:
-        return [*self.spec.inputs, *self.spec.random_parameters]
 
     def _middle(self, name: str) -> Expr:
         if name in self.resolved.inputs:

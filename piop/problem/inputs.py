@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from sympy import Expr, Symbol
+from typing import TYPE_CHECKING, Any
 
 from piop.domain import Coordinate
 from piop.errors import Issue
 from piop.expression.functions import JUMPS
 from piop.forms.pde import Input
-from piop.spec import distributions
-from piop.spec.model import SensorPlacement, SensorSpec, Spec
+from piop.spec.model import InputSpec, SensorPlacement, SensorSpec, Spec
 from piop.spec.reader import refuse
 from piop.spec.resolve import Resolved
 
@@ -42,76 +39,57 @@ def read_inputs(
             message = f"sensors: '{name}' is hidden, so it has no sensors"
             refuse(issues, spec.place(f"sensors.{name}"), message)
     found = []
-    for name, value in spec.random_parameters.items():
-        symbol = Symbol(name, real=True)
-        found.append(
-            Input(name, (), value, None, False, True, (1,), SensorPlacement.UNIFORM, symbol)
-        )
-    for name, item in spec.inputs.items():
-        if name not in resolved.names.values:
+    drawn = {name: InputSpec((), value) for name, value in spec.random_parameters.items()}
+    for name, item in {**drawn, **spec.inputs}.items():
+        value: Any = resolved.names.values.get(name)
+        if value is None:
             continue  # refused already
-        of = tuple(t.text for t in item.of)
-        expression = resolved.inputs.get(name)
-        smooth = _smooth(item.distribution, expression) if item.smooth is None else item.smooth
-        angle = resolved.names.angle_of(spec, name)
-        shape, place = _sensors(spec, name, len(of), points, issues, around=angle is not None)
-        symbol = resolved.names.values[name].expr  # type: ignore[union-attr]
+        of, drawing = tuple(t.text for t in item.of), item.distribution
+        expression, smooth = resolved.inputs.get(name), item.smooth
+        if smooth is None:
+            jumps = expression is not None and expression.has(*JUMPS)
+            smooth = not (jumps or (drawing is not None and drawing.derivatives == 0))
+        around = not resolved.names.angles.keys().isdisjoint(of)
+        sensors = _sensors(spec, name, len(of), points, issues, around)
         found.append(
-            Input(
-                name, of, item.distribution, expression, item.hidden, smooth, shape, place, symbol
-            )
+            Input(name, of, drawing, expression, item.hidden, smooth, *sensors, value.expr)
         )
     return tuple(found)
-
-
-def _smooth(distribution: distributions.Distribution | None, expression: Expr | None) -> bool:
-    if isinstance(distribution, distributions.PiecewiseConstant):
-        return False
-    return expression is None or not expression.has(*JUMPS)
 
 
 def _sensors(
     spec: Spec, name: str, dimension: int, points: int | None, issues: list[Issue], around: bool
 ) -> tuple[tuple[int, ...], SensorPlacement]:
     usual = SensorSpec(place=SensorPlacement.GRID if around else SensorPlacement.UNIFORM)
-    sensor = spec.sensors.get(name, usual)
-    place = spec.place(f"sensors.{name}.count")
+    sensor, path = spec.sensors.get(name, usual), f"sensors.{name}"
+    place = spec.place(f"{path}.count")
     if dimension == 0:
         if sensor.count not in (None, (1,)):
-            refuse(issues, place, f"sensors.{name}: a number has one sensor")
+            refuse(issues, place, f"{path}: a number has one sensor")
         return (1,), sensor.place
     if around and sensor.place is not SensorPlacement.GRID:
-        message = f"sensors.{name}: an input of an angle is observed at even angles"
-        refuse(issues, spec.place(f"sensors.{name}"), message, "Write 'place: grid'.")
+        message = "an input of an angle is observed at even angles"
+        issues.append(spec.issue(path, message, "Write 'place: grid'."))
     if sensor.place is SensorPlacement.POINTS:
-        return (_points(spec, name, points, sensor, issues),), sensor.place
+        if points is None:
+            message = "only solutions on a shape, at 'save: {points: N}', have points"
+            hint = "Write 'place: grid', or say how many points there are."
+            refuse(issues, spec.place(f"{path}.place"), f"{path}: {message}", hint)
+        elif sensor.count is not None:
+            message = f"{path}: there are as many as the solution has points, {points}"
+            refuse(issues, place, message, "Leave 'count' out.")
+        return (points or 1,), sensor.place
     count = sensor.count or (_SENSORS[min(dimension, 3)],)
     if len(count) == 1:
         shape = sensor.place.shape(count[0], dimension)
         if math.prod(shape) != count[0]:
             hint = f"Write {math.prod(shape)}, or the counts per axis as a list."
-            message = f"sensors.{name}: {count[0]} points make no grid of {dimension} equal sides"
+            message = f"{path}: {count[0]} points make no grid of {dimension} equal sides"
             refuse(issues, place, message, hint)
         return shape, sensor.place
     if len(count) != dimension:
-        refuse(issues, place, f"sensors.{name}: {len(count)} counts for {dimension} coordinates")
+        refuse(issues, place, f"{path}: {len(count)} counts for {dimension} coordinates")
     return count, sensor.place
-
-
-def _points(
-    spec: Spec, name: str, points: int | None, sensor: SensorSpec, issues: list[Issue]
-) -> int:
-    """How many sensors there are at the points of the solution."""
-    if points is None:
-        message = (
-            f"sensors.{name}: only solutions on a shape, at 'save: {{points: N}}', have points"
-        )
-        hint = "Write 'place: grid', or say how many points there are."
-        refuse(issues, spec.place(f"sensors.{name}.place"), message, hint)
-    elif sensor.count is not None:
-        message = f"sensors.{name}: there are as many as the solution has points, {points}"
-        refuse(issues, spec.place(f"sensors.{name}.count"), message, "Leave 'count' out.")
-    return points or 1
 
 
 def history_of(problem: Problem) -> Input | None:

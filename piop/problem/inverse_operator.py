@@ -37,9 +37,8 @@ def inverse_spec(problem: Problem) -> Spec:
     of = tuple(ScalarNode(name) for name in names)
     first = next(i for i in problem.inputs if i.name == learn.target[0])
     shape = first.sensor_shape if first.place is SensorPlacement.GRID else problem.save
-    ends = {
-        c.name: (ScalarNode(repr(c.low)), ScalarNode(repr(c.high))) for c in problem.coordinates
-    }
+    bounds = {c.name: (c.low, c.high) for c in problem.coordinates}
+    ends = {n: (ScalarNode(repr(low)), ScalarNode(repr(high))) for n, (low, high) in bounds.items()}
     kept = {n: v for n, v in spec.boundary.items() if all(c.kind.whole_axis for c in v)}
     return replace(
         spec,
@@ -67,13 +66,11 @@ def inverse_obstacles(problem: Problem) -> Iterator[str]:
         yield "there is none"
         return
     everything = [c.name for c in problem.coordinates]
+    wanted = f"a function of all coordinates ({', '.join(everything)})"
+    given = {item.name: item.of for item in problem.inputs}
     for name in problem.learn.target:
-        item = next((i for i in problem.inputs if i.name == name), None)
-        if item is not None and sorted(item.of) != sorted(everything):
-            own = f"of {', '.join(item.of)}" if item.of else "a number"
-            yield (
-                f"{name} is {own}, and what is learned is a function of all coordinates "
-                f"({', '.join(everything)})"
-            )
+        if name in given and sorted(given[name]) != sorted(everything):
+            own = f"of {', '.join(given[name])}" if given[name] else "a number"
+            yield f"{name} is {own}, and what is learned is {wanted}"
     if problem.infer:
         yield f"infer ({', '.join(problem.infer)}) beside it: one at a time"

@@ -111,14 +111,9 @@ class Problem:
         found = find_builtin(path)
         if found is None and not Path(path).exists():
             hint = did_you_mean(str(path), builtin_names())
-            names = ", ".join(builtin_names())
-            raise SpecError(
-                Issue(
-                    f"no such file, and no built-in problem (there are {names})",
-                    str(path),
-                    hint=hint,
-                )
-            )
+            known = ", ".join(builtin_names())
+            message = f"no such file, and no built-in problem (there are {known})"
+            raise SpecError(Issue(message, str(path), hint=hint))
         return cls._of(draft_file(found or path))
 
     @classmethod
@@ -273,10 +268,9 @@ class Problem:
         """
         if not self.infer:
             return self
-        numbers = {
-            n: ScalarNode(repr(float(v))) for n, v in {**self.infer, **(values or {})}.items()
-        }
-        parameters = {**self.spec.parameters, **numbers}
+        numbers = {**self.infer, **(values or {})}
+        texts = {name: ScalarNode(repr(float(value))) for name, value in numbers.items()}
+        parameters = {**self.spec.parameters, **texts}
         return Problem._of(draft_spec(replace(self.spec, parameters=parameters, infer=())))
 
     def inverse(self) -> Problem:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, final
 
+from piop.domain import ENDS
 from piop.errors import NotSupportedError
 from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
 from piop.forms.linear_forms import divergence_form, jumps, transport_form
@@ -53,7 +54,6 @@ class Method(ABC):
 
     def tolerance(self, problem: Problem) -> float:
         """Return the error estimate to stay below where nothing else is said (relative L2)."""
-        del problem
         return 1e-6
 
 
@@ -108,9 +108,7 @@ class Chebyshev(Method):
     def obstacles(self, problem: Problem) -> Iterator[str]:
         """Ask for a box with walls, smooth data, and orders up to two."""
         yield from self._unresolved(problem)
-        walled = [
-            i for i, c in enumerate(problem.coordinates) if c in problem.space and not c.periodic
-        ]
+        walled = [problem.coordinates.index(c) for c in problem.space if not c.periodic]
         for name in problem.channels:
             found = [o for r in problem.residuals for o in orders(problem.pde, r, name)]
             highest = max((o[i] for o in found for i in walled), default=0)
@@ -127,8 +125,8 @@ class Chebyshev(Method):
             yield "the domain is no box"
         if problem.time is not None and problem.periodic:
             yield "no walls"
-        given = [c for conditions in problem.boundary.values() for c in conditions]
-        for keyword in sorted({c.keyword for c in given if c.conservation_law}):
+        given = problem.pde.face_conditions
+        for keyword in sorted({c.keyword for _, c in given if c.conservation_law}):
             yield f"faces with {keyword}, which are for conservation laws"
         rough = [i.name for i in problem.inputs if not i.smooth]
         if rough:
@@ -148,7 +146,7 @@ class Chebyshev(Method):
                 yield "a nonlinear first-order equation, whose solutions may jump"
         elif not alone and name not in multipliers(problem.pde):
             yield f"{name} has no derivative of second order and no evolution of its own"
-        elif not alone and any(c.unknown == name for g in problem.boundary.values() for c in g):
+        elif not alone and any(c.unknown == name for _, c in problem.pde.face_conditions):
             yield f"a condition on {name}, which takes none: it is there for a constraint"
 
 
@@ -188,14 +186,12 @@ class FiniteVolumes(Method):
             yield "it covers one and two axes of space"
         try:
             law = read_conservation_law(problem.pde)
-            given = [c for conditions in problem.boundary.values() for c in conditions]
-            if others := {c.keyword for c in given if not c.ghost_cells}:
+            given = problem.pde.face_conditions
+            if others := {c.keyword for _, c in given if not c.ghost_cells}:
                 yield f"the boundary conditions {', '.join(sorted(others))}"
+            mirrored = {face for face, c in given if c.mirrored}
             for axis, coordinate in enumerate(problem.space):
-                faces = [
-                    problem.boundary.get(f"{coordinate.name}.{end}", ()) for end in ("min", "max")
-                ]
-                if any(c.mirrored for conditions in faces for c in conditions):
+                if mirrored & {f"{coordinate.name}.{end}" for end in ENDS}:
                     mirror(law, axis)
         except NotSupportedError as error:
             yield str(error)
@@ -204,7 +200,6 @@ class FiniteVolumes(Method):
 
     def tolerance(self, problem: Problem) -> float:
         """Return 2e-2, as shocks allow."""
-        del problem
         return 2e-2
 
 

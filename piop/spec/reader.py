@@ -74,9 +74,8 @@ class Reader:
     def mapping(self, node: Node, path: str) -> list[tuple[str, Node, Place]]:
         """The entries of a mapping as (key, value, place of the key)."""
         if not isinstance(node, MappingNode):
-            raise self.fail(
-                node.place, f"{path}: {shown(node)} where 'key: value' pairs are needed"
-            )
+            message = f"{path}: {shown(node)} where 'key: value' pairs are needed"
+            raise self.fail(node.place, message)
         _refuse_split_expression(self, node, path)
         entries = []
         self.places.setdefault(path, node.place)
@@ -209,18 +208,16 @@ class Reader:
         """A whole number within bounds."""
         value = self.number(node, path)
         if value != int(value) or not least <= value <= most:
-            raise self.fail(
-                node.place, f"{path}: {value:g} is not a whole number from {least} to {most}"
-            )
+            message = f"{path}: {value:g} is not a whole number from {least} to {most}"
+            raise self.fail(node.place, message)
         return int(value)
 
     def interval(self, node: Node, path: str) -> tuple[float, float]:
         """``[low, high]`` with low ≤ high."""
         items = self.items(node, path)
         if len(items) != 2:
-            raise self.fail(
-                node.place, f"{path}: [low, high] needs two numbers; {len(items)} given"
-            )
+            message = f"{path}: [low, high] needs two numbers; {len(items)} given"
+            raise self.fail(node.place, message)
         low, high = (self.number(item, path) for item in items)
         if low > high:
             raise self.fail(node.place, f"{path}: low {low:g} is above high {high:g}")
@@ -260,6 +257,5 @@ def _refuse_split_expression(reader: Reader, node: Node, path: str) -> None:
         empty = isinstance(value, ScalarNode) and not value.text and not value.quoted
         if empty and (")" in key.text or not NAME.match(key.text)):
             hint = "An expression with a comma inside {…} must be quoted."
-            raise reader.fail(
-                key.place, f"{path}: '{_short(key.text)}' is half of an expression", hint
-            )
+            message = f"{path}: '{_short(key.text)}' is half of an expression"
+            raise reader.fail(key.place, message, hint)

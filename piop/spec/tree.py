@@ -146,13 +146,11 @@ class _Loader(yaml.SafeLoader):
             message = f"aliases such as '*{event.anchor}' are not allowed; {hint}"
             raise _Refused(None, None, message, event.start_mark)
         if event.anchor is not None:
-            raise _Refused(
-                None, None, f"anchors such as '&{event.anchor}' are not allowed", event.start_mark
-            )
+            message = f"anchors such as '&{event.anchor}' are not allowed"
+            raise _Refused(None, None, message, event.start_mark)
         if event.tag is not None:
-            raise _Refused(
-                None, None, f"tags such as {event.tag!r} are not allowed", event.start_mark
-            )
+            message = f"tags such as {event.tag!r} are not allowed"
+            raise _Refused(None, None, message, event.start_mark)
         self.depth += 1
         self.count += 1
         if self.depth > MAX_DEPTH:
