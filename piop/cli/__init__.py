@@ -1,5 +1,61 @@
-"""The command line; everything it does is in the Python API as well."""
+"""The command line, its table of commands; everything it does is in the Python API as well."""
 
-from piop.cli.app import main
+from __future__ import annotations
 
-__all__ = ["main"]
+import difflib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from piop import __version__
+from piop.cli.backbones import backbones
+from piop.cli.data import data
+from piop.cli.failures import run_command
+from piop.cli.operators import evaluate, predict
+from piop.cli.settings import settings
+from piop.cli.solve import resume, solve
+from piop.cli.specs import check, new
+
+__all__ = ["cli", "main"]
+
+
+class Commands(click.Group):
+    """A group that keeps the order of its table and proposes the nearest name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Give the commands in the order in which they are used."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, or say which there are."""
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            near = difflib.get_close_matches(args[0], self.commands, n=1)
+            hint = f"Did you mean '{near[0]}'?" if near else f"One of {', '.join(self.commands)}."
+            raise click.UsageError(f"no command '{args[0]}'. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="piop %(version)s")
+def cli() -> None:
+    """Write a PDE once; train an operator on it; know how far to trust it.
+
+    \b
+    piop new mine           start a spec
+    piop check mine.yaml    see what piop makes of it
+    piop solve burgers      train, compare with a reference, write a run folder
+    """  # noqa: D301 - click keeps the lines after a backspace character as they are
+
+
+for _command in (new, check, solve, resume, evaluate, predict, data, backbones, settings):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and leave: 0 done, 1 failed while running, 2 wrong usage or a bad spec."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run_command(cli, given))

@@ -57,19 +57,22 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
-    if isinstance(value, bool | int | str) or value is None:
-        return value
     if hasattr(value, "tolist"):
         return _plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, bool | int | str | float | None) else str(value)
 
 
 def common_options(command: F) -> F:
     """Give a command ``--json`` and ``--debug``; :mod:`piop.cli.failures` reads the second."""
     as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
     return as_json(debug_option(command))
+
+
+device_option = click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), help="By default the run's own."
+)
 
 
 def debug_option(command: F) -> F:

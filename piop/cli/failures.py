@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, final
 
 import click
@@ -51,14 +52,14 @@ class Failure:
         if debug and self.details is not None:
             traceback.print_exception(self.error)
         print(self.text + self.advice(debug), file=sys.stderr)
-        if as_json and self.details is not None:
-            body = {
-                "type": type(self.error).__name__,
-                "message": str(self.error),
-                "exit_code": self.code,
-            }
-            _print_error({"error": {**body, **self.details}})
-        _drop_unwritten_stdout()
+        try:
+            if as_json and self.details is not None:
+                kind, message = type(self.error).__name__, str(self.error)
+                body = {"type": kind, "message": message, "exit_code": self.code, **self.details}
+                print_json({"error": body})
+            sys.stdout.flush()
+        except OSError:  # stdout itself is what failed
+            _detach_stdout()
 
 
 Outcome = tuple[int, Failure | None]
@@ -73,9 +74,7 @@ def run_command(command: click.Command, arguments: Sequence[str]) -> int:
     """
     prepare_output()
     debug, as_json = "--debug" in arguments, "--json" in arguments
-
-    def attempt() -> Outcome:
-        return _attempt(command, arguments)
+    attempt = partial(_attempt, command, arguments)
 
     def report(failure: Failure) -> None:
         failure.report(as_json, debug)
@@ -131,73 +130,46 @@ def run_distributed(
 
 def _attempt(command: click.Command, arguments: Sequence[str]) -> Outcome:
     """Run a command: its exit code, and how it failed."""
-    code, failure = 0, None
     try:
         code = command.main(args=list(arguments), prog_name="piop", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
         _detach_stdout()  # the reader, such as head, has had enough
         return 1, None
-    except (click.Abort, KeyboardInterrupt) as error:
-        failure = Failure(INTERRUPTED, error, "piop: interrupted", None)
-    except click.ClickException as error:
-        failure = Failure(error.exit_code, error, _usage_text(error), None)
-    except SpecError as error:
-        issues = [vars(issue) for issue in error.issues]
-        failure = Failure(error.exit_code, error, str(error), {"issues": issues})
-    except PiopError as error:
-        failure = Failure(error.exit_code, error, f"piop: {error}")
-    except OSError as error:
-        failure = Failure(1, error, f"piop: {_system_text(error)}")
-    except MemoryError as error:
-        failure = Failure(1, error, f"piop: {OUT_OF_MEMORY}")
-    except Exception as error:
-        if _is_out_of_memory(error):
-            failure = Failure(1, error, f"piop: {OUT_OF_MEMORY}")
-        else:
-            text = f"piop: unexpected {type(error).__name__}: {error}"
-            failure = Failure(1, error, text, advice=_bug_advice)
-    if failure is not None:
+    except (Exception, KeyboardInterrupt) as error:
+        failure = _failure(error)
         return failure.code, failure
     return code or 0, None
 
 
-def _usage_text(error: click.ClickException) -> str:
-    """Return what click shows of a wrong usage."""
-    text = io.StringIO()
-    error.show(text)
-    return text.getvalue().rstrip("\n")
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Recognise torch's error without importing torch, which not every command needs."""
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+def _failure(error: BaseException) -> Failure:
+    """Describe an error by its kind."""
+    match error:
+        case click.Abort() | KeyboardInterrupt():
+            return Failure(INTERRUPTED, error, "piop: interrupted", None)
+        case click.ClickException():
+            shown = io.StringIO()
+            error.show(shown)
+            return Failure(error.exit_code, error, shown.getvalue().rstrip("\n"), None)
+        case SpecError():
+            issues = [vars(issue) for issue in error.issues]
+            return Failure(error.exit_code, error, str(error), {"issues": issues})
+        case PiopError():
+            return Failure(error.exit_code, error, f"piop: {error}")
+        case OSError():  # the operating system gives no more than the file and the reason
+            name = error.filename if error.filename is not None else "output"
+            return Failure(1, error, f"piop: {name}: {error.strerror or error}")
+    # torch's error is recognised without importing torch, which not every command needs
+    torch_says = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    if torch_says or isinstance(error, MemoryError):
+        return Failure(1, error, f"piop: {OUT_OF_MEMORY}")
+    text = f"piop: unexpected {type(error).__name__}: {error}"
+    return Failure(1, error, text, advice=_bug_advice)
 
 
 def _bug_advice(debug: bool) -> str:
     how = "" if debug else ", which --debug shows"
     return f"\nThis is a bug in piop. Please report it with the command and its traceback{how}."
-
-
-def _print_error(body: dict[str, Any]) -> None:
-    try:
-        print_json(body)
-        sys.stdout.flush()
-    except OSError:  # stdout itself is what failed
-        _detach_stdout()
-
-
-def _system_text(error: OSError) -> str:
-    """Name the file and the reason; the operating system gives no more."""
-    name = error.filename if error.filename is not None else "output"
-    return f"{name}: {error.strerror or error}"
-
-
-def _drop_unwritten_stdout() -> None:
-    try:
-        sys.stdout.flush()
-    except OSError:
-        _detach_stdout()
 
 
 def _detach_stdout() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, final
+from typing import Self, final
 
 from piop.cli.console import is_terminal, say
 from piop.estimates import parameters_of
@@ -50,12 +50,7 @@ class Progress(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         return None
 
 
@@ -96,27 +91,17 @@ class ProgressBar(Progress):
             console=Console(stderr=True),
         )
         self._bar.start()
-        fields: dict[str, Any] = {"step": 0, "loss": float("nan"), "parameters": ""}
-        self._task = self._bar.add_task("", total=None, **fields)
+        self._task = self._bar.add_task("", total=None, step=0, loss=math.nan, parameters="")
         return self
 
     def show(self, row: Row) -> None:
         """Move the bar."""
         fraction = self.fraction(row)
-        total = None if fraction is None else 1.0
-        fields: dict[str, Any] = {
-            "step": row["step"],
-            "loss": row["loss"],
-            "parameters": parameters(row),
-        }
-        self._bar.update(self._task, completed=fraction or 0.0, total=total, **fields)
+        step, loss, text = row["step"], row["loss"], parameters(row)
+        spent = {"completed": fraction or 0.0, "total": None if fraction is None else 1.0}
+        self._bar.update(self._task, **spent, step=step, loss=loss, parameters=text)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Leave the last state of the bar on the terminal."""
         self._bar.stop()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from piop.cli.app import cli
+from piop.cli import cli
 from piop.cli.failures import run_command
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from piop.cli.app import cli
+from piop.cli import cli
 from piop.cli.settings import page, sections
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"

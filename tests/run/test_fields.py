@@ -8,7 +8,7 @@ import torch
 import xarray as xr
 
 from piop import generate
-from piop.cli.app import cli
+from piop.cli import cli
 from piop.cli.failures import run_command
 from piop.datasets import Queries, read_dataset
 from piop.errors import UsageError

@@ -14,7 +14,7 @@ from piop.training.loop.checkpoint import read_metrics
 LIMITED = """
 import resource, sys
 import torch
-from piop.cli.app import cli
+from piop.cli import cli
 from piop.cli.failures import run_command
 import piop.run
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from piop.cli.app import cli
+from piop.cli import cli
 from piop.datasets import Dataset
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
