@@ -10,13 +10,8 @@ from typing import NoReturn
 import click
 
 from piop import __version__
-from piop.cli.backbones import backbones
-from piop.cli.data import data
+from piop.cli import backbones, data, operators, settings, solve, specs
 from piop.cli.failures import run_command
-from piop.cli.operators import evaluate, predict
-from piop.cli.settings import settings
-from piop.cli.solve import resume, solve
-from piop.cli.specs import check, new
 
 __all__ = ["cli", "main"]
 
@@ -51,7 +46,10 @@ def cli() -> None:
     """  # noqa: D301 - click keeps the lines after a backspace character as they are
 
 
-for _command in (new, check, solve, resume, evaluate, predict, data, backbones, settings):
+for _command in (
+    *(specs.new, specs.check, solve.solve, solve.resume, operators.evaluate, operators.predict),
+    *(data.data, backbones.backbones, settings.settings),
+):
     cli.add_command(_command)
 
 

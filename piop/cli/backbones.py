@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from piop.cli.console import common_options, is_terminal, print_json, say
+from piop.cli.console import aligned, common_options, is_terminal, print_json, say
 
 if TYPE_CHECKING:
     from piop.training.catalogue import Entry
@@ -73,8 +73,8 @@ def table_rows(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
             f"{first.parameters:,}",
             first.field.label,
             "the end" if first.end_only else "any",
-            _fraction(first.physics.values()),
-            _fraction(first.data.values()),
+            _fraction(first.physics),
+            _fraction(first.data),
             first.source,
         )
         for same in rows.values()
@@ -82,22 +82,13 @@ def table_rows(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
     ]
 
 
-def _fraction(obstacles: Any) -> str:
-    reasons = list(obstacles)
-    return f"{sum(reason is None for reason in reasons)} of {len(reasons)}"
+def _fraction(obstacles: Mapping[str, str | None]) -> str:
+    return f"{list(obstacles.values()).count(None)} of {len(obstacles)}"
 
 
 def plain_table(rows: Sequence[tuple[str, ...]]) -> str:
     """Align rows under headings."""
-    lines = [HEADINGS, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADINGS))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if heading == "parameters" else cell.ljust(width)
-            for cell, width, heading in zip(line, widths, HEADINGS, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+    return "\n".join(aligned([HEADINGS, *rows], right=[HEADINGS.index("parameters")]))
 
 
 def reason_lines(entries: Sequence[Entry]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -102,9 +103,7 @@ def _inspect(path: Path, spec: str | None, as_json: bool) -> None:
         print(f"  {name}{_dimensions(v)}  {v['dtype']}{_range(v)}")
     for name, value in found["attributes"].items():
         text = str(value).strip()
-        shown = (
-            text if "\n" not in text else "\n" + "\n".join(f"    {t}" for t in text.splitlines())
-        )
+        shown = "\n" + textwrap.indent(text, "    ", lambda _: True) if "\n" in text else text
         print(f"  :{name} = {shown}")
     _print_spec(found["as_spec"])
     if "fits" in found:

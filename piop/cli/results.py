@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from piop.cli.console import print_json, say
+from piop.cli.console import aligned, print_json, say
 from piop.estimates import estimate_text
 
 if TYPE_CHECKING:
@@ -72,12 +72,8 @@ def resolution_table(found: Mapping[str, Any]) -> str:
         cells = [errors[name, g] for g in found["grids"]]
         shown = [f"{c['mean']:.4g} ± {c['std']:.2g}" for c in cells]
         rows.append([f"{name} ({numbers})" if numbers else name, *shown])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [f"Relative L2 error on {found['samples']} held-out inputs"]
-    lines += [
-        "  " + "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    lines += [f"  {line}" for line in aligned(rows)]
     known = [e for e in found["reference_error_estimate"].values() if e is not None]
     if known:
         lines.append(f"The references themselves err by {max(known):.1e} at most")
@@ -98,7 +94,8 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
         of = "" if data is None else f" of {data}"
         lines.append(f"Relative L2 error on {count} held-out input{'s' if count > 1 else ''}{of}")
         rows = [("operator", f"{error['mean']:.4g} ± {error['std']:.2g}")]
-        rows += [(f"  {name}", f"{v:.4g}") for name, v in _channels(evaluation).items()]
+        if len(channels := evaluation.get("per_channel") or {}) > 1:
+            rows += [(f"  {name}", f"{v:.4g}") for name, v in channels.items()]
         for level, e in (evaluation.get("noise") or {}).items():
             name = f"  noise of {100 * float(level):g} %"
             rows.append((name, f"{e['mean']:.4g} ± {e['std']:.2g}"))
@@ -106,11 +103,9 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
         known = (evaluation.get("reference") or {}).get("error_estimate")
         if known is not None:
             rows.append(("reference itself, at most", f"{known:.1e}"))
-        width = max(len(name) for name, _ in rows)
-        lines += [f"  {name:<{width}}  {value}" for name, value in rows]
+        lines += [f"  {line}" for line in aligned(rows)]
     lines += _inferred_lines(evaluation)
-    residual = evaluation.get("residual") or {}
-    if residual:
+    if residual := evaluation.get("residual"):
         sizes = ", ".join(f"{name} {size:.3g}" for name, size in residual.items())
         lines.append(f"Residual (root mean square): {sizes}")
     steps, seconds = evaluation.get("steps", 0), evaluation.get("seconds", 0.0)
@@ -156,13 +151,8 @@ def profile_table(times: Mapping[str, Any]) -> str:
 
 
 def _part_lines(parts: Mapping[str, Mapping[str, float]]) -> list[str]:
-    width = max(map(len, parts), default=0)
-    return [
-        f"  {name:<{width}}  {1000 * part['seconds']:9.3f} ms  {100 * part['share']:5.1f} %"
+    rows = [
+        (name, f"{1000 * part['seconds']:9.3f} ms", f"{100 * part['share']:5.1f} %")
         for name, part in parts.items()
     ]
-
-
-def _channels(evaluation: Mapping[str, Any]) -> Mapping[str, float]:
-    channels = evaluation.get("per_channel") or {}
-    return channels if len(channels) > 1 else {}
+    return [f"  {line}" for line in aligned(rows)]

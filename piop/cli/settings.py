@@ -82,13 +82,8 @@ def _lines(found: dict[str, list[dict[str, Any]]]) -> list[str]:
         lines += ["", f"{name}:"] if lines else [f"{name}:"]
         for entry in entries:
             lines.append(f"  {entry['name']} ({_values(entry, '')})")
-            indent = " " * 6
-            lines += textwrap.wrap(
-                _meaning(entry).replace("``", ""),
-                100,
-                initial_indent=indent,
-                subsequent_indent=indent,
-            )
+            meaning = textwrap.wrap(_meaning(entry).replace("``", ""), 94)
+            lines += [f"      {line}" for line in meaning]
     return lines
 
 

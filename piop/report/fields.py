@@ -94,9 +94,8 @@ def _images(
     shown = label(name, view.units)
     heads = (f"{title}\nreference {shown}{where}", "\nprediction", "\n|prediction − reference|")
     colours = (shared, shared, error_colours(error))
-    for axes, values, head, scale in zip(
-        panels, (truth, guess, error), heads, colours, strict=True
-    ):
+    drawn = (truth, guess, error)
+    for axes, values, head, scale in zip(panels, drawn, heads, colours, strict=True):
         _image(axes, view, values, head, scale, shown)
 
 

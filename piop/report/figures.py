@@ -49,7 +49,10 @@ def plot(
         names = ", ".join(run.problem.channels)
         raise UsageError(f"unknown: {unknown!r} is not an unknown of the problem; one of {names}")
     if figure in OF_TRAINING:
-        drawn = _training_figures(run)
+        folder = RunFolder(run.path)
+        inferred = read_json(folder.evaluation).get("inferred") or {}
+        study = read_json(folder.discretisation)
+        drawn = _training_figures(run.metrics, inferred, _units(run), study)
     else:
         comparison = compare(run, seed)
         drawn = {} if comparison is None else _comparison_figures(comparison, unknown)
@@ -116,12 +119,7 @@ def draw_figures(
     Raises:
         PiopError: A file cannot be written.
     """
-    figures: dict[str, Figure] = {}
-    if metrics:
-        figures["losses"] = loss_figure(metrics)
-        parameters = inferred_figure(metrics, inferred or {}, units or {})
-        if parameters is not None:
-            figures["inferred"] = parameters
+    figures = _training_figures(metrics, inferred or {}, units or {})
     if comparison is not None:
         for name in comparison.reference:
             drawn = _comparison_figures(comparison, name)
@@ -132,14 +130,15 @@ def draw_figures(
     return [save(figure, folder / f"{name}.png") for name, figure in figures.items()]
 
 
-def _training_figures(run: Run) -> dict[str, Figure]:
-    folder = RunFolder(run.path)
-    inferred = read_json(folder.evaluation).get("inferred") or {}
-    study = read_json(folder.discretisation)
-    rows = run.metrics
+def _training_figures(
+    rows: Sequence[Mapping[str, float]],
+    inferred: Mapping[str, Mapping[str, Any]],
+    units: Mapping[str, str],
+    study: Mapping[str, Any] | None = None,
+) -> dict[str, Figure]:
     found = {
         "losses": loss_figure(rows) if rows else None,
-        "inferred": inferred_figure(rows, inferred, _units(run)),
+        "inferred": inferred_figure(rows, inferred, units),
         "discretisation": resolution_figure(study) if study else None,
     }
     return {name: figure for name, figure in found.items() if figure is not None}
@@ -154,13 +153,9 @@ def _comparison_figures(comparison: Comparison, unknown: str) -> dict[str, Figur
     if comparison.residuals:
         figures["residual"] = residual_figure(view, comparison.residuals, comparison.titles)
     if comparison.errors is not None and comparison.time is not None:
-        figures["error_over_time"] = error_figure(
-            comparison.axes[comparison.time],
-            comparison.errors,
-            comparison.baselines,
-            comparison.units,
-            comparison.time,
-        )
+        times, errors = comparison.axes[comparison.time], comparison.errors
+        baselines, units = comparison.baselines, comparison.units
+        figures["error_over_time"] = error_figure(times, errors, baselines, units, comparison.time)
     return figures
 
 

@@ -120,9 +120,7 @@ def error_figure(
     axes.plot(times, middle, color=LINES[0], linewidth=1.5, label="operator (median, 10–90 %)")
     styles = zip(baselines.items(), LINES[1:], ("--", ":", "-.", "--", ":", "-."), strict=False)
     for (name, values), colour, dashes in styles:
-        axes.plot(
-            times, _positive(values), color=colour, linewidth=1.1, linestyle=dashes, label=name
-        )
+        axes.plot(times, _positive(values), dashes, color=colour, linewidth=1.1, label=name)
     drawn = np.concatenate([middle, *map(_positive, baselines.values())])
     if np.any(drawn > 0):
         axes.set_yscale("log")
@@ -151,8 +149,8 @@ def resolution_figure(found: Mapping[str, Any]) -> Figure:
     sensors, grids = list(found["sensors"]), list(found["grids"])
     fig = figure(9.2, 3.2)
     left, right = fig.subplots(1, 2, sharey=True)
-    series = {f"{s} of sensors" if "%" in s else f"{s} sensors": s for s in sensors}
-    for style, (name, s) in enumerate(series.items()):
+    for style, s in enumerate(sensors):
+        name = f"{s} of sensors" if "%" in s else f"{s} sensors"
         _line(left, grids, [errors[s, g] for g in grids], name, style)
     set_labels(left, "Other grids", "points of the grid per axis", "relative L2 error")
     for style, g in enumerate(grids):
@@ -170,13 +168,6 @@ def _line(
     axes: Axes, resolutions: Sequence[str], errors: Sequence[float], name: str, style: int
 ) -> None:
     """Draw errors over resolutions, evenly spaced: they may be counts of one axis or of several."""
-    axes.plot(
-        range(len(resolutions)),
-        errors,
-        color=LINES[style % len(LINES)],
-        marker=MARKS[style % len(MARKS)],
-        markersize=4,
-        linewidth=1.2,
-        label=name,
-    )
+    look: dict[str, Any] = {"color": LINES[style % len(LINES)], "marker": MARKS[style % len(MARKS)]}
+    axes.plot(range(len(resolutions)), errors, markersize=4, linewidth=1.2, label=name, **look)
     axes.set_xticks(range(len(resolutions)), resolutions)

@@ -118,9 +118,8 @@ def choose_machine(
     if not 0 <= seed < 2**32:
         raise UsageError(f"seed: {seed} is not in [0, 2**32)")
     if compile is None:
-        compile = (budget.time or 0) >= COMPILE_FROM_SECONDS or (
-            budget.steps or 0
-        ) >= COMPILE_FROM_STEPS
+        long = (budget.time or 0) >= COMPILE_FROM_SECONDS
+        compile = long or (budget.steps or 0) >= COMPILE_FROM_STEPS
     chosen = choose_device(device)
     if precision == "tf32" and chosen != "cuda":
         raise UsageError(
@@ -147,14 +146,9 @@ def move_to_device(config: TrainingConfig, device: str | None) -> TrainingConfig
     if device is None and own == "cuda" and not torch.cuda.is_available():
         device = "cpu"
     chosen = choose_device(device or own)
-    kernel = config.machine.kernel if chosen == "cuda" else "torch"
-    graphs = config.machine.cuda_graphs and chosen == "cuda"
-    machine = replace(
-        config.machine,
-        device=chosen,  # type: ignore[arg-type]
-        kernel=kernel,
-        cuda_graphs=graphs,
-    )
+    machine = replace(config.machine, device=chosen)  # type: ignore[arg-type]
+    if chosen != "cuda":
+        machine = replace(machine, kernel="torch", cuda_graphs=False)
     return replace(config, machine=machine)
 
 

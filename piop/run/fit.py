@@ -119,7 +119,11 @@ def fit(
         if given is not None:
             given.require_trainable(problem)
         job = _plan(problem, config, settings or {}, given, processes)
-        initial = None if init_from is None else _weights_of(init_from)
+        initial = None
+        if init_from is not None:
+            other = open_folder(init_from)
+            other.read_config()
+            initial = load_weights(other.weights)
         processes.lead(lambda: folder.begin(problem, config, job.statistics, job.record))
         return _train(folder, job, progress, profile, samples, initial)
 
@@ -267,17 +271,8 @@ def _train(
             if profile and processes.leads:
                 write_profile(folder, trainer, loss, draw)
         model.operator.load_state_dict(trainer.phase.weights())
-        run = Run(
-            folder.path,
-            problem,
-            config,
-            model,
-            statistics,
-            trainer.interrupted,
-            job.record,
-            held_out,
-            trainer.first_step,
-        )
+        record, ended, first = job.record, trainer.interrupted, trainer.first_step
+        run = Run(folder.path, problem, config, model, statistics, ended, record, held_out, first)
         if samples and not trainer.interrupted and processes.leads:
             run.evaluate(samples)
     return run
@@ -349,22 +344,15 @@ def _require_data(problem: Problem, config: TrainingConfig, data: bool) -> None:
         )
 
 
-def _weights_of(path: str | Path) -> dict[str, torch.Tensor]:
-    folder = open_folder(path)
-    folder.read_config()
-    return load_weights(folder.weights)
-
-
 def _load_backbone(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
     """Start from the network of another run, but keep the scales of this one."""
     own = operator.state_dict()
+    taken = {k: v for k, v in weights.items() if k.startswith("backbone.")}
     try:
-        taken = {k: v for k, v in weights.items() if k.startswith("backbone.")}
         operator.load_state_dict({**own, **taken})
     except RuntimeError as error:
-        raise UsageError(
-            f"init_from: the network of that run differs from this one: {error}"
-        ) from error
+        message = f"the network of that run differs from this one: {error}"
+        raise UsageError(f"init_from: {message}") from error
 
 
 def _reopened(problem: Problem, recorded: Mapping[str, Any], data: AnyDataset | None) -> GivenData:
