@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature
 from piop.models.core.coordinates import angles, shortest_waves, wave_vectors
-from piop.models.core.harmonic_fit import HarmonicCrossAttention, HarmonicFit
+from piop.models.core.harmonic_fit import RIDGE, HarmonicCrossAttention, HarmonicFit
 from piop.models.pit.published import sinusoids
 
 X = AxisSignature("x", -1.0, 3.0, periodic=True)
@@ -46,6 +47,23 @@ def test_random_sensors_give_the_same_coefficients():
     a = spectrum(FunctionSamples(points, wave(points)[..., None]))
     b = spectrum(FunctionSamples(regular, wave(regular)[..., None]))
     assert (a - b).abs().max() < 5e-3
+
+
+def test_fewer_sensors_than_harmonics_give_the_smoothest_interpolant():
+    """Least squares with a row √(RIDGE·M)·(1 + k²) for each coefficient, solved by NumPy."""
+    fit = HarmonicFit(InputSignature("u0", ("x",)), [X]).double()
+    points = -1 + 4 * torch.rand(1, 6, 1, dtype=torch.float64)
+    values = wave(points)
+    found = fit(FunctionSamples(points, values[..., None]))[0, :, 0]
+    angle, k = math.pi / 2 * (points[0, :, 0] + 1), torch.arange(1.0, 9.0, dtype=torch.float64)
+    basis = torch.cat(
+        [torch.ones(6, 1), torch.cos(angle[:, None] * k), torch.sin(angle[:, None] * k)], 1
+    )
+    penalty = math.sqrt(RIDGE * 6) * torch.cat([torch.ones(1), 1 + k**2, 1 + k**2]).diag()
+    rows = torch.cat([basis, penalty]).numpy()
+    right = torch.cat([values[0], torch.zeros(17)]).numpy()
+    expected = torch.from_numpy(np.linalg.lstsq(rows, right, rcond=None)[0])
+    assert torch.allclose(found, expected, atol=1e-8)
 
 
 def test_values_are_standardised_by_the_law():
