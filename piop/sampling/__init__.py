@@ -2,18 +2,12 @@
 
 from piop.sampling.collocation import boundary_points, collocation, initial_points
 from piop.sampling.distributions import InputSampler, input_statistics, sample_inputs
-from piop.sampling.expressions import ExpressionFunction
-from piop.sampling.functions import PiecewiseConstantFunction, ProductFunction, ScalarFunction
 from piop.sampling.random import Draws
 from piop.sampling.sensors import observe, place_sensors, reconstruct
 
 __all__ = [
     "Draws",
-    "ExpressionFunction",
     "InputSampler",
-    "PiecewiseConstantFunction",
-    "ProductFunction",
-    "ScalarFunction",
     "boundary_points",
     "collocation",
     "initial_points",

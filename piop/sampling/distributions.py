@@ -111,26 +111,27 @@ class Sampler(ABC, Generic[Distribution]):
         return replace(prior, bases=bases)
 
     def interpolate(self, points: Tensor, values: Tensor, mask: Tensor | None) -> InputFunction:
-        """Interpolate values ``[B, M]`` observed at points ``[B, M, d]``, all in float64."""
-        if not self.axes:
-            return ScalarFunction(_masked_mean(values, mask))
-        return krige(self.prior().to(points.device), points, values, mask)
+        """Interpolate values ``[B, M]`` observed at points ``[B, M, d]``, all in float64.
+
+        Of a number without coordinates, the mean of the observed values is taken.
+        """
+        if self.axes:
+            return krige(self.prior().to(points.device), points, values, mask)
+        if mask is None:
+            return ScalarFunction(values.mean(1))
+        return ScalarFunction(torch.where(mask, values, 0.0).sum(1) / mask.sum(1).clamp_min(1))
 
 
 class NumberSampler(Sampler[Distribution]):
-    """A random number per function, constant in the coordinates."""
+    """A random number per function, which depends on no coordinate."""
 
     @abstractmethod
     def numbers(self, draws: Draws) -> Tensor:
         """Draw numbers ``[B]``."""
 
     def draw(self, draws: Draws, drawn: Drawn) -> ScalarFunction:
-        """Draw constant functions."""
-        return ScalarFunction(self.numbers(draws), len(self.axes))
-
-    def interpolate(self, points: Tensor, values: Tensor, mask: Tensor | None) -> ScalarFunction:
-        """Take the mean of the observed values."""
-        return ScalarFunction(_masked_mean(values, mask), len(self.axes))
+        """Draw numbers, as functions without coordinates."""
+        return ScalarFunction(self.numbers(draws))
 
 
 @final
@@ -483,12 +484,6 @@ def _estimate(functions: InputFunction, axes: Sequence[Coordinate]) -> tuple[flo
 
 def _uniform_moments(low: float, high: float) -> tuple[float, float]:
     return (low + high) / 2, (high - low) / math.sqrt(12)
-
-
-def _masked_mean(values: Tensor, mask: Tensor | None) -> Tensor:
-    if mask is None:
-        return values.mean(1)
-    return torch.where(mask, values, 0.0).sum(1) / mask.sum(1).clamp_min(1)
 
 
 def _dependencies_first(samplers: Sequence[Sampler]) -> list[Sampler]:

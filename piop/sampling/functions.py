@@ -277,24 +277,21 @@ class TabulatedFunction(InputFunction):
 @final
 @dataclass(frozen=True)
 class ScalarFunction(TabulatedFunction):
-    """A number per function; of d > 0 coordinates, constant in them.
+    """A number per function, of no coordinates: its points have shape ``[B, 1, 0]``.
 
     Attributes:
         values: ``[B]``, units of the input.
-        coordinates: d; 0 for a scalar input, whose points have shape ``[B, 1, 0]``.
     """
-
-    coordinates: int = 0
 
     @property
     def dimension(self) -> int:
-        """d, the number of coordinates."""
-        return self.coordinates
+        """No coordinate."""
+        return 0
 
     def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
-        """Return the value at every point, or zeros for a derivative: ``[B, N]``."""
-        values = torch.zeros_like(self.values) if any(order) else self.values
-        return values[:, None].expand(-1, points.shape[1])
+        """Return the value at every point, where the order is ``()``: ``[B, N]``."""
+        del order
+        return self.values[:, None].expand(-1, points.shape[1])
 
 
 @final

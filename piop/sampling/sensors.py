@@ -114,7 +114,7 @@ def reconstruct(problem: Problem, item: Input, samples: FunctionSamples) -> Inpu
     :mod:`piop.sampling.kriging`; for ``piecewise_constant`` each cell takes the mean of its
     sensors, or that of the distribution where it has none; for ``from_file`` and smooth expressions
     a Matérn field is the substitute; where an expression is not smooth, the nearest sensor counts.
-    Functions constant in their coordinates, and scalars, take the mean of the observed values.
+    Scalars take the mean of the observed values.
 
     Args:
         problem: Whose input it is.

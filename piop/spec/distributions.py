@@ -170,7 +170,7 @@ class BoundedDistribution(Distribution):
 
 @dataclass(frozen=True)
 class BoundedScalar(BoundedDistribution):
-    """A number between two bounds; of coordinates, a function constant in them."""
+    """A number between two bounds."""
 
     low: float
     high: float
@@ -403,7 +403,7 @@ class PiecewiseConstant(BoundedDistribution):
 
 @final
 class Uniform(BoundedScalar):
-    """A number uniform in [low, high]; of coordinates, a function constant in them."""
+    """A number uniform in [low, high]."""
 
 
 @final

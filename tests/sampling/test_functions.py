@@ -37,7 +37,6 @@ CASES = {
     "3d": function(SINES, PERIODIC, COSINES),
     "spline": function(SPLINES, kind=ProductFunction),
     "spline and periodic": function(SPLINES, PERIODIC, kind=ProductFunction),
-    "scalar of x": ScalarFunction(random(3), 1),
 }
 
 

@@ -30,7 +30,7 @@ X = np.arange(8) / 8
         (laws.Uniform(-1.0, 4.0), []),
         (laws.LogUniform(1e-2, 10.0), []),
         (laws.Integer(-1, 3), []),
-        (laws.Normal(2.0, 0.3), ["x"]),
+        (laws.Normal(2.0, 0.3), []),
     ],
 )
 def test_statistics_are_those_of_draws_over_the_domain(law, of, item, problem, axis, many):
