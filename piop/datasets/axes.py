@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from piop.datasets.lazy_arrays import (
-    POINT,
-    SAMPLE,
-    RawFile,
-    Variable,
-    is_number,
-    is_position,
-)
+from piop.datasets.lazy_arrays import POINT, SAMPLE, RawFile, Variable, is_number, is_position
 from piop.errors import DataError
 
 if TYPE_CHECKING:

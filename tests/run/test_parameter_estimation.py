@@ -197,7 +197,7 @@ def test_without_a_solution_the_value_of_training_stays_and_says_so(problem, mon
     def fail(*_, **__):
         raise SolverError("no step is small enough")
 
-    monkeypatch.setattr("piop.run.forward_model.solve_reference", fail)
+    monkeypatch.setattr("piop.run.parameter_estimation.solve_reference", fail)
     found, warnings = infer(problem, {"nu": 0.07}, noisy())
     assert found["inferred"]["nu"] == {
         "value": 0.07, "std": None, "interval": None, "trained": 0.07, "start": 0.05,
