@@ -34,7 +34,7 @@ import torch
 from sympy import Expr
 from torch import Tensor
 
-from piop.fields import InputFunction
+from piop.fields import InputFunction, tensor_grid
 from piop.forms.stream_plan import Index
 from piop.lowering import compile_expressions
 from piop.residual.base import Residual, ResidualValues
@@ -275,7 +275,7 @@ class GridResidual(Residual):
         self.axes = tuple(axis.to(like) for axis in grid.ticks)
         ticks = self._evaluation_axes(self.axes)
         self._coordinates = along_axes(ticks)
-        self.points = torch.stack(torch.meshgrid(*ticks, indexing="ij"), -1).flatten(0, -2)[None]
+        self.points = tensor_grid(ticks)[None]
         orders = {(a, n) for _, index in self._wanted for a, n in enumerate(index) if n}
         self._matrices = {
             (axis, order): self._matrix(problem, axis, order).to(like)
