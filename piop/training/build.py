@@ -26,7 +26,7 @@ from piop.models.core.base import FieldKind, Preset
 from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
 from piop.problem.inputs import asked_coordinates, channels_of
-from piop.residual import GridResidual, Residual, choose_kernel, compile_residual
+from piop.residual import GridResidual, Residual, TensorGrid, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
 from piop.training.batches.batch import BatchSetting, BatchSource
 from piop.training.batches.data import DataPointSource, MixedSource, TrajectorySource
@@ -39,7 +39,7 @@ from piop.training.batches.input_grid import (
     input_grids,
 )
 from piop.training.batches.noise import NoisySource, noise_levels
-from piop.training.batches.training_grid import equation_grid, training_grid
+from piop.training.batches.training_grid import training_grid
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, SingleProcess
 from piop.training.loss.constraints import ConditionSetting, SoftConstraint, soft_constraints
@@ -232,7 +232,10 @@ def residual_of_model(
     if not isinstance(backbone, Backbone) or model.training_grid is None:
         return compile_residual(problem, kernel=kernel)
     try:
-        grid = equation_grid(problem, backbone, config.points, model.training_grid)
+        time = None if problem.time is None else 0
+        grid = TensorGrid(
+            model.training_grid, time, backbone.field.rollout, config.points.time_order
+        )
         return GridResidual(problem, grid, like=model.operator.scale)
     except ValueError as error:
         raise UsageError(f"the grid of backbone {config.backbone!r}: {error}") from error

@@ -342,10 +342,8 @@ class TrainingConfig:
             name: section(**{f.name: stored[f.name] for f in fields(section) if f.name in stored})
             for name, section in SECTIONS.items()
         }
-        backbone = {
-            key: tuple(value) if isinstance(value, list) else value
-            for key, value in data["backbone_settings"].items()
-        }
+        given = data["backbone_settings"].items()
+        backbone = {key: tuple(v) if isinstance(v, list) else v for key, v in given}
         parts |= {"budget": BudgetConfig(**data["budget"]), "backbone_settings": backbone}
         return cls(**{**data, **parts})
 

@@ -39,12 +39,8 @@ class CollocationPoints:
         """Keep some points of each function, by their numbers ``[B, N']``."""
         queries = torch.take_along_dim(self.queries, chosen[..., None], 1)
         values = tuple(torch.take_along_dim(v, chosen, 1) for v in self.input_values)
-        lift = self.lift
-        if lift is not None:
-            lift = torch.take_along_dim(lift, chosen[None, ..., None], 2)
-        weight = self.weight
-        if weight is not None:
-            weight = torch.take_along_dim(weight, chosen, 1)
+        lift = None if self.lift is None else self.lift.take_along_dim(chosen[None, ..., None], 2)
+        weight = None if self.weight is None else self.weight.take_along_dim(chosen, 1)
         return CollocationPoints(queries, values, lift, weight)
 
 

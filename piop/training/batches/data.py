@@ -191,8 +191,7 @@ class DatasetSource(BatchSource):
         self, prepared: PreparedTrajectories, chosen: Tensor, queries: Tensor
     ) -> Tensor | None:
         """Evaluate the lift at points ``[B, N, C]``; None without hard constraints."""
-        known = self.setting.known
-        if known is None:
+        if (known := self.setting.known) is None:
             return None
         return known({n: prepared.functions[n].take(chosen) for n in known.names}, queries)
 
@@ -261,11 +260,10 @@ class TrajectorySource(DatasetSource):
         self.rollout, self.sampling = backbone.fixed_times() if rollout else None, sampling
         self.layout: GridLayout | None = None
         chosen: Sequence[Tensor] = ()
-        axes: list[Tensor] = []
+        axes: Sequence[Tensor] = ()
         if training_grid is not None and not data.scattered:
-            chosen = data_indices(problem, data, setting.config.points)
-            for coordinate, index in zip(problem.coordinates, chosen, strict=True):
-                axes.append(data.axes[coordinate.name].double()[index])
+            chosen, names = data_indices(problem, data, setting.config.points), problem.coordinates
+            axes = [data.axes[c.name].double()[i] for c, i in zip(names, chosen, strict=True)]
             self.layout = lay_out(backbone, training_grid, axes).to(setting.like)
         super().__init__(setting, data, chosen, axes)
 
@@ -349,9 +347,8 @@ def interpolate_needed_inputs(
 
 def _stack_channels(problem: Problem, data: Dataset) -> Tensor:
     """Return values ``[n, …, C]``, NaN for channels without data."""
-    columns = [data.values[c].double() if c in data.values else None for c in problem.channels]
-    shape = next(c for c in columns if c is not None).shape
+    shape = next(iter(data.values.values())).shape
     missing = torch.full((1,), torch.nan, dtype=torch.float64).expand(shape)
-    found = [missing if c is None else c for c in columns]
+    found = [data.values[c].double() if c in data.values else missing for c in problem.channels]
     # a batch that is read from a file has no time for a copy
     return found[0][..., None] if len(found) == 1 else torch.stack(found, -1)

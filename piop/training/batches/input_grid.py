@@ -132,10 +132,8 @@ def _all_even(data: AnyDataset, name: str) -> bool:
     """Tell whether the sensors of an input are one even grid, the same in all of the data."""
     first: Tensor | None = None
     for samples in data.sensor_chunks(name):
-        if first is not None and not torch.equal(first, samples.points[:1]):
-            return False
-        first = samples.points[:1]
-        if not is_even_grid(samples):
+        first = samples.points[:1] if first is None else first
+        if not (torch.equal(first, samples.points[:1]) and is_even_grid(samples)):
             return False
     return True
 
@@ -163,11 +161,5 @@ def is_even_grid(samples: FunctionSamples) -> bool:
         if len(steps) and bool(((steps - steps.mean()).abs() > UNEVEN * size).any()):
             return False
         lines.append(len(ticks))
-    places = torch.stack(
-        [
-            ((column - column.min()) / size * (n - 1)).round().long()
-            for column, size, n in zip(first.T, spread, lines, strict=True)
-        ],
-        -1,
-    )
-    return math.prod(lines) == len(first) == len(places.unique(dim=0))
+    cells = (first - first.amin(0)) / spread * (torch.tensor(lines, device=first.device) - 1)
+    return math.prod(lines) == len(first) == len(cells.round().long().unique(dim=0))

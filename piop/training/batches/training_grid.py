@@ -16,7 +16,6 @@ from piop.models import AxisSignature, Backbone
 from piop.models.core.interpolation import interpolation_weights
 from piop.problem import Coordinate, Problem
 from piop.problem.inputs import asked_coordinates
-from piop.residual import TensorGrid
 from piop.training.config import PointsConfig
 
 EVEN = 1e-6
@@ -88,9 +87,7 @@ def is_even(ticks: Tensor, axis: AxisSignature | Coordinate) -> bool:
     """Tell whether positions divide an axis evenly: both its ends, or one of a periodic axis."""
     if len(ticks) < 2:
         return False
-    cells = len(ticks) if axis.periodic else len(ticks) - 1
-    steps = torch.arange(len(ticks), dtype=torch.float64, device=ticks.device)
-    even = axis.low + (axis.high - axis.low) / cells * steps
+    even = grid_axis(axis.low, axis.high, len(ticks), axis.periodic).to(ticks.device)
     return bool(((ticks.double() - even).abs() <= _slack(axis)).all())
 
 
@@ -127,23 +124,12 @@ def training_grid(
     return tuple(ticks)
 
 
-def equation_grid(
-    problem: Problem, backbone: Backbone, config: PointsConfig, ticks: Sequence[Tensor]
-) -> TensorGrid:
-    """Describe how equations are evaluated on a grid: at times, or in the steps of a rollout."""
-    time = None if problem.time is None else 0
-    return TensorGrid(tuple(ticks), time, backbone.field.rollout, config.time_order)
-
-
 def grid_counts(problem: Problem, config: PointsConfig) -> tuple[int, ...]:
     """Count the points along each coordinate: what the config says, else ``save`` with a limit."""
-    dimension = len(problem.space)
-    counts = []
-    for coordinate, saved in zip(problem.coordinates, problem.save, strict=True):
-        if coordinate is problem.time:
-            counts.append(config.times or TIMES[dimension])
-        else:
-            counts.append(config.grid or min(saved, MOST_POINTS[dimension]))
+    d = len(problem.space)
+    counts = [config.grid or min(saved, MOST_POINTS[d]) for saved in problem.save]
+    if problem.time is not None:
+        counts[0] = config.times or TIMES[d]
     return tuple(counts)
 
 
@@ -179,13 +165,11 @@ def data_counts(problem: Problem, data: AnyDataset, config: PointsConfig) -> tup
 
     They are those of the data where these divide an axis evenly, so that nothing is interpolated.
     """
-    usual = grid_counts(problem, config)
+    usual, found = grid_counts(problem, config), []
     chosen = data_indices(problem, data, config)
-    found = []
     for coordinate, index, count in zip(asked_coordinates(problem), chosen, usual, strict=True):
-        ticks = data.axes[coordinate.name].double()[index]
-        even = is_even(ticks, coordinate)
-        found.append(len(ticks) if even else max(len(ticks), count))
+        even = is_even(data.axes[coordinate.name].double()[index], coordinate)
+        found.append(len(index) if even else max(len(index), count))
     return tuple(found)
 
 
