@@ -147,8 +147,7 @@ class ProcessGroup(Processes):
 
     def add(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Sum over the processes by one all-reduce of a flat buffer."""
-        first = tensors[0]
-        flat = torch.cat([t.detach().reshape(-1).to(first) for t in tensors])
+        flat = torch.cat([t.detach().reshape(-1).to(tensors[0]) for t in tensors])
         self.bytes_sent += flat.numel() * flat.element_size()
         with _lost_process_errors():
             work = dist.all_reduce(flat, async_op=True)

@@ -102,10 +102,7 @@ def require_independent_queries(
     """
     draws = Draws(0, 0, torch.arange(FUNCTIONS, device=like.device))
     queries = _points(draws, "queries", signature.coordinates, QUERIES).to(like)
-    inputs = {
-        entry.name: _samples(draws, entry, signature, lattices).to(like)
-        for entry in signature.inputs
-    }
+    inputs = {e.name: _samples(draws, e, signature, lattices).to(like) for e in signature.inputs}
     network = copy.deepcopy(backbone)
     _fill_zero_parameters(network, draws)
 
@@ -143,8 +140,7 @@ def _samples(
     own = [signature.coordinates[signature.axis(name)] for name in entry.of]
     if entry.name in lattices:
         ticks = [torch.as_tensor(t) for t in lattices[entry.name]]
-        mesh = tensor_grid(ticks)
-        points = mesh.to(draws.index.device).expand(draws.batch, -1, -1)
+        points = tensor_grid(ticks).to(draws.index.device).expand(draws.batch, -1, -1)
     else:
         points = _points(draws, entry.name, own, SENSORS if own else 1)
     noise = draws.normal(f"independence/{entry.name}/values", points.shape[1], entry.channels)

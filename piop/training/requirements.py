@@ -110,7 +110,7 @@ def able_backbones(
         statistics: Sizes under the law or of the data; None asks for the law alone.
         scattered: Whether there are data that lie on no grid.
     """
-    found = []
+    given, found = {"physics": config.physics, "scattered": scattered}, []
     for name, presets in all_backbones()[0].items():
         for key in sorted(presets, key=lambda key: key != "default"):
             other = replace(config, backbone=name, backbone_settings={"preset": key})
@@ -118,7 +118,6 @@ def able_backbones(
                 signature = signature_of(problem, constraints_of(problem, other), statistics)
             except UsageError:
                 continue
-            given = {"physics": config.physics, "scattered": scattered}
             if obstacle(presets[key], signature, **given) is None:
                 found.append(name if key == "default" else f"{name} (--set preset={key})")
                 break

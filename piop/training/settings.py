@@ -139,8 +139,8 @@ def setting(
         changeable: Whether a resumed run may change it.
         names: Allowed names where the type of the field does not list them.
     """
-    declared = {"range": range, "applies": applies, "changeable": changeable}
-    return field(default=default, metadata={"setting": {**declared, "names": tuple(names)}})
+    own = {"range": range, "applies": applies, "changeable": changeable, "names": tuple(names)}
+    return field(default=default, metadata={"setting": own})
 
 
 def settings_of(section: type) -> list[Setting]:
@@ -175,8 +175,7 @@ def convert(key: str, value: Any, kind: Any) -> Any:
     """
     if kind is bool:
         words = {"true": True, "false": False, "yes": True, "no": False}
-        found = words.get(str(value).lower())
-        if found is None:
+        if (found := words.get(str(value).lower())) is None:
             raise UsageError(f"{key}: {value!r} is neither true nor false")
         return found
     if kind in (int, float):

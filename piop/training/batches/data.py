@@ -335,10 +335,7 @@ class MixedSource(BatchSource):
 
 
 def interpolate_needed_inputs(
-    problem: Problem,
-    known: KnownField | None,
-    grids: Mapping[str, Axes],
-    observed: Inputs,
+    problem: Problem, known: KnownField | None, grids: Mapping[str, Axes], observed: Inputs
 ) -> dict[str, InputFunction]:
     """Interpolate from their sensors the inputs that hard constraints or grids need."""
     needed = {*grids, *(known.names if known is not None else ())}

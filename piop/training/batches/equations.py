@@ -292,12 +292,7 @@ class EquationSource(BatchSource):
         return replace(batch, equations=candidates.take(chosen))
 
     def _points(
-        self,
-        term: str,
-        residual: Residual,
-        functions: Functions,
-        queries: Tensor,
-        part: float,
+        self, term: str, residual: Residual, functions: Functions, queries: Tensor, part: float
     ) -> CollocationPoints:
         """Evaluate what a term needs at points, moved into a part of the time axis."""
         queries = queries if self.fixed else within_horizon(self.problem, queries, part)

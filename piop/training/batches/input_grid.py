@@ -85,9 +85,7 @@ def input_grids(problem: Problem) -> dict[str, Axes]:
 
 
 def evaluate_on_grids(
-    grids: Mapping[str, Axes],
-    functions: Mapping[str, InputFunction],
-    seen: Inputs,
+    grids: Mapping[str, Axes], functions: Mapping[str, InputFunction], seen: Inputs
 ) -> dict[str, FunctionSamples]:
     """Put values on the grids in place of sensors.
 

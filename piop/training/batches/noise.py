@@ -29,10 +29,7 @@ def noise_levels(problem: Problem) -> tuple[float, ...]:
 
 
 def add_noise(
-    seen: Inputs,
-    scales: Mapping[str, Sequence[float]],
-    level: Tensor,
-    draws: Draws,
+    seen: Inputs, scales: Mapping[str, Sequence[float]], level: Tensor, draws: Draws
 ) -> dict[str, FunctionSamples]:
     """Add independent normal noise to the values of sensors.
 
