@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import sympy
 from sympy import Derivative, Expr, Symbol
@@ -16,9 +16,7 @@ from piop.expression import write
 from piop.expression.vector_calculus import occurs_bare
 
 
-@final
-@dataclass(frozen=True)
-class RobinForm:
+class RobinForm(NamedTuple):
     """αu + β∂u/∂n = g on one face, n the outward normal.
 
     Attributes:

@@ -1,16 +1,15 @@
 """Domains: boxes and regions of the plane; ``piop.domain.triangulation`` meshes them with SciPy."""
 
-from piop.domain.curve import Arc, Curve, GeometryError
-from piop.domain.distance import DistanceFactor, approximate_distance
+from piop.domain.curve import Curve, GeometryError
+from piop.domain.distance import DistanceFactor
 from piop.domain.domain import ENDS, Box, Coordinate, Domain, FixedDomain
-from piop.domain.outline import Outline, named_by_sides, outline
+from piop.domain.outline import Outline, outline
 from piop.domain.plane_region import PlaneRegion, RegionFamily, trace
 from piop.domain.radial_curve import Radius
 from piop.domain.shapes import Difference, Disk, Polygon, Shape, StarShaped, Union, box
 
 __all__ = [
     "ENDS",
-    "Arc",
     "Box",
     "Coordinate",
     "Curve",
@@ -28,9 +27,7 @@ __all__ = [
     "Shape",
     "StarShaped",
     "Union",
-    "approximate_distance",
     "box",
-    "named_by_sides",
     "outline",
     "trace",
 ]

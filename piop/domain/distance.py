@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from piop.domain.curve import Array, GeometryError
+from piop.domain.curve import GeometryError
 from piop.domain.outline import Outline
 from piop.domain.rfunctions import Formula, RIntersection, half_planes
 from piop.domain.shapes import Shape
@@ -109,7 +109,9 @@ def approximate_distance(region: Shape, found: Outline) -> ApproximateDistance:
     straight = all(c.straight for c in found.curves)
     whole = _of_sides(found, size) if straight else region.distance_formula(size)
     formula = whole.smoothed()
-    inside = _grid_points(found)
+    (x0, y0), (x1, y1) = found.box()
+    grid = np.meshgrid(np.linspace(x0, x1, _GRID), np.linspace(y0, y1, _GRID), indexing="ij")
+    inside = np.stack(grid, -1).reshape(-1, 2)
     inside = inside[region.inside(inside)]
     inside = inside[found.distance(inside) > _OFF * size]
     values = formula(inside[:, 0], inside[:, 1], np)
@@ -123,12 +125,6 @@ def approximate_distance(region: Shape, found: Outline) -> ApproximateDistance:
     if not np.abs(formula(edge[:, 0], edge[:, 1], np)).max() < _MOST * size:
         raise GeometryError("its parts do not make up its boundary")
     return ApproximateDistance(formula, float(values.max()))
-
-
-def _grid_points(found: Outline) -> Array:
-    (x0, y0), (x1, y1) = found.box()
-    grid = np.meshgrid(np.linspace(x0, x1, _GRID), np.linspace(y0, y1, _GRID), indexing="ij")
-    return np.stack(grid, -1).reshape(-1, 2)
 
 
 def _of_sides(found: Outline, size: float) -> Formula:

@@ -104,15 +104,20 @@ def build(draft: Draft) -> dict[str, Any]:
     faces = {path: outline.faces for path, (_, outline) in traced.items()}
     periodic, boundary = build_boundary(spec, resolved, faces, issues)
     points = _points(spec, bool(traced), resolved, issues)
-    time, space = _coordinates(spec, resolved, periodic)
+    names = resolved.names
+    space = tuple(
+        Coordinate(n, names.coordinates[n], *names.bounds[n], periodic=n in periodic)
+        for n in (*spec.time, *spec.space)
+    )
+    time, space = (space[0], space[1:]) if spec.time else (None, space)
     auxiliaries = tuple(
         Auxiliary(name, e.left - e.right, resolved.means.get(name, 0.0), name in resolved.means)
         for name, e in resolved.auxiliary.items()
     )
     raw = (*(e.left - e.right for e in resolved.equations), *(a.equation for a in auxiliaries))
     residuals = _differentiate(raw, resolved, issues)
-    unknowns = tuple(u.text for u in spec.unknowns if u.text in resolved.names.values)
-    constants, angles = resolved.names.constants, resolved.names.angles.items()
+    unknowns = tuple(u.text for u in spec.unknowns if u.text in names.values)
+    constants, angles = names.constants, names.angles.items()
     pde = PDE(
         name=spec.name,
         time=time,
@@ -160,17 +165,6 @@ def _differentiate(
             refuse(issues, place, message)
             raise_issues(issues)
     return tuple(found)
-
-
-def _coordinates(
-    spec: Spec, resolved: Resolved, periodic: frozenset[str]
-) -> tuple[Coordinate | None, tuple[Coordinate, ...]]:
-    names = resolved.names
-    made = [
-        Coordinate(n, names.coordinates[n], *names.bounds[n], periodic=n in periodic)
-        for n in (*spec.time, *spec.space)
-    ]
-    return (made[0], tuple(made[1:])) if spec.time else (None, tuple(made))
 
 
 def _initial(unknowns: tuple[str, ...], resolved: Resolved) -> dict[str, tuple[Expr, ...]]:

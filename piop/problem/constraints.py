@@ -173,12 +173,8 @@ class Constraints:
 
     def on_grid(self) -> Constraints:
         """Return how a network that is evaluated on a grid meets the conditions."""
-        return Constraints(
-            self.channels,
-            tuple(c.on_grid() for c in self.initial),
-            tuple(c.on_grid() for c in self.periodic),
-            tuple(c.on_grid() for c in self.faces),
-        )
+        initial = tuple(c.on_grid() for c in self.initial)
+        return replace(self, initial=initial, periodic=tuple(c.on_grid() for c in self.periodic))
 
 
 def decide_constraints(
@@ -203,7 +199,8 @@ def decide_constraints(
     for unknown, data in problem.initial.items():
         texts = [_initial_text(problem, unknown, order) for order in range(len(data))]
         reason = "the initial data are smooth enough"
-        hard, why = _decide(constraints, texts[0], _obstacle(problem, unknown, data), reason)
+        obstacles = filter(None, (_roughness(problem, unknown, e) for e in data))
+        hard, why = _decide(constraints, texts[0], next(obstacles, None), reason)
         initial += [InitialConstraint(t, hard, why, unknown, k) for k, t in enumerate(texts)]
     periodic = [
         PeriodicConstraint(what, *_decide(constraints, what, None, reason), axis)
@@ -279,11 +276,6 @@ def _input_smoothness(problem: Problem, item: Input) -> tuple[float, str]:
     if not smoothness > 0:
         return 0.0, f"nothing is known of the smoothness of {item.name}, or it has jumps"
     return smoothness, f"{item.name} has fewer than {smoothness:g} derivatives"
-
-
-def _obstacle(problem: Problem, unknown: str, data: tuple[sp.Expr, ...]) -> str | None:
-    """Say why initial data cannot be hard constraints; None where they can."""
-    return next(filter(None, (_roughness(problem, unknown, e) for e in data)), None)
 
 
 def _roughness(problem: Problem, unknown: str, expression: sp.Expr) -> str | None:

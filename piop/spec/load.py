@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -32,57 +33,11 @@ def builtin_names() -> tuple[str, ...]:
 
 def find_builtin(name: str | Path) -> Path | None:
     """The file of a built-in problem; None if the name is a path or unknown."""
-    text = str(name)
-    if "/" in text or "\\" in text or "." in text or text not in builtin_names():
-        return None
-    return _folder() / f"{text}.yaml"
+    return _folder() / f"{name}.yaml" if str(name) in builtin_names() else None
 
 
 _DECLARING = ("time", "space", "parameters", "inputs", "definitions", "auxiliary")
 REQUIRED = ("equations", "name", "space", "unknowns")
-
-
-def read_spec(
-    tree: Node, issues: list[Issue], folder: Path | None
-) -> tuple[Spec, frozenset[str], frozenset[str]] | None:
-    """Understand the words of a spec.
-
-    Args:
-        tree: From YAML or Python objects.
-        issues: Takes what is wrong.
-        folder: Folder that paths in the spec must lie in; None allows any path.
-
-    Returns:
-        The spec, the names whose declaration was refused, and the sections with an issue; None
-        where nothing useful can be said of it.
-    """
-    reader = Reader(issues, folder)
-    found = reader.attempt(reader.keys, tree, "", SECTIONS)
-    if found is None:
-        return None
-    unknown = [k.text for k, _ in entries(tree) if k.text not in SECTIONS]
-    failed = {
-        near for key in unknown for near in difflib.get_close_matches(key, [*SECTIONS], 1, 0.5)
-    }
-    values: dict[str, Any] = {}
-    for key in dict.fromkeys(("parameters", *SECTIONS)):  # constants first
-        before = len(issues)
-        if key in found:
-            with suppress(Bad):
-                value = SECTIONS[key](reader, found[key], key)
-                values[key] = MappingProxyType(value) if isinstance(value, dict) else value
-        if len(issues) > before:
-            failed.add(key)
-        reader.dimensions = len(values.get("space", ()))
-    for key in REQUIRED:
-        if key not in found and key not in failed:
-            reader.fail(tree.place, f"'{key}' is missing")
-    if not values.keys() >= set(REQUIRED):
-        return None
-    values.pop("piop", None)
-    values["places"] = MappingProxyType(reader.places)
-    broken = _lost(tree, values) | reader.constants.broken
-    return Spec(**values), broken, frozenset(failed)
 
 
 def _lost(tree: Node, values: dict[str, Any]) -> frozenset[str]:
@@ -164,13 +119,43 @@ def draft_words(words: Mapping[str, Any]) -> Draft:
 
 
 def _draft(tree: Node, folder: Path | None) -> Draft:
+    """Understand the words of a spec, and its formulas.
+
+    Args:
+        tree: From YAML or Python objects.
+        folder: Folder that paths in the spec must lie in; None allows any path.
+
+    Raises:
+        SpecError: If nothing useful can be said of it.
+    """
     issues: list[Issue] = []
-    found = read_spec(tree, issues, folder)
-    if found is None:
+    reader = Reader(issues, folder)
+    try:
+        found = reader.keys(tree, "", SECTIONS)
+    except Bad:
+        raise SpecError(tuple(issues)) from None
+    unknown = [k.text for k, _ in entries(tree) if k.text not in SECTIONS]
+    near = [difflib.get_close_matches(key, [*SECTIONS], 1, 0.5) for key in unknown]
+    failed = set(chain.from_iterable(near))
+    values: dict[str, Any] = {}
+    for key in dict.fromkeys(("parameters", *SECTIONS)):  # constants first
+        before = len(issues)
+        if key in found:
+            with suppress(Bad):
+                value = SECTIONS[key](reader, found[key], key)
+                values[key] = MappingProxyType(value) if isinstance(value, dict) else value
+        if len(issues) > before:
+            failed.add(key)
+        reader.dimensions = len(values.get("space", ()))
+    for key in REQUIRED:
+        if key not in found and key not in failed:
+            reader.fail(tree.place, f"'{key}' is missing")
+    if not values.keys() >= set(REQUIRED):
         raise_issues(issues)
-        raise AssertionError("a spec without issues is complete")
-    spec, broken, failed = found
-    return Draft(spec, resolve(spec, issues, broken, failed), issues)
+    values.pop("piop", None)
+    spec = Spec(**values, places=MappingProxyType(reader.places))
+    broken = _lost(tree, values) | reader.constants.broken
+    return Draft(spec, resolve(spec, issues, broken, frozenset(failed)), issues)
 
 
 def _only_spec(draft: Draft) -> Spec:

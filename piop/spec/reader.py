@@ -64,13 +64,6 @@ class Reader:
         refuse(self.issues, place, message, hint)
         return Bad(message)
 
-    def attempt(self, function: Callable[..., T], *arguments: object) -> T | None:
-        """Call, giving None where the value is refused."""
-        try:
-            return function(*arguments)
-        except Bad:
-            return None
-
     def mapping(self, node: Node, path: str) -> list[tuple[str, Node, Place]]:
         """The entries of a mapping as (key, value, place of the key)."""
         if not isinstance(node, MappingNode):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -112,8 +113,11 @@ def _list(reader: Reader, node: Node, section: str) -> tuple[Text, ...]:
     items = reader.items(node, section)
     if not items:
         raise reader.fail(node.place, f"{section}: the list is empty")
-    texts = [reader.attempt(reader.text, item, section) for item in items]
-    return tuple(t for t in texts if t is not None)
+    found = []
+    for item in items:
+        with suppress(Bad):
+            found.append(reader.text(item, section))
+    return tuple(found)
 
 
 def _equations(reader: Reader, node: Node, section: str) -> tuple[Text, ...]:

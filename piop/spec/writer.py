@@ -164,10 +164,8 @@ def plain(value: Any) -> Any:
             short = count[0] if count and len(count) == 1 else plain(count)
             return _drop_empty({"count": short, "place": value.place})
         case LearnSpec():
-            noise = list(value.noise) or None
-            return _drop_empty(
-                {"from": list(value.source), "to": list(value.target), "noise": noise}
-            )
+            noise = [*value.noise] or None
+            return _drop_empty({"from": [*value.source], "to": [*value.target], "noise": noise})
         case Dict():
             return {k: plain(v) for k, v in value.items()}
         case tuple() | list():

@@ -17,10 +17,10 @@ from piop.domain import (
     Shape,
     StarShaped,
     Union,
-    approximate_distance,
     box,
     outline,
 )
+from piop.domain.distance import approximate_distance
 from piop.domain.rfunctions import half_planes
 
 from .cases import AREAS, CAVITY, CROSS, L_SHAPE, RING, UNIT

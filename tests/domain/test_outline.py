@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from piop.domain import (
-    Arc,
     Difference,
     Disk,
     GeometryError,
@@ -18,9 +17,10 @@ from piop.domain import (
     StarShaped,
     Union,
     box,
-    named_by_sides,
     outline,
 )
+from piop.domain.curve import Arc
+from piop.domain.outline import named_by_sides
 
 from .cases import AREAS, CAVITY, CROSS, L_SHAPE, MOON, RING, U_SHAPE, UNIT
 

@@ -48,16 +48,13 @@ def _check_auxiliary(problem: Problem, name: str, residual: Expr) -> Iterator[Is
         hint = "Declare it under unknowns, or write such as -lap(psi) = w."
         yield problem.spec.issue(path, message, hint)
     time = problem.time
+    everywhere = {d for r in problem.residuals for d in r.atoms(Derivative)}
     if time is not None and (
         any(time.symbol in d.variables for d in derivatives)
-        or any(_time_derivative(r, function, time.symbol) for r in problem.residuals)
+        or any(d.expr == function and time.symbol in d.variables for d in everywhere)
     ):
         message = "an auxiliary unknown has no time derivative"
         yield problem.spec.issue(path, message, "Declare it under unknowns.")
-
-
-def _time_derivative(residual: Expr, function: Expr, time: Symbol) -> bool:
-    return any(d.expr == function and time in d.variables for d in residual.atoms(Derivative))
 
 
 def check_initial(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
