@@ -169,16 +169,24 @@ def _vanishing(pde: PDE, atom: Any, axis: Coordinate, at: float) -> bool:
 
 def _vanishes(pde: PDE, expression: sp.Expr) -> bool:
     """Tell whether an expression is zero wherever it is tried, whatever its inputs are."""
-    unknown = [*outermost_atoms(expression)]
-    unknown += sorted(expression.free_symbols - {c.symbol for c in pde.coordinates}, key=str)
+    unknown = _unknown_values(expression, pde.coordinates)
     spots = (k * GOLDEN % 1 for k in count(1))
     for _ in range(PROBES):
         values = {c.symbol: c.low + c.length * next(spots) for c in pde.coordinates}
-        values = {atom: 0.5 + next(spots) for atom in unknown} | values
-        found: Any = expression.xreplace({a: sp.Float(v) for a, v in values.items()})
-        if not abs(complex(found.evalf())) < ZERO:
+        if not _is_zero(expression, {atom: 0.5 + next(spots) for atom in unknown} | values):
             return False
     return True
+
+
+def _unknown_values(expression: sp.Expr, known: Sequence[Coordinate]) -> list[Any]:
+    """What an expression holds beside coordinates."""
+    symbols = expression.free_symbols - {c.symbol for c in known}
+    return [*outermost_atoms(expression), *sorted(symbols, key=str)]
+
+
+def _is_zero(expression: sp.Expr, values: Mapping[Any, float]) -> bool:
+    found: Any = expression.xreplace({a: sp.Float(v) for a, v in values.items()})
+    return abs(complex(found.evalf())) < ZERO
 
 
 def _exact(number: float) -> sp.Expr:
@@ -232,13 +240,8 @@ def _gaps(pde: PDE, channel: str, value: sp.Expr, order: int) -> list[sp.Expr]:
 
 def _vanishes_around(pde: PDE, expression: sp.Expr) -> bool:
     """Tell whether an expression is zero on the boundary, whatever its inputs are."""
+    unknown = _unknown_values(expression, pde.space)
+    given = {atom: 0.5 + 0.1 * i for i, atom in enumerate(unknown)}
     symbols = [c.symbol for c in pde.space]
-    unknown = [*outermost_atoms(expression)]
-    unknown += sorted(expression.free_symbols - set(symbols), key=str)
-    given = {atom: sp.Float(0.5 + 0.1 * i) for i, atom in enumerate(unknown)}
-    bare: Any = expression.xreplace(given)
-    for point in pde.domain.fixed.boundary_points(np.array(FRACTIONS)).tolist():
-        here = bare.xreplace(dict(zip(symbols, map(sp.Float, point), strict=True)))
-        if not abs(complex(here.evalf())) < ZERO:
-            return False
-    return True
+    points = pde.domain.fixed.boundary_points(np.array(FRACTIONS)).tolist()
+    return all(_is_zero(expression, given | dict(zip(symbols, p, strict=True))) for p in points)

@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 import sympy
-from sympy import Derivative, Expr, Function, Symbol
+from sympy import Expr, Function, Symbol
 
 from piop.errors import NotSupportedError
 from piop.expression.functions import evaluate
 from piop.forms.pde import PDE
-from piop.forms.terms import derivative_index
+from piop.forms.terms import unknown_derivatives
 
 Index = tuple[int, ...]
 """A multi-index counts derivatives along each coordinate: over ``(t, x)``, ``u_txx`` is (1, 2)."""
@@ -314,15 +314,11 @@ def _placeholders(
     residuals: Sequence[Expr], symbols: tuple[Symbol, ...], names: tuple[str, ...]
 ) -> dict[Expr, tuple[int, Index, Symbol]]:
     """Give each unknown and derivative (channel, multi-index, a symbol to stand for it)."""
-    functions: dict[Any, int] = {Function(n, real=True)(*symbols): i for i, n in enumerate(names)}
-    found: dict[Expr, tuple[int, Index, Symbol]] = {}
-    for residual in residuals:
-        for atom in sorted(residual.atoms(Derivative), key=str):
-            if atom.expr in functions:
-                place = functions[atom.expr], derivative_index(atom, symbols)
-                found[atom] = (*place, sympy.Dummy())
+    found = unknown_derivatives(residuals, symbols, names).items()
+    places = {atom: place for atom, place in found if atom.is_Derivative}
     zero = (0,) * len(symbols)
-    return found | {f: (i, zero, sympy.Dummy()) for f, i in functions.items()}
+    places |= {Function(n, real=True)(*symbols): (i, zero) for i, n in enumerate(names)}
+    return {atom: (*place, sympy.Dummy()) for atom, place in places.items()}
 
 
 def _linear_coefficients(

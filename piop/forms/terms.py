@@ -62,6 +62,22 @@ def outermost_atoms(expression: Any) -> list[Any]:
     return list(found)
 
 
+def unknown_derivatives(
+    expressions: Sequence[Expr], coordinates: Sequence[sympy.Symbol], channels: Sequence[str]
+) -> dict[Expr, tuple[int, tuple[int, ...]]]:
+    """Map the unknowns, and derivatives of unknowns, in expressions to (channel, multi-index).
+
+    Each is listed once, in a fixed order.
+    """
+    unknowns = {sympy.Function(n, real=True)(*coordinates) for n in channels}
+    found: list[Any] = []
+    for expression in expressions:
+        own = [a for a in outermost_atoms(expression) if applied(a) in unknowns]
+        found += sorted(own, key=lambda a: (not a.is_Derivative, str(a)))
+    names = tuple(channels)
+    return {a: (names.index(name_of(a)), derivative_index(a, coordinates)) for a in found}
+
+
 _MAX_TERMS = 2000
 
 

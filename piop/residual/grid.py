@@ -36,10 +36,11 @@ from torch import Tensor
 
 from piop.fields import InputFunction, tensor_grid
 from piop.forms.stream_plan import Index
+from piop.forms.terms import unknown_derivatives
 from piop.lowering import compile_expressions
 from piop.residual.base import Residual, ResidualValues
 from piop.residual.lift import GridLift
-from piop.residual.required_derivatives import InputDerivatives, along_axes, unknown_derivatives
+from piop.residual.required_derivatives import InputDerivatives, along_axes
 
 if TYPE_CHECKING:
     from piop.problem import Problem

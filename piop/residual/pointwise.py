@@ -20,11 +20,12 @@ from torch import Tensor
 import piop.residual.rules  # noqa: F401  fills the table of rules
 from piop.fields import InputFunction
 from piop.forms.stream_plan import Index, StreamPlan, plan_streams, split_coefficient
+from piop.forms.terms import unknown_derivatives
 from piop.lowering import compile_expressions
 from piop.residual.attention import Kernel
 from piop.residual.base import Residual, ResidualValues
 from piop.residual.lift import PointwiseLift
-from piop.residual.required_derivatives import InputDerivatives, unknown_derivatives
+from piop.residual.required_derivatives import InputDerivatives
 from piop.residual.reverse import nested_derivatives
 from piop.residual.stream_tensor import NoRuleError, StreamLayout, StreamTensor, carries_streams
 
@@ -186,19 +187,18 @@ class PointwiseResidual(Residual):
             input_values: As :meth:`evaluate_inputs` returns them. Where a coefficient of a
                 collapsed stream differs between functions, shared queries are shared no longer.
         """
-        found = ()
+        coefficients, found = None, ()
         if self.plan.coefficients:
             found = self._coefficients([*queries.unbind(-1), *input_values])
             shape = torch.broadcast_shapes(queries.shape[:-1], *(w.shape for w in found))
             queries = queries.expand(*shape, -1)
+            found = torch.stack([w.expand(shape) for w in found])
+            coefficients = found[..., None].expand(-1, *queries.shape)
         table = queries.new_tensor(self._seed_table)[1:, None, None]
         data = torch.cat([queries[None], table.expand(-1, *queries.shape)])
-        if not self.plan.coefficients:
-            return StreamTensor(data, self._layout)
-        coefficients = torch.stack([w.expand(queries.shape[:-1]) for w in found])
-        for weight, entries in zip(coefficients, self._seed_slots, strict=True):
+        for weight, entries in zip(found, self._seed_slots, strict=True):
             data = data + queries.new_tensor(entries)[:, None, None] * weight[..., None]
-        return StreamTensor(data, self._layout, coefficients[..., None].expand(-1, *queries.shape))
+        return StreamTensor(data, self._layout, coefficients)
 
     def compile_lift(self, expressions: Sequence[Expr | None]) -> PointwiseLift:
         """Compile known functions, one expression per channel, to their streams."""

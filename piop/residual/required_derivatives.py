@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import torch
 from sympy import Derivative, Expr, Function, Symbol
@@ -12,9 +12,7 @@ from torch import Tensor
 from piop.fields import InputFunction
 from piop.forms.stream_plan import Index
 from piop.forms.terms import (
-    applied,
     argument_order,
-    derivative_index,
     name_of,
     outermost_atoms,
 )
@@ -116,22 +114,6 @@ def _find(functions: Mapping[str, InputFunction], name: str) -> InputFunction:
     if name not in functions:
         raise KeyError(f"no input function {name!r}; there are {sorted(functions)}")
     return functions[name]
-
-
-def unknown_derivatives(
-    expressions: Sequence[Expr], coordinates: Sequence[Symbol], channels: Sequence[str]
-) -> dict[Expr, tuple[int, Index]]:
-    """Map the unknowns, and derivatives of unknowns, in expressions to (channel, multi-index).
-
-    Each is listed once, in a fixed order.
-    """
-    unknowns = {Function(n, real=True)(*coordinates) for n in channels}
-    found: list[Any] = []
-    for expression in expressions:
-        own = [a for a in outermost_atoms(expression) if applied(a) in unknowns]
-        found += sorted(own, key=lambda a: (not a.is_Derivative, str(a)))
-    names = tuple(channels)
-    return {a: (names.index(name_of(a)), derivative_index(a, coordinates)) for a in found}
 
 
 def along_axes(axes: Sequence[Tensor]) -> list[Tensor]:

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from piop.errors import NotSupportedError
 from piop.fields import InputFunction
-from piop.forms.stream_plan import derivative_index
-from piop.forms.terms import name_of
+from piop.forms.terms import derivative_index, name_of, unknown_derivatives
 from piop.lowering import compile_expressions
-from piop.residual.required_derivatives import InputDerivatives, unknown_derivatives
+from piop.residual.required_derivatives import InputDerivatives
 
 
 def grid_residual(
