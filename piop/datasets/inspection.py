@@ -18,6 +18,7 @@ from piop.datasets.lazy_arrays import (
     StoredArray,
     is_number,
     is_position,
+    plain_numbers,
     reading,
 )
 from piop.datasets.reader import dataset_from
@@ -52,14 +53,11 @@ def inspect_file(path: str | Path, problem: Problem | None = None) -> dict[str, 
     with open_raw(path) as file:
         with reading(path, file.format):
             variables = _variables(file)
-        attributes = {
-            k: v.item() if isinstance(v, np.generic) else v for k, v in file.attributes.items()
-        }
         found = {
             "path": str(path),
             "format": file.format,
             "variables": variables,
-            "attributes": attributes,
+            "attributes": plain_numbers(file.attributes),
             "as_spec": _as_spec(file),
         }
         if problem is not None:

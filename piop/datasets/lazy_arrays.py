@@ -84,6 +84,11 @@ def text_of(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def plain_numbers(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes whose numbers are Python's, not numpy's."""
+    return {k: v.item() if isinstance(v, np.generic) else v for k, v in attributes.items()}
+
+
 def plain_attributes(file: Hdf5) -> dict[str, Any]:
     """Return the attributes of a file as numbers and text; several values are joined by commas."""
     found = {}

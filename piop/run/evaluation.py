@@ -199,10 +199,7 @@ def compare_with_truth(problem: Problem, model: Model, held_out: HeldOut) -> dic
     estimate = held_out.error_estimate
     return {
         "relative_l2": summary.to_dict(),
-        "per_channel": {
-            name: summarise(relative_l2(prediction[name], value)).mean
-            for name, value in truth.items()
-        },
+        "per_channel": {n: summarise(relative_l2(prediction[n], v)).mean for n, v in truth.items()},
         "per_time": error_over_time(problem, prediction, judged, held_out.queries.axes),
         "reference": {
             "error_estimate": None if estimate is None else float(estimate.max()),

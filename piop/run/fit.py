@@ -188,10 +188,8 @@ def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:
         return
     if budget.steps is not None and budget.steps < rows[-1]["step"]:
         raise UsageError(f"steps: the run has taken {rows[-1]['step']:g} already; give more in all")
-    if budget.time is not None and budget.time < rows[-1]["seconds"]:
-        raise UsageError(
-            f"time: the run has trained for {rows[-1]['seconds']:g} s already; give more in all"
-        )
+    if budget.time is not None and budget.time < (spent := rows[-1]["seconds"]):
+        raise UsageError(f"time: the run has trained for {spent:g} s already; give more in all")
 
 
 @dataclass(frozen=True)

@@ -128,11 +128,6 @@ class HeldOutSource(ABC):
 
     name: ClassVar[str]
 
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """Number of samples."""
-
     @abstractmethod
     def held_out(self) -> HeldOut:
         """Return the samples on the usual grid."""
@@ -168,11 +163,6 @@ class DrawnInputs(HeldOutSource):
     end: bool = False
 
     name = "law"
-
-    @property
-    def count(self) -> int:
-        """Number of samples."""
-        return self.samples
 
     def held_out(self) -> HeldOut:
         """Draw the inputs and solve for their references.
@@ -228,11 +218,6 @@ class HeldOutData(HeldOutSource):
     end: bool = False
 
     name = "data"
-
-    @property
-    def count(self) -> int:
-        """Number of samples."""
-        return len(self.data)
 
     def held_out(self) -> HeldOut:
         """Return the trajectories after their history, of which the operator observes the end."""

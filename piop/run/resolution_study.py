@@ -74,10 +74,8 @@ def _sensor_count(text: str) -> SensorCount:
         percent = float(text[:-1])
         if 0 < percent <= 100:
             return SensorCount(f"{percent:g}%", fraction=percent / 100)
-    raise UsageError(
-        f"sensors: {text!r} is neither a percentage above 0% and up to 100% nor a count from 1 on; "
-        "give such as 25%,50%,100% or 40"
-    )
+    message = "is neither a percentage above 0% and up to 100% nor a count from 1 on"
+    raise UsageError(f"sensors: {text!r} {message}; give such as 25%,50%,100% or 40")
 
 
 def read_grids(given: str | Iterable[str | int | Iterable[int]], axes: list[str]) -> list[Grid]:
@@ -215,10 +213,11 @@ def study_discretisation(
         raise UsageError(f"sensors: {problem.name} has no input function with sensors")
     wanted = None if grids is None else read_grids(grids, [c.name for c in problem.space])
     cells: list[dict[str, Any]] = []
+    samples = 0
     estimates: dict[str, float | None] = {}
     counts: dict[str, dict[str, int]] = {}
     for held_out in [source.held_out()] if wanted is None else source.on_grids(wanted):
-        label = _label(problem, held_out)
+        label, samples = _label(problem, held_out), len(held_out.accepted)
         estimate = held_out.error_estimate
         estimates[label] = None if estimate is None else float(estimate.max())
         kept = nonzero_solutions(problem, held_out)
@@ -232,7 +231,7 @@ def study_discretisation(
             errors = errors_of(predict_held_out(problem, model, observed), judged)[kept]
             cells.append({"sensors": choice.label, "grid": label, **summarise(errors).to_dict()})
     return {
-        "samples": source.count,
+        "samples": samples,
         "sensors": counts,
         "grids": list(estimates),
         "relative_l2": cells,

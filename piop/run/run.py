@@ -83,10 +83,9 @@ class Run:
         try:
             model.operator.load_state_dict(load_weights(folder.weights))
         except RuntimeError as error:
-            raise UsageError(
-                f"{folder.weights}: does not fit this version's network ({error}); the run was "
-                f"made by piop {record['versions']['piop']}"
-            ) from error
+            made_by = f"the run was made by piop {record['versions']['piop']}"
+            message = f"does not fit this version's network ({error}); {made_by}"
+            raise UsageError(f"{folder.weights}: {message}") from error
         return cls(folder.path, problem, config, model, statistics, data=record["data"])
 
     @property
@@ -236,9 +235,8 @@ class Run:
                 found = evaluation.compare_with_truth(problem, self.model, held_out)
                 if scales := self.statistics.noise:
                     own = self.config.machine.seed if seed is None else seed
-                    found["noise"] = evaluation.errors_by_noise(
-                        problem, self.model, held_out, scales, own
-                    )
+                    noise = evaluation.errors_by_noise(problem, self.model, held_out, scales, own)
+                    found["noise"] = noise
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
         if given is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from piop.datasets.atomic_output import replacing_folder, require_place
-from piop.datasets.lazy_arrays import OpenFile, is_number, lazy_array
+from piop.datasets.lazy_arrays import OpenFile, is_number, lazy_array, plain_numbers
 from piop.datasets.writer import DatasetWriter, NewVariable
 from piop.errors import DataError, NotSupportedError
 
@@ -122,7 +122,7 @@ def zarr_writer(
     """Open a folder that appears under its name when the block ends."""
     zarr = zarr_library(path)
     with replacing_folder(path, ZARR_FILE, workspace) as temporary:
-        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in attributes.items()}
+        plain = plain_numbers(attributes)
         group = zarr.open_group(temporary, mode="w", zarr_format=3, attributes=plain)
         yield ZarrWriter(group, problem, count)
 
