@@ -215,12 +215,12 @@ def squared_chords(to: Tensor, of: Tensor, axes: Sequence[AxisSignature]) -> Ten
     """
     total = to.new_zeros(()).expand(max(len(to), len(of)), to.shape[1], of.shape[1])
     for i, axis in enumerate(axes):
+        there, here = to[..., i : i + 1], of[..., i : i + 1]
         if axis.periodic:
-            there, here = (angles(p[..., i : i + 1], [axis]) for p in (to, of))
-            total = total + (2 - 2 * (there - here.mT).cos()) / CIRCUMFERENCE_SQUARED
+            angle = angles(there, [axis]) - angles(here, [axis]).mT
+            total = total + (2 - 2 * angle.cos()) / CIRCUMFERENCE_SQUARED
         else:
-            step = (to[:, :, None, i] - of[:, None, :, i]) / (axis.high - axis.low)
-            total = total + step**2
+            total = total + ((there - here.mT) / (axis.high - axis.low)) ** 2
     return total
 
 

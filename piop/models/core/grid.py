@@ -56,7 +56,9 @@ class InputInterpolator(nn.Module):
     def interpolate(
         self, entry: InputSignature, samples: FunctionSamples, points: Tensor
     ) -> Tensor:
-        """Evaluate a function at ``points [1 or B, N, d]``: ``[B, N, c]``, standardised."""
+        """Evaluate an input at ``points [1 or B, N, d]``: ``[B, N or 1, c]``, standardised."""
+        if not entry.of:
+            return standardised(entry, samples)
         fit = self.fit(entry)
         if entry.smooth:
             return fit.basis(points) @ fit(samples)
@@ -125,13 +127,8 @@ class GridInputs(InputInterpolator):
         """
         columns, count = [], queries.shape[1]
         for entry in self.signature.inputs:
-            samples = inputs[entry.name]
             points = take_columns(queries, [self.signature.axis(name) for name in entry.of])
-            columns.append(
-                self.interpolate(entry, samples, points)
-                if entry.of
-                else standardised(entry, samples)
-            )
+            columns.append(self.interpolate(entry, inputs[entry.name], points))
         batch = max([len(queries), *map(len, columns)])
         if not columns:
             return queries.new_zeros(batch, count, 0)

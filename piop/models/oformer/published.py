@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, final
@@ -71,7 +71,6 @@ class PublishedOFormer(Backbone):
     Args:
         signature: The problem's shapes and scales.
         config: Sizes.
-        columns: Coordinates that the query encoder takes; by default those of space.
     """
 
     kind: ClassVar[Kind] = "galerkin"
@@ -81,6 +80,8 @@ class PublishedOFormer(Backbone):
     periodic = False
     labelled: ClassVar[bool] = False
     """Whether inputs with jumps are labels of nodes and queries."""
+    timed: ClassVar[bool] = False
+    """Whether the query encoder takes the time beside the coordinates of space."""
 
     waves: Tensor
     cross_waves: Tensor
@@ -88,14 +89,10 @@ class PublishedOFormer(Backbone):
     out: nn.Module
     place: nn.Module
 
-    def __init__(
-        self,
-        signature: Signature,
-        config: PublishedOFormerConfig,
-        columns: Sequence[int] | None = None,
-    ) -> None:
+    def __init__(self, signature: Signature, config: PublishedOFormerConfig) -> None:
         super().__init__(signature, config)
-        self.columns = signature.space_columns if columns is None else tuple(columns)
+        every = tuple(range(len(signature.coordinates)))
+        self.columns = every if self.timed else signature.space_columns
         self.query_axes = [signature.coordinates[i] for i in self.columns]
         self.reader = NodeEncoder(signature, self.labelled)
         self.space = len(self.reader.space)
@@ -224,8 +221,10 @@ class DarcyOFormer(PublishedOFormer):
         config: Sizes.
     """
 
+    timed = True
+
     def __init__(self, signature: Signature, config: PublishedOFormerConfig) -> None:
-        super().__init__(signature, config, range(len(signature.coordinates)))
+        super().__init__(signature, config)
         width, latent = config.width, config.latent
         self.embed = nn.Linear(self.reader.values + len(self.reader.axes), width, bias=False)
         self.out = nn.Linear(width, latent, bias=False)

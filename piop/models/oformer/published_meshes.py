@@ -6,7 +6,6 @@ Inputs with jumps label nodes (boundary, kind of node); queries take them from t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
 import torch
@@ -17,9 +16,6 @@ from piop.models.core.rollout import RolloutBackbone
 from piop.models.oformer.network import Gate, rotary_frequencies
 from piop.models.oformer.nodes import SensorNodes
 from piop.models.oformer.published import PublishedOFormer, PublishedOFormerConfig, unbiased_mlp
-
-STATICS_MESH_RATE = 4
-"""Rate of the attention among queries over ``cross_rate``, electro- and magnetostatics."""
 
 FRAMES = 4
 """Past frames of the airfoil's flow. The authors' first layer takes the coordinates with each of
@@ -33,26 +29,20 @@ class MeshOFormer(PublishedOFormer):
     Args:
         signature: The problem's shapes and scales.
         config: Sizes.
-        mix: Rate of the attention among the queries.
-        columns: Coordinates that the query encoder takes; by default those of space.
     """
 
     field = GRID_FIELD
     labelled = True
+    mesh_rate: ClassVar[float] = 1
+    """Rate of the attention among queries over ``cross_rate``."""
 
     mix_waves: Tensor
 
-    def __init__(
-        self,
-        signature: Signature,
-        config: PublishedOFormerConfig,
-        mix: float,
-        columns: Sequence[int] | None = None,
-    ) -> None:
-        super().__init__(signature, config, columns)
+    def __init__(self, signature: Signature, config: PublishedOFormerConfig) -> None:
+        super().__init__(signature, config)
         latent = config.latent
         self.mix = self.linear_attention(latent, 1).start_near_identity()
-        waves = rotary_frequencies(latent, self.space, mix)
+        waves = rotary_frequencies(latent, self.space, self.mesh_rate * config.cross_rate)
         self.register_buffer("mix_waves", waves, persistent=False)
 
     def mixed(self, inputs: Inputs, queries: Tensor) -> Tensor:
@@ -73,16 +63,17 @@ class StaticsOFormer(MeshOFormer):
 
     normed = False
     affine = True
+    timed = True
+    mesh_rate = 4
     gate: ClassVar[Gate] = "relu"
 
     def __init__(self, signature: Signature, config: PublishedOFormerConfig) -> None:
-        columns = list(range(len(signature.coordinates)))
-        super().__init__(signature, config, STATICS_MESH_RATE * config.cross_rate, columns)
+        super().__init__(signature, config)
         width, latent, labels = config.width, config.latent, self.reader.labels
         features = self.reader.values + labels + len(self.reader.axes)
         self.embed = unbiased_mlp(features, width, width, activation=nn.ReLU)
         self.out = unbiased_mlp(width, width, latent, activation=nn.ReLU)
-        self.place = unbiased_mlp(len(columns) + labels, latent, latent, latent)
+        self.place = unbiased_mlp(len(self.columns) + labels, latent, latent, latent)
         self.first = nn.Linear(latent, latent, bias=False)
         self.here = nn.Linear(labels, latent, bias=False)
         self.last = nn.Linear(latent, latent, bias=False)
@@ -122,7 +113,7 @@ class AirfoilOFormer(MeshOFormer, RolloutBackbone):
     field = ROLLOUT_FIELD
 
     def __init__(self, signature: Signature, config: PublishedOFormerConfig) -> None:
-        super().__init__(signature, config, config.cross_rate)
+        super().__init__(signature, config)
         width, latent, labels = config.width, config.latent, self.reader.labels
         wide = 2 * latent
         self.embed = unbiased_mlp(self.reader.values + FRAMES * len(self.reader.axes), width, width)

@@ -119,8 +119,12 @@ class PositionAttentionField(Backbone):
         self.mesh_encoding = CoordinateEncoding(self.space, fixed, frequencies)
         scalars = signature.scalar_channels
         self.scalars = nn.Linear(scalars, width) if scalars else None
-        self.register_buffer("latent", self._mesh(), persistent=False)
-        count = round(self.latent.shape[1] ** (1 / max(1, len(self.space))))
+        # The latent mesh is fine enough for the bulk of every smooth input: [1, L, d].
+        smooth = [entry for entry in signature.functions if entry.smooth]
+        waves = [TOKENS_PER_WAVE[len(e.of)] * (e.bulk or e.waves) for e in smooth]
+        count = max(FEWEST_POINTS[len(self.space)], *waves, 0)
+        latent = cell_grid(self.space, [count] * len(self.space), torch.zeros(()))
+        self.register_buffer("latent", latent, persistent=False)
         encoders = {e.name: PositionEncoder(signature, e, config) for e in signature.functions}
         self.encoders = nn.ModuleDict(encoders)
         self.ground = self.mesh_encoding.linear(width)
@@ -178,15 +182,6 @@ class PositionAttentionField(Backbone):
         for block in self.processor:
             state = block(state, points)
         return state, points
-
-    def _mesh(self) -> Tensor:
-        """Lay the latent mesh fine enough for the bulk of every smooth input: ``[1, L, d]``."""
-        dimension = len(self.space)
-        count = FEWEST_POINTS[dimension]
-        for entry in self.signature.functions:
-            reach = entry.bulk or entry.waves
-            count = max(count, TOKENS_PER_WAVE[len(entry.of)] * reach if entry.smooth else 0)
-        return cell_grid(self.space, (count,) * dimension, torch.zeros(()))
 
     def _attention(
         self, count: int, control: int = 0, content: int = 0, window: float | None = None
