@@ -106,6 +106,24 @@ def rotate(entries: Any, at: Harmonics | None, *, first: int = 0, parts: int = 1
 
 
 @dataclass(frozen=True)
+class AttentionContext:
+    """Tokens of one input, and the positions from which queries attend to them.
+
+    Attributes:
+        tokens: ``[B, M, width]``.
+        at_queries: Cosines and sines of the attention's wave vectors there, ``[B, N, P]`` each.
+        at_tokens: The same at the tokens, ``[B, M, P]`` each.
+        mask: Which tokens are real, as the attention takes it (for softmax, what is added to the
+            scores, ``[B, 1, 1, M]``); None when all are.
+    """
+
+    tokens: Tensor
+    at_queries: Harmonics
+    at_tokens: Harmonics
+    mask: Tensor | None
+
+
+@dataclass(frozen=True)
 class RelativeAttentionConfig:
     """Sizes of a network of relative attention, all dimensionless.
 
@@ -181,26 +199,9 @@ class RelativeAttention(nn.Module):
                     entries = slice(self.content, self.content + dimension)
                     bias[head, entries] = math.sqrt(INITIAL_SHARPNESS * 3.0**head)
 
-    def forward(
-        self,
-        state: Tensor,
-        tokens: Tensor,
-        at_queries: Harmonics,
-        at_tokens: Harmonics,
-        blocked: Tensor | None = None,
-    ) -> Tensor:
-        """Attend.
-
-        Args:
-            state: ``[B, N, width]``.
-            tokens: ``[B, M, width]``.
-            at_queries: Cosines and sines of P wave vectors at the queries, ``[B, N, P]`` each.
-            at_tokens: The same at the tokens, ``[B, M, P]`` each.
-            blocked: Added to the scores, as of :func:`masked_scores`.
-
-        Returns:
-            ``[B, N, width]``.
-        """
+    def forward(self, state: Tensor, context: AttentionContext) -> Tensor:
+        """Attend from ``state [B, N, width]`` to the tokens of a context: ``[B, N, width]``."""
+        tokens, at_queries, at_tokens = context.tokens, context.at_queries, context.at_tokens
         query, key, values = (
             split_heads(layer(given), self.heads)
             for layer, given in ((self.query, state), (self.key, tokens), (self.value, tokens))
@@ -208,7 +209,7 @@ class RelativeAttention(nn.Module):
         query = rotate(query, at_queries, first=self.content)
         key = rotate(key, at_tokens, first=self.content)
         cos, sin = (wave[..., :ROTATED_VALUES] for wave in at_tokens)
-        found = softmax_attention(query, key, rotate(values, (cos, sin)), blocked)
+        found = softmax_attention(query, key, rotate(values, (cos, sin)), context.mask)
         cos, sin = (wave[..., :ROTATED_VALUES] for wave in at_queries)
         found = rotate(found, (cos, sin * -1.0))
         return self.out(found.reshape(*found.shape[:2], -1))

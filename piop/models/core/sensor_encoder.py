@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from piop.fields import FunctionSamples
-from piop.models.core.attention import Harmonics, RelativeAttentionConfig, masked_scores, perceptron
+from piop.models.core.attention import (
+    AttentionContext,
+    RelativeAttentionConfig,
+    masked_scores,
+    perceptron,
+)
 from piop.models.core.base import InputSignature, Signature
 from piop.models.core.coordinates import (
     CoordinateEncoding,
@@ -44,24 +48,6 @@ class GatedSkip(nn.Module):
         """Return what is added to the state ``[B, N, width]`` and to the output ``[B, N, C]``."""
         gated = views if self.gate is None else views * self.gate(coordinates)
         return self.state(gated), self.answer(gated)
-
-
-@dataclass(frozen=True)
-class AttentionContext:
-    """Tokens of one input, and the positions from which queries attend to them.
-
-    Attributes:
-        tokens: ``[B, M, width]``.
-        at_queries: Cosines and sines of the attention's wave vectors there, ``[B, N, P]`` each.
-        at_tokens: The same at the tokens, ``[B, M, P]`` each.
-        mask: Which tokens are real, as the attention takes it (for softmax, what is added to the
-            scores, ``[B, 1, 1, M]``); None when all are.
-    """
-
-    tokens: Tensor
-    at_queries: Harmonics
-    at_tokens: Harmonics
-    mask: Tensor | None
 
 
 class TokenEncoder(nn.Module):

@@ -15,7 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from piop.models.core.attention import Harmonics, RelativeAttentionConfig, perceptron
+from piop.models.core.attention import (
+    AttentionContext,
+    Harmonics,
+    RelativeAttentionConfig,
+    perceptron,
+)
 from piop.models.core.base import Backbone, Inputs, Signature, encode_scalars
 from piop.models.core.coordinates import (
     CoordinateEncoding,
@@ -164,8 +169,7 @@ class InducingEncoder(nn.Module):
             contexts[name], view = sensors(inputs[name], points, condition)
             state = state + view
         for name, attend in self.attention.items():
-            c = contexts[name]
-            state = state + attend(state, c.tokens, c.at_queries, c.at_tokens, c.mask)
+            state = state + attend(state, contexts[name])
         return state + self.feed_forward(state)
 
 
@@ -187,7 +191,7 @@ class InducingProcessor(nn.Module):
     def forward(self, state: Tensor) -> Tensor:
         """Update the inducing points ``[B or 1, P, width]``."""
         at, normal = self.grid.harmonics(self.grid.points(state)), self.norm(state)
-        state = state + self.attention(normal, normal, at, at)
+        state = state + self.attention(normal, AttentionContext(normal, at, at, None))
         return state + self.feed_forward(state)
 
 
@@ -231,8 +235,9 @@ class InducingDecoder(nn.Module):
             gated, skip = self.transport(views, coordinates)
             state = torch.tanh(state + views) + gated
         at_queries, at_tokens = self.grid.harmonics(queries), self.grid.harmonics(inducing)
+        context = AttentionContext(tokens, at_queries, at_tokens, None)
         for block in self.blocks:
-            state = block(state, tokens, at_queries, at_tokens)
+            state = block(state, context)
         return self.answer(state) + skip
 
 
@@ -300,11 +305,9 @@ class InducingBlock(nn.Module):
         self.attention = config.attention(grid.dimension)
         self.perceptron = config.perceptron()
 
-    def forward(
-        self, state: Tensor, tokens: Tensor, at_queries: Harmonics, at_tokens: Harmonics
-    ) -> Tensor:
+    def forward(self, state: Tensor, context: AttentionContext) -> Tensor:
         """Update the queries ``[B, N, width]``."""
-        found = state + self.attention(state, tokens, at_queries, at_tokens)
+        found = state + self.attention(state, context)
         return found + self.perceptron(found)
 
 

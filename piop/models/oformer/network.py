@@ -16,7 +16,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from piop.fields import FunctionSamples
-from piop.models.core.attention import Harmonics, perceptron, rotate, split_heads
+from piop.models.core.attention import (
+    AttentionContext,
+    Harmonics,
+    perceptron,
+    rotate,
+    split_heads,
+)
 from piop.models.core.base import (
     AxisSignature,
     Backbone,
@@ -35,7 +41,7 @@ from piop.models.core.coordinates import (
     take_columns,
 )
 from piop.models.core.rollout import RolloutBackbone
-from piop.models.core.sensor_encoder import AttentionContext, TokenEncoder
+from piop.models.core.sensor_encoder import TokenEncoder
 
 
 def rotary_frequencies(size: int, dimension: int, rate: float) -> Tensor:

@@ -14,10 +14,10 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor, nn
 
-from piop.models.core.attention import RelativeAttentionConfig, perceptron
+from piop.models.core.attention import AttentionContext, RelativeAttentionConfig, perceptron
 from piop.models.core.base import Backbone, Inputs, Signature, encode_scalars
 from piop.models.core.coordinates import CoordinateEncoding, absolute_axes
-from piop.models.core.sensor_encoder import AttentionContext, GatedSkip, SensorEncoder
+from piop.models.core.sensor_encoder import GatedSkip, SensorEncoder
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,5 @@ class PITBlock(nn.Module):
         """Update the state of the queries ``[B, N, width]``."""
         found = state
         for name, attend in self.attention.items():
-            c = contexts[name]
-            found = found + attend(state, c.tokens, c.at_queries, c.at_tokens, c.mask)
+            found = found + attend(state, contexts[name])
         return found + self.perceptron(found)

@@ -18,8 +18,9 @@ from piop.models.core.base import (
     Signature,
     unit_axes,
 )
-from piop.models.position_attention.network import PositionAttentionConfig, PositionAttentionField
+from piop.models.position_attention.network import PositionAttentionField
 from piop.models.position_attention.published import MeshPositionAttention, MeshPositionConfig
+from piop.models.position_attention.smooth_kernels import PositionAttentionConfig
 
 BURGERS = Signature(
     (AxisSignature("t", 0.0, 0.1), *unit_axes("x", periodic=True)),

@@ -8,14 +8,13 @@ in ``published.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models.core.attention import perceptron
 from piop.models.core.base import (
@@ -25,7 +24,6 @@ from piop.models.core.base import (
     Signature,
     encode_scalars,
     real_points,
-    require_choices,
     standardised,
 )
 from piop.models.core.coordinates import (
@@ -37,10 +35,11 @@ from piop.models.core.coordinates import (
 )
 from piop.models.core.harmonic_fit import TOKENS_PER_WAVE, HarmonicFit
 from piop.models.core.sensor_encoder import GatedSkip
-from piop.models.position_attention.attention import SHARPNESS, window_square
+from piop.models.position_attention.attention import window_square
 from piop.models.position_attention.smooth_kernels import (
     KernelCrossAttention,
     KernelPoints,
+    PositionAttentionConfig,
     kernel_coordinates,
 )
 
@@ -49,38 +48,6 @@ FEWEST_POINTS = {0: 1, 1: 32, 2: 12, 3: 6}
 
 SHARPEST_START = 16.0
 """√λ of the sharpest head that attends to sensors, at the start."""
-
-
-@dataclass(frozen=True)
-class PositionAttentionConfig:
-    """Sizes and choices of the default, dimensionless.
-
-    Attributes:
-        width: Features of a query and of a latent point.
-        heads: H, kernels of each attention.
-        blocks: Modules of the processor on the latent mesh.
-        reads: Attentions of a query to the latent mesh, one after the other.
-        frequencies: Sines and cosines of the time, and of axes that are not homogeneous.
-        window: Quantile of the latent mesh within the smooth window of a query; 1 is global.
-        sharpness: Map from parameters to λ: ``square``, ``tangent`` or ``sine_tangent``.
-        content: Whether attentions after the first add self-attention's scores (Self-PiT, eq. 12).
-    """
-
-    width: int = 64
-    heads: int = 4
-    blocks: int = 2
-    reads: int = 2
-    frequencies: int = 4
-    window: float = 1.0
-    sharpness: str = "square"
-    content: bool = False
-
-    def __post_init__(self) -> None:
-        require_choices(self, {"sharpness": SHARPNESS})
-        if not 0 < self.window <= 1:
-            raise UsageError(f"window = {self.window}: a quantile lies in (0, 1]")
-        if self.width % self.heads:
-            raise UsageError(f"width = {self.width}: give a multiple of heads = {self.heads}")
 
 
 @final
@@ -128,8 +95,9 @@ class PositionAttentionField(Backbone):
         encoders = {e.name: PositionEncoder(signature, e, config) for e in signature.functions}
         self.encoders = nn.ModuleDict(encoders)
         self.ground = self.mesh_encoding.linear(width)
+        attention = partial(KernelCrossAttention, config, self.space, count)
         self.processor = nn.ModuleList(
-            ProcessorBlock(width, self._attention(count)) for _ in range(config.blocks)
+            ProcessorBlock(width, attention()) for _ in range(config.blocks)
         )
         self.control = self.encoding.linear(width)
         window = None
@@ -137,14 +105,13 @@ class PositionAttentionField(Backbone):
             squares = squared_chords(self.latent, self.latent, self.space)
             window = window_square(squares, config.window)
         control = width if self.encoding.columns else 0
-        self.views = self._attention(count, control=control, window=window)
+        self.views = attention(control=control, window=window)
         self.transport = GatedSkip(self.encoding.features, width, signature.channels)
         self.start = nn.Linear(width, width)
         self.place = self.encoding.linear(width)
         content = width if config.content else 0
         self.reads = nn.ModuleList(
-            QueryBlock(width, self._attention(count, width, content, window))
-            for _ in range(config.reads - 1)
+            QueryBlock(width, attention(width, content, window)) for _ in range(config.reads - 1)
         )
         self.decoder = perceptron(width, width, signature.channels)
 
@@ -183,14 +150,6 @@ class PositionAttentionField(Backbone):
             state = block(state, points)
         return state, points
 
-    def _attention(
-        self, count: int, control: int = 0, content: int = 0, window: float | None = None
-    ) -> KernelCrossAttention:
-        c = self.config
-        return KernelCrossAttention(
-            c.width, c.width, c.heads, self.space, c.sharpness, count, control, content, window
-        )
-
 
 class PositionEncoder(nn.Module):
     """Encodes one function on the latent mesh.
@@ -223,9 +182,7 @@ class PositionEncoder(nn.Module):
         self.shared_axes = [self.axes[i] for i in self.shared]
         self.reading = None
         if other or not entry.smooth:
-            self.reading = KernelCrossAttention(
-                width, width, config.heads, self.shared_axes, config.sharpness, SHARPEST_START
-            )
+            self.reading = KernelCrossAttention(config, self.shared_axes, SHARPEST_START)
 
     def forward(self, samples: FunctionSamples, mesh: Tensor, at: Tensor) -> Tensor:
         """Encode.

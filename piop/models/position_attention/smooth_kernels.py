@@ -16,13 +16,46 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from piop.errors import UsageError
 from piop.models.core.attention import masked_scores, split_heads
-from piop.models.core.base import AxisSignature
+from piop.models.core.base import AxisSignature, require_choices
 from piop.models.core.coordinates import CIRCUMFERENCE_SQUARED, angles
 from piop.models.position_attention.attention import INVERSE_SHARPNESS, SHARPNESS, smooth_window
 
 WIDEST = 2.0
 """√λ of the widest head at the start: e⁻¹ half an axis away."""
+
+
+@dataclass(frozen=True)
+class PositionAttentionConfig:
+    """Sizes and choices of the default, dimensionless.
+
+    Attributes:
+        width: Features of a query and of a latent point.
+        heads: H, kernels of each attention.
+        blocks: Modules of the processor on the latent mesh.
+        reads: Attentions of a query to the latent mesh, one after the other.
+        frequencies: Sines and cosines of the time, and of axes that are not homogeneous.
+        window: Quantile of the latent mesh within the smooth window of a query; 1 is global.
+        sharpness: Map from parameters to λ: ``square``, ``tangent`` or ``sine_tangent``.
+        content: Whether attentions after the first add self-attention's scores (Self-PiT, eq. 12).
+    """
+
+    width: int = 64
+    heads: int = 4
+    blocks: int = 2
+    reads: int = 2
+    frequencies: int = 4
+    window: float = 1.0
+    sharpness: str = "square"
+    content: bool = False
+
+    def __post_init__(self) -> None:
+        require_choices(self, {"sharpness": SHARPNESS})
+        if not 0 < self.window <= 1:
+            raise UsageError(f"window = {self.window}: a quantile lies in (0, 1]")
+        if self.width % self.heads:
+            raise UsageError(f"width = {self.width}: give a multiple of heads = {self.heads}")
 
 
 @dataclass(frozen=True)
@@ -65,11 +98,8 @@ class KernelCrossAttention(nn.Module):
     (the distance, between walls) as well: first moments, relative like all the rest.
 
     Args:
-        features: Of what is attended to.
-        width: Of the output.
-        heads: H.
+        config: Sizes and choices.
         axes: The d axes, of length 1 each.
-        sharpness: Which map gives λ, a key of ``SHARPNESS``.
         finest: √λ of the sharpest head at the start.
         control: Features that move the kernels; 0 for fixed kernels.
         content: Features of a query whose self-attention scores are added (eq. 12); 0 for none.
@@ -78,28 +108,27 @@ class KernelCrossAttention(nn.Module):
 
     def __init__(
         self,
-        features: int,
-        width: int,
-        heads: int,
+        config: PositionAttentionConfig,
         axes: Sequence[AxisSignature],
-        sharpness: str = "square",
         finest: float = 32.0,
         control: int = 0,
         content: int = 0,
         window: float | None = None,
     ) -> None:
+        width, heads = config.width, config.heads
         super().__init__()
-        self.axes, self.heads, self.map, self.window = axes, heads, SHARPNESS[sharpness], window
+        self.axes, self.heads, self.window = axes, heads, window
+        self.map, inverse = SHARPNESS[config.sharpness], INVERSE_SHARPNESS[config.sharpness]
         self.depth = width // heads
         self.moments = max(1, self.depth // 4)
         first = torch.logspace(math.log2(WIDEST), math.log2(max(finest, WIDEST)), heads, base=2.0)
-        self.r = nn.Parameter(INVERSE_SHARPNESS[sharpness](first**2))
+        self.r = nn.Parameter(inverse(first**2))
         inner = heads * (self.depth + len(axes) * self.moments)
-        self.value = nn.Linear(features, inner)
+        self.value = nn.Linear(width, inner)
         self.out = nn.Linear(inner, width)
         self.control = nn.Linear(control, heads * (1 + len(axes))) if control else None
         self.query = nn.Linear(content, width, bias=False) if content else None
-        self.key = nn.Linear(features, width, bias=False) if content else None
+        self.key = nn.Linear(width, width, bias=False) if content else None
 
     def forward(
         self,
@@ -112,7 +141,7 @@ class KernelCrossAttention(nn.Module):
         """Attend.
 
         Args:
-            tokens: ``[B, M, features]``.
+            tokens: ``[B, M, width]``.
             points: Their positions.
             at: Positions of the queries, as of :func:`kernel_coordinates`, ``[B or 1, N, d]``.
             control: ``[B or 1, N, control]``.

@@ -11,7 +11,7 @@ import torch
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
-from piop.models.position_attention.network import PositionAttentionConfig
+from piop.models.position_attention.smooth_kernels import PositionAttentionConfig
 from piop.testing import SIGNATURES, queries_for, samples_for
 
 TIME = AxisSignature("t", 0.0, 1.0)

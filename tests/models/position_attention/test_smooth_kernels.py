@@ -14,17 +14,19 @@ from piop.models.position_attention.attention import window_square
 from piop.models.position_attention.smooth_kernels import (
     KernelCrossAttention,
     KernelPoints,
+    PositionAttentionConfig,
     kernel_coordinates,
 )
 
 RING = AxisSignature("x", 0.0, 2.0, periodic=True)
 WALLED = AxisSignature("z", 1.0, 4.0)
 AXES = (RING, WALLED)
+SIZES = PositionAttentionConfig(width=8, heads=2)
 
 
 def reading(axes=AXES, **options) -> KernelCrossAttention:
     torch.manual_seed(0)
-    return KernelCrossAttention(3, 8, 2, axes, finest=6.0, **options).double()
+    return KernelCrossAttention(SIZES, axes, finest=6.0, **options).double()
 
 
 def mesh(axes=AXES, counts=(6, 5)):
@@ -42,7 +44,7 @@ def test_a_reading_is_position_attention_with_first_moments(window):
     reach = None
     if window is not None:
         reach = window_square(squared_chords(points, points, AXES), window)
-    layer, tokens = reading(window=reach), torch.randn(2, 30, 3, dtype=torch.float64)
+    layer, tokens = reading(window=reach), torch.randn(2, 30, 8, dtype=torch.float64)
     out = layer(tokens, KernelPoints.of(points, AXES), kernel_coordinates(queries, AXES))
     squares = squared_chords(queries, points, AXES)
     apart = queries[:, :, None] - points[:, None]
@@ -66,7 +68,7 @@ def test_a_control_widens_and_shifts_the_kernel():
     with torch.no_grad():
         layer.control.weight.zero_()
         layer.control.bias.copy_(torch.tensor([math.log(4.0), 0.5, 0.0, 0.0], dtype=torch.float64))
-    tokens, at = torch.randn(1, 40, 3, dtype=torch.float64), torch.rand(1, 5, 1).double()
+    tokens, at = torch.randn(1, 40, 8, dtype=torch.float64), torch.rand(1, 5, 1).double()
     still = reading((RING,))
     still.load_state_dict({k: v for k, v in layer.state_dict().items() if "control" not in k})
     with torch.no_grad():
@@ -86,7 +88,7 @@ def test_a_control_widens_and_shifts_the_kernel():
 def test_answers_are_smooth_and_the_same_on_either_side_of_the_seam():
     """Second derivatives beside finite differences of the formula, at and across the seam."""
     layer, points = reading((RING,)), mesh((RING,), (24,))
-    tokens = torch.randn(1, 24, 3, dtype=torch.float64)
+    tokens = torch.randn(1, 24, 8, dtype=torch.float64)
 
     def answer(at):
         return layer(
@@ -107,7 +109,7 @@ def test_answers_are_smooth_and_the_same_on_either_side_of_the_seam():
 
 def test_shifting_latent_values_and_query_together_changes_nothing():
     layer, points = reading((RING,)), mesh((RING,), (24,))
-    tokens, at = torch.randn(1, 24, 3, dtype=torch.float64), torch.rand(1, 5, 1).double()
+    tokens, at = torch.randn(1, 24, 8, dtype=torch.float64), torch.rand(1, 5, 1).double()
     here = layer(tokens, KernelPoints.of(points, (RING,)), kernel_coordinates(at, (RING,)))
     there = layer(
         tokens.roll(7, 1),
@@ -119,7 +121,7 @@ def test_shifting_latent_values_and_query_together_changes_nothing():
 
 def test_contents_add_the_scores_of_equation_12():
     layer, points = reading((RING,), content=5), mesh((RING,), (7,))
-    tokens, state = torch.randn(1, 7, 3).double(), torch.randn(1, 4, 5).double()
+    tokens, state = torch.randn(1, 7, 8).double(), torch.randn(1, 4, 5).double()
     at = torch.rand(1, 4, 1).double()
     with torch.no_grad():  # heads as they are, as many as fit
         layer.out.weight.copy_(torch.eye(8, 10))
@@ -143,7 +145,7 @@ def test_contents_add_the_scores_of_equation_12():
 
 def test_padding_and_functions_without_a_shared_axis():
     layer = reading(())
-    tokens, there = torch.randn(1, 6, 3).double(), torch.tensor([[True] * 4 + [False] * 2])
+    tokens, there = torch.randn(1, 6, 8).double(), torch.tensor([[True] * 4 + [False] * 2])
     nowhere = torch.zeros(1, 6, 0, dtype=torch.float64)
     at = torch.zeros(1, 3, 0, dtype=torch.float64)
     out = layer(tokens, KernelPoints.of(nowhere, (), there), at)
