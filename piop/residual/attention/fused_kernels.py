@@ -37,6 +37,15 @@ def add_products(start, target: tl.constexpr, leads, z, coefficients, PRODUCTS: 
 
 
 @triton.jit
+def locate_block(count, heads, SIZE: tl.constexpr):
+    """Give the head of all, its batch, its number there, and the points of this program's block."""
+    blocks = tl.cdiv(count, SIZE)
+    head = (tl.program_id(0) // blocks).to(tl.int64)
+    point = (tl.program_id(0) % blocks).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    return head, head // heads, head % heads, point
+
+
+@triton.jit
 def load_streams(x, b, h, offsets, keep, COUNT: tl.constexpr):
     """Load the streams of ``[COUNT, B, H, …]`` at offsets within a head."""
     pointer = x[0] + b * x[2] + h * x[3]
@@ -84,10 +93,7 @@ def sum_sensors(
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Sum e^{z − m} w_r [v | 1] over the sensors, for one block of queries."""
-    blocks = tl.cdiv(n_count, BN)
-    head = (tl.program_id(0) // blocks).to(tl.int64)
-    b, h = head // heads, head % heads
-    n = (tl.program_id(0) % blocks).to(tl.int64) * BN + tl.arange(0, BN)
+    head, b, h, n = locate_block(n_count, heads, BN)
     d, e = tl.arange(0, BD), tl.arange(0, BE)
     here, in_d, in_e = n < n_count, d < d_count, e < e_count
     streams, c = load_queries(query, coefficients, b, h, n, d, here, in_d, S, SLOTS)
@@ -172,10 +178,7 @@ def slope_queries(
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Give the gradients of the streams of one block of queries: the sum of slope · key."""
-    blocks = tl.cdiv(n_count, BN)
-    head = (tl.program_id(0) // blocks).to(tl.int64)
-    b, h = head // heads, head % heads
-    n = (tl.program_id(0) % blocks).to(tl.int64) * BN + tl.arange(0, BN)
+    head, b, h, n = locate_block(n_count, heads, BN)
     d, e = tl.arange(0, BD), tl.arange(0, BE)
     here, in_d, in_e = n < n_count, d < d_count, e < e_count
     streams, c = load_queries(query, coefficients, b, h, n, d, here, in_d, S, SLOTS)
@@ -214,10 +217,7 @@ def slope_sensors(
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Give the gradients of one block of keys and values: sums over all streams of all queries."""
-    blocks = tl.cdiv(m_count, BM)
-    head = (tl.program_id(0) // blocks).to(tl.int64)
-    b, h = head // heads, head % heads
-    m = (tl.program_id(0) % blocks).to(tl.int64) * BM + tl.arange(0, BM)
+    head, b, h, m = locate_block(m_count, heads, BM)
     d, e = tl.arange(0, BD), tl.arange(0, BE)
     there, in_d, in_e = m < m_count, d < d_count, e < e_count
     k = load_block(key, b, h, m[None], d[:, None], there[None] & in_d[:, None])
