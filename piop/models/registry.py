@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -59,12 +59,12 @@ def build_backbone(
         32
     """
     chosen = find_preset(name, preset)
-    known = [field.name for field in fields(chosen.config)]
+    known = vars(chosen.config)
     for key, value in overrides.items():
         if key not in known:
             raise UsageError(unknown(f"setting of backbone {name!r}", key, known))
-        _require_value(key, value, getattr(chosen.config, key))
-    config = type(chosen.config)(**{**vars(chosen.config), **overrides})
+        _require_value(key, value, known[key])
+    config = replace(chosen.config, **overrides)
     reason = refusal(chosen, signature, config)
     if reason:
         raise UsageError(f"backbone {name!r} cannot serve this problem: {reason}")
