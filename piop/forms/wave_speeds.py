@@ -87,18 +87,16 @@ def _complete(
             flux = u[momenta[i]] * u[momenta[j]] / rho + (pressure if i == j else 0)
             if not vanishes(fluxes[i][momenta[j]] - flux):
                 return None
-    energy = None
-    for row in set(range(len(u))) - {density, *momenta}:
-        carried = [u[row] * u[momenta[i]] / rho for i in axes]
-        if all(vanishes(fluxes[i][row] - carried[i]) for i in axes):
-            continue
-        work = [pressure * u[momenta[i]] / rho for i in axes]
-        if energy is not None or not all(
-            vanishes(fluxes[i][row] - carried[i] - work[i]) for i in axes
-        ):
-            return None
-        energy = row
-    if energy is None or not pressure.has(u[energy]):
+    velocity = [u[m] / rho for m in momenta]
+    beyond = {  # what each flux holds beside the transport of its unknown
+        row: [fluxes[i][row] - u[row] * velocity[i] for i in axes]
+        for row in set(range(len(u))) - {density, *momenta}
+    }
+    energies = [row for row, rest in beyond.items() if not all(map(vanishes, rest))]
+    if len(energies) != 1 or not pressure.has(u[energies[0]]):
+        return None
+    (energy,) = energies
+    if not all(vanishes(beyond[energy][i] - pressure * velocity[i]) for i in axes):
         return None
     slope = sympy.cancel(pressure.diff(u[energy]))
     if slope.has(u[energy]) or slope == 0:

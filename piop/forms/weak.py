@@ -21,7 +21,7 @@ from typing import Any, final
 import sympy
 from sympy import Derivative, Expr, Symbol
 
-from piop.boundary import BoundaryCondition, normal_symbols
+from piop.boundary import normal_symbols
 from piop.errors import NotSupportedError
 from piop.expression.functions import JUMPS
 from piop.forms.differentiate import differentiate, partial
@@ -207,7 +207,10 @@ def weak_form(pde: PDE) -> WeakForm:
                 f"{names[i]} has no second derivatives in equation {solved[i] + 1}, which is taken "
                 "as its own"
             )
-    values = {face: _prescribed(names, found) for face, found in pde.boundary.items()}
+    values = {
+        face: {names.index(c.unknown): c.prescribed for c in found if c.prescribed is not None}
+        for face, found in pde.boundary.items()
+    }
     natural = {
         face: _Face(pde, face, names, atoms).through([q for _, q in sorted_terms], given)
         for face, given in values.items()
@@ -246,10 +249,6 @@ def _require_covered(pde: PDE) -> None:
         reasons.append(f"the conditions {', '.join(words)} are for conservation laws")
     if reasons:
         raise NotSupportedError(", ".join(reasons))
-
-
-def _prescribed(names: Sequence[str], found: Sequence[BoundaryCondition]) -> dict[int, Expr]:
-    return {names.index(c.unknown): c.prescribed for c in found if c.prescribed is not None}
 
 
 def _integrand(

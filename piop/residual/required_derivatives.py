@@ -46,7 +46,11 @@ class InputDerivatives:
     ) -> None:
         self._coordinates = tuple(coordinates)
         self._of = {item.name: tuple(item.of) for item in inputs}
-        self.entries = _entries(expressions, {*coordinates, *known})
+        atoms = {(name_of(a), argument_order(a)) for e in expressions for a in outermost_atoms(e)}
+        given = {*coordinates, *known}
+        symbols = {(str(symbol), ()) for e in expressions for symbol in e.free_symbols - given}
+        found = {(name, order) for name, order in atoms if name not in given} | symbols
+        self.entries = tuple(sorted(found))
         self.atoms = [self._atom(name, order) for name, order in self.entries]
 
     def at(self, functions: Mapping[str, InputFunction], queries: Tensor) -> tuple[Tensor, ...]:
@@ -100,14 +104,6 @@ class InputDerivatives:
         counts = [(s, n) for s, n in zip(symbols, order, strict=True) if n]
         function = Function(name, real=True)(*symbols)
         return Derivative(function, *counts) if counts else function
-
-
-def _entries(
-    expressions: Sequence[Expr], known: set[Symbol | str]
-) -> tuple[tuple[str, Index], ...]:
-    atoms = {(name_of(a), argument_order(a)) for e in expressions for a in outermost_atoms(e)}
-    symbols = {(str(symbol), ()) for e in expressions for symbol in e.free_symbols - known}
-    return tuple(sorted({(n, order) for n, order in atoms if n not in known} | symbols))
 
 
 def _find(functions: Mapping[str, InputFunction], name: str) -> InputFunction:
