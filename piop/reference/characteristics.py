@@ -23,6 +23,7 @@ from piop.forms.linear_forms import transport_form
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     SAFETY,
+    Earlier,
     GridLevel,
     GridResult,
     LevelSolver,
@@ -72,10 +73,7 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
             require_inflow(inward, wall is not None, face, self.samples)
 
     def solve(
-        self,
-        level: GridLevel,
-        samples: Sequence[int],
-        earlier: Sequence[Sequence[GridResult]],
+        self, level: GridLevel, samples: Sequence[int], earlier: Earlier[GridResult]
     ) -> SolvedSamples[GridResult]:
         """See the base class; all samples of the batch are solved at once."""
         (steps,) = level.sizes

@@ -172,6 +172,8 @@ class LevelResult(Generic[L]):
 
 R = TypeVar("R", bound=LevelResult[Any])
 GridResult = LevelResult[GridLevel]
+Earlier = Sequence[Sequence[R]]
+"""Results of each sample on the levels before, newest first; none after a failure."""
 
 
 @final
@@ -242,16 +244,13 @@ class LevelSolver(ABC, Generic[L, R]):
         return dict.fromkeys(samples, self.coarsest)
 
     @abstractmethod
-    def solve(
-        self, level: L, samples: Sequence[int], earlier: Sequence[Sequence[R]]
-    ) -> SolvedSamples[R]:
+    def solve(self, level: L, samples: Sequence[int], earlier: Earlier[R]) -> SolvedSamples[R]:
         """Solve samples on a level and estimate their errors.
 
         Args:
             level: Resolution.
             samples: Positions in the batch.
-            earlier: Results of each sample on the levels before, newest first, at most ``history``;
-                none after a failure.
+            earlier: Of each sample, at most ``history`` results.
         """
 
     def bytes_per_sample(self, level: L) -> float:

@@ -29,6 +29,7 @@ from piop.reference.chebyshev.time_stepping import (
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     SAFETY,
+    Earlier,
     Fields,
     GridLevel,
     LevelResult,
@@ -88,10 +89,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         return _BYTES * (len(self.equations.channels) * math.prod(level.sizes)) ** 2
 
     def solve(
-        self,
-        level: GridLevel,
-        samples: Sequence[int],
-        earlier: Sequence[Sequence[CollocationResult]],
+        self, level: GridLevel, samples: Sequence[int], earlier: Earlier[CollocationResult]
     ) -> SolvedSamples[CollocationResult]:
         """See the base class."""
         mesh = CollocationMesh(self.problem.space, level.sizes, self.request.device)
@@ -106,10 +104,10 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             run = stepping.run(w, self.start, self.request.times)
         until = run.until.tolist()
         results = [
-            self._result(level, mesh, run, row, own) if until[row] == math.inf else None
+            self._result(level, run, row, own) if until[row] == math.inf else None
             for row, own in enumerate(earlier)
         ]
-        return SolvedSamples(results, lambda rows: self._evaluate(mesh, run, rows), until)
+        return SolvedSamples(results, lambda rows: self._evaluate(run, rows), until)
 
     def _level(self, number: int) -> GridLevel:
         return GridLevel(number, (self.levels[number - 1],) * len(self.request.shape))
@@ -150,10 +148,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         return torch.stack(fields, 1)
 
     def _steady(
-        self,
-        system: CollocationSystem,
-        samples: Sequence[int],
-        earlier: Sequence[Sequence[CollocationResult]],
+        self, system: CollocationSystem, samples: Sequence[int], earlier: Earlier[CollocationResult]
     ) -> CollocationTrajectory:
         guess = torch.zeros((len(samples), *system.shape)).to(system.mesh.weights)
         for b, own in enumerate(earlier):
@@ -162,19 +157,17 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         w, good = solve_steady(system, guess)
         check_steady(system, w, samples)
         values = w.unsqueeze(1)
-        return CollocationTrajectory(
-            values, torch.zeros_like(values), torch.where(good, math.inf, 0.0)
-        )
+        until = torch.where(good, math.inf, 0.0)
+        return CollocationTrajectory(system.mesh, values, torch.zeros_like(values), until)
 
     def _result(
         self,
         level: GridLevel,
-        mesh: CollocationMesh,
         run: CollocationTrajectory,
         row: int,
         earlier: Sequence[CollocationResult],
     ) -> CollocationResult:
-        values = run.values[row]
+        mesh, values = run.mesh, run.values[row]
         return CollocationResult(
             self._difference(earlier[0], mesh, values) if earlier else math.inf,
             self._level(level.number + 1) if level.number < len(self.levels) else None,
@@ -199,11 +192,9 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         floor = max(_NEWTON * self.request.tolerance, _ROUNDING)
         return SAFETY * float((mesh.norm(gap) / scale).amax()) + floor
 
-    def _evaluate(
-        self, mesh: CollocationMesh, run: CollocationTrajectory, rows: Sequence[int]
-    ) -> Fields:
+    def _evaluate(self, run: CollocationTrajectory, rows: Sequence[int]) -> Fields:
         values, slopes = (
-            torch.stack([mesh.evaluate(whole[row], self.axes) for row in rows])
+            torch.stack([run.mesh.evaluate(whole[row], self.axes) for row in rows])
             for whole in (run.values, run.slopes)
         )
         problem = self.problem

@@ -18,6 +18,7 @@ from numpy.polynomial import legendre, polynomial
 from torch import Tensor
 
 from piop.linalg import factorise
+from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.system import CollocationSystem
 from piop.reference.refinement import relative_scale
 
@@ -237,6 +238,7 @@ class CollocationTrajectory:
     """States at the save times.
 
     Attributes:
+        mesh: Where.
         values: Channels at the save times ``[B, T, C, *sizes]``.
         slopes: Their time derivatives.
         until: First time at which an instance could not be carried on, else inf ``[B]``.
@@ -244,6 +246,7 @@ class CollocationTrajectory:
         steps: How many were taken.
     """
 
+    mesh: CollocationMesh
     values: Tensor
     slopes: Tensor
     until: Tensor
@@ -288,7 +291,8 @@ class TimeStepping:
         """Step from ``w [B, C, *sizes]`` at ``start`` and keep the state at each of ``times``."""
         size = (len(w), len(times), *w.shape[1:])
         until = torch.full((len(w),), math.inf, dtype=w.dtype, device=w.device)
-        self.result = CollocationTrajectory(w.new_zeros(size), w.new_zeros(size), until)
+        mesh = self.system.mesh
+        self.result = CollocationTrajectory(mesh, w.new_zeros(size), w.new_zeros(size), until)
         self.stepper = Stepper(self.system, self.scheme, start)
         self.sizes = w.new_zeros(w.shape[:2])
         self.last: _Step | None = None

@@ -25,6 +25,7 @@ from piop.reference.elliptic.linear_solve import solve_cells
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     SAFETY,
+    Earlier,
     Fields,
     GridLevel,
     LevelResult,
@@ -83,7 +84,7 @@ class CellSolver(LevelSolver[GridLevel, CellResult]):
         return 8 * _NUMBERS * math.prod(level.sizes)
 
     def solve(
-        self, level: GridLevel, samples: Sequence[int], earlier: Sequence[Sequence[CellResult]]
+        self, level: GridLevel, samples: Sequence[int], earlier: Earlier[CellResult]
     ) -> SolvedSamples[CellResult]:
         """See the base class."""
         sources = self.sources.take(samples)

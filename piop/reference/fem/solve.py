@@ -28,6 +28,7 @@ from piop.reference.fem.space import Array, Space
 from piop.reference.fem.system import FiniteElementSystem, Recovery
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
+    Earlier,
     Fields,
     GridLevel,
     GridResult,
@@ -160,7 +161,7 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         return 8 * _NUMBERS * self.space.count * len(self.form.atoms)
 
     def solve(
-        self, level: GridLevel, samples: Sequence[int], earlier: Sequence[Sequence[GridResult]]
+        self, level: GridLevel, samples: Sequence[int], earlier: Earlier[GridResult]
     ) -> SolvedSamples[GridResult]:
         """See the base class."""
         self._go_to(level)

@@ -29,6 +29,7 @@ from piop.reference.finite_volume.flux import limited_slopes
 from piop.reference.finite_volume.scheme import CellMesh, FiniteVolumeStepper, Scheme
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
+    Earlier,
     Fields,
     GridLevel,
     GridResult,
@@ -151,7 +152,7 @@ class ShockSolver(LevelSolver[GridLevel, GridResult]):
         return GridLevel(1, tuple(sizes))
 
     def solve(
-        self, level: GridLevel, samples: Sequence[int], earlier: Sequence[Sequence[GridResult]]
+        self, level: GridLevel, samples: Sequence[int], earlier: Earlier[GridResult]
     ) -> SolvedSamples[GridResult]:
         """See the base class."""
         problem, request = self.problem, self.request

@@ -35,6 +35,7 @@ from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     MEMORY,
     SAFETY,
+    Earlier,
     Fields,
     LevelResult,
     LevelSolver,
@@ -139,10 +140,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         return [bound / 2 ** max(0, math.ceil(math.log2(bound / h))) for h in allowed.tolist()]
 
     def solve(
-        self,
-        level: SpectralLevel,
-        samples: Sequence[int],
-        earlier: Sequence[Sequence[SpectralResult]],
+        self, level: SpectralLevel, samples: Sequence[int], earlier: Earlier[SpectralResult]
     ) -> SolvedSamples[SpectralResult]:
         """See the base class."""
         sources = self.sources.take(samples)
@@ -154,9 +152,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         stiff = self._stiff(stepper, w, level, scale) > self.tolerance
         until = run.until.tolist()
         results = [
-            self._result(run, row, level, scale, bool(stiff[row]), own)
-            if until[row] == math.inf
-            else None
+            self._result(run, row, scale, bool(stiff[row]), own) if until[row] == math.inf else None
             for row, own in enumerate(earlier)
         ]
         return SolvedSamples(
@@ -198,11 +194,11 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         self,
         run: SpectralTrajectory,
         row: int,
-        level: SpectralLevel,
         scale: Tensor,
         stiff: bool,
         earlier: Sequence[SpectralResult],
     ) -> SpectralResult:
+        level = run.level
         tails, middles = (
             tuple((t[row, self.measured] / scale[row, :, None]).amax(0).tolist())
             for t in (run.tail, run.middle)
@@ -222,7 +218,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         return SpectralResult(
             assessment.error,
             self._if_allowed(next_level(assessment, self.tolerance)),
-            run.grid.sizes,
+            level.sizes,
             f"{level.sizes} points and steps of {level.step:.3g}",
             run.spectra[row],
             step=level.step,

@@ -223,6 +223,7 @@ class SpectralTrajectory:
     """One run.
 
     Attributes:
+        level: Its level.
         grid: Its grid.
         spectra: States at the save times ``[B, T, states, *modes]``.
         tail: Largest tail, root mean square per state and axis ``[B, states, d]``.
@@ -231,6 +232,7 @@ class SpectralTrajectory:
         until: First time at which a sample was not finite, else inf ``[B]``.
     """
 
+    level: SpectralLevel
     grid: PeriodicGrid
     spectra: Tensor
     tail: Tensor
@@ -277,14 +279,9 @@ class SpectralStepper:
         batch, states = w.shape[:2]
         rank = len(self.grid.sizes)
         out = w.new_empty((batch, len(times), states, *self.grid.modes))
-        result = SpectralTrajectory(
-            self.grid,
-            out,
-            torch.zeros(batch, states, rank, dtype=torch.float64, device=w.device),
-            torch.zeros(batch, states, rank, dtype=torch.float64, device=w.device),
-            torch.zeros(batch, rank, dtype=torch.float64, device=w.device),
-            torch.full((batch,), math.inf, dtype=torch.float64, device=w.device),
-        )
+        tails, middles = out.real.new_zeros(2, batch, states, rank)
+        rough, until = out.real.new_zeros(batch, rank), out.real.new_full((batch,), math.inf)
+        result = SpectralTrajectory(level, self.grid, out, tails, middles, rough, until)
         now, t = None, start
         for i, time in enumerate(times):
             count = level.steps(time - t) if time > t else 0
