@@ -128,16 +128,13 @@ class CellSolver(LevelSolver[GridLevel, CellResult]):
             return values[0], math.inf, 1.0
         differences = [float((a - b).norm()) / scale for a, b in pairwise(values)]
         observed = observed_order(differences)
-        if self._extrapolates and len(values) > 2 and _SECOND[0] < observed < _SECOND[1]:
+        smooth = self.aligned and not self.form.rough
+        if smooth and len(values) > 2 and _SECOND[0] < observed < _SECOND[1]:
             new, old = (fine + (fine - coarse) / 3 for fine, coarse in pairwise(values))
             difference = float((new - old).norm()) / scale
             return new, SAFETY * difference / 3 + self.algebraic, 3.0  # credits order 2 of 3
         order = min(max(observed, 0.5), 1.0 if self.form.rough else 2.0)
         return values[0], richardson_error(differences[0], order) + self.algebraic, order
-
-    @property
-    def _extrapolates(self) -> bool:
-        return self.aligned and not self.form.rough
 
     def _require_balance(self, sample: int, result: CellResult) -> None:
         """Where a constant is free, sources and fluxes through walls must balance."""

@@ -48,7 +48,6 @@ class PointEvaluator:
         axes = [c.symbol for c in problem.space]
         atoms = [*self.functions, *self.scalars, *axes, *normal, *unknowns]
         self.run = compile_expressions(expressions, atoms)
-        self.count = len(expressions)
 
     def coefficients(
         self, sources: Sources, points: Array, normals: Array | None = None
