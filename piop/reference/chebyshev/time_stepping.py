@@ -181,7 +181,7 @@ class Stepper:
         for k, (lu, shift) in enumerate(
             zip(self._factor(h, slope), self.scheme.shifts, strict=True)
         ):
-            part = parts[:, k] if isinstance(shift, complex) else parts[:, k].real
+            part = parts[:, k] if shift.imag else parts[:, k].real
             solved = solve_factored(lu, part)
             out -= (self.back[:, k][:, None] * solved[:, None]).real
         return out.reshape(found.shape)

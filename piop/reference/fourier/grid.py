@@ -1,5 +1,7 @@
 """Periodic grids: transforms between points and Fourier coefficients, operators on spectra.
 
+The linear half of a split system becomes symbols: one number, or one small matrix, per wavenumber.
+
 Conventions: points ``low + j·length/n`` (right end excluded); coefficients of e^{ikx} themselves
 (``norm="forward"``), so spectra of different resolutions compare directly; half spectrum along the
 last axis; the Nyquist mode, whose odd derivatives are ambiguous, is always zero.
@@ -14,6 +16,11 @@ from typing import final
 
 import torch
 from torch import Tensor
+
+from piop.errors import NotSupportedError
+from piop.forms.linear_nonlinear_split import Polynomial, Split
+from piop.linalg import invert
+from piop.reference.input_values import Sources
 
 
 @dataclass(frozen=True)
@@ -240,3 +247,150 @@ class Multiplier:
             if first <= column < first + x.shape[1]:
                 out[:, row].addcmul_(x[:, column - first], symbol)
         return out
+
+
+@final
+class Symbols:
+    """Symbols of the linear operators of a system on one grid.
+
+    Args:
+        split: From ``split_linear``.
+        means: Mean of each auxiliary unknown (its k = 0 mode where the equation leaves it free).
+        grid: Resolution.
+        points: Points of the grid where products are formed; their spectra come times this number
+            (``PeriodicGrid.sums``), and prefactors take it out again.
+        sources: Scalar inputs' values.
+
+    Attributes:
+        linear: (state, state) → symbol of the right side, mass removed.
+        prefactors: (state, product) → symbol in front of each product, mass removed. Products that
+            are the spectrum of an auxiliary unknown come after the pointwise ones.
+        auxiliary: (auxiliary, channel) → symbol that fixes it from states and earlier ones.
+        auxiliary_prefactors: (auxiliary, auxiliary product) → symbol.
+        free: Which auxiliary unknowns have a free mean.
+        late: Auxiliary unknowns that cannot dissolve into symbols.
+
+    Raises:
+        NotSupportedError: A mass matrix or auxiliary operator that cannot be solved.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        means: Sequence[float],
+        grid: PeriodicGrid,
+        points: int,
+        sources: Sources,
+    ) -> None:
+        self.split, self.means, self.grid = split, means, grid
+        self.points, self.sources = points, sources
+        self.auxiliary: Table = {}
+        self.auxiliary_prefactors: Table = {}
+        auxiliaries = range(len(split.channels) - split.states)
+        self.free = [self._solve_auxiliary(i) for i in auxiliaries]
+        inverse, n = self._inverse_mass(), split.states
+        rows = {k: self._symbol(p) for k, p in split.right.linear.items()}
+        # An auxiliary unknown that is linear in the states dissolves into their symbols.
+        self.late = late = nonlinear_auxiliaries(split, means)
+        for i in reversed([i for i in auxiliaries if i not in late]):
+            for row, column in list(rows):
+                if column == n + i:
+                    symbol = rows.pop((row, column))
+                    for (a, source), s in self.auxiliary.items():
+                        if a == i:
+                            _accumulate(rows, (row, source), symbol * s)
+        prefactors: Table = {}
+        for p, product in enumerate(split.right.products):
+            for row, order, coefficient in product.places:
+                symbol = self._symbol({order: coefficient}) / points
+                _accumulate(prefactors, (row, p), symbol)
+        for row, column in list(rows):
+            if column >= n:
+                place = len(split.right.products) + late.index(column - n)
+                prefactors[row, place] = rows.pop((row, column))
+        self.linear, self.prefactors = multiply(inverse, rows), multiply(inverse, prefactors)
+
+    def _symbol(self, polynomial: Polynomial) -> Tensor:
+        """Symbol ``[B or 1, *modes]`` of a constant-coefficient operator, zero at Nyquist."""
+        grid, pad = self.grid, (1,) * len(self.grid.sizes)
+        total = torch.zeros((1, *grid.modes), dtype=torch.complex128, device=grid.device)
+        for order, coefficient in polynomial.items():
+            value = self.sources.scalar(coefficient)
+            value = torch.as_tensor(value, dtype=torch.float64, device=grid.device)
+            total = total + value.reshape(-1, *pad) * grid.derivative(order)
+        return total * grid.interior()
+
+    def _solve_auxiliary(self, i: int) -> bool:
+        """Solve the equation of an auxiliary unknown for it; return whether its mean is free."""
+        split, n = self.split, self.split.states
+        row = {c: p for (r, c), p in split.auxiliary.linear.items() if r == i}
+        name = split.channels[n + i].name
+        if n + i not in row or any(c > n + i for c in row):
+            raise NotSupportedError(f"the auxiliary equation of '{name}' must fix it by itself")
+        operator = self._symbol(row.pop(n + i))
+        zero = (operator == 0) & self.grid.interior()
+        origin = (slice(None), *(0,) * len(self.grid.sizes))
+        free = bool(zero[origin].any())
+        zero[origin] = False
+        if zero.any():
+            raise NotSupportedError(
+                f"the operator on '{name}' vanishes at a wavenumber other than 0"
+            )
+        inverse = torch.where(operator == 0, 0, 1 / torch.where(operator == 0, 1, operator))
+        for column, polynomial in row.items():
+            self.auxiliary[i, column] = -inverse * self._symbol(polynomial)
+        for p, product in enumerate(split.auxiliary.products):
+            for order, coefficient in [(o, c) for r, o, c in product.places if r == i]:
+                symbol = self._symbol({order: coefficient})
+                _accumulate(self.auxiliary_prefactors, (i, p), -inverse * symbol / self.points)
+        return free
+
+    def _inverse_mass(self) -> Table:
+        grid, keep = self.grid, self.grid.interior()
+        mass = {k: self._symbol(p) for k, p in self.split.mass.items()}
+        rows = [r for r, _ in mass]
+        if len(set(rows)) == len(rows) == self.split.states == len({c for _, c in mass}):
+            for (row, column), symbol in mass.items():
+                if bool(((symbol == 0) & keep).any()):
+                    name = self.split.channels[column].name
+                    raise NotSupportedError(
+                        f"equation {row + 1} does not fix the time derivative of {name}"
+                    )
+            return {(c, r): keep / torch.where(keep, s, 1) for (r, c), s in mass.items()}
+        n = self.split.states
+        full = torch.zeros((1, *grid.modes, n, n), dtype=torch.complex128, device=grid.device)
+        for (r, c), s in mass.items():
+            full = full.expand(max(len(full), len(s)), *full.shape[1:]).clone()
+            full[..., r, c] = s
+        full = torch.where(
+            keep[..., None, None], full, torch.eye(n, dtype=full.dtype, device=grid.device)
+        )
+        inverse, info = invert(full)
+        if bool(info.any()) or not bool(torch.isfinite(inverse.real).all()):
+            raise NotSupportedError("the equations cannot be solved for the time derivatives")
+        return {(r, c): inverse[..., r, c] * keep for r in range(n) for c in range(n)}
+
+
+def nonlinear_auxiliaries(split: Split, means: Sequence[float]) -> list[int]:
+    """Auxiliary unknowns that cannot dissolve into symbols: they hold products or a mean."""
+    late: list[int] = []
+    for i, mean in enumerate(means):
+        rows = any(row == i for p in split.auxiliary.products for row, _, _ in p.places)
+        earlier = any(r == i and c - split.states in late for r, c in split.auxiliary.linear)
+        if rows or mean or earlier:
+            late.append(i)
+    return late
+
+
+def multiply(left: Table, right: Table) -> Table:
+    """The product of two matrices of symbols."""
+    out: Table = {}
+    for (r, m), a in left.items():
+        for (k, c), b in right.items():
+            if m == k:
+                _accumulate(out, (r, c), a * b)
+    return out
+
+
+def _accumulate(table: Table, key: tuple[int, int], value: Tensor) -> None:
+    table[key] = table[key] + value if key in table else value

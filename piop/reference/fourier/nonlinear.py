@@ -9,7 +9,6 @@ differentiation, multiplies derivatives of total order two or more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import product
 from typing import cast, final
 
@@ -17,37 +16,30 @@ import torch
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.forms.linear_nonlinear_split import Split
-from piop.reference.fourier.grid import Multiplier, Table, power
+from piop.reference.fourier.grid import Multiplier, Symbols, Table, power
 from piop.reference.fourier.products import NonlinearTerm
-from piop.reference.fourier.symbols import Symbols, nonlinear_auxiliaries
 
 
 @final
-@dataclass
 class Nonlinear:
     """F(w, t) of a split system: auxiliary unknowns first, then the products.
 
-    Attributes:
-        split: The split system.
-        symbols: Its linear half on the grid.
+    Args:
+        symbols: The linear half of the system on the grid.
         main: Products of the evolution equations; None where there are none.
         auxiliary: Products of the auxiliary equations; None where there are none.
     """
 
-    split: Split
-    symbols: Symbols
-    main: NonlinearTerm | None
-    auxiliary: NonlinearTerm | None
-    _late: list[int] = field(init=False)
-    _sum: Multiplier | None = field(init=False, default=None)
-    _base: Tensor | None = field(init=False, default=None)
-
-    def __post_init__(self) -> None:
-        self._late = nonlinear_auxiliaries(self.split, self.symbols.means)
+    def __init__(
+        self, symbols: Symbols, main: NonlinearTerm | None, auxiliary: NonlinearTerm | None
+    ) -> None:
+        self.symbols, self.split = symbols, symbols.split
+        self.main, self.auxiliary = main, auxiliary
+        self._late = symbols.late
+        self._base: Tensor | None = None
         products, states = len(self.split.right.products), self.split.states
-        if products > states and not self._late:
-            self._sum = Multiplier(self.symbols.prefactors, states, products)
+        added = products > states and not self._late
+        self._sum = Multiplier(symbols.prefactors, states, products) if added else None
 
     @property
     def products(self) -> int:

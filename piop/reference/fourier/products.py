@@ -20,8 +20,7 @@ from torch import Tensor
 from piop.forms.linear_nonlinear_split import EvolutionSystem, Order, Split
 from piop.lowering import compile_expressions
 from piop.problem import Problem
-from piop.reference.fourier.grid import PeriodicGrid, copy_modes
-from piop.reference.fourier.symbols import Symbols
+from piop.reference.fourier.grid import PeriodicGrid, Symbols, copy_modes
 from piop.reference.input_values import moves
 
 

@@ -22,9 +22,15 @@ from piop.reference.fourier.error_control import (
     resolved,
     round_up,
 )
-from piop.reference.fourier.grid import PeriodicGrid, embed, evaluate_on, power, tail
+from piop.reference.fourier.grid import (
+    PeriodicGrid,
+    embed,
+    evaluate_on,
+    nonlinear_auxiliaries,
+    power,
+    tail,
+)
 from piop.reference.fourier.nonlinear import longest_step
-from piop.reference.fourier.symbols import nonlinear_auxiliaries
 from piop.reference.fourier.time_stepping import (
     Discretisation,
     SpectralLevel,

@@ -14,10 +14,17 @@ from torch import Tensor
 
 from piop.forms.linear_nonlinear_split import split_linear
 from piop.linalg import invert
-from piop.reference.fourier.grid import Multiplier, PeriodicGrid, Table, power, tail
+from piop.reference.fourier.grid import (
+    Multiplier,
+    PeriodicGrid,
+    Symbols,
+    Table,
+    multiply,
+    power,
+    tail,
+)
 from piop.reference.fourier.nonlinear import Nonlinear, stabilise
 from piop.reference.fourier.products import NonlinearTerm, compile_products
-from piop.reference.fourier.symbols import Symbols, build_symbols, multiply
 from piop.reference.input_values import Sources
 
 
@@ -379,7 +386,7 @@ class Discretisation:
         grid = self.box.with_sizes(level.sizes)
         fine = grid.with_sizes(self._padded(level.sizes)) if level.padded else grid
         n = self.split.states
-        symbols = build_symbols(self.split, self.means, grid, fine.points, sources)
+        symbols = Symbols(self.split, self.means, grid, fine.points, sources)
         main, extra = (
             NonlinearTerm(term, symbols, fine, n) if system.products else None
             for term, system in (
@@ -387,7 +394,7 @@ class Discretisation:
                 (self.auxiliary, self.split.auxiliary),
             )
         )
-        nonlinear = Nonlinear(self.split, symbols, main, extra)
+        nonlinear = Nonlinear(symbols, main, extra)
         if main is not None:
             stabilise(nonlinear, self.initial(grid, sources), self.start)
         return SpectralStepper(nonlinear)
