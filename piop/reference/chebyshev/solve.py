@@ -287,11 +287,8 @@ def check_start(system: CollocationSystem, w: Tensor, t: float, samples: Sequenc
     require_finite_start(w, samples)
     space = system.equations.problem.space
     for (axis, end), row, gap in system.gaps(w, t):
-        size = system.mesh.norm(w[:, row.channel]).clamp_min(1e-300)
-        gap = gap.abs().amax(1)
-        bad = (
-            (gap > _JUMP * torch.maximum(size, torch.ones_like(size))).nonzero().flatten().tolist()
-        )
+        size, gap = system.mesh.norm(w[:, row.channel]).clamp_min(1.0), gap.abs().amax(1)
+        bad = (gap > _JUMP * size).nonzero().flatten().tolist()
         if bad:
             face = f"{space[axis].name}.{'max' if end else 'min'}"
             raise SolverError(
@@ -331,11 +328,8 @@ def check_steady(system: CollocationSystem, w: Tensor, samples: Sequence[int]) -
     Raises:
         SolverError: Naming the sample and what is left.
     """
-    size = (
-        system.mesh.norm(system.value(torch.zeros_like(w).unsqueeze(1), (0.0,))[:, 0])
-        .amax(1)
-        .clamp_min(1e-300)
-    )
+    at_zero = system.value(torch.zeros_like(w).unsqueeze(1), (0.0,))[:, 0]
+    size = system.mesh.norm(at_zero).amax(1).clamp_min(1e-300)
     for channel, mean in system.gauges.items():
         left = (w[:, channel] * system.mesh.weights).flatten(1).sum(1) - mean
         bad = (left.abs() > _MEAN * size).nonzero().flatten().tolist()

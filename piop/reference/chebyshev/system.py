@@ -57,11 +57,8 @@ class CollocationSystem:
             nodes, extrapolate = self._lowered
             for channel in self.equations.multipliers:
                 own = w[:, :, channel].flatten(2)
-                rows = (
-                    out[:, :, channel]
-                    .flatten(2)
-                    .index_copy(2, nodes, own[..., nodes] - own @ extrapolate.T)
-                )
+                lowered = own[..., nodes] - own @ extrapolate.T
+                rows = out[:, :, channel].flatten(2).index_copy(2, nodes, lowered)
                 out[:, :, channel] = rows.reshape(out[:, :, channel].shape)
         for face, row in self.equations.conditions:
             axis, end = face

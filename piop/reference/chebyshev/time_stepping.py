@@ -130,9 +130,8 @@ class Stepper:
             slope = self._slope = self.system.jacobian(w, t)
             self._factors.clear()
         whole = w.unsqueeze(1)
-        found = (
-            whole.expand(-1, self.scheme.stages, *w.shape[1:]) if guess is None else guess
-        ).clone()
+        constant = whole.expand(-1, self.scheme.stages, *w.shape[1:])
+        found = (constant if guess is None else guess).clone()
         last = torch.full((len(w),), torch.inf, dtype=w.dtype, device=w.device)
         good = torch.zeros(len(w), dtype=torch.bool, device=w.device)
         slowest = 0.0
@@ -145,10 +144,8 @@ class Stepper:
             scale = torch.maximum(scale, norm(found).amax(1).nan_to_num())  # what starts from rest
             size = (norm(change).amax(1) / scale).amax(1)
             ratio = size / last
-            if i:
-                slowest = max(
-                    slowest, float(ratio[~good].nan_to_num().amax()) if not good.all() else 0.0
-                )
+            if i and not good.all():
+                slowest = max(slowest, float(ratio[~good].nan_to_num().amax()))
             # What is left after a contraction by q: size · q/(1 − q).
             left = size * (ratio / (1 - ratio).clamp_min(0.1)).clamp(max=1.0) if i else size
             stuck = (size <= _STAGE_ROUNDING) & (ratio > 0.3) & (i > 0)
@@ -343,9 +340,8 @@ class TimeStepping:
         norm = self.system.mesh.norm
         sizes = torch.maximum(self.sizes, norm(w))
         guess = self._extrapolate(h)
-        stages, good = self.stepper.stages(
-            w, t, h, guess, relative_scale(sizes), self.control.newton
-        )
+        scale, newton = relative_scale(sizes), self.control.newton
+        stages, good = self.stepper.stages(w, t, h, guess, scale, newton)
         points = torch.cat([w.unsqueeze(1), stages], 1)
         sizes = torch.maximum(sizes, norm(stages).amax(1).nan_to_num())
         top = _over_points(self.scheme.top, points)[:, 0] * self.moving
@@ -371,9 +367,8 @@ class TimeStepping:
     def _halve(self, error: float) -> int:
         if error == math.inf:
             return 2
-        return max(
-            1, min(4, math.ceil(math.log2(error / self.control.tolerance) / self.scheme.stages))
-        )
+        halvings = math.ceil(math.log2(error / self.control.tolerance) / self.scheme.stages)
+        return max(1, min(4, halvings))
 
     def _grow(self, error: float, k: int, done: int, whole: int) -> int:
         """Double the step, twice at most, where it stays aligned and the error allows it."""
