@@ -181,6 +181,5 @@ class RadialArc(TurningCurve):
         """Derivative of the point by the angle."""
         angle, outward = self.angle(s), self.outward(s)
         across = np.stack([-outward[..., 1], outward[..., 0]], -1)
-        return (
-            self.radius.slope(angle)[..., None] * outward + self.radius(angle)[..., None] * across
-        )
+        slope, radius = self.radius.slope(angle)[..., None], self.radius(angle)[..., None]
+        return slope * outward + radius * across

@@ -112,10 +112,8 @@ class Disk(Shape):
 
     def curves(self) -> tuple[Curve, ...]:
         """Four quarters of its circle."""
-        quarter = math.pi / 2
-        return tuple(
-            Arc(self.face, self.centre, self.radius, k * quarter, quarter) for k in range(4)
-        )
+        circle, quarter = (self.face, self.centre, self.radius), math.pi / 2
+        return tuple(Arc(*circle, k * quarter, quarter) for k in range(4))
 
     def distance_formula(self, size: float) -> Formula:
         """See the base class."""
@@ -146,10 +144,8 @@ class StarShaped(Shape):
 
     def curves(self) -> tuple[Curve, ...]:
         """Four quarters of its boundary."""
-        quarter = math.pi / 2
-        return tuple(
-            RadialArc(self.face, self.centre, self.radius, k * quarter, quarter) for k in range(4)
-        )
+        curve, quarter = (self.face, self.centre, self.radius), math.pi / 2
+        return tuple(RadialArc(*curve, k * quarter, quarter) for k in range(4))
 
     def distance_formula(self, size: float) -> Formula:
         """See the base class.

@@ -138,7 +138,7 @@ def build(draft: Draft) -> dict[str, Any]:
         "name": spec.name,
         "pde": pde,
         "angles": tuple(Coordinate(n, s, 0.0, 2 * math.pi, periodic=True) for n, s in angles),
-        "save": _save(spec, time, space, resolved, issues),
+        "save": _save(spec, resolved, issues),
         "points": points,
         "units": spec.units,
         "solve": spec.solve,
@@ -184,20 +184,14 @@ def _time_order(
     return orders
 
 
-def _save(
-    spec: Spec,
-    time: Coordinate | None,
-    space: tuple[Coordinate, ...],
-    resolved: Resolved,
-    issues: list[Issue],
-) -> tuple[int, ...]:
+def _save(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[int, ...]:
     shaped = spec.domain is not None or "domain" in resolved.failed
     known = [*spec.time, *spec.space, *((POINTS,) if shaped else ())]
     for name in spec.save:
         if name not in known:
             refuse(issues, spec.place(f"save.{name}"), f"save: '{name}' is not a coordinate")
-    times = (spec.save.get(time.name, _SAVE_TIMES),) if time else ()
-    return (*times, *(spec.save.get(c.name, _SAVE[len(space)]) for c in space))
+    times = [spec.save.get(name, _SAVE_TIMES) for name in spec.time]
+    return (*times, *(spec.save.get(name, _SAVE[len(spec.space)]) for name in spec.space))
 
 
 def _points(spec: Spec, shaped: bool, resolved: Resolved, issues: list[Issue]) -> int | None:

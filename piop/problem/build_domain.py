@@ -159,8 +159,6 @@ class _Middle:
         distribution: Any = self.spec.parameters[name] if item is None else item.distribution
         value = None if distribution is None else distribution.middle
         if value is None:
-            raise GeometryError(
-                f"its radius depends on {name}, whose distribution has no middle that the shape "
-                "could be traced for"
-            )
+            reason = "whose distribution has no middle that the shape could be traced for"
+            raise GeometryError(f"its radius depends on {name}, {reason}")
         return sympy.Float(value)

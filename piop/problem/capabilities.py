@@ -152,12 +152,9 @@ def _undrawn(problem: Problem) -> list[str]:
     """Give what is known from data alone, so that no input or solution can be drawn."""
     if not problem.residuals:
         return ["it has no equations, because it is known from data alone (equations: data)"]
-    given = [i.name for i in problem.inputs if isinstance(i.distribution, FromData)]
-    if given:
-        return [
-            f"inputs {', '.join(given)}, because their distribution is data: they cannot be drawn"
-        ]
-    return []
+    given = ", ".join(i.name for i in problem.inputs if isinstance(i.distribution, FromData))
+    reason = f"inputs {given}, because their distribution is data: they cannot be drawn"
+    return [reason] if given else []
 
 
 def _infer_obstacles(problem: Problem) -> Iterator[str]:

@@ -69,8 +69,7 @@ def classify(problem: Problem) -> Classification:
     'nonlinear parabolic evolution, second order, periodic, 1-D'
     """
     nonlinear = any(split_terms(problem.pde, residual)[1] for residual in problem.residuals)
-    evolution = problem.residuals[: len(problem.unknowns)]
-    equations = evolution if problem.time else problem.residuals
+    equations = problem.residuals[: len(problem.unknowns)] if problem.time else problem.residuals
     order = highest_space_order(problem.pde, equations, problem.channels)
     time_order = max(problem.time_order.values(), default=0)
     periodic = [c.periodic for c in problem.space]

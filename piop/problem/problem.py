@@ -246,8 +246,7 @@ class Problem:
         Raises:
             KeyError: If there is none.
         """
-        found = {c.name: c for c in (*self.coordinates, *self.angles)}
-        return found[name]
+        return {c.name: c for c in (*self.coordinates, *self.angles)}[name]
 
     def derivative_text(self, unknown: str, order: int) -> str:
         """A derivative of an unknown in time as a spec writes it, such as ``dt(u)``."""

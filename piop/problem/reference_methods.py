@@ -6,7 +6,6 @@ A new method is one class here, in ``METHODS``, its solver, and its line in
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, final
 
@@ -14,6 +13,7 @@ from piop.domain import ENDS
 from piop.errors import NotSupportedError
 from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
 from piop.forms.linear_forms import divergence_form, jumps, transport_form
+from piop.forms.pde import PDE
 from piop.forms.terms import highest_space_order, multipliers, orders, split_terms
 from piop.forms.weak import recovered_unknowns, weak_form
 from piop.problem.constraints import expression_smoothness
@@ -22,16 +22,19 @@ if TYPE_CHECKING:
     from piop.problem.problem import Problem
 
 
-class Method(ABC):
+class Method:
     """A classical method and the problems that it covers.
 
     Attributes:
         name: In the words of the field.
         why: The class of problems that it is chosen for.
+        form: Reads the equations in the form that the method solves; for methods that ask for
+            nothing else.
     """
 
     name: ClassVar[str]
     why: ClassVar[str]
+    form: ClassVar[staticmethod[[PDE], object]]
 
     def refuse(self, problem: Problem) -> str | None:
         """Say why a problem is outside of the class; None where it is inside.
@@ -44,13 +47,14 @@ class Method(ABC):
         except NotSupportedError as error:
             return str(error)
 
-    @abstractmethod
     def obstacles(self, problem: Problem) -> Iterator[str]:
         """Yield what of a problem the method does not cover, each a clause.
 
         Raises:
             NotSupportedError: If the equations cannot be read in the form that the method solves.
         """
+        self.form(problem.pde)
+        yield from ()
 
     def tolerance(self, problem: Problem) -> float:
         """Return the error estimate to stay below where nothing else is said (relative L2)."""
@@ -89,11 +93,7 @@ class Characteristics(Method):
 
     name = "characteristics, Runge-Kutta of fourth order"
     why = "linear transport along one axis with an inlet"
-
-    def obstacles(self, problem: Problem) -> Iterator[str]:
-        """Ask for linear transport."""
-        transport_form(problem.pde)
-        yield from ()
+    form = staticmethod(transport_form)
 
 
 @final
@@ -156,11 +156,7 @@ class EllipticFiniteVolumes(Method):
 
     name = "cell-centred finite volumes with harmonic means, conjugate gradients with multigrid"
     why = "a steady linear equation in divergence form on a box"
-
-    def obstacles(self, problem: Problem) -> Iterator[str]:
-        """Ask for the divergence form."""
-        divergence_form(problem.pde)
-        yield from ()
+    form = staticmethod(divergence_form)
 
     def tolerance(self, problem: Problem) -> float:
         """Return 1e-2 where data of the equations jump."""
@@ -209,11 +205,7 @@ class FiniteElements(Method):
 
     name = "finite elements of second order on triangles"
     why = "a steady problem on a shape, in weak form"
-
-    def obstacles(self, problem: Problem) -> Iterator[str]:
-        """Ask for the weak form."""
-        weak_form(problem.pde)
-        yield from ()
+    form = staticmethod(weak_form)
 
     def tolerance(self, problem: Problem) -> float:
         """Return 1e-3, or 3e-2 where unknowns follow from slopes of others."""

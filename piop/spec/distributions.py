@@ -289,34 +289,27 @@ class GaussianRandomField(Distribution):
         super().__post_init__()
         dirichlet = "dirichlet" in self.boundary.values()
         if self.zero_mean and dirichlet:
-            raise ValueError(
-                "zero_mean: a field with a dirichlet axis has no constant mode to leave out"
-            )
+            reason = "a field with a dirichlet axis has no constant mode to leave out"
+            raise ValueError(f"zero_mean: {reason}")
         if self.matern is None:
             tau, alpha = self._power_law()
             if self.scale <= 0 or alpha <= 0:
-                raise ValueError(
-                    f"scale and alpha must be positive, got {self.scale:g} and {alpha:g}"
-                )
+                given = f"{self.scale:g} and {alpha:g}"
+                raise ValueError(f"scale and alpha must be positive, got {given}")
             if tau < 0:
                 raise ValueError(f"tau: {tau:g} is negative")
             if tau == 0 and not (self.zero_mean or dirichlet):
-                raise ValueError(
-                    "tau: 0 gives the constant mode infinite variance; use tau > 0 or "
-                    "zero_mean: true"
-                )
+                advice = "use tau > 0 or zero_mean: true"
+                raise ValueError(f"tau: 0 gives the constant mode infinite variance; {advice}")
         elif self.tau is not None or self.alpha is not None or self.scale != 1.0:
-            raise ValueError(
-                "matern: it takes the place of scale, tau and alpha; give one or the other"
-            )
+            place = "it takes the place of scale, tau and alpha"
+            raise ValueError(f"matern: {place}; give one or the other")
 
     def _power_law(self) -> tuple[float, float]:
         """Return τ and α."""
         if self.tau is None or self.alpha is None:
-            raise ValueError(
-                "gaussian_random_field needs tau and alpha, "
-                "or matern: {smoothness, length, variance}"
-            )
+            other = "matern: {smoothness, length, variance}"
+            raise ValueError(f"gaussian_random_field needs tau and alpha, or {other}")
         return self.tau, self.alpha
 
     def covariance(self, dimension: int) -> tuple[float, float, float]:
@@ -395,9 +388,8 @@ class PiecewiseConstant(BoundedDistribution):
         if len(self.cells) == 1:
             return self.cells * dimension
         if len(self.cells) != dimension:
-            raise ValueError(
-                f"cells: {len(self.cells)} counts for {dimension} coordinates; give one per axis"
-            )
+            given = f"{len(self.cells)} counts for {dimension} coordinates"
+            raise ValueError(f"cells: {given}; give one per axis")
         return self.cells
 
 

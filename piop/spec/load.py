@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -135,8 +134,8 @@ def _draft(tree: Node, folder: Path | None) -> Draft:
     except Bad:
         raise SpecError(tuple(issues)) from None
     unknown = [k.text for k, _ in entries(tree) if k.text not in SECTIONS]
-    near = [difflib.get_close_matches(key, [*SECTIONS], 1, 0.5) for key in unknown]
-    failed = set(chain.from_iterable(near))
+    known = [*SECTIONS]
+    failed = {n for key in unknown for n in difflib.get_close_matches(key, known, 1, 0.5)}
     values: dict[str, Any] = {}
     for key in dict.fromkeys(("parameters", *SECTIONS)):  # constants first
         before = len(issues)

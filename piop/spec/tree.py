@@ -178,7 +178,10 @@ def read_yaml(text: str, file: str) -> Node:
     try:
         node = _Loader(text).get_single_node()
     except yaml.reader.ReaderError as error:
-        raise SpecError(_unreadable(text, error, file)) from None
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, error.position - before.rfind("\n")
+        message = f"the character {chr(error.character)!r} is not allowed"
+        raise SpecError(Issue(message, file, line, column)) from None
     except yaml.MarkedYAMLError as error:
         raise SpecError(_issue(error, text, file)) from None
     except (RecursionError, ValueError, IndexError) as error:
@@ -188,12 +191,6 @@ def read_yaml(text: str, file: str) -> Node:
         hint = "See 'piop new' for one to start from."
         raise SpecError(Issue("the spec is empty", file, 1, 1, hint))
     return _convert(node, text, file)
-
-
-def _unreadable(text: str, error: Any, file: str) -> Issue:
-    before = text[: error.position]
-    line, column = before.count("\n") + 1, error.position - (before.rfind("\n") + 1) + 1
-    return Issue(f"the character {chr(error.character)!r} is not allowed", file, line, column)
 
 
 def _issue(error: yaml.MarkedYAMLError, text: str, file: str) -> Issue:

@@ -196,7 +196,4 @@ def _word(text: str) -> str:
     """A text as YAML, quoted unless it is a plain word."""
     if _SAFE.match(text) and text.lower() not in _AMBIGUOUS:
         return text
-    escaped = (
-        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    )
-    return f'"{escaped}"'
+    return json.dumps(text, ensure_ascii=False)

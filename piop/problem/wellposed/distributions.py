@@ -26,7 +26,14 @@ def check_distributions(problem: Problem, resolved: Resolved) -> Iterator[Issue]
         match item.distribution:
             case distributions.GaussianRandomField() as distribution:
                 yield from _fit(problem, item, "alpha", distribution.covariance)
-                yield from _axes(problem, item, distribution)
+                for axis, condition in distribution.boundary.items():
+                    path = f"inputs.{item.name}.boundary.{axis}"
+                    if axis not in item.of:
+                        yield problem.spec.issue(path, f"'{axis}' is not in 'of'")
+                    elif problem.coordinate(axis).periodic and condition != "periodic":
+                        message = f"{condition} samples are not periodic in {axis}"
+                        hint = "Leave it out, or write periodic."
+                        yield problem.spec.issue(path, f"{message}, but the problem is", hint)
             case distributions.PiecewiseConstant() as distribution:
                 yield from _fit(problem, item, "cells", distribution.per_axis)
             case distributions.History(until=until):
@@ -42,18 +49,6 @@ def _fit(
     except ValueError as error:
         message = str(error).removeprefix(f"{key}: ")
         yield problem.spec.issue(f"inputs.{item.name}.{key}", message)
-
-
-def _axes(
-    problem: Problem, item: Input, distribution: distributions.GaussianRandomField
-) -> Iterator[Issue]:
-    for axis, condition in distribution.boundary.items():
-        path = f"inputs.{item.name}.boundary.{axis}"
-        if axis not in item.of:
-            yield problem.spec.issue(path, f"'{axis}' is not in 'of'")
-        elif problem.coordinate(axis).periodic and condition != "periodic":
-            message = f"{condition} samples are not periodic in {axis}, but the problem is"
-            yield problem.spec.issue(path, message, "Leave it out, or write periodic.")
 
 
 def _history(problem: Problem, item: Input, until: float) -> Iterator[Issue]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from piop.boundary import BoundaryCondition
-from piop.domain import ENDS, Coordinate
+from piop.domain import Coordinate
 from piop.errors import Issue
 from piop.expression import as_number, parse
 from piop.expression.parse import did_you_mean
@@ -85,11 +85,7 @@ def check_boundary(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
         yield from _check_shape(problem)
         return
     for axis in problem.space:
-        faces = {
-            face: problem.boundary[face]
-            for face in (f"{axis.name}.{end}" for end in ENDS)
-            if face in problem.boundary
-        }
+        faces = {f: c for f, c in problem.boundary.items() if f.startswith(f"{axis.name}.")}
         if axis.periodic or len(faces) < 2:
             continue
         if any(c.exclusive or c.equation for found in faces.values() for c in found):

@@ -149,6 +149,7 @@ class _Driver:
         self, driver: Expr, place: Place, seen: frozenset[str] = frozenset()
     ) -> Iterator[Issue]:
         """Refuse a driver with a mean; unknowns in it are followed to their data and sources."""
+        unsolvable = f"then the equation for {self.name} has no solution"
         linear, nonlinear, free = split_terms(self.problem.pde, driver)
         explicit = []
         for term in free:
@@ -158,12 +159,8 @@ class _Driver:
             for item in found:
                 own, over = item.distribution, {c.name for c in self.problem.space}
                 if own is not None and not own.mean_is_zero and {*item.of} <= over:
-                    message = f"the equation for {self.name} has no solution"
-                    yield self.problem.spec.issue(
-                        f"inputs.{item.name}",
-                        f"its samples have a mean, and then {message}",
-                        own.without_mean,
-                    )
+                    message = f"its samples have a mean, and {unsolvable}"
+                    yield self.problem.spec.issue(f"inputs.{item.name}", message, own.without_mean)
         mean = 0.0 if nonlinear else _mean(self.problem, sympy.Add(*explicit))
         if mean:
             message = (
