@@ -85,7 +85,8 @@ class TracedStep:
             What the loss function gave, detached, the loss first; and a gradient per parameter.
         """
         count = len(params)
-        run = self.prepare(params, inputs) or self._flat(count)
+        run = self.prepare(params, inputs)
+        run = self._flat(count) if run is None else run  # a compiled graph has no truth value
         with torch.no_grad():
             out = run([p.detach() for p in (*params, *inputs)])
         return out[:-count], out[-count:]
