@@ -100,7 +100,7 @@ class SpectralLayer(nn.Module):
         return functional.silu(self.convolution(state, transform) + self.skip(state))
 
 
-class Decoder(nn.Module):
+class TokenDecoder(nn.Module):
     """Decodes at every point, after spectral convolutions where solutions are smooth.
 
     With convolutions it is the spectral decoder of the paper (sec. 4 and Table 5), without them a

@@ -22,8 +22,8 @@ from piop.models.core.spectral_convolution import FourierTransform, TransformAxi
 from piop.models.galerkin.attention import EncoderLayer, GalerkinConfig
 from piop.models.galerkin.layers import (
     CONVOLUTIONS,
-    Decoder,
     Down,
+    TokenDecoder,
     Up,
     coordinate_features,
     middle_count,
@@ -84,9 +84,9 @@ class GridTransformer(GridBackbone):
             self.waves = config.modes or MODES[min(len(self.space), 3)]
             self.modes = (*[2 * self.waves] * (len(self.space) - 1), self.waves)
             sizes = form.latent, again, self.modes, form.projection
-            self.decoder = Decoder(width, *sizes, channels)
+            self.decoder = TokenDecoder(width, *sizes, channels)
         else:
-            self.decoder = Decoder(width, width, again, None, width, channels)
+            self.decoder = TokenDecoder(width, width, again, None, width, channels)
 
     @classmethod
     def refusal(cls, signature: Signature, config: GalerkinConfig) -> str | None:

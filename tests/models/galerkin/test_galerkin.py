@@ -16,7 +16,7 @@ from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
 from piop.models.core.interpolation import even_ticks
 from piop.models.galerkin.attention import GalerkinConfig, GalerkinForm
-from piop.models.galerkin.layers import Decoder
+from piop.models.galerkin.layers import TokenDecoder
 from piop.models.galerkin.network import FinalGalerkinTransformer, GalerkinTransformer
 from piop.models.registry import find_preset
 
@@ -67,7 +67,7 @@ def ticks(model, *counts):
 
 def test_the_spectral_decoder_is_the_fast_transform_s():
     torch.manual_seed(0)
-    layer = Decoder(6, 4, 2, (6, 3), 5, 2).double()
+    layer = TokenDecoder(6, 4, 2, (6, 3), 5, 2).double()
     state = torch.randn(2, 8, 10, 6, dtype=torch.float64)
     places = torch.rand(1, 8, 10, 2, dtype=torch.float64)
     found = layer.entry(torch.cat([places.expand(2, -1, -1, -1), state], -1))
