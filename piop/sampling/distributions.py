@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
 
 import torch
@@ -409,7 +409,7 @@ class InputSampler:
         problem: The problem.
 
     Raises:
-        NotSupportedError: For expressions of what is not an input, or of each other.
+        NotSupportedError: For expressions of what is not an input.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -446,7 +446,7 @@ def sample_inputs(
 
     Raises:
         NotSupportedError: For the distribution ``data``, and for expressions of what is not an
-            input, or of each other.
+            input.
         DataError: For ``from_file``, if the file does not fit.
     """
     return InputSampler(problem)(draws, dtype)
@@ -496,9 +496,5 @@ def _dependencies_first(samplers: Sequence[Sampler]) -> list[Sampler]:
                 "parameter to infer has no distribution to be drawn from"
             )
     uses = {name: sampler.depends_on for name, sampler in by_name.items()}
-    try:
-        ordered = [by_name[name] for name in TopologicalSorter(uses).static_order()]
-    except CycleError as error:
-        names = ", ".join(sorted(set(error.args[1])))
-        raise NotSupportedError(f"inputs {names} refer to each other") from None
+    ordered = [by_name[name] for name in TopologicalSorter(uses).static_order()]
     return [sampler for sampler in ordered if sampler.drawable]

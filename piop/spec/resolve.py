@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 
 from sympy import Expr
 
@@ -188,6 +189,16 @@ def _inputs(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
             refuse(issues, item.expression.place, message)
         else:
             result.inputs[name] = expr
+    symbols = {k: v.expr for k, v in result.names.values.items() if k in result.inputs}
+    uses = {k: [o for o in symbols if e.has(symbols[o])] for k, e in result.inputs.items()}
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError as error:
+        circle = set(error.args[1])
+        name, *others = (k for k in spec.inputs if k in circle)
+        message = f"inputs.{name}.expression: refers to itself through {', '.join(others)}"
+        hint = f"Give {name} a distribution ('law'), or an expression without {others[0]}."
+        refuse(issues, spec.place(f"inputs.{name}.expression"), message, hint)
 
 
 def _initial(spec: Spec, result: Resolved, issues: list[Issue]) -> None:

@@ -319,3 +319,25 @@ def test_a_field_of_boundary_conditions_counts_by_order():
     assert "reaches out of" in only(
         holed.replace("QQ", "rest: {neumann: {u: 0}}").replace("R]", "0.7]")
     )
+
+
+CIRCLES = [
+    ("u0: {of: [x], expression: 1 + g}\n  g: {of: [x], expression: 2*u0}", "g"),
+    (
+        "u0: {of: [x], expression: 1 + g}\n  g: {of: [x], expression: h*sin(2*pi*x)}\n"
+        "  k: {of: [x], expression: u0}\n  h: {of: [x], expression: k}",
+        "g, k, h",
+    ),
+]
+
+
+@pytest.mark.parametrize(("inputs", "others"), CIRCLES)
+def test_inputs_that_refer_to_each_other_in_a_circle_are_refused(inputs, others):
+    text = f"{HEAT[: HEAT.index('  u0')]}  {inputs}\n{HEAT[HEAT.index('equations') :]}"
+    with pytest.raises(SpecError) as error:
+        Problem.from_yaml(text, "heat.yaml")
+    assert str(error.value) == (
+        f"heat.yaml:8:17: inputs.u0.expression: refers to itself through {others}. "
+        "Give u0 a distribution ('law'), or an expression without g."
+    )
+    Problem.from_yaml(text.replace("1 + g", "sin(2*pi*x)").replace("{u: u0}", "{u: u0 + g}"))

@@ -95,13 +95,6 @@ def test_taking_and_moving_apply_to_the_parts(make, many):
     torch.testing.assert_close(single, a(p).float(), atol=1e-5, rtol=1e-4)
 
 
-def test_inputs_that_state_each_other_are_refused(item, problem, many):
-    b, d = sympy.symbols("b d", real=True)
-    p = problem(item("b", [], expression=d), item("d", [], expression=b))
-    with pytest.raises(NotSupportedError, match="inputs b, d refer to each other"):
-        sample_inputs(p, many(1))
-
-
 def test_an_expression_of_what_is_not_drawn_is_refused(item, problem, many):
     p = problem(item("b", [], expression=2 * c))
     with pytest.raises(
