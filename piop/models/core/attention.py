@@ -77,12 +77,12 @@ def softmax_attention(query: Any, key: Any, value: Any, blocked: Tensor | None) 
     return torch.matmul(torch.softmax(scores, -1), value.transpose(1, 2)).transpose(1, 2)
 
 
-def rotate(entries: Any, at: Harmonics | None, *, first: int = 0, parts: int = 1) -> Any:
+def rotate(entries: Any, at: Harmonics, *, first: int = 0, parts: int = 1) -> Any:
     """Rotate pairs of entries by phases: rotary position embedding.
 
     Args:
         entries: ``[B, n, H, size]``; from ``first`` on 2P entries rotate, the others stay.
-        at: Cosines and sines of the P phases at the points, ``[B, n, P]`` each; None rotates none.
+        at: Cosines and sines of the P phases at the points, ``[B, n, P]`` each.
         first: Index of the first entry that rotates.
         parts: Number of parts of the 2P entries, each of which is split in halves: real parts, then
             imaginary parts.
@@ -90,8 +90,6 @@ def rotate(entries: Any, at: Harmonics | None, *, first: int = 0, parts: int = 1
     Returns:
         ``[B, n, H, size]``.
     """
-    if at is None:
-        return entries
     cos, sin = at[0][:, :, None], at[1][:, :, None]
     pairs = cos.shape[-1] // parts
     found = [entries[..., :first]] if first else []

@@ -169,6 +169,8 @@ class Backbone(nn.Module, ABC):
         periodic: Whether outputs repeat exactly along periodic axes when queries or sensors are
             shifted by a period; False for a network of raw coordinates, set in ``__init__`` where
             its config decides.
+        context_points: What each query attends to, where that does not grow with the sensors: 1
+            where inputs are summed or encoded as one beforehand.
         config: Its sizes and choices, a frozen dataclass.
     """
 
@@ -177,6 +179,7 @@ class Backbone(nn.Module, ABC):
     scattered: bool = True
     unordered: bool = True
     periodic: bool = True
+    context_points: int | None = None
 
     def __init__(self, signature: Signature, config: Any = None) -> None:
         super().__init__()
@@ -237,11 +240,14 @@ class Backbone(nn.Module, ABC):
     def context_length(self, sensors: Mapping[str, int]) -> int:
         """Count the sensors or tokens that each query attends to: what it costs in memory.
 
-        By default all sensors of all functions; a backbone that encodes inputs first has fewer.
+        By default all sensors of all functions; a backbone that encodes inputs first has fewer,
+        its ``context_points``.
 
         Args:
             sensors: M of each input.
         """
+        if self.context_points is not None:
+            return self.context_points
         return sum(sensors[entry.name] for entry in self.signature.functions)
 
     def unused_parameters(self) -> Mapping[str, str]:

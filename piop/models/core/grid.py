@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -180,6 +180,7 @@ class GridBackbone(Backbone, ABC):
 
     field = GRID_FIELD
     scattered = False
+    context_points = 1  # inputs are encoded once for the grid
 
     def __init__(self, signature: Signature, config: Any) -> None:
         super().__init__(signature, config)
@@ -216,10 +217,6 @@ class GridBackbone(Backbone, ABC):
     @abstractmethod
     def resolves(self, axis: int, count: int) -> bool:
         """Whether the layers are evaluated on ``count`` points of an axis, not interpolated."""
-
-    def context_length(self, sensors: Mapping[str, int]) -> int:
-        """Return one, as inputs are encoded once for the grid: :meth:`Backbone.context_length`."""
-        return 1
 
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Interpolate from the network's own grid: see :meth:`Backbone.forward`."""

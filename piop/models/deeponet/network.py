@@ -21,7 +21,6 @@ that moves; these follow it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast, final
@@ -174,16 +173,14 @@ class BranchAndTrunk(Backbone):
         config: Sizes.
     """
 
+    context_points = 1  # the branch encodes all sensors
+
     def __init__(self, signature: Signature, config: DeepONetConfig) -> None:
         super().__init__(signature, config)
         self.outputs = config.latent * signature.channels
         self.hidden = [config.width] * (config.layers - 1)
         self.sensors = FixedSensors(signature)
         self.coordinates = TrunkCoordinates(signature.coordinates, config.frequencies)
-
-    def context_length(self, sensors: Mapping[str, int]) -> int:
-        """Return one, as the branch encodes all sensors: :meth:`Backbone.context_length`."""
-        return 1
 
 
 @final

@@ -370,15 +370,12 @@ class LatentBackbone(Backbone):
         super().__init__(signature, config)
         columns = range(1 if self.field.rollout else 0, len(signature.coordinates))
         self.latents = self.model(signature, columns, config)
+        self.context_points = self.latents.count
 
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         return self.latents.decode(self.latents.process(self.latents.encode(inputs)), queries)
-
-    def context_length(self, sensors: Mapping[str, int]) -> int:
-        """Count the inducing points: see :meth:`Backbone.context_length`."""
-        return self.latents.count
 
     def unused_parameters(self) -> Mapping[str, str]:
         """See :meth:`LatentModel.unused_parameters`."""

@@ -85,8 +85,7 @@ class LinearAttention(nn.Module):
     free: in the authors' code every head is as wide as all the features.
 
     Args:
-        width: Features of queries and of the output.
-        source: Features of tokens.
+        width: Features of queries, of tokens and of the output.
         heads: H.
         size: Entries of a head.
         kind: What is normalised.
@@ -98,19 +97,12 @@ class LinearAttention(nn.Module):
     """
 
     def __init__(
-        self,
-        width: int,
-        source: int,
-        heads: int,
-        size: int,
-        kind: Kind,
-        parts: int = 1,
-        affine: bool = False,
+        self, width: int, heads: int, size: int, kind: Kind, parts: int = 1, affine: bool = False
     ) -> None:
         super().__init__()
         self.heads, self.size, self.parts = heads, size, parts
         self.query, self.key, self.value = (
-            nn.Linear(features, heads * size, bias=False) for features in (width, source, source)
+            nn.Linear(width, heads * size, bias=False) for _ in range(3)
         )
         self.norms = nn.ModuleDict(
             {n: nn.LayerNorm(size, elementwise_affine=affine) for n in NORMALISED[kind]}
@@ -136,30 +128,22 @@ class LinearAttention(nn.Module):
                     head += torch.eye(*head.shape) / self.size
         return self
 
-    def forward(
-        self,
-        state: Any,
-        tokens: Tensor,
-        at_queries: Harmonics | None = None,
-        at_tokens: Harmonics | None = None,
-        keep: Tensor | None = None,
-    ) -> Any:
+    def forward(self, state: Any, context: AttentionContext) -> Any:
         """Attend.
 
         Args:
             state: Queries ``[B or 1, N, width]``.
-            tokens: ``[B, M, source]``.
-            at_queries: Cosines and sines of the phases at the queries, ``[B, N, P]`` each.
-            at_tokens: The same at the tokens, ``[B, M, P]`` each.
-            keep: One where a token is, zero where none is, ``[B, M, 1]``; None where all are.
+            context: Tokens ``[B, M, width]`` and the phases of all positions; the mask is one where
+                a token is, zero where none is, ``[B, M, 1]``.
 
         Returns:
             ``[B, N, width]``.
         """
+        tokens, keep = context.tokens, context.mask
         given = {"query": self.query(state), "key": self.key(tokens), "value": self.value(tokens)}
         query, key, value = (self._heads(name, features) for name, features in given.items())
-        query = rotate(query, at_queries, parts=self.parts)
-        key = rotate(key, at_tokens, parts=self.parts)
+        query = rotate(query, context.at_queries, parts=self.parts)
+        key = rotate(key, context.at_tokens, parts=self.parts)
         count: Any = tokens.shape[1]
         if keep is not None:
             value = value * keep[..., None]
@@ -223,11 +207,11 @@ class SelfAttention(nn.Module):
         self.attention, self.feed = attention, feed
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2 * normed))
 
-    def forward(self, tokens: Any, at: Harmonics | None, keep: Tensor | None = None) -> Any:
+    def forward(self, tokens: Any, at: Harmonics, keep: Tensor | None = None) -> Any:
         """Update ``tokens [B, M, width]``."""
         if self.norms:
             tokens = self.norms[0](tokens)
-        tokens = tokens + self.attention(tokens, tokens, at, at, keep)
+        tokens = tokens + self.attention(tokens, AttentionContext(tokens, at, at, keep))
         if self.norms:
             tokens = self.norms[1](tokens)
         return tokens + self.feed(tokens)
@@ -336,7 +320,7 @@ class OFormerConfig:
     def linear_attention(self) -> LinearAttention:
         """Make an attention of these sizes."""
         size = self.content + 2 * self.harmonics
-        return LinearAttention(self.width, self.width, self.heads, size, self.attention)
+        return LinearAttention(self.width, self.heads, size, self.attention)
 
     def feed_forward(self) -> FeedForward:
         """Make a feed-forward network: its gate is bounded, and cheaper on streams than gelu."""
@@ -494,8 +478,7 @@ class CrossAttentionLayer(nn.Module):
         """Update the state of the queries ``[B or 1, N, width]``."""
         found = state
         for name, attend in self.attention.items():
-            c = contexts[name]
-            found = found + attend(state, c.tokens, c.at_queries, c.at_tokens, c.mask)
+            found = found + attend(state, contexts[name])
         return found + self.feed(found)
 
 
@@ -517,14 +500,12 @@ class OFormer(Backbone):
         config: Sizes.
     """
 
+    context_points = 1  # tokens are summed beforehand
+
     def __init__(self, signature: Signature, config: OFormerConfig) -> None:
         super().__init__(signature, config)
         self.encoder = QueryEncoder(signature, config)
         self.decoder = Decoder(config.width, signature.channels)
-
-    def context_length(self, sensors: Mapping[str, int]) -> int:
-        """Return one: tokens are summed beforehand (:meth:`Backbone.context_length`)."""
-        return 1
 
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
@@ -544,6 +525,8 @@ class OFormerRollout(RolloutBackbone):
         config: Sizes.
     """
 
+    context_points = 1  # tokens are summed beforehand
+
     def __init__(self, signature: Signature, config: OFormerConfig) -> None:
         super().__init__(signature, config)
         width = config.width
@@ -551,10 +534,6 @@ class OFormerRollout(RolloutBackbone):
         self.norm = nn.LayerNorm(width)
         self.propagator = FeedForward(width, width)
         self.decoder = Decoder(width, signature.channels)
-
-    def context_length(self, sensors: Mapping[str, int]) -> int:
-        """Return one: tokens are summed beforehand (:meth:`Backbone.context_length`)."""
-        return 1
 
     def begin(self, inputs: Inputs, queries: Tensor) -> tuple[Tensor, Any]:
         """See :meth:`RolloutBackbone.begin`."""

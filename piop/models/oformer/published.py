@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, final
@@ -10,6 +9,7 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
+from piop.models.core.attention import AttentionContext
 from piop.models.core.base import Backbone, Inputs, Signature
 from piop.models.core.coordinates import scaled_to_unit, take_columns
 from piop.models.core.rollout import RolloutBackbone
@@ -78,6 +78,7 @@ class PublishedOFormer(Backbone):
     affine: ClassVar[bool] = False
     gate: ClassVar[Gate] = "gelu"
     periodic = False
+    context_points = 1  # tokens are summed beforehand
     labelled: ClassVar[bool] = False
     """Whether inputs with jumps are labels of nodes and queries."""
     timed: ClassVar[bool] = False
@@ -114,10 +115,6 @@ class PublishedOFormer(Backbone):
         """See :meth:`Backbone.refusal`."""
         return super().refusal(signature, config) or NodeEncoder.refusal(signature)
 
-    def context_length(self, sensors: Mapping[str, int]) -> int:
-        """Return one: tokens are summed beforehand (:meth:`Backbone.context_length`)."""
-        return 1
-
     def tokens(self, nodes: SensorNodes) -> Tensor:
         """Embed nodes: ``[B, M, width]``."""
         return self.embed(torch.cat([nodes.values, nodes.points], -1))
@@ -141,7 +138,8 @@ class PublishedOFormer(Backbone):
         at_queries = self.reader.query_phases(queries, self.cross_waves)
         at_tokens = self.reader.node_phases(nodes, self.cross_waves)
         state = self.encode_queries(inputs, queries)
-        state = state + self.attention(state, tokens, at_queries, at_tokens, nodes.keep)
+        context = AttentionContext(tokens, at_queries, at_tokens, nodes.keep)
+        state = state + self.attention(state, context)
         return state + self.feed(state)
 
     def scaled_queries(self, queries: Any) -> Any:
@@ -156,7 +154,7 @@ class PublishedOFormer(Backbone):
     def linear_attention(self, width: int, heads: int) -> LinearAttention:
         """Make an attention of so many features."""
         size = self.head_size(width, heads)
-        return LinearAttention(width, width, heads, size, self.kind, self.space, self.affine)
+        return LinearAttention(width, heads, size, self.kind, self.space, self.affine)
 
     def head_size(self, width: int, heads: int) -> int:
         """Entries of a head."""

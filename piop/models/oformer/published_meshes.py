@@ -11,6 +11,7 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
+from piop.models.core.attention import AttentionContext
 from piop.models.core.base import GRID_FIELD, ROLLOUT_FIELD, Inputs, Signature
 from piop.models.core.rollout import RolloutBackbone
 from piop.models.oformer.network import Gate, rotary_frequencies
@@ -49,7 +50,7 @@ class MeshOFormer(PublishedOFormer):
         """Encode queries and let them attend to each other: ``[B, N, latent]``."""
         state = self.encode(inputs, queries)
         at = self.reader.query_phases(queries, self.mix_waves)
-        return state + self.mix(state, state, at, at)
+        return state + self.mix(state, AttentionContext(state, at, at, None))
 
 
 @final

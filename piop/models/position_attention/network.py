@@ -7,7 +7,6 @@ in ``published.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, final
 
@@ -92,6 +91,7 @@ class PositionAttentionField(Backbone):
         count = max(FEWEST_POINTS[len(self.space)], *waves, 0)
         latent = cell_grid(self.space, [count] * len(self.space), torch.zeros(()))
         self.register_buffer("latent", latent, persistent=False)
+        self.context_points = latent.shape[1]
         encoders = {e.name: PositionEncoder(signature, e, config) for e in signature.functions}
         self.encoders = nn.ModuleDict(encoders)
         self.ground = self.mesh_encoding.linear(width)
@@ -131,10 +131,6 @@ class PositionAttentionField(Backbone):
         for block in self.reads:
             state = block(state, tokens, points, at)
         return self.decoder(state) + skip
-
-    def context_length(self, sensors: Mapping[str, int]) -> int:
-        """Count the latent points: see :meth:`Backbone.context_length`."""
-        return self.latent.shape[1]
 
     def _tokens(self, inputs: Inputs) -> tuple[Tensor, KernelPoints]:
         """Encode all inputs on the latent mesh and process them there: ``[B, L, width]``."""

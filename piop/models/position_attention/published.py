@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast, final
 
@@ -116,9 +116,10 @@ class MeshPositionAttention(Backbone):
         super().__init__(signature, config)
         self.space = tuple(signature.coordinates[i] for i in signature.space_columns)
         self.counts = (*config.latent, *config.latent[-1:] * len(self.space))[: len(self.space)]
+        self.context_points = math.prod(self.counts)
         if config.placement == "sampling":
-            total = math.prod(self.counts)
-            self.register_buffer("drawn", random_points(self.space, total, torch.zeros(())))
+            drawn = random_points(self.space, self.context_points, torch.zeros(()))
+            self.register_buffer("drawn", drawn)
         scalars = signature.scalar_channels
         self.lifts, self.downs = nn.ModuleDict(), nn.ModuleDict()
         for entry in signature.functions:
@@ -142,10 +143,6 @@ class MeshPositionAttention(Backbone):
         if signature.time is not None and len(signature.coordinates) == 1:
             return "its attention is between points in space, and the problem has no axis of space"
         return None
-
-    def context_length(self, sensors: Mapping[str, int]) -> int:
-        """Count the latent points: see :meth:`Backbone.context_length`."""
-        return math.prod(self.counts)
 
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""

@@ -11,6 +11,7 @@ from torch.nn.functional import layer_norm
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.models import BACKBONES, AxisSignature, build_backbone
+from piop.models.core.attention import AttentionContext
 from piop.models.core.coordinates import harmonics
 from piop.models.oformer.network import (
     CoordinateFeatures,
@@ -33,11 +34,17 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
+def unrotated(tokens: torch.Tensor, keep: torch.Tensor | None = None) -> AttentionContext:
+    """Tokens without a position: no pair of entries rotates."""
+    nowhere = (torch.empty(1, 1, 0, dtype=torch.float64),) * 2
+    return AttentionContext(tokens, nowhere, nowhere, keep)
+
+
 @pytest.mark.parametrize("kind", ["galerkin", "fourier", "plain"])
 def test_keys_and_values_may_be_summed_before_any_query_is_known(kind):
     """Q (KᵀV)/M is (Q Kᵀ) V/M, with the norms of the kind taken per token and head."""
-    attention = LinearAttention(6, 5, 3, 4, kind).double()
-    state, tokens = drawn(2, 7, 6), drawn(2, 9, 5, seed=1)
+    attention = LinearAttention(6, 3, 4, kind).double()
+    state, tokens = drawn(2, 7, 6), drawn(2, 9, 6, seed=1)
     heads = {}
     for name, given in (("query", state), ("key", tokens), ("value", tokens)):
         weight = getattr(attention, name).weight.reshape(3, 4, -1)
@@ -47,21 +54,22 @@ def test_keys_and_values_may_be_summed_before_any_query_is_known(kind):
     scores = torch.einsum("bhns,bhms->bhnm", heads["query"], heads["key"])
     found = torch.einsum("bhnm,bhms->bnhs", scores, heads["value"]).flatten(2) / 9
     expected = attention.out(found)
-    assert (attention(state, tokens) - expected).abs().max() < EXACT
+    assert (attention(state, unrotated(tokens)) - expected).abs().max() < EXACT
 
 
 def test_a_token_that_is_not_there_is_not_counted():
-    attention = LinearAttention(6, 6, 2, 4, "galerkin").double()
+    attention = LinearAttention(6, 2, 4, "galerkin").double()
     state, tokens = drawn(2, 3, 6), drawn(2, 5, 6, seed=1)
     keep = torch.ones(2, 8, 1, dtype=torch.float64)
     keep[:, 5:] = 0
     padded = torch.cat([tokens, drawn(2, 3, 6, seed=2)], 1)
-    assert (attention(state, padded, keep=keep) - attention(state, tokens)).abs().max() < EXACT
+    masked = attention(state, unrotated(padded, keep))
+    assert (masked - attention(state, unrotated(tokens))).abs().max() < EXACT
 
 
 def test_one_head_as_wide_as_the_features_needs_no_map_of_its_answer():
-    assert LinearAttention(6, 6, 1, 6, "fourier").out is None
-    assert LinearAttention(6, 6, 2, 6, "fourier").out is not None
+    assert LinearAttention(6, 1, 6, "fourier").out is None
+    assert LinearAttention(6, 2, 6, "fourier").out is not None
     with pytest.raises(UsageError, match="'softmax': one of galerkin, fourier, plain"):
         OFormerConfig(attention="softmax")
 
@@ -69,7 +77,7 @@ def test_one_head_as_wide_as_the_features_needs_no_map_of_its_answer():
 @pytest.mark.parametrize(("kind", "free"), [("galerkin", "query"), ("fourier", "value")])
 def test_the_map_without_a_norm_starts_near_the_identity(kind, free):
     """(W − I/d) d is orthogonal in each head (eq. 17 with σ = δ = 1/d); the others stay."""
-    attention = LinearAttention(5, 5, 2, 5, kind).double()
+    attention = LinearAttention(5, 2, 5, kind).double()
     before = {n: getattr(attention, n).weight.clone() for n in ("query", "key", "value")}
     attention.start_near_identity()
     for name, weight in before.items():
@@ -83,15 +91,15 @@ def test_the_map_without_a_norm_starts_near_the_identity(kind, free):
 
 
 def test_the_normalised_state_is_what_a_layer_of_the_encoder_adds_to():
-    attention, feed = LinearAttention(4, 4, 1, 4, "galerkin"), FeedForward(4, 3)
+    attention, feed = LinearAttention(4, 1, 4, "galerkin"), FeedForward(4, 3)
     layer = SelfAttention(attention, feed, 4, normed=True).double()
     tokens = drawn(2, 6, 4)
     once = layer_norm(tokens, (4,))
-    twice = layer_norm(once + attention(once, once), (4,))
+    twice = layer_norm(once + attention(once, unrotated(once)), (4,))
     hidden = twice @ feed.first.weight.T + feed.first.bias
     gated = torch.nn.functional.gelu(hidden[..., :3]) * hidden[..., 3:]
     expected = twice + gated @ feed.last.weight.T + feed.last.bias
-    assert (layer(tokens, None) - expected).abs().max() < EXACT
+    assert (layer(tokens, unrotated(tokens).at_tokens) - expected).abs().max() < EXACT
 
 
 @pytest.mark.parametrize("dimension", [1, 2])
