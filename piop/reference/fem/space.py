@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -22,6 +22,8 @@ from piop.problem import Problem
 from piop.reference.input_values import Sources
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Evaluate = Callable[[Sequence[Tensor]], list[Array]]
+"""Values ``[B or 1, n]`` of unknown atoms at points → each expression ``[B or 1, n or 1]``."""
 _POINTS = 20_000  # at which an input function is evaluated at once
 
 
@@ -49,18 +51,13 @@ class PointEvaluator:
         atoms = [*self.functions, *self.scalars, *axes, *normal, *unknowns]
         self.run = compile_expressions(expressions, atoms)
 
-    def coefficients(
-        self, sources: Sources, points: Array, normals: Array | None = None
-    ) -> list[Tensor]:
-        """Return the values of everything but the unknowns.
+    def at(self, sources: Sources, points: Array, normals: Array | None = None) -> Evaluate:
+        """Return the expressions at points as a function of the unknowns there.
 
         Args:
-            sources: Inputs of B samples.
+            sources: Inputs of B samples; their values are taken now.
             points: ``[n, 2]``.
             normals: Outward unit vectors ``[n, 2]``, on a boundary.
-
-        Returns:
-            ``[B or 1, n or 1]`` each, in the order of the compiled atoms.
         """
         positions = torch.from_numpy(np.ascontiguousarray(points))
         parts = [
@@ -73,23 +70,13 @@ class PointEvaluator:
         ]
         found += [sources.at_points(symbol, {}).cpu() for symbol in self.scalars]
         outward = torch.zeros_like(positions) if normals is None else torch.from_numpy(normals)
-        return [*found, *(v[None] for v in (*positions.T, *outward.T))]
+        known = [*found, *(v[None] for v in (*positions.T, *outward.T))]
 
-    def __call__(
-        self, coefficients: Sequence[Tensor], unknowns: Sequence[Tensor] = ()
-    ) -> list[Array]:
-        """Evaluate at the points of ``coefficients``.
+        def evaluate(unknowns: Sequence[Tensor]) -> list[Array]:
+            values = self.run([*known, *unknowns])
+            return [(v if v.ndim else v.expand(1, 1)).to(positions).numpy() for v in values]
 
-        Args:
-            coefficients: See :meth:`coefficients`.
-            unknowns: Values ``[B or 1, n]`` of the unknown atoms.
-
-        Returns:
-            ``[B or 1, n or 1]`` for each expression.
-        """
-        values = self.run([*coefficients, *unknowns])
-        like = coefficients[-1]
-        return [v.expand(1, 1).numpy() if v.ndim == 0 else v.to(like).numpy() for v in values]
+        return evaluate
 
 
 _MANY, _FEW = 2, 8000  # how often triangles with jumps are cut in four, up to how many of them
@@ -117,14 +104,8 @@ class Quadrature:
         self.weights: Array = basis.dx
         self.points: Array = np.asarray(basis.global_coordinates()).reshape(2, -1).T
         self.normals = None if normals is None else np.asarray(normals).reshape(2, -1).T.copy()
-        fields = [field[0] for field in basis.basis]
-        self.tests = np.stack(
-            [
-                np.stack([np.broadcast_to(v, shape) for v in (np.asarray(f), f.grad[0], f.grad[1])])
-                for f in fields
-            ],
-            1,
-        )
+        fields = [(np.asarray(field), *field.grad) for field, *_ in basis.basis]
+        self.tests = np.stack([[np.broadcast_to(v, shape) for v in f] for f in fields], 1)
         self.numbers: Array = basis.element_dofs
         entries = self.numbers.size
         indices = (self.numbers.ravel(), np.arange(entries))

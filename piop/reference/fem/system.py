@@ -16,7 +16,7 @@ from piop.errors import SolverError
 from piop.forms.terms import outermost_atoms
 from piop.forms.weak import Integrand, WeakForm
 from piop.problem import Problem
-from piop.reference.fem.space import Array, PointEvaluator, Quadrature, Space
+from piop.reference.fem.space import Array, Evaluate, PointEvaluator, Quadrature, Space
 from piop.reference.input_values import Sources
 from piop.reference.refinement import refuse
 
@@ -77,13 +77,13 @@ class Part:
         self.terms = PointEvaluator(problem, [e for _, _, e in integrand.terms], unknowns)
         self.slopes = PointEvaluator(problem, [s[-1] for s in integrand.slopes], unknowns)
 
-    def coefficients(self, pointwise: PointEvaluator, sources: Sources) -> list[Tensor]:
-        """Values of everything but the unknowns at the quadrature points."""
-        return pointwise.coefficients(sources, self.quadrature.points, self.quadrature.normals)
+    def at(self, pointwise: PointEvaluator, sources: Sources) -> Evaluate:
+        """Its terms, or its slopes, at the quadrature points."""
+        return pointwise.at(sources, self.quadrature.points, self.quadrature.normals)
 
-    def residual(self, coefficients: Sequence[Tensor], state: Array) -> Array:
+    def residual(self, terms_at: Evaluate, state: Array) -> Array:
         """The integral for every test function ``[B, C, count]``."""
-        values = self.terms(coefficients, unknowns_at(self.quadrature, state))
+        values = terms_at(unknowns_at(self.quadrature, state))
         sorted_by: dict[int, dict[int, Array]] = {}
         for (i, k, _), value in zip(self.integrand.terms, values, strict=True):
             own = sorted_by.setdefault(i, {})
@@ -93,9 +93,9 @@ class Part:
             found[:, i] = self.quadrature.vector(terms)
         return found
 
-    def blocks(self, coefficients: Sequence[Tensor], state: Array) -> list[tuple[int, int, Array]]:
+    def blocks(self, slopes_at: Evaluate, state: Array) -> list[tuple[int, int, Array]]:
         """Element matrices of one sample: (equation, unknown, ``[a, b, E]``)."""
-        values = self.slopes(coefficients, unknowns_at(self.quadrature, state))
+        values = slopes_at(unknowns_at(self.quadrature, state))
         sorted_by: dict[tuple[int, int], dict[tuple[int, int], Array]] = {}
         for (i, k, j, m, _), value in zip(self.integrand.slopes, values, strict=True):
             own = sorted_by.setdefault((i, j), {})
@@ -128,19 +128,17 @@ class FiniteElementSystem:
             for i, value in given.items()
             if face in space.on_face  # other regions of the family may have it
         }
-        count, channels = space.count, len(form.atoms)
-        self.free = np.ones((channels, count), dtype=bool)
+        self.channels = len(form.atoms)
+        self.free = np.ones((self.channels, space.count), dtype=bool)
         for face, i in self.prescribed:
             self.free[i, space.on_face[face]] = False
-        self.channels = channels
 
     def given(self, sources: Sources) -> Array:
         """Prescribed values at the nodes that have one, zero elsewhere ``[B, C, count]``."""
         state = np.zeros((sources.batch, self.channels, self.space.count))
         for (face, i), value in self.prescribed.items():
             nodes = self.space.on_face[face]
-            coefficients = value.coefficients(sources, self.space.points[nodes])
-            state[:, i, nodes] = value(coefficients)[0]
+            state[:, i, nodes] = value.at(sources, self.space.points[nodes])([])[0]
         return state
 
     def solve(self, sources: Sources, samples: Sequence[int]) -> Array:
@@ -164,19 +162,18 @@ class FiniteElementSystem:
         """The integral over the shape; triangles in which data jump are subdivided."""
         volume = self.space.volume
         divided = np.zeros(volume.weights.shape[0], dtype=bool)
-        for values in jumps(jumps.coefficients(sources, volume.points)):
+        for values in jumps.at(sources, volume.points)([]):
             whole = np.broadcast_to(values, (len(values), len(volume.points)))
             most = _JUMP * np.ptp(whole, axis=1)
             inside = np.ptp(whole.reshape(len(values), *volume.weights.shape), axis=2)
             divided |= (inside > most[:, None]).any(0)
-        if not divided.any() or divided.all():
-            return [Part(self.problem, self.form, self.form.volume, volume)]
-        quadratures = self.space.divided(divided)
+        some = divided.any() and not divided.all()
+        quadratures = self.space.divided(divided) if some else (volume,)
         return [Part(self.problem, self.form, self.form.volume, q) for q in quadratures]
 
     def _step(self, sources: Sources, given: Array, samples: list[int]) -> Array:
         """One step of Newton's method from zero, which solves a linear problem."""
-        terms = [p.coefficients(p.terms, sources) for p in self.parts]
+        terms = [p.at(p.terms, sources) for p in self.parts]
         state = np.zeros_like(given)
         residual = self._residual(terms, state, given)
         bad = torch.from_numpy(~np.isfinite(residual))
@@ -194,9 +191,7 @@ class FiniteElementSystem:
         first, parts = sources.take([0]), self.parts
         if self.form.shared:
             parts = [*self._volume(first, self.fixed_jumps), *self.faces]
-        found = self._factorised(
-            parts, [p.coefficients(p.slopes, first) for p in parts], state, sample
-        )
+        found = self._factorised(parts, [p.at(p.slopes, first) for p in parts], state, sample)
         self.shared = found if self.form.shared else None
         return found
 
@@ -207,8 +202,8 @@ class FiniteElementSystem:
         A step is halved until the next one with the same matrix is shorter: the natural test
         (P. Deuflhard, Newton Methods for Nonlinear Problems, 2004, sec. 3.3).
         """
-        terms = [p.coefficients(p.terms, sources) for p in self.parts]
-        slopes = [p.coefficients(p.slopes, sources) for p in self.parts]
+        terms = [p.at(p.terms, sources) for p in self.parts]
+        slopes = [p.at(p.slopes, sources) for p in self.parts]
         fixed = ~self.free
         mean = (given * fixed).sum(2) / np.maximum(fixed.sum(1), 1)
         state = np.repeat(mean[:, :, None], given.shape[2], 2)
@@ -244,18 +239,24 @@ class FiniteElementSystem:
             f"{length / size:.1e} of the solution"
         )
 
-    def _residual(self, coefficients: Sequence[list[Tensor]], state: Array, given: Array) -> Array:
+    def _residual(self, terms: Sequence[Evaluate], state: Array, given: Array) -> Array:
         """Residual of the equations; where values are prescribed, the difference from them."""
-        parts = zip(self.parts, coefficients, strict=True)
+        parts = zip(self.parts, terms, strict=True)
         with np.errstate(over="ignore", invalid="ignore"):
             found = np.sum([part.residual(own, state) for part, own in parts], axis=0)
         return np.where(self.free, found, state - given)
 
     def _factorised(
-        self, parts: Sequence[Part], coefficients: Sequence[list[Tensor]], state: Array, sample: int
+        self, parts: Sequence[Part], slopes: Sequence[Evaluate], state: Array, sample: int
     ) -> Any:
         """Return a function of residuals and states ``[B, C, count]`` that solves for a step."""
-        matrix, free = self._matrix(parts, coefficients, state), self.free.ravel()
+        blocks = [
+            (part.quadrature, *block)
+            for part, slopes_at in zip(parts, slopes, strict=True)
+            for block in part.blocks(slopes_at, state)
+        ]
+        matrix = assemble_blocks(blocks, self.space.count, self.channels).tocsr()
+        free = self.free.ravel()
         kept, across = matrix[free][:, free], matrix[free][:, ~free]
         means = {i: m for i, m in self.form.gauge.items() if self.free[i].all()}
         rows = np.array([self._mean(i)[free] for i in means])
@@ -287,16 +288,6 @@ class FiniteElementSystem:
         row[channel] = self.space.volume.vector({0: one})[0] / self.space.volume.weights.sum()
         return row.ravel()
 
-    def _matrix(
-        self, parts: Sequence[Part], coefficients: Sequence[list[Tensor]], state: Array
-    ) -> Any:
-        blocks = [
-            (part.quadrature, i, j, block)
-            for part, own in zip(parts, coefficients, strict=True)
-            for i, j, block in part.blocks(own, state)
-        ]
-        return assemble_blocks(blocks, self.space.count, self.channels).tocsr()
-
 
 @final
 class Recovery:
@@ -316,13 +307,11 @@ class Recovery:
         self.form, self.space = form, space
         unknowns = [atom for group in form.atoms for atom in group]
         self.values = PointEvaluator(problem, list(form.recovered.values()), unknowns)
-        self.factors = splu(self._mass()) if form.recovered else None
-
-    def _mass(self) -> Any:
-        """∫ v_a v_b over the shape."""
-        quadrature = self.space.volume
-        block = quadrature.matrix({(0, 0): np.ones(1)})
-        return csc_array(assemble_blocks([(quadrature, 0, 0, block)], self.space.count, 1))
+        self.factors: Any = None
+        if form.recovered:  # the mass matrix, ∫ v_a v_b over the shape
+            block = space.volume.matrix({(0, 0): np.ones(1)})
+            mass = assemble_blocks([(space.volume, 0, 0, block)], space.count, 1)
+            self.factors = splu(csc_array(mass))
 
     def complete(self, sources: Sources, state: Array, samples: Sequence[int]) -> Array:
         """Add the recovered unknowns to those solved for.
@@ -343,8 +332,7 @@ class Recovery:
         whole[:, list(form.solved)] = state
         if self.factors is None:
             return whole
-        coefficients = self.values.coefficients(sources, quadrature.points)
-        values = self.values(coefficients, unknowns_at(quadrature, state))
+        values = self.values.at(sources, quadrature.points)(unknowns_at(quadrature, state))
         for channel, value in zip(form.recovered, values, strict=True):
             right = np.broadcast_to(quadrature.vector({0: value}), (len(state), self.space.count))
             bad = torch.from_numpy(~np.isfinite(right))
