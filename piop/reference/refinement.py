@@ -255,17 +255,14 @@ class LevelSolver(ABC, Generic[L, R]):
 
     def bytes_per_sample(self, level: L) -> float:
         """Return the memory that a sample takes on a level; samples share :data:`MEMORY`."""
-        del level
         return 1.0
 
     def after_failure(self, level: L) -> L | None:
         """Return the level to go on to where a solution is not finite; None where there is none."""
-        del level
         return None
 
     def failure_message(self, level: L, time: float) -> str:
         """Return the message on a sample whose solution is not finite on any level."""
-        del level, time
         return "the solution is not finite"
 
 

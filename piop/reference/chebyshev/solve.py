@@ -21,9 +21,9 @@ from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.system import CollocationSystem
 from piop.reference.chebyshev.time_stepping import (
     CollocationTrajectory,
+    Radau,
     StepControl,
     TimeStepping,
-    radau,
     solve_factored,
 )
 from piop.reference.input_values import Sources
@@ -75,7 +75,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         super().__init__(sources, request)
         problem, points = self.problem, POINTS[len(request.shape) - 1]
         self.equations = Equations(problem)
-        self.scheme = radau(STAGES)
+        self.scheme = Radau(STAGES)
         channels = self.equations.channels
         means = {a.name: a.mean for a in problem.auxiliaries if a.gauged} | dict(problem.gauge)
         self.gauges = {i: means[c.name] for i, c in enumerate(channels) if c.name in means}

@@ -23,9 +23,12 @@ from piop.reference.chebyshev.system import CollocationSystem
 from piop.reference.refinement import relative_scale
 
 
-@dataclass(frozen=True)
+@final
 class Radau:
     """Coefficients of one number of stages.
+
+    Args:
+        stages: That number.
 
     Attributes:
         nodes: c ``[s]``, the last one 1.
@@ -37,50 +40,31 @@ class Radau:
             the collocation polynomial on the step: how well the step is resolved.
     """
 
-    nodes: tuple[float, ...]
-    inverse: Tensor
-    shifts: tuple[complex | float, ...]
-    into: Tensor
-    back: Tensor
-    top: Tensor
-
-    @property
-    def stages(self) -> int:
-        """S."""
-        return len(self.nodes)
-
-
-def radau(stages: int) -> Radau:
-    """Coefficients of the method with ``stages`` stages."""
-    series = np.zeros(stages + 1)
-    series[stages - 1 :] = -1.0, 1.0
-    c = (np.sort(legendre.legroots(series).real) + 1) / 2
-    c[-1] = 1.0
-    powers = np.arange(1, stages + 1)
-    # Σ_j a_ij c_j^(k−1) = c_i^k / k for k = 1 … s: the polynomials of degree s − 1 are integrated.
-    a = np.linalg.solve((c[:, None] ** (powers - 1)).T, (c[:, None] ** powers / powers).T).T
-    inverse = np.linalg.inv(a)
-    values, vectors = np.linalg.eig(inverse)
-    dual = np.linalg.inv(vectors)
-    kept = [i for i, v in enumerate(values) if v.imag > -1e-9]
-    real = [abs(values[i].imag) < 1e-9 for i in kept]
-    shifts = tuple(
-        float(values[i].real) if r else complex(values[i]) for i, r in zip(kept, real, strict=True)
-    )
-    doubled = np.where(real, 1.0, 2.0)
-    points = np.concatenate([[0.0], c])
-    # Coefficients of powers from values at 0 and the nodes.
-    fit = np.linalg.inv(polynomial.polyvander(points, stages))
-    top = fit[-1] * 2.0 ** (1 - 2 * stages)
-    as_tensor = lambda v: torch.as_tensor(np.ascontiguousarray(v))  # noqa: E731
-    return Radau(
-        tuple(c.tolist()),
-        as_tensor(inverse),
-        shifts,
-        as_tensor(dual[kept]).to(torch.complex128),
-        as_tensor(vectors[:, kept] * doubled).to(torch.complex128),
-        as_tensor(top),
-    )
+    def __init__(self, stages: int) -> None:
+        self.stages = stages
+        series = np.zeros(stages + 1)
+        series[stages - 1 :] = -1.0, 1.0
+        c = (np.sort(legendre.legroots(series).real) + 1) / 2
+        c[-1] = 1.0
+        self.nodes: list[float] = c.tolist()
+        powers = np.arange(1, stages + 1)
+        # Σ_j a_ij c_j^(k−1) = c_i^k / k, k = 1 … s: polynomials of degree s − 1 are integrated.
+        a = np.linalg.solve((c[:, None] ** (powers - 1)).T, (c[:, None] ** powers / powers).T).T
+        inverse = np.linalg.inv(a)
+        self.inverse = torch.tensor(inverse)
+        values, vectors = np.linalg.eig(inverse)
+        kept = [i for i, v in enumerate(values) if v.imag > -1e-9]
+        real = [abs(values[i].imag) < 1e-9 for i in kept]
+        self.shifts: list[complex | float] = [
+            float(values[i].real) if r else complex(values[i])
+            for i, r in zip(kept, real, strict=True)
+        ]
+        self.into = torch.tensor(np.linalg.inv(vectors)[kept], dtype=torch.complex128)
+        back = vectors[:, kept] * np.where(real, 1.0, 2.0)
+        self.back = torch.tensor(back, dtype=torch.complex128)
+        # Coefficients of powers from values at 0 and the nodes.
+        fit = np.linalg.inv(polynomial.polyvander([0.0, *c], stages))
+        self.top = torch.tensor(fit[-1] * 2.0 ** (1 - 2 * stages))
 
 
 _STAGE_ITERATIONS = 12

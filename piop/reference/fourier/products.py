@@ -9,8 +9,7 @@ modes kept. Where the spectrum's tail is resolved the plain grid gives the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, final
 
 import sympy
@@ -24,9 +23,14 @@ from piop.reference.fourier.grid import PeriodicGrid, Symbols, copy_modes
 from piop.reference.input_values import moves
 
 
-@dataclass(frozen=True)
+@final
 class PointwiseProducts:
-    """The products of one system, compiled: their arguments and functions.
+    """The products of one system, compiled; parts without unknowns and time are computed once.
+
+    Args:
+        problem: An evolution problem, periodic along every space axis.
+        split: Its linear and nonlinear half.
+        system: Its evolution equations, or its auxiliary ones.
 
     Attributes:
         unknowns: (channel, space order) of each unknown atom.
@@ -42,49 +46,30 @@ class PointwiseProducts:
         degrees: Polynomial degree in the unknowns; None where a product is not a polynomial.
     """
 
-    unknowns: tuple[tuple[int, Order], ...]
-    known: tuple[Any, ...]
-    static: Callable[[Sequence[Tensor]], Sequence[Tensor]]
-    compute: Callable[[Sequence[Tensor]], Sequence[Tensor]]
-    steady: Callable[[Sequence[Tensor]], Sequence[Tensor]]
-    products: int
-    steady_count: int
-    constants: int
-    time_dependent: bool
-    square: bool
-    degrees: tuple[int | None, ...]
-
-
-def compile_products(problem: Problem, split: Split, system: EvolutionSystem) -> PointwiseProducts:
-    """Compile a system's products; parts without unknowns and time are computed once."""
-    time, expressions = problem.coordinates[0], [p.expression for p in system.products]
-    used = set().union(*(set(sympy.preorder_traversal(e)) for e in expressions))
-    unknown = [a for a in split.unknown_atoms if a in used]
-    inputs = [a for a in split.input_atoms if a in used]
-    stands = {a: sympy.Dummy(real=True) for a in (*unknown, *inputs)}
-    bare: list[Any] = [e.xreplace(stands) for e in expressions]
-    timed = [a for a in inputs if moves(problem, a)]
-    moving: set[Any] = {stands[a] for a in (*unknown, *timed)} | {time.symbol}
-    hoisted: dict[Any, sympy.Dummy] = {}
-    short = [_hoist(e, moving, hoisted) for e in bare if e.free_symbols & moving]
-    fixed = [e for e in bare if not e.free_symbols & moving and e != 1]
-    scalars = [i.symbol for i in problem.inputs if not i.of]
-    atoms = (*inputs, *scalars, *(c.symbol for c in problem.space), time.symbol)
-    known = [stands.get(a, a) for a in atoms]
-    arguments = [*(stands[a] for a in unknown), *known, *hoisted.values()]
-    return PointwiseProducts(
-        tuple(split.unknown_atoms[a] for a in unknown),
-        atoms,
-        compile_expressions(tuple(hoisted), known),
-        compile_expressions(short, arguments),
-        compile_expressions(fixed, known),
-        len(short),
-        len(fixed),
-        len(bare) - len(short) - len(fixed),
-        bool(timed) or any(time.symbol in e.free_symbols for e in bare),
-        len(short) == len(unknown) == 1 and short[0] == stands[unknown[0]] ** 2,
-        tuple(_degree(e, [stands[a] for a in unknown]) for e in bare),
-    )
+    def __init__(self, problem: Problem, split: Split, system: EvolutionSystem) -> None:
+        time, expressions = problem.coordinates[0], [p.expression for p in system.products]
+        used = set().union(*(set(sympy.preorder_traversal(e)) for e in expressions))
+        unknown = [a for a in split.unknown_atoms if a in used]
+        inputs = [a for a in split.input_atoms if a in used]
+        stands = {a: sympy.Dummy(real=True) for a in (*unknown, *inputs)}
+        bare: list[Any] = [e.xreplace(stands) for e in expressions]
+        states, timed = [stands[a] for a in unknown], [a for a in inputs if moves(problem, a)]
+        moving: set[Any] = {*states, *(stands[a] for a in timed), time.symbol}
+        hoisted: dict[Any, sympy.Dummy] = {}
+        short = [_hoist(e, moving, hoisted) for e in bare if e.free_symbols & moving]
+        fixed = [e for e in bare if not e.free_symbols & moving and e != 1]
+        scalars = [i.symbol for i in problem.inputs if not i.of]
+        self.unknowns: list[tuple[int, Order]] = [split.unknown_atoms[a] for a in unknown]
+        self.known = (*inputs, *scalars, *(c.symbol for c in problem.space), time.symbol)
+        known = [stands.get(a, a) for a in self.known]
+        self.static = compile_expressions(tuple(hoisted), known)
+        self.compute = compile_expressions(short, [*states, *known, *hoisted.values()])
+        self.steady = compile_expressions(fixed, known)
+        self.products, self.steady_count = len(short), len(fixed)
+        self.constants = len(bare) - len(short) - len(fixed)
+        self.time_dependent = bool(timed) or any(time.symbol in e.free_symbols for e in bare)
+        self.square = len(short) == len(states) == 1 and short[0] == states[0] ** 2
+        self.degrees = [_degree(e, states) for e in bare]
 
 
 def _hoist(expression: Any, moving: set[Any], hoisted: dict[Any, sympy.Dummy]) -> Any:
@@ -226,14 +211,9 @@ def _reader(channel: int, order: Order, symbols: Symbols, states: int) -> tuple[
     i = channel - states
     sources = [c for row, c in symbols.auxiliary if row == i]
     products = any(row == i for row, _ in symbols.auxiliary_prefactors)
+    alone = len(sources) == 1 and sources[0] < states and not products
     # An auxiliary unknown that is a multiple of one state need not be formed first.
-    if (
-        i >= 0
-        and not products
-        and not symbols.means[i]
-        and len(sources) == 1
-        and sources[0] < states
-    ):
+    if i >= 0 and alone and not symbols.means[i]:
         own = symbols.auxiliary[i, sources[0]]
         return sources[0], own if symbol is None else own * symbol
     return channel, symbol

@@ -24,7 +24,7 @@ from piop.reference.fourier.grid import (
     tail,
 )
 from piop.reference.fourier.nonlinear import Nonlinear, stabilise
-from piop.reference.fourier.products import NonlinearTerm, compile_products
+from piop.reference.fourier.products import NonlinearTerm, PointwiseProducts
 from piop.reference.input_values import Sources
 
 
@@ -343,8 +343,8 @@ class Discretisation:
     def __init__(self, sources: Sources) -> None:
         self.problem = problem = sources.problem
         self.split = split_linear(problem.pde)
-        self.main = compile_products(problem, self.split, self.split.right)
-        self.auxiliary = compile_products(problem, self.split, self.split.auxiliary)
+        self.main = PointwiseProducts(problem, self.split, self.split.right)
+        self.auxiliary = PointwiseProducts(problem, self.split, self.split.auxiliary)
         self.means = tuple(float(a.mean or 0.0) for a in problem.auxiliaries)
         self.sources, self.start = sources, sources.start
         lows = tuple(float(c.low) for c in problem.space)

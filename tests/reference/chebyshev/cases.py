@@ -9,7 +9,7 @@ from piop.problem import Problem
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.solve import CollocationSolver
 from piop.reference.chebyshev.system import CollocationSystem
-from piop.reference.chebyshev.time_stepping import StepControl, TimeStepping, radau
+from piop.reference.chebyshev.time_stepping import Radau, StepControl, TimeStepping
 from piop.reference.input_values import Sources
 from piop.reference.solution import Limits, Request
 
@@ -92,7 +92,7 @@ def evolve(problem, functions, n, steps, stages):
     system = CollocationSystem(solver.equations, sources, mesh, solver.gauges)
     control = StepControl(math.inf, halvings=round(math.log2(steps)))
     with torch.no_grad():
-        run = TimeStepping(system, radau(stages), control).run(solver.initial(system), low, (high,))
+        run = TimeStepping(system, Radau(stages), control).run(solver.initial(system), low, (high,))
     return run.values[:, -1], mesh
 
 

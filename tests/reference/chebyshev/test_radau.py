@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from piop.reference.chebyshev.time_stepping import radau
+from piop.reference.chebyshev.time_stepping import Radau
 
 
 def test_three_stages_are_those_of_the_book():
     """Hairer and Wanner 1996, table IV.5.6."""
-    method = radau(3)
+    method = Radau(3)
     root = 6**0.5
     assert method.nodes == pytest.approx([(4 - root) / 10, (4 + root) / 10, 1.0], rel=1e-14)
     a = torch.linalg.inv(method.inverse)
@@ -22,7 +22,7 @@ def test_three_stages_are_those_of_the_book():
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 5])
 def test_quadrature_is_of_order_2s_minus_1(stages):
-    method = radau(stages)
+    method = Radau(stages)
     weights = torch.linalg.inv(method.inverse)[-1]
     nodes = torch.tensor(method.nodes, dtype=torch.float64)
     for k in range(1, 2 * stages):
@@ -33,7 +33,7 @@ def test_quadrature_is_of_order_2s_minus_1(stages):
 
 @pytest.mark.parametrize("stages", [2, 3, 5])
 def test_it_is_stable_on_the_left_and_forgets_at_infinity(stages):
-    a = torch.linalg.inv(radau(stages).inverse).to(torch.complex128)
+    a = torch.linalg.inv(Radau(stages).inverse).to(torch.complex128)
     ones = torch.ones(stages, dtype=torch.complex128)
     eye = torch.eye(stages, dtype=torch.complex128)
     for z in (1j, 10j, 100j, -1 + 5j, -1e8):
@@ -44,14 +44,14 @@ def test_it_is_stable_on_the_left_and_forgets_at_infinity(stages):
 
 @pytest.mark.parametrize("stages", [2, 3, 5])
 def test_eigenvectors_give_back_the_inverse(stages):
-    method = radau(stages)
+    method = Radau(stages)
     shifts = torch.tensor(method.shifts, dtype=torch.complex128)
     whole = (method.back @ torch.diag(shifts) @ method.into).real
     assert torch.allclose(whole, method.inverse, atol=1e-11 * float(method.inverse.abs().max()))
 
 
 def test_leading_coefficient_is_that_of_the_last_chebyshev_polynomial():
-    method = radau(3)
+    method = Radau(3)
     points = torch.tensor([0.0, *method.nodes], dtype=torch.float64)
     s = 2 * points - 1
     values = 0.25 * (4 * s**3 - 3 * s) + 2 * s - 1
