@@ -80,9 +80,8 @@ def compile_expressions(
         slots: list[Any] = list(values)
         for operation, arguments in steps:
             slots.append(operation(*(a if k is None else slots[k] for k, a in arguments)))
-        like = next((v for v in values if hasattr(v, "new_tensor")), None)
-        found = (a if k is None else slots[k] for k, a in outputs)
-        return tuple(_as_tensor(v, like) for v in found)
+        like = next((v for v in values if hasattr(v, "new_tensor")), _FLOAT64)
+        return tuple(like.new_tensor(a) if k is None else slots[k] for k, a in outputs)
 
     return run
 
@@ -105,8 +104,8 @@ class _Tape:
         return self.count + len(self.steps) - 1, None
 
     def _lower(self, node: Any) -> Argument:
-        if node in (sympy.true, sympy.false):
-            return None, bool(node)
+        if node.is_Boolean and not node.free_symbols:
+            return None, bool(node.simplify())
         if node.is_number:
             return None, _number(node)
         if node.is_Add:
@@ -117,12 +116,13 @@ class _Tape:
             return self._power(node)
         if node.is_Piecewise:
             return self._piecewise(node)
+        if node.func in _EXTREMES:
+            extreme = partial(self._extreme, *_EXTREMES[node.func])
+            return reduce(extreme, map(self.visit, node.args))
+        if node.func in _FOLDED:
+            return self._fold(_FOLDED[node.func], node.args)
         if node.func in _OPERATIONS:
-            operation, folded = _OPERATIONS[node.func]
-            parts = list(map(self.visit, node.args))
-            if folded:
-                return reduce(lambda a, b: self.emit(operation, a, b), parts)
-            return self.emit(operation, *parts)
+            return self.emit(_OPERATIONS[node.func], *map(self.visit, node.args))
         if node.func is sympy.DiracDelta:
             return None, 0.0
         if node.is_Symbol or node.is_Derivative or node.is_Function:
@@ -132,13 +132,23 @@ class _Tape:
             )
         raise NotSupportedError(f"{node.func.__name__} in {node} has no translation to torch")
 
+    def _fold(self, operation: Operation, nodes: Sequence[Any], *first: Argument) -> Argument:
+        return reduce(partial(self.emit, operation), map(self.visit, nodes), *first)
+
+    def _extreme(self, bound: str, of_tensors: Operation, a: Argument, b: Argument) -> Argument:
+        """Take the larger or the smaller of two values, of which one may be a number."""
+        if a[0] is None:
+            a, b = b, a
+        if b[0] is None:
+            return self.emit(partial(torch.clamp, **{bound: b[1]}), a)
+        return self.emit(of_tensors, a, b)
+
     def _sum(self, node: Any) -> Argument:
         plus = [a for a in node.args if not a.could_extract_minus_sign()]
         minus = [-a for a in node.args if a.could_extract_minus_sign()]
         if not plus:
             return self.emit(operator.neg, self.visit(-node))  # type: ignore[operator]
-        total = reduce(lambda a, b: self.emit(operator.add, a, b), map(self.visit, plus))
-        return reduce(lambda a, b: self.emit(operator.sub, a, b), map(self.visit, minus), total)
+        return self._fold(operator.sub, minus, self._fold(operator.add, plus))
 
     def _product(self, node: Any) -> Argument:
         below = [a for a in node.args if _is_denominator(a)]
@@ -150,8 +160,7 @@ class _Tape:
         if number == -1:
             return self.emit(operator.neg, self.visit(rest))
         fixed = [a for a in node.args if a.is_number]
-        varied = [self.visit(a) for a in node.args if not a.is_number]
-        total = reduce(lambda a, b: self.emit(operator.mul, a, b), varied)
+        total = self._fold(operator.mul, [a for a in node.args if not a.is_number])
         if not fixed:
             return total
         return self.emit(operator.mul, total, (None, _number(sympy.Mul(*fixed))))
@@ -176,15 +185,17 @@ class _Tape:
         return self.emit(operator.pow, self.visit(base), self.visit(exponent))
 
     def _piecewise(self, node: Any) -> Argument:
-        pairs = [tuple(pair.args) for pair in node.args]
-        like = (0, None)
-        last_value, last_condition = pairs[-1]
-        out = self.visit(last_value)
-        if last_condition != sympy.true:
-            out = self.emit(_where, self.visit(last_condition), out, (None, float("nan")), like)
-        for value, condition in reversed(pairs[:-1]):
-            out = self.emit(_where, self.visit(condition), self.visit(value), out, like)
+        out: Argument = (None, float("nan"))
+        for value, condition in reversed(node.args):
+            out = self._where(self.visit(condition), self.visit(value), out)
         return out
+
+    def _where(self, condition: Argument, a: Argument, b: Argument) -> Argument:
+        if condition[0] is None:
+            return a if condition[1] else b
+        if a[0] is None and b[0] is None:  # two numbers need a dtype
+            a = self.emit(operator.methodcaller("new_tensor", a[1]), (0, None))
+        return self.emit(torch.where, condition, a, b)
 
 
 def _number(node: Expr) -> float:
@@ -194,59 +205,30 @@ def _number(node: Expr) -> float:
     return float(value)
 
 
-def _as_tensor(value: Any, like: Any) -> Any:
-    if isinstance(value, float | bool):
-        return torch.tensor(value, dtype=torch.float64) if like is None else like.new_tensor(value)
-    return value
-
-
 def _is_denominator(node: Any) -> bool:
     if not node.is_Pow or node.base.is_number:
         return False
     return bool(node.exp.is_number and node.exp.is_negative)
 
 
-def _where(condition: Any, a: Any, b: Any, like: Any) -> Any:
-    """Choose; ``like`` gives two numbers a dtype."""
-    if isinstance(condition, bool):
-        return a if condition else b
-    if isinstance(a, float) and isinstance(b, float):
-        a, b = like.new_tensor(a), like.new_tensor(b)
-    return torch.where(condition, a, b)
-
-
-def _clamp(bound: str, of_tensors: Operation, a: Any, b: Any) -> Any:
-    """Take the larger or the smaller of two values, of which one may be a number."""
-    if isinstance(a, float):
-        a, b = b, a
-    limit: dict[str, Any] = {bound: b}
-    return torch.clamp(a, **limit) if isinstance(b, float) else of_tensors(a, b)
-
-
 def _heaviside(x: Any, middle: Any = 0.5) -> Any:
     return (x > 0).to(x.dtype) + (x == 0).to(x.dtype) * middle
 
 
-def _not(x: Any) -> Any:
-    return not x if isinstance(x, bool) else ~x
-
-
-_OF_NUMBERS: dict[str, Operation] = {
-    "maximum": partial(_clamp, "min", torch.maximum),
-    "minimum": partial(_clamp, "max", torch.minimum),
-    "heaviside": _heaviside,
+_FLOAT64 = torch.empty(0, dtype=torch.float64)
+_EXTREMES: dict[Any, tuple[str, Operation]] = {
+    sympy.Max: ("min", torch.maximum),
+    sympy.Min: ("max", torch.minimum),
 }
-"""Operations of torch that take no plain numbers, written so that they do."""
-_OPERATIONS: dict[Any, tuple[Operation, bool]] = {
-    **{
-        symbolic: (_OF_NUMBERS.get(row.torch) or getattr(torch, row.torch), row.variadic)
-        for symbolic, row in BY_SYMBOL.items()
-    },
-    **{symbolic: (row.operation, False) for symbolic, row in RELATIONS.items()},
-    sympy.Eq: (operator.eq, False),
-    sympy.Ne: (operator.ne, False),
-    sympy.Not: (_not, False),
-    sympy.And: (operator.and_, True),
-    sympy.Or: (operator.or_, True),
+"""Class in SymPy → argument of ``torch.clamp`` for a number, and the operation on two tensors."""
+_FOLDED = {sympy.And: operator.and_, sympy.Or: operator.or_}
+"""Class in SymPy → operation that takes its arguments pair by pair."""
+_OPERATIONS: dict[Any, Operation] = {
+    **{symbolic: getattr(torch, row.torch) for symbolic, row in BY_SYMBOL.items()},
+    **{symbolic: row.operation for symbolic, row in RELATIONS.items()},
+    sympy.Heaviside: _heaviside,  # torch's takes no plain number
+    sympy.Eq: operator.eq,
+    sympy.Ne: operator.ne,
+    sympy.Not: operator.invert,
 }
-"""Class in SymPy → operation on tensors, and whether it takes its arguments pair by pair."""
+"""Class in SymPy → operation on tensors."""
