@@ -8,11 +8,15 @@ import logging
 import math
 import sys
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+PATH = click.Path(path_type=Path)
+COUNT, SEED = click.IntRange(min=1), click.IntRange(0, 2**32 - 1)
+DEVICE = click.Choice(["cpu", "cuda"])
 
 
 def prepare_output() -> None:
@@ -82,9 +86,7 @@ def common_options(command: F) -> F:
     return as_json(debug_option(command))
 
 
-device_option = click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), help="By default the run's own."
-)
+device_option = click.option("--device", type=DEVICE, help="By default the run's own.")
 
 
 def debug_option(command: F) -> F:

@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from piop.cli.console import common_options, print_json, say
+from piop.cli.console import COUNT, PATH, SEED, common_options, print_json, say
 from piop.errors import UsageError
 
 
 @click.command()
 @click.argument("spec", required=False)
-@click.option("-n", "count", type=click.IntRange(min=1), help="Samples to make.")
-@click.option("--output", type=click.Path(path_type=Path), help="F.nc or F.zarr.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
+@click.option("-n", "count", type=COUNT, help="Samples to make.")
+@click.option("--output", type=PATH, help="F.nc or F.zarr.")
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option(
     "--tolerance",
     type=float,
@@ -29,11 +29,7 @@ from piop.errors import UsageError
     default=0.0,
     help="Add normal noise, this fraction of each solution's standard deviation.",
 )
-@click.option(
-    "--inspect",
-    type=click.Path(path_type=Path),
-    help="Describe a file and how it maps to a spec.",
-)
+@click.option("--inspect", type=PATH, help="Describe a file and how it maps to a spec.")
 @common_options
 def data(
     spec: str | None,

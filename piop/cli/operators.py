@@ -7,19 +7,15 @@ from typing import Any
 
 import click
 
-from piop.cli.console import common_options, device_option, print_json
+from piop.cli.console import COUNT, PATH, SEED, common_options, device_option, print_json
 from piop.cli.results import show_discretisation, show_results
 from piop.errors import UsageError
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "--samples", type=click.IntRange(min=1), default=64, show_default=True, help="Held-out inputs."
-)
-@click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), help="Of the inputs; by default the run's."
-)
+@click.argument("run", type=PATH)
+@click.option("--samples", type=COUNT, default=64, show_default=True, help="Held-out inputs.")
+@click.option("--seed", type=SEED, help="Of the inputs; by default the run's.")
 @click.option(
     "--sensors",
     metavar="25%,50%,40",
@@ -31,11 +27,7 @@ from piop.errors import UsageError
     metavar="64,128,64x32",
     help="Evaluate on grids of so many points per axis of space.",
 )
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    help="Evaluate on the first samples of this file instead.",
-)
+@click.option("--data", type=PATH, help="Evaluate on the first samples of this file instead.")
 @device_option
 @common_options
 def evaluate(
@@ -68,15 +60,11 @@ def evaluate(
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "--input", "source", type=click.Path(path_type=Path), help="Sensors: NetCDF, npz or CSV."
-)
+@click.argument("run", type=PATH)
+@click.option("--input", "source", type=PATH, help="Sensors: NetCDF, npz or CSV.")
 @click.option("--at", help='Queries as ranges: "t=0:1:11, x=0:1:64"; by default the save grid.')
-@click.option("--queries", type=click.Path(path_type=Path), help="Queries as a file.")
-@click.option(
-    "--output", type=click.Path(path_type=Path), required=True, help="The NetCDF to write."
-)
+@click.option("--queries", type=PATH, help="Queries as a file.")
+@click.option("--output", type=PATH, required=True, help="The NetCDF to write.")
 @device_option
 @common_options
 def predict(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from piop.cli.console import common_options, say
+from piop.cli.console import COUNT, DEVICE, PATH, SEED, common_options, say
 from piop.cli.failures import INTERRUPTED
 from piop.cli.progress import progress
 from piop.cli.results import show_results
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from piop.run import Run
 
 DEFAULT_TIME = "5m"
-SEEDS = click.IntRange(0, 2**32 - 1)
 
 
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command ``--steps`` and ``--time``."""
-    steps = click.option("--steps", type=click.IntRange(min=1), help="Number of training steps.")
+    steps = click.option("--steps", type=COUNT, help="Number of training steps.")
     time = click.option("--time", help="Training time: 90s, 5m, 1h, compilation not counted.")
     return steps(time(command))
 
@@ -40,18 +39,10 @@ profile_option = click.option(
 @click.argument("spec")
 @click.option("--backbone", help="The network; by default the spec's, else pit.")
 @budget_options
-@click.option("--data", type=click.Path(path_type=Path), help="Train on these solutions as well.")
+@click.option("--data", type=PATH, help="Train on these solutions as well.")
 @click.option("--no-physics", is_flag=True, help="Train on the data alone.")
-@click.option(
-    "--from",
-    "start",
-    metavar="RUN",
-    type=click.Path(path_type=Path),
-    help="Start from the weights of a run.",
-)
-@click.option(
-    "--device", type=click.Choice(["cpu", "cuda"]), help="By default CUDA where there is one."
-)
+@click.option("--from", "start", metavar="RUN", type=PATH, help="Start from the weights of a run.")
+@click.option("--device", type=DEVICE, help="By default CUDA where there is one.")
 @click.option(
     "--precision",
     type=click.Choice(["float64", "float32", "tf32", "bf16"]),
@@ -62,20 +53,16 @@ profile_option = click.option(
 @click.option(
     "--compile/--no-compile", default=None, help="By default only where the budget makes it pay."
 )
+@click.option("--threads", type=COUNT, help="CPU threads; by default torch's choice.")
 @click.option(
-    "--threads", type=click.IntRange(min=1), help="CPU threads; by default torch's choice."
-)
-@click.option(
-    "--seed", type=SEEDS, default=0, show_default=True, help="Of weights, functions and points."
+    "--seed", type=SEED, default=0, show_default=True, help="Of weights, functions and points."
 )
 @click.option(
     "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated."
 )
 @profile_option
 @click.option("--force", is_flag=True, help="Replace an existing run folder.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="The run folder; by default runs/NAME-DATE-TIME."
-)
+@click.option("--out", type=PATH, help="The run folder; by default runs/NAME-DATE-TIME.")
 @common_options
 def solve(
     spec: str,
@@ -127,7 +114,7 @@ def solve(
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PATH)
 @budget_options
 @profile_option
 @click.option(
