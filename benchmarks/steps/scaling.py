@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 import piop
+from piop.datasets import Queries
 from piop.problem import Problem
 from piop.run import Run
 from piop.run.prediction import predict_values
@@ -94,7 +95,7 @@ def predict(run: Run, sensors: int, queries: int) -> Callable[[], object]:
     seen = {"u0": piop.FunctionSamples(x, torch.sin(x) + 0.3 * torch.cos(2 * x))}
     size = torch.tensor([2.475, 2 * math.pi], dtype=torch.float64)
     at = size * torch.rand(1, queries, 2, generator=generator, dtype=torch.float64)
-    return lambda: predict_values(run.problem, run.model, seen, at)
+    return lambda: predict_values(run.problem, run.model, seen, Queries(points=at))
 
 
 def step(device: torch.device, sensors: int, queries: int) -> Callable[[], object]:

@@ -58,6 +58,11 @@ class RawFile:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     expected: str = ""
 
+    @property
+    def is_table(self) -> bool:
+        """Whether the arrays are the columns of a table."""
+        return self.format == "csv"
+
     def need(self, name: str, what: str) -> Variable:
         """Return a variable.
 

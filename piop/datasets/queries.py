@@ -66,7 +66,7 @@ def read_queries(source: str | Path, problem: Problem) -> Queries:
     if "=" in str(source) and not Path(source).exists():
         return _ranges(str(source), problem)
     raw = read_raw(source)
-    return _points_of_table(raw, problem) if raw.format == "csv" else _arrays(raw, problem)
+    return _points_of_table(raw, problem) if raw.is_table else _arrays(raw, problem)
 
 
 def _ranges(text: str, problem: Problem) -> Queries:

@@ -69,7 +69,7 @@ def read_dataset(path: str | Path, problem: Problem) -> Dataset:
 def dataset_from(raw: RawFile, problem: Problem) -> Dataset:
     """Build a data set from the arrays of a file; see :func:`read_dataset`."""
     path = raw.path
-    if raw.format == "csv":
+    if raw.is_table:
         known = "NetCDF, Zarr, HDF5, MATLAB, npz or torch"
         raise DataError(f"{path}: is CSV; a data set is {known} (sensors may be CSV)")
     axes: dict[str, Tensor] = {}

@@ -150,7 +150,7 @@ def read_sensors(path: str | Path, problem: Problem) -> dict[str, FunctionSample
 
 def sensors_from(raw: RawFile, problem: Problem) -> dict[str, FunctionSamples]:
     """Read every visible input from a file that is open already; see :func:`read_sensors`."""
-    if raw.format == "csv":
+    if raw.is_table:
         found = samples_from_columns(raw, problem)
     else:
         found = {i.name: _one(raw, problem, i) for i in problem.visible_inputs}

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from piop.errors import UsageError
-from piop.models import find_preset
 from piop.problem import Problem
 from piop.problem.classify import classify
 from piop.training.build import DTYPES, preset_of
@@ -48,7 +47,8 @@ def configure(
     usual = str(own.pop("backbone", config.backbone))
     config = replace(config, backbone=backbone or usual)
     if config.backbone != usual:  # the spec's sizes are those of its own network
-        own = _without(own, vars(find_preset(usual, _text(own.pop("preset", None))).config))
+        network = preset_of(replace(config, backbone=usual), own)
+        own = _without(own, {"preset", *vars(network.config)})
     if config.backbone != usual or not config.physics:
         own = _without(own, RECIPE_SETTINGS)
     elif (settings or {}).get("optimiser", own.get("optimiser")) != own.get("optimiser"):
@@ -56,16 +56,11 @@ def configure(
     if not preset_of(config, {**own, **(settings or {})}).build.field.pointwise:
         own = _without(own, settings_for(POINTWISE))  # its points, which are drawn
     chosen = {**defaults_of_problem(problem), **own, **(settings or {})}
-    keys = vars(find_preset(config.backbone, _text(chosen.get("preset"))).config)
-    return apply_settings(config, chosen, keys)
+    return apply_settings(config, chosen, vars(preset_of(config, chosen).config))
 
 
 def _without(settings: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in keys}
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
 
 
 def defaults_of_problem(problem: Problem) -> dict[str, Any]:

@@ -39,7 +39,7 @@ VALUES_AT_ONCE = 2**24
 
 @torch.no_grad()
 def predict_values(
-    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Queries | Tensor
+    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Queries
 ) -> Tensor:
     """Evaluate the operator, with its lift from the sensors.
 
@@ -47,7 +47,7 @@ def predict_values(
         problem: The problem.
         model: The operator and its lift.
         inputs: Sensors of B functions; empty for a problem without inputs.
-        queries: Grid or points; a tensor ``[B or 1, N, D]`` holds points.
+        queries: Grid or points.
 
     Returns:
         ``[B, N, C]`` float64 on the CPU; on a grid the last coordinate varies fastest.
@@ -55,12 +55,11 @@ def predict_values(
     Raises:
         UsageError: If the operator predicts only the final time and others are requested.
     """
-    where = Queries(points=queries) if isinstance(queries, Tensor) else queries
     if model.operator.end_only:
-        _require_end(problem, where)
+        _require_end(problem, queries)
     if model.operator.gridded:
-        return _predict_jointly(problem, model, inputs, where)
-    return _predict_points(problem, model, inputs, where.tensor().double())
+        return _predict_jointly(problem, model, inputs, queries)
+    return _predict_points(problem, model, inputs, queries.tensor().double())
 
 
 def _require_end(problem: Problem, queries: Queries) -> None:
@@ -112,9 +111,7 @@ def _queries_together(model: Model, inputs: Mapping[str, FunctionSamples]) -> in
     """Return the number of queries of all samples to evaluate at once."""
     sensors = {name: s.points.shape[1] for name, s in inputs.items()}
     sensors |= {name: math.prod(map(len, axes)) for name, axes in model.grids.items()}
-    backbone, met = model.operator.backbone, sum(sensors.values())
-    if isinstance(backbone, Backbone):
-        met = backbone.context_length(sensors)
+    met = model.operator.backbone.context_length(sensors)
     return min(QUERIES_AT_ONCE, max(FEWEST_QUERIES, PAIRS_AT_ONCE // max(1, met)))
 
 
@@ -131,8 +128,6 @@ def _predict_jointly(
         DataError: If it needs the sensors of an input with jumps on an even grid, and they are not.
     """
     backbone = model.operator.backbone
-    if not isinstance(backbone, Backbone):
-        raise UsageError("a network evaluated on grids must derive from piop.Backbone")
     _require_even(model, backbone, inputs)
     points = None if queries.points is None else queries.points.double()
     batch = max([len(s.values) for s in inputs.values()] + [1 if points is None else len(points)])

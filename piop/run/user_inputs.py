@@ -44,9 +44,8 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
         DataError: For names missing or unknown, shapes that do not fit, NaN, or sensors outside
             the domain.
     """
-    if isinstance(given, Dataset):
-        given = given.inputs
-    if functions := given_functions(given):
+    given = _by_name(given)
+    if functions := _given_functions(given):
         batch = max(function.batch for function in functions.values())
         return observe(functions, problem, Draws(0, 0, torch.arange(batch)))
     items = {item.name: item for item in problem.visible_inputs}
@@ -68,10 +67,12 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
     return {name: samples.repeat(batch) for name, samples in found.items()}
 
 
-def given_functions(given: InputData) -> dict[str, InputFunction]:
+def _by_name(given: InputData) -> Mapping[Any, Any]:
+    return given.inputs if isinstance(given, Dataset) else given
+
+
+def _given_functions(given: Mapping[Any, Any]) -> dict[str, InputFunction]:
     """The functions that were given in place of values; none where values were."""
-    if isinstance(given, xr.Dataset | Dataset):
-        return {}
     found = {n: value for n, value in given.items() if isinstance(value, InputFunction)}
     if found and len(found) < len(given):
         raise DataError(
@@ -82,15 +83,16 @@ def given_functions(given: InputData) -> dict[str, InputFunction]:
 
 def _read(problem: Problem, item: Input, value: Any) -> FunctionSamples:
     mask, channels = None, channels_of(problem, item)
-    if isinstance(value, FunctionSamples):
-        points, values, mask = value.points, value.values, value.mask
-    elif isinstance(value, xr.DataArray):
-        points, values = _from_xarray(item, value)
-    elif isinstance(value, tuple):
-        points, values = _pair(item, value)
-    else:
-        numbers = to_numbers(f"input {item.name!r}", value)
-        points, values = _on_grid(problem, item, numbers, channels > 1)
+    match value:
+        case FunctionSamples(points, values, mask):
+            pass
+        case xr.DataArray():
+            points, values = _from_xarray(item, value)
+        case tuple():
+            points, values = _pair(item, value)
+        case _:
+            numbers = to_numbers(f"input {item.name!r}", value)
+            points, values = _on_grid(problem, item, numbers, channels > 1)
     samples = FunctionSamples(*_shaped(item, points, values, channels), mask)
     _check(problem, item, samples)
     return samples
@@ -149,20 +151,19 @@ def _on_grid(problem: Problem, item: Input, values: Tensor, many: bool) -> tuple
 def _shaped(item: Input, points: Tensor, values: Tensor, channels: int) -> tuple[Tensor, Tensor]:
     """Bring points to ``[B, M, d]`` and values to ``[B, M, c]``."""
     points, values = points.detach().cpu().double(), values.detach().cpu().double()
-    if channels > 1 and values.ndim == 2:
+    many = channels > 1
+    if values.ndim < (3 if many else 2):
         values = values[None]
-    if values.ndim == 3 and values.shape[-1] != channels:
-        what, shape = "one function", ""
-        if channels > 1:
-            what, shape = f"a history of {channels} values", f", {channels}"
+    if values.ndim == 2:
+        values = values[..., None]
+    if values.shape[-1] != channels:
+        what = f"a history of {channels} values" if many else "one function"
         raise DataError(
             f"input {item.name!r}: has {values.shape[-1]} channels, it is {what}; its values "
-            f"have shape [samples, sensors{shape}]"
+            f"have shape [samples, sensors{f', {channels}' * many}]"
         )
-    if values.ndim < 3:
-        values = (values if values.ndim == 2 else values[None])[..., None]
     points = points if points.ndim == 3 else points[None]
-    points = points.expand(values.shape[0], -1, -1) if len(points) == 1 else points
+    points = points.expand(len(values), -1, -1) if len(points) == 1 else points
     if points.ndim != 3 or points.shape[:2] != values.shape[:2] or points.shape[-1] != len(item.of):
         raise DataError(
             f"input {item.name!r}: points {list(points.shape)} do not fit values "
@@ -218,20 +219,20 @@ def read_at(problem: Problem, at: Any, end: bool = False) -> Queries:
         UsageError: For a coordinate missing or unknown.
         DataError: For points outside the domain, or of the wrong shape.
     """
-    if at is None:
-        return save_grid(problem, end=end)
-    if isinstance(at, Queries):
-        return at
     names = [c.name for c in problem.coordinates]
-    if isinstance(at, Mapping):
-        if set(at) != set(names):
-            raise UsageError(
-                f"at: has {', '.join(at) or 'nothing'}; give each of {', '.join(names)}"
-            )
-        axes = {name: torch.atleast_1d(to_numbers("at", at[name])) for name in names}
-        for name, positions in axes.items():
-            _check_positions(problem, name, positions)
-        return Queries(axes=axes)
+    match at:
+        case None:
+            return save_grid(problem, end=end)
+        case Queries():
+            return at
+        case Mapping():
+            if set(at) != set(names):
+                given = ", ".join(at) or "nothing"
+                raise UsageError(f"at: has {given}; give each of {', '.join(names)}")
+            axes = {name: torch.atleast_1d(to_numbers("at", at[name])) for name in names}
+            for name, positions in axes.items():
+                _check_positions(problem, name, positions)
+            return Queries(axes=axes)
     points = to_numbers("at", at)
     points = points[None] if points.ndim == 2 else points
     if points.ndim != 3 or points.shape[-1] != len(names):
@@ -301,7 +302,8 @@ def read_functions(problem: Problem, given: InputData) -> dict[str, InputFunctio
         DataError: As for :func:`read_inputs`, or where the interpolant does not meet the values.
         NotSupportedError: For a history.
     """
-    if functions := given_functions(given):
+    given = _by_name(given)
+    if functions := _given_functions(given):
         return functions
     found = read_inputs(problem, given)
     return {i.name: _interpolate(problem, i, found[i.name]) for i in problem.visible_inputs}

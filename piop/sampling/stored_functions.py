@@ -154,7 +154,7 @@ def _load(
     """Read and interpolate once for each state of a file, not once for each batch."""
     del state
     raw = read_raw(file)
-    ticks, values = (_from_table if raw.format == "csv" else _from_arrays)(raw, variable, axes)
+    ticks, values = (_from_table if raw.is_table else _from_arrays)(raw, variable, axes)
     check_finite(raw.path, variable, values)
     if not axes:
         return ScalarFunction(torch.from_numpy(values))

@@ -94,7 +94,7 @@ def test_a_grid_and_its_points_agree(physics):
     seen = physics.held_out(3).inputs
     queries = Queries(axes={"t": t, "x": x})
     values = predict_values(physics.problem, physics.model, seen, queries)
-    points = predict_values(physics.problem, physics.model, seen, queries.tensor())
+    points = predict_values(physics.problem, physics.model, seen, Queries(points=queries.tensor()))
     assert values.shape == (3, 9, 1)
     assert (values - points).abs().max() < 1e-12
 
