@@ -33,3 +33,19 @@ def test_solutions_at_points_are_interpolated_on_a_grid_inside_the_region(monkey
     assert known.mean() > 0.7
     assert shown.titles == ["input 0: error 0.1"]
     assert shown.residuals == {}
+
+
+def test_errors_over_time_stand_beside_those_of_the_initial_data(monkeypatch):
+    """u = (1 + t) sin x: 10 % too much everywhere; the initial data miss t/(1 + t) of it."""
+    problem = Problem.from_file("burgers")
+    t, x = torch.linspace(0, 2, 5).double(), torch.arange(16).double() * (torch.pi / 8)
+    truth = {"u": ((1 + t)[:, None] * torch.sin(x)).expand(3, -1, -1)}
+    held_out = HeldOut({}, {}, Queries(axes={"t": t, "x": x}), truth, None, torch.ones(3).bool())
+    monkeypatch.setattr(comparison, "predict_held_out", lambda *_: {"u": truth["u"] * 1.1})
+    run = SimpleNamespace(
+        problem=problem, model=SimpleNamespace(operator=SimpleNamespace(end_only=False))
+    )
+    shown = comparison.compare_on_grid(run, held_out, {"t": t, "x": x})
+    np.testing.assert_allclose(shown.errors, 0.1, rtol=1e-12)
+    np.testing.assert_allclose(shown.baselines["stays at u0"], t / (1 + t), atol=1e-12)
+    assert shown.titles == [f"input {i}: error 0.1" for i in range(3)]
