@@ -25,13 +25,13 @@ from piop.run.configuration import (
 from piop.run.data import DataArgument, GivenData, note_grids, training_and_held_out, usable_data
 from piop.run.folder import RunFolder, new_folder, open_folder, write_json
 from piop.run.run import Run
+from piop.training.batches.batch import BatchSource
 from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings
 from piop.training.distributed import Processes, joined
 from piop.training.loop.checkpoint import Row, load_weights, read_metrics
 from piop.training.loop.gradients import make_gradients, profile_eager
 from piop.training.loop.out_of_memory import as_settings, explain_out_of_memory, smaller_batch
-from piop.training.loop.phases import Draw
 from piop.training.loop.profile import Profile
 from piop.training.loop.trainer import Trainer
 from piop.training.loss.objective import ResidualLoss
@@ -276,7 +276,9 @@ def _train(
     return run
 
 
-def write_profile(folder: RunFolder, trainer: Trainer, loss: ResidualLoss, draw: Draw) -> None:
+def write_profile(
+    folder: RunFolder, trainer: Trainer, loss: ResidualLoss, draw: BatchSource
+) -> None:
     """Write the time of each part of a step; for a compiled step also that of a few eager ones.
 
     Raises:

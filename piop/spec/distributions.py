@@ -140,6 +140,11 @@ class Distribution:
         """False only where samples certainly have a mean."""
         return not any(self.extremes)
 
+    @property
+    def noise_levels(self) -> tuple[float, ...]:
+        """Levels of noise that functions are observed with."""
+        return ()
+
     def differentiability(self, dimension: int) -> float:
         """Mean-square derivatives exist for every order strictly below this.
 
@@ -521,6 +526,11 @@ class FromData(Distribution):
     """
 
     noise: tuple[float, ...] = ()
+
+    @property
+    def noise_levels(self) -> tuple[float, ...]:
+        """See the base class."""
+        return self.noise
 
 
 DISTRIBUTIONS: dict[str, type[Distribution]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy as sp
@@ -16,7 +16,6 @@ from piop.errors import UsageError
 from piop.models import (
     BACKBONES,
     AxisSignature,
-    Backbone,
     InputSignature,
     Signature,
     build_backbone,
@@ -28,8 +27,8 @@ from piop.problem.constraints import Constraints, decide_constraints
 from piop.problem.inputs import asked_coordinates, channels_of
 from piop.residual import GridResidual, Residual, TensorGrid, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
-from piop.training.batches.batch import BatchSetting, BatchSource
-from piop.training.batches.data import DataPointSource, MixedSource, TrajectorySource
+from piop.training.batches.batch import Batch, BatchSetting, BatchSource
+from piop.training.batches.data import DataPointSource, TrajectorySource
 from piop.training.batches.equations import EquationSource, choose_function_source
 from piop.training.batches.input_grid import (
     NEGLECTED_BY_TOKENS,
@@ -38,7 +37,7 @@ from piop.training.batches.input_grid import (
     highest_wavenumber,
     input_grids,
 )
-from piop.training.batches.noise import NoisySource, noise_levels
+from piop.training.batches.noise import noise_levels, noisy_source
 from piop.training.batches.training_grid import training_grid
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, SingleProcess
@@ -229,7 +228,7 @@ def residual_of_model(
         UsageError: If its grid is too small for its differences.
     """
     backbone = model.operator.backbone
-    if not isinstance(backbone, Backbone) or model.training_grid is None:
+    if model.training_grid is None:
         return compile_residual(problem, kernel=kernel)
     try:
         time = None if problem.time is None else 0
@@ -340,8 +339,15 @@ def build_source(
     else:
         source = DataPointSource(setting, data)
     if statistics.noise:
-        source = NoisySource(source, setting, noise_levels(problem), statistics.noise)
-    return source if equations is None else MixedSource(equations, source)
+        source = noisy_source(source, setting, noise_levels(problem), statistics.noise)
+    if equations is None:
+        return source
+
+    def draw(step: int, fraction: float) -> Batch:
+        observations = source(step, fraction).observations
+        return replace(equations(step, fraction), observations=observations)
+
+    return draw
 
 
 def example_tensor(config: TrainingConfig) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
@@ -120,17 +119,11 @@ class BatchSetting:
         return Draws(self.config.machine.seed, step + 1, index.to(self.like.device))
 
 
-class BatchSource(ABC):
-    """Draws the batch of a step; the same step gives the same batch, whatever came before."""
+BatchSource = Callable[[int, float], Batch]
+"""Draws the batch of a step; the same step gives the same batch, whatever came before.
 
-    @abstractmethod
-    def __call__(self, step: int, fraction: float) -> Batch:
-        """Draw a batch.
-
-        Args:
-            step: Number of the step.
-            fraction: Fraction of the budget that is spent, in [0, 1).
-        """
+It takes the number of the step, and the fraction of the budget that is spent, in [0, 1).
+"""
 
 
 def flatten(value: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -17,7 +17,7 @@ from piop.models import Backbone
 from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.sampling import Draws
-from piop.training.batches.batch import Batch, BatchSetting, BatchSource, Observations
+from piop.training.batches.batch import Batch, BatchSetting, Observations
 from piop.training.batches.equations import horizon, interpolate_inputs, steps_within
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
 from piop.training.batches.training_grid import GridLayout, data_indices, lay_out
@@ -128,7 +128,7 @@ class StreamedTrajectories(Trajectories):
         return self.read(chosen), torch.arange(len(chosen), device=chosen.device)
 
 
-class DatasetSource(BatchSource):
+class DatasetSource(ABC):
     """Draws trajectories of a data set for every step.
 
     Args:
@@ -314,24 +314,6 @@ class TrajectorySource(DatasetSource):
         rows = prepared.lift[chosen] if len(prepared.lift) > 1 else prepared.lift
         whole = (len(chosen), *(len(axis) for axis in self.axes), rows.shape[-1])
         return rows.expand(whole).flatten(1, -2)
-
-
-@final
-class MixedSource(BatchSource):
-    """Equations on input functions and data on trajectories, in one batch.
-
-    Args:
-        equations: Source of the equations' part.
-        data: Source of the data's part.
-    """
-
-    def __init__(self, equations: BatchSource, data: BatchSource) -> None:
-        self.equations, self.data = equations, data
-
-    def __call__(self, step: int, fraction: float) -> Batch:
-        """Draw both parts."""
-        observations = self.data(step, fraction).observations
-        return replace(self.equations(step, fraction), observations=observations)
 
 
 def interpolate_needed_inputs(

@@ -17,12 +17,7 @@ from piop.problem import Problem
 from piop.residual import Residual, compile_residual
 from piop.sampling import Draws, InputSampler, collocation, observe, reconstruct
 from piop.sampling.collocation import choose_by_density, residual_density
-from piop.training.batches.batch import (
-    Batch,
-    BatchSetting,
-    BatchSource,
-    CollocationPoints,
-)
+from piop.training.batches.batch import Batch, BatchSetting, CollocationPoints
 from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.config import SamplingConfig
 from piop.training.loss.lift import Functions
@@ -200,7 +195,7 @@ AMPLITUDE_POINTS = 256
 
 
 @final
-class EquationSource(BatchSource):
+class EquationSource:
     """Draws input functions and collocation points for every step.
 
     Args:

@@ -128,12 +128,8 @@ def gridded_inputs(
 
 def _all_even(data: AnyDataset, name: str) -> bool:
     """Tell whether the sensors of an input are one even grid, the same in all of the data."""
-    first: Tensor | None = None
-    for samples in data.sensor_chunks(name):
-        first = samples.points[:1] if first is None else first
-        if not (torch.equal(first, samples.points[:1]) and is_even_grid(samples)):
-            return False
-    return True
+    first, chunks = next(iter(data.sensor_chunks(name))).points[:1], data.sensor_chunks(name)
+    return all(torch.equal(first, s.points[:1]) and is_even_grid(s) for s in chunks)
 
 
 def is_even_grid(samples: FunctionSamples) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import final
 
 import torch
 from torch import Tensor
@@ -18,13 +17,12 @@ from piop.fields import FunctionSamples
 from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.sampling import Draws
-from piop.spec.distributions import FromData
 from piop.training.batches.batch import Batch, BatchSetting, BatchSource
 
 
 def noise_levels(problem: Problem) -> tuple[float, ...]:
     """Give the levels of noise that inputs are seen with; empty where nothing is said of noise."""
-    found = [i.distribution.noise for i in problem.inputs if isinstance(i.distribution, FromData)]
+    found = [i.distribution.noise_levels for i in problem.inputs if i.distribution is not None]
     return max(found, key=len, default=())
 
 
@@ -49,39 +47,32 @@ def add_noise(
     return found
 
 
-@final
-class NoisySource(BatchSource):
-    """Batches of data with noise on the inputs, at a level drawn for each function.
+def noisy_source(
+    source: BatchSource,
+    setting: BatchSetting,
+    levels: Sequence[float],
+    scales: Mapping[str, Sequence[float]],
+) -> BatchSource:
+    """Make a source of batches of data with noise on the inputs, at a level for each function.
 
     Args:
-        source: Source of the batches.
+        source: Source of the batches, without noise.
         setting: What all sources share.
         levels: Levels to draw from, each as likely.
         scales: Standard deviations of the inputs.
+
+    Raises:
+        ValueError: When it draws, if the batch has no data.
     """
+    part = setting.processes.part(setting.config.points.data_functions)
 
-    def __init__(
-        self,
-        source: BatchSource,
-        setting: BatchSetting,
-        levels: Sequence[float],
-        scales: Mapping[str, Sequence[float]],
-    ) -> None:
-        self.source, self.setting, self.scales = source, setting, scales
-        self.levels = torch.tensor(levels, dtype=torch.float64)
-        self.part = setting.processes.part(setting.config.points.data_functions)
-
-    def __call__(self, step: int, fraction: float) -> Batch:
-        """Draw a batch and the noise of its step.
-
-        Raises:
-            ValueError: If the batch has no data.
-        """
-        batch = self.source(step, fraction)
+    def draw(step: int, fraction: float) -> Batch:
+        batch, draws = source(step, fraction), setting.draws(step, part)
         if batch.observations is None:
             raise ValueError("noise is for data, and the batch has none")
-        draws = self.setting.draws(step, self.part)
-        chosen = draws.integers("noise/level", 0, len(self.levels) - 1)
-        level = self.levels.to(chosen.device)[chosen]
-        inputs = add_noise(batch.observations.inputs, self.scales, level, draws)
+        chosen = draws.integers("noise/level", 0, len(levels) - 1)
+        level = chosen.new_tensor(levels, dtype=torch.float64)[chosen]
+        inputs = add_noise(batch.observations.inputs, scales, level, draws)
         return replace(batch, observations=replace(batch.observations, inputs=inputs))
+
+    return draw

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from piop.training.batches.batch import Batch
+from piop.training.batches.batch import Batch, BatchSource
 from piop.training.config import OptimiserConfig
 from piop.training.loss.weighting import Outcome, Weightings
 from piop.training.optimisers.build import (
@@ -24,7 +24,6 @@ from piop.training.optimisers.build import (
 )
 
 Gradients = Callable[[Batch], Outcome]
-Draw = Callable[[int, float], Batch]
 FROZEN_BATCHES = 8
 """Batches that the L-BFGS finish sums over, where the budget has as many gradients left."""
 
@@ -43,7 +42,7 @@ class TrainingTask:
 
     module: nn.Module
     gradients: Gradients
-    draw: Draw
+    draw: BatchSource
     config: OptimiserConfig
     weightings: Weightings
 

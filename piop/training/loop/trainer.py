@@ -15,6 +15,7 @@ from torch import Tensor
 
 from piop.errors import TrainingError
 from piop.estimates import INFERRED
+from piop.training.batches.batch import BatchSource
 from piop.training.config import TrainingConfig
 from piop.training.distributed import LostProcessError, Processes, SingleProcess, checksum
 from piop.training.loop.checkpoint import MetricsFile, Row, load_state, save_state, save_weights
@@ -28,7 +29,6 @@ from piop.training.loop.divergence import (
 from piop.training.loop.gradients import ControlFlags, SharedGradients
 from piop.training.loop.phases import (
     FROZEN_BATCHES,
-    Draw,
     Gradients,
     Phase,
     QuasiNewton,
@@ -94,7 +94,7 @@ class Trainer:
     def __init__(
         self,
         loss: ResidualLoss,
-        draw: Draw,
+        draw: BatchSource,
         gradients: Gradients,
         config: TrainingConfig,
         folder: Path,

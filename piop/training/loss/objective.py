@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -206,7 +207,7 @@ def relative_weight(size: Tensor, floor: float = 0.1) -> Tensor:
     return 1 / (floor + size)
 
 
-def front_weight(slopes: Iterable[Tensor], strength: float) -> Tensor | float:
+def front_weight(slopes: Sequence[Tensor], strength: float) -> Tensor | float:
     """Damp the residual where the solution is steep, as at a moving front.
 
     The residual is multiplied by 1/(1 + strength·‖slope‖), so its square by the square of that,
@@ -222,7 +223,7 @@ def front_weight(slopes: Iterable[Tensor], strength: float) -> Tensor | float:
     Source: own (docs/training.md); in the spirit of the gradient weights of Liu et al. 2022
     (2206.03864).
     """
-    squares = sum(slope.detach() ** 2 for slope in slopes)
-    if strength == 0 or isinstance(squares, int):
+    if strength == 0 or not slopes:
         return 1.0
+    squares = reduce(torch.add, [slope.detach() ** 2 for slope in slopes])
     return (1 + strength * squares.sqrt()) ** -2

@@ -20,7 +20,6 @@ from piop.problem.constraints import decide_constraints
 from piop.problem.inputs import history_of
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
-from piop.spec.distributions import FromData
 from piop.training.loss.lift import Functions, KnownField
 
 TINY = 1e-12
@@ -149,12 +148,9 @@ def _span(problem: Problem, order: int) -> float:
 
 def _elliptic_size(problem: Problem, name: str, driving: Sequence[float]) -> float:
     """Size of an auxiliary unknown: its source times (L/2π)² of the longest axis."""
-    for position, auxiliary in enumerate(problem.auxiliaries):
-        if auxiliary.name == name:
-            equation = len(problem.residuals) - len(problem.auxiliaries) + position
-            longest = max(c.length for c in problem.space)
-            return driving[equation] * (longest / (2 * math.pi)) ** 2
-    return 0.0
+    own = driving[len(problem.residuals) - len(problem.auxiliaries) :]  # its equations come last
+    source = {a.name: size for a, size in zip(problem.auxiliaries, own, strict=True)}.get(name, 0.0)
+    return source * (max(c.length for c in problem.space) / (2 * math.pi)) ** 2
 
 
 FUNCTIONS, POINTS = 256, 64
@@ -372,7 +368,7 @@ def noise_scales(problem: Problem, data: AnyDataset) -> dict[str, list[float]]:
     """
     found = {}
     for item in problem.visible_inputs:
-        if isinstance(item.distribution, FromData) and any(item.distribution.noise):
+        if item.distribution is not None and any(item.distribution.noise_levels):
             each = _same_sensors(data, item.name)
             moments = Moments()
             for piece in data.chunks():
@@ -382,13 +378,11 @@ def noise_scales(problem: Problem, data: AnyDataset) -> dict[str, list[float]]:
 
 
 def _same_sensors(data: AnyDataset, name: str) -> bool:
-    first: Tensor | None = None
-    for samples in data.sensor_chunks(name):
-        first = samples.points[:1] if first is None else first
-        alike = samples.mask is None and samples.points.shape[1] == first.shape[1]
-        if not alike or bool((samples.points != first).any()):
-            return False
-    return True
+    first = next(iter(data.sensor_chunks(name))).points[:1]
+    return all(
+        s.mask is None and s.points.shape[1] == first.shape[1] and bool((s.points == first).all())
+        for s in data.sensor_chunks(name)
+    )
 
 
 def _rows(samples: FunctionSamples, each: bool) -> Tensor:
