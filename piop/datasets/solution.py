@@ -24,7 +24,7 @@ from piop.datasets.dataset import Dataset
 from piop.datasets.lazy_arrays import SAMPLE, RawFile, Variable
 from piop.errors import DataError
 from piop.fields import FunctionSamples, tensor_grid
-from piop.problem.inputs import asked_coordinates, history_of, seen_times
+from piop.problem.inputs import history_of, observed_times, query_coordinates
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate, Input, Problem
@@ -83,7 +83,7 @@ def read_history(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples
         DataError: If the solution is not on a grid, or not given at one of the times.
     """
     time, *others = problem.coordinates  # a history is of a solution in time
-    times = seen_times(problem, item)
+    times = observed_times(problem, item)
     parts, mesh = [], torch.empty(0)
     for name in problem.unknowns:
         axes, points, values = read_unknown(raw, problem, name)
@@ -127,7 +127,7 @@ def without_history(
     """
     if history_of(problem) is None or problem.time is None:
         return axes, values
-    name, low = problem.time.name, asked_coordinates(problem)[0].low
+    name, low = problem.time.name, query_coordinates(problem)[0].low
     first = int((axes[name] < low - SLACK * problem.time.length).sum())
     if len(axes[name]) - first < 2:
         end = float(axes[name][-1])
@@ -151,6 +151,6 @@ def with_history(problem: Problem, dataset: Dataset) -> Dataset:
         rest = dataset.values[unknown]
         before = past[:, :, i].reshape(len(rest), past.shape[1], *rest.shape[2:])
         values[unknown] = torch.cat([before.to(rest), rest], 1)
-    times = torch.tensor(seen_times(problem, item)[:-1], dtype=torch.float64)
+    times = torch.tensor(observed_times(problem, item)[:-1], dtype=torch.float64)
     axes = {**dataset.axes, name: torch.cat([times, dataset.axes[name].double()])}
     return replace(dataset, axes=axes, values=values)

@@ -97,7 +97,7 @@ def history_of(problem: Problem) -> Input | None:
     return next((i for i in problem.inputs if i.history is not None), None)
 
 
-def seen_times(problem: Problem, item: Input) -> tuple[float, ...]:
+def observed_times(problem: Problem, item: Input) -> tuple[float, ...]:
     """Times of a past: even ones after the start, the last at its end; none of other inputs."""
     past = item.history
     if past is None or problem.time is None:
@@ -111,7 +111,7 @@ def channels_of(problem: Problem, item: Input) -> int:
     return 1 if item.history is None else item.history.times * len(problem.unknowns)
 
 
-def asked_coordinates(problem: Problem) -> tuple[Coordinate, ...]:
+def query_coordinates(problem: Problem) -> tuple[Coordinate, ...]:
     """Coordinates of an operator's queries: all, the time from the end of the past on."""
     ends = [item.history.until for item in problem.inputs if item.history is not None]
     if not ends or problem.time is None:

@@ -14,7 +14,7 @@ from piop.datasets import Dataset, Queries
 from piop.errors import UsageError
 from piop.fields import FunctionSamples, InputFunction, grid_axis
 from piop.problem import Problem
-from piop.problem.inputs import asked_coordinates, history_of
+from piop.problem.inputs import history_of, query_coordinates
 from piop.reference import solve_reference
 from piop.run.user_inputs import save_grid
 from piop.sampling import Draws, observe, place_sensors, sample_inputs
@@ -224,7 +224,7 @@ class HeldOutData(HeldOutSource):
         problem, data, start = self.problem, self.data, {}
         if history_of(problem) is not None:
             start = {name: data.values[name][:, 0].double() for name in problem.unknowns}
-            name = asked_coordinates(problem)[0].name
+            name = query_coordinates(problem)[0].name
             axes = {**data.axes, name: data.axes[name][1:]}
             data = replace(data, axes=axes, values={n: v[:, 1:] for n, v in data.values.items()})
         if self.end and data.points is None and problem.time is not None:

@@ -18,7 +18,7 @@ from piop.datasets.axes import SLACK, outside
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
 from piop.problem import Coordinate, Input, Problem
-from piop.problem.inputs import asked_coordinates, channels_of, history_of
+from piop.problem.inputs import channels_of, history_of, query_coordinates
 from piop.sampling import Draws, observe, reconstruct
 from piop.sampling.distributions import input_axes
 from piop.sampling.stored_functions import interpolate
@@ -269,13 +269,13 @@ def save_grid(
         )
         axes[coordinate.name] = ends[-1:] if end and coordinate is problem.time else ends[:count]
     if problem.time is not None and history_of(problem) is not None:
-        name, time = problem.time.name, asked_coordinates(problem)[0]
+        name, time = problem.time.name, query_coordinates(problem)[0]
         axes[name] = axes[name][axes[name] > time.low + 1e-9 * time.length]
     return Queries(axes=axes)
 
 
 def _check_positions(problem: Problem, name: str, positions: Tensor) -> None:
-    axis = next(c for c in asked_coordinates(problem) if c.name == name)
+    axis = next(c for c in query_coordinates(problem) if c.name == name)
     bad = outside(axis, positions)
     if bad.any():
         raise DataError(

@@ -24,7 +24,7 @@ from piop.models import (
 from piop.models.core.base import FieldKind, Preset
 from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
-from piop.problem.inputs import asked_coordinates, channels_of
+from piop.problem.inputs import channels_of, query_coordinates
 from piop.residual import GridResidual, Residual, TensorGrid, choose_kernel, compile_residual
 from piop.residual.attention import Kernel
 from piop.training.batches.batch import Batch, BatchSetting, BatchSource
@@ -138,7 +138,7 @@ def signature_of(
     return Signature(
         coordinates=tuple(
             AxisSignature(c.name, c.low, c.high, c.name in constraints.hard_periodic)
-            for c in asked_coordinates(problem)
+            for c in query_coordinates(problem)
         ),
         inputs=tuple(
             InputSignature(

@@ -11,7 +11,7 @@ from piop.errors import DataError, NotSupportedError, SpecError
 from piop.generation import generate
 from piop.problem import Problem
 from piop.problem.describe import to_text
-from piop.problem.inputs import asked_coordinates, channels_of, history_of, seen_times
+from piop.problem.inputs import channels_of, history_of, observed_times, query_coordinates
 from piop.run import Run, fit
 from tests.datasets.test_history import N, flow
 
@@ -99,10 +99,10 @@ def test_physics_is_refused_with_the_reason(made, tmp_path):
 def test_what_is_seen_and_what_is_asked_for():
     problem = flow(("u", "v"), times=3, until=3)
     item = history_of(problem)
-    assert seen_times(problem, item) == (1, 2, 3)
+    assert observed_times(problem, item) == (1, 2, 3)
     assert channels_of(problem, item) == 6
     assert channels_of(problem, problem.inputs[0]) == 1
-    time = asked_coordinates(problem)[0]
+    time = query_coordinates(problem)[0]
     assert (time.name, time.low, time.high) == ("t", 3, 6)
 
 
@@ -113,9 +113,9 @@ def test_what_is_seen_and_what_is_asked_for():
 def test_navier_stokes_sees_ten_and_is_asked_for_the_rest(name, end):
     problem = Problem.from_file(f"navier_stokes_{name}")
     item = history_of(problem)
-    assert seen_times(problem, item) == tuple(range(1, 11))
+    assert observed_times(problem, item) == tuple(range(1, 11))
     assert problem.save[0] == end + 1
-    assert asked_coordinates(problem)[0].high == end
+    assert query_coordinates(problem)[0].high == end
     visible = [i.name for i in problem.visible_inputs]
     assert visible == (["nu", "past"] if name == "mix" else ["past"])
     # The equations are those of the spec that begins at the start, which other tests solve.

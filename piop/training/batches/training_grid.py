@@ -15,7 +15,7 @@ from piop.fields import grid_axis
 from piop.models import AxisSignature, Backbone
 from piop.models.core.interpolation import interpolation_weights
 from piop.problem import Coordinate, Problem
-from piop.problem.inputs import asked_coordinates
+from piop.problem.inputs import query_coordinates
 from piop.training.config import PointsConfig
 
 EVEN = 1e-6
@@ -113,7 +113,7 @@ def training_grid(
     """
     counts = tuple(data) or grid_counts(problem, config)
     fixed, ticks = backbone.fixed_times(), []
-    for coordinate, count in zip(asked_coordinates(problem), counts, strict=True):
+    for coordinate, count in zip(query_coordinates(problem), counts, strict=True):
         if coordinate in problem.space:
             low, high = coordinate.low, coordinate.high
             ticks.append(grid_axis(low, high, max(count, 1), coordinate.periodic))
@@ -167,7 +167,7 @@ def data_counts(problem: Problem, data: AnyDataset, config: PointsConfig) -> tup
     """
     usual, found = grid_counts(problem, config), []
     chosen = data_indices(problem, data, config)
-    for coordinate, index, count in zip(asked_coordinates(problem), chosen, usual, strict=True):
+    for coordinate, index, count in zip(query_coordinates(problem), chosen, usual, strict=True):
         even = is_even(data.axes[coordinate.name].double()[index], coordinate)
         found.append(len(index) if even else max(len(index), count))
     return tuple(found)
