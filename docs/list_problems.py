@@ -26,8 +26,8 @@ GROUPS: dict[str, Callable[[Problem], bool]] = {
     ),
     "On data from `piop data`": (lambda p: p.learn is not None or not p.capabilities.equations),
     "On their equation, on a shape": lambda p: not p.domain.is_box,
-    "On their equation, between walls": lambda p: not p.periodic,
-    "On their equation, periodic": lambda p: p.periodic,
+    "On their equation, between walls": lambda p: not p.pde.periodic,
+    "On their equation, periodic": lambda p: p.pde.periodic,
 }
 """Groups of problems by how they are trained; a problem is in the first that it fits."""
 ORDER = tuple(reversed(GROUPS))

@@ -97,7 +97,7 @@ def between_walls(problem, solution, middle, reach):
 
 def interpolate(problem, solution, middle, reach):
     """Make a field of the reference: trigonometric in space, a polynomial in time."""
-    if not problem.periodic:
+    if not problem.pde.periodic:
         return between_walls(problem, solution, middle, reach)
     values = torch.stack([solution.values[name] for name in problem.channels], -1)
     shape = values.shape[2:-1]
@@ -142,7 +142,7 @@ def test_reference_put_through_the_compiled_residual_vanishes(path):
     middle, reach = time.low + 0.1 * time.length, 2e-3 * time.length
     nodes = torch.cos(torch.pi * torch.arange(DEGREE, -1, -1, dtype=torch.float64) / DEGREE)
     shape = {1: (1024,), 2: (64, 64), 3: (16, 16, 16)}[len(problem.space)]
-    if not problem.periodic:
+    if not problem.pde.periodic:
         shape = {1: (4097,), 2: (401, 401)}[len(problem.space)]
     tolerance = COARSER.get(path.stem, 1e-9)
     solution = solve_reference(

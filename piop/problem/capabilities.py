@@ -181,7 +181,7 @@ def _physics_obstacles(problem: Problem) -> Iterator[str]:
             f"input {', '.join(there)}, because it is given at the points of solutions: functions "
             "that are drawn to train on the equations come without one"
         )
-    if max(problem.time_order.values(), default=0) > 2:
+    if max(problem.pde.time_order.values(), default=0) > 2:
         yield "an order in time above two, because no more than two initial data are met yet"
     if problem.domain.varies:
         yield (
@@ -196,7 +196,7 @@ def _physics_obstacles(problem: Problem) -> Iterator[str]:
             f"{' and '.join(sorted(keywords))} at a boundary, because conditions of conservation "
             "laws are not trained yet"
         )
-    derivatives = {d for raw in problem.residuals_raw for d in raw.atoms(Derivative)}
+    derivatives = {d for raw in problem.pde.residuals_raw for d in raw.atoms(Derivative)}
     rough = [
         i for i in problem.inputs if not i.smooth and any(d.has(i.symbol) for d in derivatives)
     ]

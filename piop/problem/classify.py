@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from piop.forms.terms import highest_space_order, split_terms
@@ -12,82 +11,42 @@ if TYPE_CHECKING:
 
 _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
-UNKNOWN = "unknown"
+
+def is_linear(problem: Problem) -> bool:
+    """Whether every equation is linear in all unknowns together."""
+    return not any(split_terms(problem.pde, residual)[1] for residual in problem.residuals)
 
 
-@dataclass(frozen=True)
-class Classification:
-    """What kind of problem it is.
-
-    Attributes:
-        linear: Whether every equation is linear in all unknowns together.
-        kind: ``parabolic``, ``hyperbolic``, ``dispersive``, ``elliptic`` or ``ordinary``, by the
-            highest derivatives; nonlinear ones count like linear ones of their order. ``unknown``
-            without equations.
-        evolution: Whether there is time.
-        order: Highest order in space.
-        time_order: Highest order in time.
-        dimension: Number of space coordinates.
-        boundary: ``periodic``, ``bounded`` or ``partly periodic``.
-        unknowns: Number of unknowns, auxiliary ones not counted.
-        auxiliaries: Number of auxiliary unknowns.
-    """
-
-    linear: bool
-    kind: str
-    evolution: bool
-    order: int
-    time_order: int
-    dimension: int
-    boundary: str
-    unknowns: int
-    auxiliaries: int
-
-    @property
-    def label(self) -> str:
-        """Such as ``nonlinear parabolic evolution, second order, periodic, 1-D``."""
-        where = [self.boundary, f"{self.dimension}-D"]
-        if self.kind == UNKNOWN:
-            what = "evolution" if self.evolution else "steady"
-            return ", ".join([what, "known from data alone", *where])
-        system = f" system of {self.unknowns}" if self.unknowns > 1 else ""
-        what = "evolution" if self.evolution else "problem"
-        linear = "linear" if self.linear else "nonlinear"
-        order = f"{_ORDINALS[min(self.order, 8)]} order"
-        parts = [f"{linear} {self.kind} {what}{system}", order, *where]
-        if self.auxiliaries:
-            plural = "s" if self.auxiliaries > 1 else ""
-            parts.append(f"{self.auxiliaries} auxiliary elliptic unknown{plural}")
-        return ", ".join(parts)
-
-
-def classify(problem: Problem) -> Classification:
+def classify(problem: Problem) -> str:
     """Classify a problem by its highest derivatives, linearity and boundary.
 
+    Nonlinear terms count like linear ones of their order. Without equations, no more is known than
+    the coordinates.
+
     >>> from piop.problem import Problem
-    >>> classify(Problem.from_file("burgers")).label
+    >>> classify(Problem.from_file("burgers"))
     'nonlinear parabolic evolution, second order, periodic, 1-D'
     """
-    nonlinear = any(split_terms(problem.pde, residual)[1] for residual in problem.residuals)
-    equations = problem.residuals[: len(problem.unknowns)] if problem.time else problem.residuals
-    order = highest_space_order(problem.pde, equations, problem.channels)
-    time_order = max(problem.time_order.values(), default=0)
     periodic = [c.periodic for c in problem.space]
     boundary = "periodic" if all(periodic) else "partly periodic" if any(periodic) else "bounded"
-    return Classification(
-        not nonlinear,
-        _kind(order, time_order, problem.time is not None) if problem.residuals else UNKNOWN,
-        problem.time is not None,
-        order,
-        time_order,
-        len(problem.space),
-        boundary,
-        len(problem.unknowns),
-        len(problem.auxiliaries),
-    )
+    where = [boundary, f"{len(problem.space)}-D"]
+    evolution, unknowns = problem.time is not None, len(problem.unknowns)
+    if not problem.residuals:
+        return ", ".join(["evolution" if evolution else "steady", "known from data alone", *where])
+    equations = problem.residuals[:unknowns] if evolution else problem.residuals
+    order = highest_space_order(problem.pde, equations, problem.channels)
+    kind = _kind(order, max(problem.pde.time_order.values(), default=0), evolution)
+    linear = "linear" if is_linear(problem) else "nonlinear"
+    system = f" system of {unknowns}" if unknowns > 1 else ""
+    what = f"{linear} {kind} {'evolution' if evolution else 'problem'}{system}"
+    parts = [what, f"{_ORDINALS[min(order, 8)]} order", *where]
+    if count := len(problem.pde.auxiliaries):
+        parts.append(f"{count} auxiliary elliptic unknown{'s' if count > 1 else ''}")
+    return ", ".join(parts)
 
 
 def _kind(order: int, time_order: int, evolution: bool) -> str:
+    """Parabolic, hyperbolic, dispersive, elliptic or ordinary, by the highest derivatives."""
     if order == 0:
         return "ordinary"
     if not evolution:

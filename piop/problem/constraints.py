@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Self, final
+from typing import TYPE_CHECKING, Literal, final
 
 import sympy as sp
 
@@ -50,10 +50,6 @@ class Constraint:
     def __str__(self) -> str:
         return f"{self.what}: {'hard' if self.hard else 'soft'} constraint, {self.why}"
 
-    def on_grid(self) -> Self:
-        """Return how a network that is evaluated on a grid meets it."""
-        return self
-
 
 @final
 @dataclass(frozen=True)
@@ -68,14 +64,6 @@ class InitialConstraint(Constraint):
     unknown: str
     order: int
 
-    def on_grid(self) -> Self:
-        """Return a soft constraint for a slope, which differences in time do not see.
-
-        Beside u0 + (t − t0)·v0 they find as small a residual for any other slope.
-        """
-        why = "differences in time do not feel a slope that is a hard constraint"
-        return replace(self, hard=False, why=why) if self.hard and self.order else self
-
 
 @final
 @dataclass(frozen=True)
@@ -87,10 +75,6 @@ class PeriodicConstraint(Constraint):
     """
 
     axis: str
-
-    def on_grid(self) -> Self:
-        """Return a hard constraint: spectra know nothing else."""
-        return replace(self, hard=True, why="through differentiation by spectra")
 
 
 @final
@@ -172,9 +156,18 @@ class Constraints:
         return found
 
     def on_grid(self) -> Constraints:
-        """Return how a network that is evaluated on a grid meets the conditions."""
-        initial = tuple(c.on_grid() for c in self.initial)
-        return replace(self, initial=initial, periodic=tuple(c.on_grid() for c in self.periodic))
+        """Return how a network that is evaluated on a grid meets the conditions.
+
+        Periodicity is a hard constraint, since spectra know nothing else. A slope in time is a soft
+        one: beside u0 + (t − t0)·v0, differences in time find as small a residual for any other.
+        """
+        why = "differences in time do not feel a slope that is a hard constraint"
+        initial = tuple(
+            replace(c, hard=False, why=why) if c.hard and c.order else c for c in self.initial
+        )
+        why = "through differentiation by spectra"
+        periodic = tuple(replace(c, hard=True, why=why) for c in self.periodic)
+        return replace(self, initial=initial, periodic=periodic)
 
 
 def decide_constraints(
@@ -202,11 +195,11 @@ def decide_constraints(
         obstacles = filter(None, (_roughness(problem, unknown, e) for e in data))
         hard, why = _decide(constraints, texts[0], next(obstacles, None), reason)
         initial += [InitialConstraint(t, hard, why, unknown, k) for k, t in enumerate(texts)]
-    periodic = [
-        PeriodicConstraint(what, *_decide(constraints, what, None, reason), axis)
-        for axis in (c.name for c in problem.space if c.periodic)
-        for what, reason in [(f"periodic in {axis}", f"through harmonics of {axis}")]
-    ]
+    periodic = []
+    for axis in (c.name for c in problem.space if c.periodic):
+        what = f"periodic in {axis}"
+        hard, why = _decide(constraints, what, None, f"through harmonics of {axis}")
+        periodic.append(PeriodicConstraint(what, hard, why, axis))
     decided = Constraints(problem.channels, tuple(initial), tuple(periodic), ())
     for face, condition in problem.pde.face_conditions if walls else ():
         what = condition.sentence(problem.domain.where(face))

@@ -48,14 +48,14 @@ def to_json(problem: Problem) -> dict[str, Any]:
         "title": spec.title,
         "source": spec.source,
         "hash": problem.hash,
-        "class": classify(problem).label,
+        "class": classify(problem),
         "coordinates": [
             {"name": c.name, "low": c.low, "high": c.high, "periodic": c.periodic}
             for c in problem.coordinates
         ],
         "choice": _selection(problem),
         "unknowns": list(problem.unknowns),
-        "auxiliary": [{"name": a.name, "mean": a.mean} for a in problem.auxiliaries],
+        "auxiliary": [{"name": a.name, "mean": a.mean} for a in problem.pde.auxiliaries],
         "parameters": dict(problem.parameters),
         "infer": dict(problem.infer),
         "learn": _inverse(problem),
@@ -235,8 +235,8 @@ def to_html(problem: Problem) -> str:
     """The equations and conditions typeset, for a notebook."""
     title = problem.spec.title
     lines = [f"<b>{escape(problem.name + (f': {title}' if title else ''))}</b>"]
-    lines.append(f"<p>{escape(classify(problem).label)}</p>")
-    lines += [f"$${typeset(residual)} = 0$$" for residual in problem.residuals_raw]
+    lines.append(f"<p>{escape(classify(problem))}</p>")
+    lines += [f"$${typeset(residual)} = 0$$" for residual in problem.pde.residuals_raw]
     domain = [_interval(c, problem.units) for c in to_json(problem)["coordinates"]]
     given = [f"${typeset(problem.function(i.name))}$" for i in problem.inputs]
     at = f"at ${problem.time.name} = {problem.time.low:g}$" if problem.time else ""

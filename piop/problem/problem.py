@@ -15,7 +15,7 @@ from piop.domain import Coordinate, Domain
 from piop.errors import Issue, SpecError
 from piop.expression import Quantity
 from piop.expression.parse import did_you_mean
-from piop.forms.pde import PDE, Auxiliary, Input
+from piop.forms.pde import PDE, Input
 from piop.problem import lazy
 from piop.problem.build import build
 from piop.problem.capabilities import Capabilities, find_capabilities
@@ -66,8 +66,8 @@ class Problem:
         spec: As written.
         name: Of the problem.
         hash: SHA-256 of what the spec means, however it is spelled.
-        pde: Equations, coordinates, inputs and conditions; its fields are read through the problem
-            too (``problem.residuals``).
+        pde: Equations, coordinates, inputs and conditions; those that users need are properties of
+            the problem too (``problem.residuals``).
         angles: Angles of stars in the domain, which inputs may be of; no query has them.
         save: Points of references and evaluations, ``(T, n1, …)`` or ``(n1, …)``. Times include
             both ends; periodic axes leave the right end out.
@@ -157,19 +157,9 @@ class Problem:
         return self.pde.coordinates
 
     @property
-    def periodic(self) -> bool:
-        """Whether every space axis is periodic."""
-        return self.pde.periodic
-
-    @property
     def unknowns(self) -> tuple[str, ...]:
         """Primary unknowns."""
         return self.pde.unknowns
-
-    @property
-    def auxiliaries(self) -> tuple[Auxiliary, ...]:
-        """Unknowns fixed by a linear elliptic equation."""
-        return self.pde.auxiliaries
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -182,11 +172,6 @@ class Problem:
         return self.pde.residuals
 
     @property
-    def residuals_raw(self) -> tuple[Expr, ...]:
-        """Left minus right of every equation, derivatives as written, for flux forms."""
-        return self.pde.residuals_raw
-
-    @property
     def inputs(self) -> tuple[Input, ...]:
         """In the order of the spec, parameters given by a distribution first."""
         return self.pde.inputs
@@ -197,11 +182,6 @@ class Problem:
         return self.pde.initial
 
     @property
-    def time_order(self) -> Mapping[str, int]:
-        """Unknown to its order in time."""
-        return self.pde.time_order
-
-    @property
     def boundary(self) -> Mapping[str, tuple[BoundaryCondition, ...]]:
         """Face (``x.min``) to its conditions; periodic axes have no face.
 
@@ -209,11 +189,6 @@ class Problem:
         their names, and ``outline`` for the rest. Of shapes to choose from, those that any has.
         """
         return self.pde.boundary
-
-    @property
-    def gauge(self) -> Mapping[str, float]:
-        """Unknown to its mean, where the equations leave a constant."""
-        return self.pde.gauge
 
     @property
     def infer(self) -> Mapping[str, float]:

@@ -74,10 +74,10 @@ class Fourier(Method):
             yield "a steady problem has no evolution in time"
         if walls := [c.name for c in problem.space if not c.periodic]:
             yield f"boundaries along {', '.join(walls)}, and it needs every axis periodic"
-        if problem.time is not None and 0 in problem.time_order.values():
-            names = ", ".join(n for n, order in problem.time_order.items() if order == 0)
+        if problem.time is not None and 0 in problem.pde.time_order.values():
+            names = ", ".join(n for n, order in problem.pde.time_order.items() if order == 0)
             yield f"{names} without a time derivative"
-        if max(problem.time_order.values(), default=0) > 2:
+        if max(problem.pde.time_order.values(), default=0) > 2:
             yield "an order in time above two"
         if not 1 <= len(problem.space) <= 3:
             yield "it covers one to three axes of space"
@@ -116,14 +116,14 @@ class Chebyshev(Method):
                 yield f"{name} of order {highest} along a walled axis, and it goes up to two"
             if highest == 1:
                 yield from self._first_order(problem, name)
-        if max(problem.time_order.values(), default=0) > 2:
+        if max(problem.pde.time_order.values(), default=0) > 2:
             yield "an order in time above two"
 
     def _unresolved(self, problem: Problem) -> Iterator[str]:
         """Yield what polynomials on a box do not resolve."""
         if not problem.domain.is_box:
             yield "the domain is no box"
-        if problem.time is not None and problem.periodic:
+        if problem.time is not None and problem.pde.periodic:
             yield "no walls"
         given = problem.pde.face_conditions
         for keyword in sorted({c.keyword for _, c in given if c.conservation_law}):
@@ -139,7 +139,7 @@ class Chebyshev(Method):
     def _first_order(self, problem: Problem, name: str) -> Iterator[str]:
         """Yield why an unknown of order one along a walled axis is not covered."""
         alone = len(problem.channels) == 1
-        if problem.time_order.get(name, 0) > 0:
+        if problem.pde.time_order.get(name, 0) > 0:
             if not alone:
                 yield "a first-order system, whose characteristics must be told apart at walls"
             elif _steepens(problem):

@@ -11,7 +11,7 @@ import torch
 
 from piop.errors import UsageError
 from piop.problem import Problem
-from piop.problem.classify import classify
+from piop.problem.classify import is_linear
 from piop.training.build import DTYPES, preset_of
 from piop.training.config import (
     POINTWISE,
@@ -69,7 +69,7 @@ def defaults_of_problem(problem: Problem) -> dict[str, Any]:
     Linear equations have no fronts to damp; more dimensions want more points per function.
     """
     queries = {1: 128, 2: 192, 3: 256}[len(problem.space)]
-    front = 0.0 if classify(problem).linear else LossConfig().front
+    front = 0.0 if is_linear(problem) else LossConfig().front
     return {"queries": queries, "front": front}
 
 

@@ -86,7 +86,7 @@ def require_backbone(
         )
     if kind.space_time_grid and config.physics and problem.time is not None:
         times, order = grid_counts(problem, config.points)[0], config.points.time_order
-        least = max(problem.time_order.values(), default=1) + order
+        least = max(problem.pde.time_order.values(), default=1) + order
         if times < least:
             raise UsageError(
                 f"times: {times} are too few for differences of order {order}; give {least} or "
@@ -190,7 +190,7 @@ def parts_of(problem: Problem, config: TrainingConfig, data: bool) -> set[str]:
     found = {"data": data}
     if config.physics:
         constraints = constraints_of(problem, config)
-        gauged = problem.gauge or any(item.gauged for item in problem.auxiliaries)
+        gauged = problem.pde.gauge or any(item.gauged for item in problem.pde.auxiliaries)
         walls = constraints.soft_periodic or constraints.soft_faces
         found |= {"residual": True, "initial": bool(constraints.soft_initial)}
         found["boundary"] = bool(walls or gauged)

@@ -32,7 +32,7 @@ def test_every_problem_that_comes_with_piop_loads_cites_and_round_trips(name):
     assert problem.name == name
     assert len(problem.spec.source) > 20
     assert problem.spec.title
-    assert problem.periodic or problem.boundary
+    assert problem.pde.periodic or problem.boundary
     assert "save" in find_builtin(name).read_text()
     again = Problem.from_yaml(problem.to_yaml())
     assert again.spec == problem.spec
@@ -54,7 +54,7 @@ def test_burgers_is_what_the_paper_says():
     assert problem.coordinates[0].name == "t"
     assert problem.coordinate("x").length == pytest.approx(6.283185307179586)
     assert problem.save == (100, 256)
-    assert problem.time_order == {"u": 1}
+    assert problem.pde.time_order == {"u": 1}
     assert problem.initial["u"] == (Function("u0", real=True)(x),)
     item = problem.inputs[0]
     assert (item.of, item.sensor_shape, item.place, item.hidden) == (
@@ -78,8 +78,8 @@ def test_navier_stokes_has_an_auxiliary_channel():
     problem = Problem.from_file("navier_stokes")
     assert problem.channels == ("w", "psi")
     assert problem.unknowns == ("w",)
-    assert problem.auxiliaries[0].mean == 0.0
-    assert problem.auxiliaries[0].gauged
+    assert problem.pde.auxiliaries[0].mean == 0.0
+    assert problem.pde.auxiliaries[0].gauged
     psi = problem.function("psi")
     w = problem.function("w")
     assert problem.residuals[-1] == -w - Derivative(psi, (x, 2)) - Derivative(psi, (y, 2))
@@ -102,7 +102,7 @@ def test_a_parameter_that_another_is_made_of_is_not_inferred():
 def test_derivatives_are_carried_out_in_residuals_and_kept_in_raw_ones():
     problem = Problem(**HEAT | {"equations": ["dt(u) + d(u**2/2, x) = dxx(u)"]})
     assert problem.residuals[0] == Derivative(u, t) + u * Derivative(u, x) - Derivative(u, (x, 2))
-    assert problem.residuals_raw[0].has(Derivative(u**2 / 2, x))
+    assert problem.pde.residuals_raw[0].has(Derivative(u**2 / 2, x))
 
 
 def test_parameters_are_numbers_unless_drawn_or_inferred():
@@ -157,7 +157,7 @@ def test_boundary_conditions_are_by_face():
         **HEAT
         | {"boundary": {"x.min": {"dirichlet": {"u": "t"}}, "rest": {"robin": {"u": [1, 2, 3]}}}}
     )
-    assert not problem.periodic
+    assert not problem.pde.periodic
     low, high = problem.boundary["x.min"][0], problem.boundary["x.max"][0]
     assert (low.keyword, low.unknown, low.values) == ("dirichlet", "u", (t,))
     assert (high.keyword, high.values) == ("robin", (1, 2, 3))

@@ -85,7 +85,7 @@ def check_rough(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     rough = [i for i in problem.inputs if not i.smooth and i.of]
     unknowns = [problem.function(n) for n in problem.channels]
     equations = [*resolved.equations, *resolved.auxiliary.values()]
-    for raw, equation in zip(problem.residuals_raw, equations, strict=True):
+    for raw, equation in zip(problem.pde.residuals_raw, equations, strict=True):
         for derivative in sorted(raw.atoms(Derivative), key=str):
             inputs = [i.name for i in rough if derivative.has(i.symbol)]
             if inputs and not derivative.has(*unknowns):

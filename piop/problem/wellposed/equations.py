@@ -34,7 +34,9 @@ def check_equations(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     for residual, equation in zip(problem.residuals, resolved.equations, strict=False):
         if not residual.has(*map(problem.function, problem.channels)):
             yield issue_at(equation.place, "equations: this one contains no unknown")
-    for auxiliary, residual in zip(problem.auxiliaries, problem.residuals[equations:], strict=True):
+    for auxiliary, residual in zip(
+        problem.pde.auxiliaries, problem.residuals[equations:], strict=True
+    ):
         yield from _check_auxiliary(problem, auxiliary.name, residual)
 
 
@@ -61,7 +63,7 @@ def check_initial(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """Initial conditions of order 0 … n − 1 for order n in time, and no others."""
     spec = problem.spec
     for name in problem.unknowns:
-        order = problem.time_order[name]
+        order = problem.pde.time_order[name]
         given = {n for k, n in resolved.initial if k == name}
         reason = f"{name} is of order {order} in time"
         for missing in sorted(set(range(order)) - given):

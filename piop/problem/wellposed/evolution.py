@@ -43,7 +43,7 @@ _POINTS = 3
 
 def check_growth(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """Refuse an evolution whose symbol grows with the wavenumber."""
-    evolving = {problem.time_order[u] for u in problem.unknowns}
+    evolving = {problem.pde.time_order[u] for u in problem.unknowns}
     if problem.time is None or len(evolving) != 1 or 0 in evolving:
         return  # algebraic unknowns such as a pressure are not decided here
     parts = [split_terms(problem.pde, r) for r in problem.residuals]
@@ -155,7 +155,7 @@ def check_flux(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     if not _first_order(problem):
         return
     in_flux_form = True
-    for raw, equation in zip(problem.residuals_raw, resolved.equations, strict=False):
+    for raw, equation in zip(problem.pde.residuals_raw, resolved.equations, strict=False):
         if product := _nonlinear_product(problem.pde, raw):
             in_flux_form = False
             message = (
@@ -169,7 +169,7 @@ def check_flux(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
 
 def _first_order(problem: Problem) -> bool:
     """First order in time for all unknowns, first order in space, and nothing higher anywhere."""
-    if problem.time is None or set(problem.time_order.values()) != {1}:
+    if problem.time is None or set(problem.pde.time_order.values()) != {1}:
         return False
     rows = problem.residuals[: len(problem.unknowns)]
     return highest_space_order(problem.pde, rows, problem.unknowns) == 1

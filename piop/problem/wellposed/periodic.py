@@ -92,7 +92,7 @@ def check_gauge(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """A mean is given exactly where the equations and conditions leave a constant free."""
     spec = problem.spec
     own = problem.residuals[len(resolved.equations) :]
-    for auxiliary, residual in zip(problem.auxiliaries, own, strict=True):
+    for auxiliary, residual in zip(problem.pde.auxiliaries, own, strict=True):
         free = _leaves_constant(problem, auxiliary.name, (residual,))
         path = f"auxiliary.{auxiliary.name}"
         if free and not auxiliary.gauged:
@@ -102,13 +102,13 @@ def check_gauge(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
             message = f"the equation fixes the mean of {auxiliary.name} already"
             yield spec.issue(f"{path}.mean", message, "Leave 'mean' out.")
     for name in problem.unknowns:
-        elliptic = problem.time_order[name] == 0
+        elliptic = problem.pde.time_order[name] == 0
         free = elliptic and _leaves_constant(problem, name, problem.residuals)
-        if free and name not in problem.gauge:
+        if free and name not in problem.pde.gauge:
             message = f"unknowns: equations and conditions leave a constant in {name} free"
             place = next(u.place for u in spec.unknowns if u.text == name)
             yield issue_at(place, message, f"Add 'gauge: {{{name}: {{mean: 0}}}}'.")
-        elif name in problem.gauge and not free:
+        elif name in problem.pde.gauge and not free:
             message = f"the mean of {name} is fixed already"
             yield spec.issue(f"gauge.{name}", message, "Leave the gauge out.")
 
@@ -123,12 +123,12 @@ def _leaves_constant(problem: Problem, name: str, residuals: tuple[Expr, ...]) -
 
 def check_solvable(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """On a periodic box, what drives an equation with a free constant must have no mean."""
-    if not problem.periodic:
+    if not problem.pde.periodic:
         return
     spec = problem.spec
-    own = zip(problem.auxiliaries, problem.residuals[len(resolved.equations) :], strict=True)
+    own = zip(problem.pde.auxiliaries, problem.residuals[len(resolved.equations) :], strict=True)
     driven = [(auxiliary.name, residual) for auxiliary, residual in own if auxiliary.gauged]
-    if len(problem.unknowns) == 1 and problem.unknowns[0] in problem.gauge:
+    if len(problem.unknowns) == 1 and problem.unknowns[0] in problem.pde.gauge:
         driven.append((problem.unknowns[0], problem.residuals[0]))
     for name, residual in driven:
         rest = [t for t in additive_terms(residual) if not t.has(problem.function(name))]

@@ -91,7 +91,7 @@ class Equations:
         self.problem = problem
         self.time: Any = problem.time.symbol if problem.time else None
         self.space = [c.symbol for c in problem.space]
-        self.orders = {u: problem.time_order.get(u, 0) for u in problem.channels}
+        self.orders = {u: problem.pde.time_order.get(u, 0) for u in problem.channels}
         self.channels = tuple(
             Channel(u, p) for u in problem.channels for p in range(max(self.orders[u], 1))
         )

@@ -77,7 +77,9 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         self.equations = Equations(problem)
         self.scheme = Radau(STAGES)
         channels = self.equations.channels
-        means = {a.name: a.mean for a in problem.auxiliaries if a.gauged} | dict(problem.gauge)
+        means = {a.name: a.mean for a in problem.pde.auxiliaries if a.gauged} | dict(
+            problem.pde.gauge
+        )
         self.gauges = {i: means[c.name] for i, c in enumerate(channels) if c.name in means}
         self.measured = [i for i, c in enumerate(channels) if not c.time_order]
         self.levels = [n for n in points if n <= max(self.most, points[0])]
@@ -207,7 +209,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             {
                 c.label(time): slopes[:, :, i]
                 for i, c in channels
-                if problem.time_order.get(c.name, 0)
+                if problem.pde.time_order.get(c.name, 0)
             },
         )
 

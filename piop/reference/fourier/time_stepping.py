@@ -345,7 +345,7 @@ class Discretisation:
         self.split = split_linear(problem.pde)
         self.main = PointwiseProducts(problem, self.split, self.split.right)
         self.auxiliary = PointwiseProducts(problem, self.split, self.split.auxiliary)
-        self.means = tuple(float(a.mean or 0.0) for a in problem.auxiliaries)
+        self.means = tuple(float(a.mean or 0.0) for a in problem.pde.auxiliaries)
         self.sources, self.start = sources, sources.start
         lows = tuple(float(c.low) for c in problem.space)
         lengths = tuple(float(c.high - c.low) for c in problem.space)
