@@ -54,11 +54,8 @@ class Sampler(ABC, Generic[Distribution]):
         axes: The coordinates that the input depends on.
         depends_on: Names of the inputs that must be drawn before.
         distribution: As the spec states it; None for an expression.
-        drawable: Whether functions are drawn at all.
         stream: Name of the stream of random numbers that the input is drawn from.
     """
-
-    drawable = True
 
     def __init__(self, problem: Problem, item: Input) -> None:
         self.problem, self.item = problem, item
@@ -135,17 +132,17 @@ class NumberSampler(Sampler[Distribution]):
 
 
 @final
-class UniformSampler(NumberSampler[spec.Uniform]):
-    """Uniform between two ends."""
+class UniformSampler(NumberSampler[spec.Uniform | spec.Constant]):
+    """Uniform between the least and the greatest value, which are the same for a constant."""
 
     def numbers(self, draws: Draws) -> Tensor:
         """Draw numbers ``[B]``."""
-        low, high = self.distribution.low, self.distribution.high
+        low, high = self.distribution.extremes[0], self.distribution.extremes[-1]
         return low + (high - low) * draws.uniform(self.stream)
 
     def moments(self) -> tuple[float, float]:
         """Mean and standard deviation."""
-        return _uniform_moments(self.distribution.low, self.distribution.high)
+        return _uniform_moments(self.distribution.extremes)
 
 
 @final
@@ -197,20 +194,6 @@ class NormalSampler(NumberSampler[spec.Normal]):
 
 
 @final
-class ConstantSampler(NumberSampler[spec.Constant]):
-    """The same number in every draw."""
-
-    def numbers(self, draws: Draws) -> Tensor:
-        """Repeat the number ``[B]``."""
-        values = torch.full((draws.batch,), self.distribution.value, dtype=torch.float64)
-        return values.to(draws.index.device)
-
-    def moments(self) -> tuple[float, float]:
-        """Mean and standard deviation."""
-        return self.distribution.value, 0.0
-
-
-@final
 class PiecewiseConstantSampler(Sampler[spec.PiecewiseConstant]):
     """Equal cells, each with its own uniform value."""
 
@@ -222,7 +205,7 @@ class PiecewiseConstantSampler(Sampler[spec.PiecewiseConstant]):
 
     def moments(self) -> tuple[float, float]:
         """Mean and standard deviation."""
-        return _uniform_moments(self.distribution.low, self.distribution.high)
+        return _uniform_moments(self.distribution.extremes)
 
     def interpolate(self, points: Tensor, values: Tensor, mask: Tensor | None) -> InputFunction:
         """Average the sensors of each cell; a cell without any takes the mean of all draws."""
@@ -304,14 +287,14 @@ class FileSampler(Sampler[spec.FromFile]):
         return _estimate(stored.take(torch.linspace(0, stored.batch - 1, count).long()), self.axes)
 
 
-class DataSampler(Sampler[Distribution]):
-    """Functions that come with their solutions in a data set, and are never drawn.
+@final
+class DataSampler(Sampler[spec.FromData | spec.History]):
+    """Functions that come with their solutions in a data set, and are never drawn."""
 
-    Attributes:
-        law: Name of the distribution in the spec.
-    """
-
-    law = "data"
+    @property
+    def law(self) -> str:
+        """Name of the distribution in the spec."""
+        return spec.NAMES[type(self.distribution)]
 
     def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
         """Refuse to draw.
@@ -334,14 +317,6 @@ class DataSampler(Sampler[Distribution]):
             f"inputs.{self.item.name}: the distribution {self.law} has no moments and no "
             "covariance: they are those of data; give --data FILE"
         )
-
-
-@final
-class HistorySampler(DataSampler[spec.History]):
-    """The past of the solution, which only data have."""
-
-    law = "history"
-    drawable = False
 
 
 @final
@@ -386,10 +361,10 @@ SAMPLERS: Mapping[type, Callable[[Problem, Input], Sampler]] = {
     spec.LogUniform: LogUniformSampler,
     spec.Integer: IntegerSampler,
     spec.Normal: NormalSampler,
-    spec.Constant: ConstantSampler,
+    spec.Constant: UniformSampler,
     spec.FromFile: FileSampler,
     spec.FromData: DataSampler,
-    spec.History: HistorySampler,
+    spec.History: DataSampler,
 }
 """Distribution of the spec → its sampler."""
 
@@ -413,9 +388,17 @@ class InputSampler:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._names = [item.name for item in problem.inputs]
-        samplers = [input_sampler(problem, item) for item in problem.inputs]
-        self._samplers = _dependencies_first(samplers)
+        samplers = {item.name: input_sampler(problem, item) for item in problem.inputs}
+        for name, sampler in samplers.items():
+            if others := sorted(sampler.depends_on - samplers.keys()):
+                raise NotSupportedError(
+                    f"inputs.{name}: its expression uses {', '.join(others)}, which is no input: a "
+                    "parameter to infer has no distribution to be drawn from"
+                )
+        uses = {name: sampler.depends_on for name, sampler in samplers.items()}
+        ordered = [samplers[name] for name in TopologicalSorter(uses).static_order()]
+        self._samplers = [s for s in ordered if s.item.history is None]
+        self._names = [name for name in samplers if samplers[name] in self._samplers]
 
     def __call__(
         self, draws: Draws, dtype: torch.dtype = torch.float64
@@ -424,7 +407,7 @@ class InputSampler:
         drawn: dict[str, InputFunction] = {}
         for sampler in self._samplers:
             drawn[sampler.item.name] = sampler.draw(draws, drawn).to(dtype=dtype)
-        return {name: drawn[name] for name in self._names if name in drawn}
+        return {name: drawn[name] for name in self._names}
 
 
 def sample_inputs(
@@ -482,19 +465,6 @@ def _estimate(functions: InputFunction, axes: Sequence[Coordinate]) -> tuple[flo
     return float(values.mean()), float(values.std(correction=0))
 
 
-def _uniform_moments(low: float, high: float) -> tuple[float, float]:
+def _uniform_moments(extremes: tuple[float, ...]) -> tuple[float, float]:
+    low, high = extremes[0], extremes[-1]
     return (low + high) / 2, (high - low) / math.sqrt(12)
-
-
-def _dependencies_first(samplers: Sequence[Sampler]) -> list[Sampler]:
-    """Order so that inputs given by an expression follow those it uses; leave histories out."""
-    by_name = {sampler.item.name: sampler for sampler in samplers}
-    for name, sampler in by_name.items():
-        if others := sorted(sampler.depends_on - by_name.keys()):
-            raise NotSupportedError(
-                f"inputs.{name}: its expression uses {', '.join(others)}, which is no input: a "
-                "parameter to infer has no distribution to be drawn from"
-            )
-    uses = {name: sampler.depends_on for name, sampler in by_name.items()}
-    ordered = [by_name[name] for name in TopologicalSorter(uses).static_order()]
-    return [sampler for sampler in ordered if sampler.drawable]

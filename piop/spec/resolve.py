@@ -189,8 +189,8 @@ def _inputs(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
             refuse(issues, item.expression.place, message)
         else:
             result.inputs[name] = expr
-    symbols = {k: v.expr for k, v in result.names.values.items() if k in result.inputs}
-    uses = {k: [o for o in symbols if e.has(symbols[o])] for k, e in result.inputs.items()}
+    symbols = [(k, _flat(result.names.values[k])) for k in result.inputs]
+    uses = {k: [o for o, own in symbols if e.has(*own)] for k, e in result.inputs.items()}
     try:
         TopologicalSorter(uses).prepare()
     except CycleError as error:

@@ -7,6 +7,7 @@ import sympy
 import torch
 
 from piop.domain import Box, Coordinate
+from piop.forms.pde import Input
 from piop.sampling.random import Draws
 from piop.spec.model import SensorPlacement
 
@@ -19,7 +20,7 @@ def _item(name, of, law=None, place="uniform", shape=(16,), **more):
     symbols = [sympy.Symbol(n, real=True) for n in of]
     symbol = sympy.Function(name, real=True)(*symbols) if of else sympy.Symbol(name, real=True)
     default = {"expression": None, "hidden": False, "smooth": True}
-    return SimpleNamespace(
+    return Input(
         name=name,
         of=tuple(of),
         distribution=law,
