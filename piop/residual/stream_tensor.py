@@ -272,6 +272,10 @@ class StreamTensor:
         value, rest = x.data.split([1, x.layout.count - 1])
         return StreamTensor(torch.cat([value + constant, rest]), x.layout, x.coefficients)
 
+    def kernel_sums(self, values: Tensor) -> Tensor | None:
+        """Sum the streams of e^z [v | 1], z being these; None where z as a whole serves better."""
+        return None
+
     def attend(self, values: Tensor) -> StreamTensor | None:
         """Multiply weights of attention by values; None where a plain product will do."""
         return None

@@ -86,46 +86,40 @@ class LazyScores(StreamTensor):
                 return LazyScores(self.query, self.key, constant)
         return StreamTensor(self.data, self.layout, self.coefficients).plus(constant)
 
+    def kernel_sums(self, values: Tensor) -> Tensor | None:
+        """Sum the streams of e^z [v | 1] without scores: ``[S, *batch, N, e + 1]``.
 
-def kernel_sums(scores: LazyScores, values: Tensor) -> Tensor | None:
-    """Sum the streams of e^z [v | 1] without scores: ``[S, *batch, N, e + 1]``.
+        Args:
+            values: v, ``[*batch, M, e]``.
 
-    Args:
-        scores: The scores z.
-        values: v, ``[*batch, M, e]``.
+        Returns:
+            The sums; None where the scores are better evaluated as a whole.
+        """
+        kernel, size = self.layout.kernel, self.layout.count * self.shape.numel()
+        largest = MAX_SCORES.get(values.device.type, MAX_SCORES["cpu"])
+        if not self._kernel_applies(values) or (kernel is None and size <= largest):
+            return None
+        query, mask, coefficients = self.query, self.mask, self.query.coefficients
+        *batch, n, m = self.shape
+        operands = AttentionOperands(
+            query.data.expand(-1, *batch, *query.shape[-2:]),
+            self.key.mT.expand(*batch, -1, -1),
+            values.expand(*batch, -1, -1),
+            None if mask is None else mask.expand(*batch, 1, m),
+            None if coefficients is None else coefficients[..., 0].expand(-1, *batch, n),
+        )
+        return (kernel or online_totals)(operands, ScorePolynomials.of(self.layout))
 
-    Returns:
-        The sums; None where the scores are better evaluated as a whole.
-    """
-    kernel = scores.layout.kernel
-    size = scores.layout.count * scores.shape.numel()
-    largest = MAX_SCORES.get(values.device.type, MAX_SCORES["cpu"])
-    if not _kernel_applies(scores, values) or (kernel is None and size <= largest):
-        return None
-    batch, (n, m) = scores.shape[:-2], scores.shape[-2:]
-    query, mask, coefficients = scores.query, scores.mask, scores.query.coefficients
-    operands = AttentionOperands(
-        query.data.expand(-1, *batch, *query.shape[-2:]),
-        scores.key.mT.expand(*batch, -1, -1),
-        values.expand(*batch, -1, -1),
-        None if mask is None else mask.expand(*batch, 1, m),
-        None if coefficients is None else coefficients[..., 0].expand(-1, *batch, n),
-    )
-    return (kernel or online_totals)(operands, ScorePolynomials.of(scores.layout))
-
-
-def _kernel_applies(scores: LazyScores, values: Tensor) -> bool:
-    """Whether the kernels apply: one precision, gradients to streams, keys and values alone."""
-    mask, coefficients = scores.mask, scores.query.coefficients
-    batch = scores.shape[:-2]
-    return (
-        scores.query.dtype in (torch.float32, torch.float64)
-        and scores.key.dtype == values.dtype == scores.query.dtype
-        and values.ndim == scores.ndim
-        and torch.broadcast_shapes(batch, values.shape[:-2]) == batch
-        and not (mask is not None and mask.requires_grad)
-        and not (coefficients is not None and coefficients.requires_grad)
-    )
+    def _kernel_applies(self, values: Tensor) -> bool:
+        """Whether the kernels apply: one precision, gradients to streams, keys and values alone."""
+        constants, batch = (self.mask, self.query.coefficients), self.shape[:-2]
+        return (
+            self.query.dtype in (torch.float32, torch.float64)
+            and self.key.dtype == values.dtype == self.query.dtype
+            and values.ndim == self.ndim
+            and torch.broadcast_shapes(batch, values.shape[:-2]) == batch
+            and not any(c is not None and c.requires_grad for c in constants)
+        )
 
 
 def product_coefficients(a: StreamTensor, shape: torch.Size) -> Tensor | None:
@@ -135,7 +129,7 @@ def product_coefficients(a: StreamTensor, shape: torch.Size) -> Tensor | None:
 
 def weighted_sum(scores: StreamTensor, values: Tensor) -> StreamTensor:
     """Return softmax(scores) @ values for values ``[*, M, c]`` that carry no streams."""
-    found = kernel_sums(scores, values) if isinstance(scores, LazyScores) else None
+    found = scores.kernel_sums(values)
     if found is not None:
         return _quotient(scores, found)
     batch = torch.broadcast_shapes(scores.shape[:-2], values.shape[:-2])
@@ -205,10 +199,8 @@ class _WeightedSum(torch.autograd.Function):
         narrow = None if coefficients is None else coefficients[..., :1]
         e = torch.exp(z[0] - z[0].amax(-1, keepdim=True))
         factors = zip(z[1:], layout.compositions[1:], strict=True)
-        streams = [
-            e,
-            *(e * exponent_stream(stream, groups, z, coefficients) for stream, groups in factors),
-        ]
+        streams = [e]
+        streams += [e * exponent_stream(*factor, z, coefficients) for factor in factors]
         stacked = torch.stack(streams, -3)
         sums = [stream.sum(-1, keepdim=True) for stream in streams]
         y = quotients(_product(stacked, values).unbind(-3), sums, layout, narrow)

@@ -41,7 +41,8 @@ def compose(x: StreamTensor, table: Elementwise) -> StreamTensor:
     if coefficients is None or not coefficients.requires_grad:
         data: Any = _Compose.apply(x.data, coefficients, x.layout, table)
     else:
-        data = torch.stack(_composed(x.data.unbind(0), coefficients, x.layout, table, None))
+        basis = table.basis(x.value)
+        data = torch.stack(_composed(x.data.unbind(0), coefficients, x.layout, table, basis))
     return StreamTensor(data, x.layout, coefficients)
 
 
@@ -99,9 +100,8 @@ def _composed(
     coefficients: Tensor | None,
     layout: StreamLayout,
     table: Elementwise,
-    basis: tuple[Tensor, ...] | None,
+    basis: tuple[Tensor, ...],
 ) -> list[Tensor]:
-    basis = table.basis(streams[0]) if basis is None else basis
     f = table.derivatives(streams[0], basis, layout.order)
     out: list[Any] = [f[0]]
     for stream, groups in zip(streams[1:], layout.compositions[1:], strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from piop.residual.rules.attention import LazyScores, product_coefficients
 from piop.residual.rules.composition import bilinear
+from piop.residual.rules.shape import unpacked
 from piop.residual.stream_tensor import (
     NoRuleError,
     OperandRule,
@@ -84,8 +84,7 @@ def addmm(x: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Strea
 @rule("einsum")
 def einsum(equation: str, *operands: Any) -> StreamTensor:
     """As ``torch.einsum``; at most two of the operands carry streams."""
-    if len(operands) == 1 and isinstance(operands[0], Sequence):
-        operands = tuple(operands[0])
+    operands = unpacked(operands)
     positions = streamed(operands)
     left, _, right = equation.replace(" ", "").partition("->")
     if "->" not in equation or "." in equation or len(positions) > 2:

@@ -30,7 +30,7 @@ def _ups(x: StreamTensor, dims: int | Sequence[int]) -> list[int]:
     return [_up(x, d) for d in as_tuple(dims)]
 
 
-def _sizes(args: tuple[Any, ...]) -> tuple[int, ...]:
+def unpacked(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Accept ``f(2, 3)`` and ``f((2, 3))`` alike."""
     return tuple(args[0]) if len(args) == 1 and isinstance(args[0], Sequence) else tuple(args)
 
@@ -38,7 +38,7 @@ def _sizes(args: tuple[Any, ...]) -> tuple[int, ...]:
 @rule("reshape", "view")
 def reshape(x: StreamTensor, *shape: Any) -> StreamTensor:
     """Reshape; a dtype as in ``view(dtype)`` is refused."""
-    sizes = _sizes(shape)
+    sizes = unpacked(shape)
     if not all(isinstance(n, int) for n in sizes):
         raise NoRuleError("view(dtype)")
     return x.map(lambda data: data.reshape(data.shape[0], *sizes))
@@ -59,7 +59,7 @@ def flatten(x: StreamTensor, start_dim: int = 0, end_dim: int = -1) -> StreamTen
 @rule("permute")
 def permute(x: StreamTensor, *dims: Any) -> StreamTensor:
     """Reorder dimensions."""
-    order = [_up(x, d) for d in (dims[0] if len(dims) == 1 else dims)]
+    order = _ups(x, unpacked(dims))
     return x.map(lambda data: data.permute(0, *order))
 
 
@@ -98,7 +98,7 @@ def squeeze(x: StreamTensor, dim: Any = None) -> StreamTensor:
 @rule("expand", "broadcast_to")
 def expand_to(x: StreamTensor, *shape: Any) -> StreamTensor:
     """Broadcast."""
-    return x.broadcast(_sizes(shape))
+    return x.broadcast(unpacked(shape))
 
 
 @rule("expand_as")
@@ -110,7 +110,7 @@ def expand_as(x: StreamTensor, other: Any) -> StreamTensor:
 @rule("repeat")
 def repeat(x: StreamTensor, *times: Any) -> StreamTensor:
     """Tile."""
-    sizes = _sizes(times)
+    sizes = unpacked(times)
     return x.aligned(len(sizes)).map(lambda data: data.repeat(1, *sizes))
 
 
@@ -125,7 +125,7 @@ def repeat_interleave(x: StreamTensor, repeats: Any, dim: int | None = None) -> 
 @rule("flip")
 def flip(x: StreamTensor, *dims: Any) -> StreamTensor:
     """Reverse along dimensions."""
-    return x.map(lambda data: data.flip([_up(x, d) for d in _sizes(dims)]))
+    return x.map(lambda data: data.flip(_ups(x, unpacked(dims))))
 
 
 @rule("roll")
