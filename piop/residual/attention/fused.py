@@ -8,7 +8,6 @@ for.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from piop.residual.attention import fused_kernels as kernels
 from piop.residual.attention.kernel import AttentionOperands, ScorePolynomials
-from piop.residual.attention.online import empty_gradients, empty_totals, register_gradient
+from piop.residual.attention.online import attention_operation, empty_gradients, empty_totals
 
 # pyright: reportCallIssue=false
 # Triton itself adds the arguments of a kernel that are options of its compiler.
@@ -40,80 +39,58 @@ def fused_totals(operands: AttentionOperands, program: ScorePolynomials) -> Tens
     lead = (math.prod(batch[:-1]), batch[-1])
     n, m = query.shape[-2], operands.key.shape[-2]
     mask, coefficients = operands.mask, operands.coefficients
-    numbers, factors = program.encoded()
     totals, _ = attend(
         query.reshape(program.count, *lead, n, -1),
         operands.key.reshape(*lead, m, -1),
         operands.value.reshape(*lead, m, -1),
         None if mask is None else mask.expand(*batch, 1, m).reshape(*lead, m),
         None if coefficients is None else coefficients.expand(-1, *batch, n).reshape(-1, *lead, n),
-        numbers,
-        factors,
+        *program.encoded(),
+        m,
     )
     return totals.reshape(program.count, *batch, n, -1)
 
 
-@torch.library.custom_op("piop::attend", mutates_args=())
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    coefficients: Tensor | None,
-    numbers: Sequence[int],
-    factors: Sequence[float],
+def sum_on_device(
+    operands: AttentionOperands, program: ScorePolynomials, _: int
 ) -> tuple[Tensor, Tensor]:
-    """Sum over the sensors.
+    """Sum over the sensors, in blocks of the kernel's own.
 
     Args:
-        query: ``[S, B, H, N, d]``.
-        key: ``[B, H, M, d]``.
-        value: ``[B, H, M, e]``.
-        mask: ``[B, H, M]``, or None.
-        coefficients: ``[K, B, H, N]``, or None.
-        numbers: The products of a plan, without their factors.
-        factors: The factors.
+        operands: ``[S, B, H, N, d]``, ``[B, H, M, d]``, ``[B, H, M, e]``, ``[B, H, M]`` or None,
+            ``[K, B, H, N]`` or None.
+        program: What the plan adds.
 
     Returns:
         ``[S, B, H, N, e + 1]``, and the largest score ``[B, H, N]``.
     """
-    program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
-    totals, shift = empty_totals(query, key, value)
-    inputs, sizes, options = _launch(query, key, value, mask, coefficients, program)
+    query = operands.query
+    totals, shift = empty_totals(*operands)
+    inputs, sizes, options = _launch(operands, program)
     grid = (triton.cdiv(query.shape[3], options["BN"]) * query.shape[1] * query.shape[2],)
     with torch.cuda.device_of(query):
         kernels.sum_sensors[grid](*inputs, _rows(totals), shift, *sizes, **options)
     return totals, shift
 
 
-@torch.library.custom_op("piop::attend_backward", mutates_args=())
-def attend_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    coefficients: Tensor | None,
-    shift: Tensor,
-    numbers: Sequence[int],
-    factors: Sequence[float],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the gradients of query, key and value, contiguous; see :func:`attend`."""
-    program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
-    grad = grad.contiguous()
-    out = empty_gradients(grad, query, key, value)
-    operands, sizes, options = _launch(query, key, value, mask, coefficients, program)
+def slopes_on_device(
+    grad: Tensor, operands: AttentionOperands, shift: Tensor, program: ScorePolynomials, _: int
+) -> tuple[Tensor, ...]:
+    """Give the gradients of query, key and value, contiguous; see :func:`sum_on_device`."""
+    query, grad = operands.query, grad.contiguous()
+    out = empty_gradients(grad, *operands)
+    given, sizes, options = _launch(operands, program)
     options["SLOPES"] = tuple(p.flat() for p in program.slopes)
-    heads, inputs = query.shape[1] * query.shape[2], (*operands, _rows(grad), shift)
+    heads, inputs = query.shape[1] * query.shape[2], (*given, _rows(grad), shift)
     queries = (triton.cdiv(query.shape[3], options["BN"]) * heads,)
-    sensors = (triton.cdiv(key.shape[2], options["BM"]) * heads,)
+    sensors = (triton.cdiv(operands.key.shape[2], options["BM"]) * heads,)
     with torch.cuda.device_of(query):
         kernels.slope_queries[queries](*inputs, _rows(out[0]), *sizes, **options)
         kernels.slope_sensors[sensors](*inputs, out[1], out[2], *sizes, **options)
-    return out[0], out[1], out[2]
+    return out
 
 
-register_gradient(attend, attend_backward)
+attend = attention_operation("attend", sum_on_device, slopes_on_device)
 
 
 def _rows(x: Tensor) -> tuple[Tensor, int]:
@@ -121,17 +98,13 @@ def _rows(x: Tensor) -> tuple[Tensor, int]:
 
 
 def _launch(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    coefficients: Tensor | None,
-    program: ScorePolynomials,
+    operands: AttentionOperands, program: ScorePolynomials
 ) -> tuple[tuple[Any, ...], tuple[int, ...], dict[str, Any]]:
     """Give what a kernel is called with, tensors and sizes, and what it is compiled for.
 
     Tensors come with their strides; where one is absent, another stands in and is not read.
     """
+    query, key, value, mask, coefficients = operands
     absent = key if mask is None else mask, query if coefficients is None else coefficients
     inputs = tuple((x, *x.stride()) for x in (query, key, value, *absent))
     d, e = query.shape[-1], value.shape[-1]

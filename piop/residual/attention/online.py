@@ -44,36 +44,14 @@ def online_totals(
     return attend_in_blocks(*operands, *program.encoded(), block)[0]
 
 
-@torch.library.custom_op("piop::attend_in_blocks", mutates_args=())
-def attend_in_blocks(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    coefficients: Tensor | None,
-    numbers: Sequence[int],
-    factors: Sequence[float],
-    block: int,
+def sum_in_blocks(
+    operands: AttentionOperands, program: ScorePolynomials, block: int
 ) -> tuple[Tensor, Tensor]:
-    """Sum over blocks of sensors; a trace keeps it whole, however many blocks there are.
-
-    Args:
-        query: As in :class:`AttentionOperands`, like the next four.
-        key: ``[*batch, M, d]``.
-        value: ``[*batch, M, e]``.
-        mask: ``[*batch, 1, M]``, or None.
-        coefficients: ``[K, *batch, N]``, or None.
-        numbers: The program, encoded.
-        factors: Its factors.
-        block: Sensors at once.
-
-    Returns:
-        The sums ``[S, *batch, N, e + 1]``, and the largest score ``[*batch, N]``.
-    """
-    program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
+    """Sum over blocks of so many sensors: see :func:`attention_operation`."""
+    query, coefficients = operands.query, operands.coefficients
     top = query.new_full(query.shape[1:-1], -math.inf)
-    totals = query.new_zeros((*query.shape[:-1], value.shape[-1] + 1))
-    for k, v, bias in _blocks(key, value, mask, block):
+    totals = query.new_zeros((*query.shape[:-1], operands.value.shape[-1] + 1))
+    for k, v, bias in _blocks(operands, block):
         z = _scores(query, k, bias)
         higher = torch.maximum(top, z[0].amax(-1))
         shift = _finite(higher)
@@ -85,23 +63,13 @@ def attend_in_blocks(
     return totals.contiguous(), _finite(top)
 
 
-@torch.library.custom_op("piop::attend_in_blocks_backward", mutates_args=())
-def attend_in_blocks_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    coefficients: Tensor | None,
-    shift: Tensor,
-    numbers: Sequence[int],
-    factors: Sequence[float],
-    block: int,
+def slopes_in_blocks(
+    grad: Tensor, operands: AttentionOperands, shift: Tensor, program: ScorePolynomials, block: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the gradients of query, key and value; see :func:`attend_in_blocks`."""
-    program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
+    """Give the gradients of :func:`sum_in_blocks`: see :func:`attention_operation`."""
+    query, coefficients = operands.query, operands.coefficients
     grad_query, grad_key, grad_value = torch.zeros_like(query), [], []
-    for k, v, bias in _blocks(key, value, mask, block):
+    for k, v, bias in _blocks(operands, block):
         z = _scores(query, k, bias)
         e = torch.exp(z[0] - shift[..., None])
         w = _weighted_streams(z, coefficients, program)
@@ -132,13 +100,50 @@ def empty_gradients(grad: Tensor, *operands: Any) -> tuple[Tensor, ...]:
     return tuple(torch.empty_like(x, memory_format=kind) for x in operands[:3])
 
 
-def register_gradient(forward: Any, backward: Any) -> None:
-    """Tell a trace the shapes, and reverse mode the gradient, of sums over the sensors.
+def attention_operation(name: str, forward: Any, backward: Any) -> Any:
+    """Make an operation of sums over the sensors, which a trace keeps whole, with its gradient.
+
+    Its arguments are the five tensors of :class:`AttentionOperands`, the program encoded (numbers,
+    then factors), and a number of sensors.
 
     Args:
-        forward: The operation, of five tensors and plain options.
-        backward: Its gradient, of that of the sums, the five tensors, the shift and the options.
+        name: Its name; that of its gradient ends in ``_backward``.
+        forward: Gives the sums ``[S, *batch, N, e + 1]`` and the largest scores ``[*batch, N]``, of
+            operands, program and sensors at once.
+        backward: Gives the gradients of query, key and value, contiguous, of the gradient of the
+            sums, the operands, the largest scores, the program and the sensors at once.
     """
+
+    @torch.library.custom_op(f"piop::{name}", mutates_args=())
+    def sums(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        coefficients: Tensor | None,
+        numbers: Sequence[int],
+        factors: Sequence[float],
+        block: int,
+    ) -> tuple[Tensor, Tensor]:
+        program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
+        return forward(AttentionOperands(query, key, value, mask, coefficients), program, block)
+
+    @torch.library.custom_op(f"piop::{name}_backward", mutates_args=())
+    def slopes(
+        grad: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        coefficients: Tensor | None,
+        shift: Tensor,
+        numbers: Sequence[int],
+        factors: Sequence[float],
+        block: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        program = ScorePolynomials.decoded(query.shape[0], numbers, factors)
+        operands = AttentionOperands(query, key, value, mask, coefficients)
+        return backward(grad, operands, shift, program, block)
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.save_for_backward(*inputs[:5], output[1])
@@ -146,20 +151,22 @@ def register_gradient(forward: Any, backward: Any) -> None:
         ctx.mark_non_differentiable(output[1])
 
     def gradient(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
-        found = backward(grad, *ctx.saved_tensors, *ctx.options)
+        found = slopes(grad, *ctx.saved_tensors, *ctx.options)
         return *found, *(None,) * (2 + len(ctx.options))
 
-    forward.register_fake(empty_totals)
-    backward.register_fake(empty_gradients)
-    forward.register_autograd(gradient, setup_context=remember)
+    sums.register_fake(empty_totals)
+    slopes.register_fake(empty_gradients)
+    sums.register_autograd(gradient, setup_context=remember)
+    return sums
 
 
-register_gradient(attend_in_blocks, attend_in_blocks_backward)
+attend_in_blocks = attention_operation("attend_in_blocks", sum_in_blocks, slopes_in_blocks)
 
 
 def _blocks(
-    key: Tensor, value: Tensor, mask: Tensor | None, block: int
+    operands: AttentionOperands, block: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    _, key, value, mask, _ = operands
     for first in range(0, key.shape[-2], block):
         here = slice(first, first + block)
         yield key[..., here, :], value[..., here, :], None if mask is None else mask[..., here]

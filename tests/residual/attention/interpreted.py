@@ -66,7 +66,7 @@ def test_the_operation_keeps_its_contract():
     leaves = [x.detach().requires_grad_() for x in (given.query, given.key, given.value)]
     torch.library.opcheck(
         attend,
-        (*leaves, given.mask[..., 0, :], given.coefficients, *program.encoded()),
+        (*leaves, given.mask[..., 0, :], given.coefficients, *program.encoded(), 3),
         test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
     )
 
