@@ -23,8 +23,7 @@ from torch import Tensor
 
 from piop.forms.stream_plan import plan_streams
 from piop.problem import Problem
-from piop.residual.attention import Kernel
-from piop.residual.attention.kernel import missing_for_triton
+from piop.residual.attention.kernel import Kernel, missing_for_triton
 from piop.residual.attention.online import online_totals
 from piop.residual.compiled_step import TracedStep, compile_step
 from piop.residual.rules import attention as scores

@@ -80,6 +80,30 @@ MAX_PAIRS = 2**22
 """Largest number of distances between points and sensors held at once: bounds memory."""
 
 
+def squared_periodic_distances(
+    to: Tensor, of: Tensor, lengths: Sequence[float], periodic: Sequence[bool]
+) -> Tensor:
+    """Square the Euclidean distance to the nearest periodic image.
+
+    On a torus the nearest image is nearest along each axis by itself, so the minimum is taken axis
+    by axis; images along the axes alone would miss the diagonal ones.
+
+    Args:
+        to: ``[B or 1, N, d]``.
+        of: ``[B or 1, M, d]``.
+        lengths: Of the d axes; each counts as 1 long.
+        periodic: For each axis, whether the distance runs over the end.
+
+    Returns:
+        ``[B or 1, N, M]``, dimensionless; zeros where d = 0.
+    """
+    total = to.new_zeros(()).expand(max(len(to), len(of)), to.shape[1], of.shape[1])
+    for axis, (length, around) in enumerate(zip(lengths, periodic, strict=True)):
+        step = (to[:, :, None, axis] - of[:, None, :, axis]) / length
+        total = total + (step - step.round() if around else step) ** 2
+    return total
+
+
 def nearest_sensor_values(
     samples: FunctionSamples, at: Tensor, lengths: Sequence[float], periodic: Sequence[bool]
 ) -> Tensor:
@@ -97,10 +121,7 @@ def nearest_sensor_values(
     points, values, mask = samples.points, samples.values, samples.mask
     found = []
     for chunk in at.split(max(1, MAX_PAIRS // values[..., 0].numel()), 1):
-        square = values.new_zeros(())
-        for axis, (length, around) in enumerate(zip(lengths, periodic, strict=True)):
-            step = (chunk[..., None, axis] - points[:, None, :, axis]) / length
-            square = square + (step - step.round() if around else step) ** 2
+        square = squared_periodic_distances(chunk, points, lengths, periodic)
         if mask is not None:
             square = torch.where(mask[:, None], square, torch.inf)
         index = square.argmin(-1, keepdim=True).expand(-1, -1, values.shape[-1])

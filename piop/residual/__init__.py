@@ -1,6 +1,6 @@
 """Residuals of symbolic equations: at points by collapsed Taylor streams, or on a grid."""
 
-from piop.residual.attention import choose_kernel
+from piop.residual.attention.kernel import choose_kernel
 from piop.residual.base import Lift, Residual, ResidualValues
 from piop.residual.grid import GridResidual, TensorGrid
 from piop.residual.lift import GridLift, PointwiseLift

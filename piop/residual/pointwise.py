@@ -22,7 +22,7 @@ from piop.fields import InputFunction
 from piop.forms.stream_plan import Index, StreamPlan, plan_streams, split_coefficient
 from piop.forms.terms import unknown_derivatives
 from piop.lowering import compile_expressions
-from piop.residual.attention import Kernel
+from piop.residual.attention.kernel import Kernel
 from piop.residual.base import Residual, ResidualValues
 from piop.residual.lift import PointwiseLift
 from piop.residual.required_derivatives import InputDerivatives

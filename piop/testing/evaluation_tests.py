@@ -58,7 +58,7 @@ class SensorTests(CaseTests):
         model, inputs, points = case.prepare(3)
         together = points.evaluate(model, inputs)
         for i in range(3):
-            alone = {name: _sample(samples, i) for name, samples in inputs.items()}
+            alone = {name: samples.take(slice(i, i + 1)) for name, samples in inputs.items()}
             found = points.of_sample(i).evaluate(model, alone)
             assert max_difference(found, together[[i]]) < FIT_ROUNDING
 
@@ -87,7 +87,7 @@ class SensorTests(CaseTests):
         together = points.evaluate(model, padded)
         for i, one in enumerate(alone):
             gridded = [e.name for e in signature.inputs if e.gridded]
-            one |= {name: _sample(padded[name], i) for name in gridded}
+            one |= {name: padded[name].take(slice(i, i + 1)) for name in gridded}
             found = points.of_sample(i).evaluate(model, one)
             assert max_difference(found, together[[i]]) < FIT_ROUNDING
 
@@ -115,10 +115,6 @@ def _padded(samples: list[FunctionSamples], count: int) -> FunctionSamples:
 def _stacked(samples: list[FunctionSamples]) -> FunctionSamples:
     points, values = [s.points for s in samples], [s.values for s in samples]
     return FunctionSamples(torch.cat(points), torch.cat(values))
-
-
-def _sample(samples: FunctionSamples, i: int) -> FunctionSamples:
-    return FunctionSamples(samples.points[[i]], samples.values[[i]])
 
 
 class QueryTests(CaseTests):
@@ -185,24 +181,19 @@ class QueryTests(CaseTests):
         for i, axis in enumerate(signature.coordinates):
             if not axis.periodic:
                 continue
-            length = axis.high - axis.low
-            step = length * torch.eye(len(signature.coordinates), dtype=torch.float64)[i]
+            step = (axis.high - axis.low) * torch.eye(
+                len(signature.coordinates), dtype=torch.float64
+            )[i]
             moved = model(inputs, queries + step)
             assert max_difference(moved, before) < FIT_ROUNDING, axis.name
             shifted = dict(inputs)
             for entry in signature.functions:
-                if axis.name in entry.of and not entry.gridded:
-                    shifted[entry.name] = _shifted(inputs[entry.name], entry.of, axis.name, length)
+                if not entry.gridded:
+                    samples, columns = inputs[entry.name], [signature.axis(n) for n in entry.of]
+                    there = samples.points + step[columns]
+                    shifted[entry.name] = FunctionSamples(there, samples.values)
             moved = model(shifted, queries)
             assert max_difference(moved, before) < FIT_ROUNDING, f"sensors: {axis.name}"
-
-
-def _shifted(
-    samples: FunctionSamples, of: tuple[str, ...], name: str, length: float
-) -> FunctionSamples:
-    step = torch.zeros(len(of), dtype=torch.float64)
-    step[of.index(name)] = length
-    return FunctionSamples(samples.points + step, samples.values)
 
 
 def residual_for(signature: Signature, order: int = 2) -> PointwiseResidual:

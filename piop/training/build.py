@@ -26,7 +26,7 @@ from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
 from piop.problem.inputs import channels_of, query_coordinates
 from piop.residual import GridResidual, Residual, TensorGrid, choose_kernel, compile_residual
-from piop.residual.attention import Kernel
+from piop.residual.attention.kernel import Kernel
 from piop.training.batches.batch import Batch, BatchSetting, BatchSource
 from piop.training.batches.data import DataPointSource, TrajectorySource
 from piop.training.batches.equations import EquationSource, choose_function_source

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from piop.fields import tensor_grid
+from piop.fields import squared_periodic_distances, tensor_grid
 from piop.models.core.base import AxisSignature, Signature
 
 
@@ -178,25 +178,13 @@ CIRCUMFERENCE_SQUARED = 4 * math.pi**2
 
 
 def squared_distances(to: Tensor, of: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
-    """Square the Euclidean distance to the nearest periodic image.
+    """Square the distance to the nearest periodic image, each axis 1 long: ``[B or 1, N, M]``.
 
-    On a torus the nearest image is nearest along each axis by itself, so the minimum is taken axis
-    by axis; images along the axes alone, as in the authors' TensorFlow code for two dimensions,
-    would miss the diagonal ones. Not smooth half a period away: for a mesh, not for physics.
-
-    Args:
-        to: ``[B or 1, N, d]``, units of the axes.
-        of: ``[B or 1, M, d]``.
-        axes: The d axes; each counts as 1 long.
-
-    Returns:
-        ``[B or 1, N, M]``, dimensionless; zeros where d = 0.
+    Not smooth half a period away: for a mesh, not for physics. See
+    :func:`piop.fields.squared_periodic_distances`.
     """
-    total = to.new_zeros(()).expand(max(len(to), len(of)), to.shape[1], of.shape[1])
-    for i, axis in enumerate(axes):
-        step = (to[:, :, None, i] - of[:, None, :, i]) / (axis.high - axis.low)
-        total = total + (step - step.round() if axis.periodic else step) ** 2
-    return total
+    lengths = [axis.high - axis.low for axis in axes]
+    return squared_periodic_distances(to, of, lengths, [axis.periodic for axis in axes])
 
 
 def squared_chords(to: Tensor, of: Tensor, axes: Sequence[AxisSignature]) -> Tensor:

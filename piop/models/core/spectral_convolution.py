@@ -33,17 +33,6 @@ class TransformAxis:
     even: bool
 
     @classmethod
-    def evenly(cls, count: int, device: torch.device | None = None) -> TransformAxis:
-        """Divide a period evenly, from anywhere: convolutions commute with shifts.
-
-        Args:
-            count: n.
-            device: Of the tensors.
-        """
-        steps = torch.arange(count, dtype=torch.float64, device=device)
-        return cls(steps * (2 * math.pi / count), torch.full_like(steps, 1 / count), True)
-
-    @classmethod
     def padded(cls, positions: Tensor, low: float, high: float, padding: float) -> TransformAxis:
         """Embed an interval in a longer period, with functions zero beyond its ends.
 
@@ -67,13 +56,17 @@ class TransformAxis:
     def along(cls, axis: AxisSignature, positions: Tensor, padding: float) -> TransformAxis:
         """Take a periodic axis for the period, and pad any other; with no padding, take both.
 
+        A period is divided evenly, from anywhere: convolutions commute with shifts.
+
         Args:
             axis: The axis.
             positions: Increasing positions ``[n]`` along it.
             padding: Length that is added to an axis that is not periodic, as a fraction of its own.
         """
         if axis.periodic or not padding:
-            return cls.evenly(len(positions), positions.device)
+            count = len(positions)
+            steps = torch.arange(count, dtype=torch.float64, device=positions.device)
+            return cls(steps * (2 * math.pi / count), torch.full_like(steps, 1 / count), True)
         return cls.padded(positions, axis.low, axis.high, padding)
 
 
@@ -178,20 +171,16 @@ class SpectralConvolution(nn.Module):
         size = (inputs + outputs) ** -0.5
         self.weight = nn.Parameter(size * torch.randn(2, *self.modes, inputs, outputs))
 
-    def forward(self, values: Tensor, transform: FourierTransform | None = None) -> Tensor:
+    def forward(self, values: Tensor, transform: FourierTransform) -> Tensor:
         """Convolve.
 
         Args:
             values: ``[B, n_1, …, n_D, inputs]``.
-            transform: That of the grid, where layers share it; by default that of a period in
-                every direction.
+            transform: That of the grid, which layers share.
 
         Returns:
             ``[B, n_1, …, n_D, outputs]``.
         """
-        if transform is None:
-            axes = [TransformAxis.evenly(n, values.device) for n in values.shape[1:-1]]
-            transform = FourierTransform(axes, self.modes, values)
         return transform.inverse(self.mix(transform.forward(values)))
 
     def mix(self, coefficients: Tensor) -> Tensor:

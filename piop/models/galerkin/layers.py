@@ -95,7 +95,7 @@ class SpectralLayer(nn.Module):
         self.convolution = SpectralConvolution(inputs, outputs, modes)
         self.skip = nn.Linear(inputs, outputs)
 
-    def forward(self, state: Tensor, transform: FourierTransform | None) -> Tensor:
+    def forward(self, state: Tensor, transform: FourierTransform) -> Tensor:
         """Apply it to ``[B, n_1, …, n_D, inputs]``."""
         return functional.silu(self.convolution(state, transform) + self.skip(state))
 
@@ -111,8 +111,8 @@ class TokenDecoder(nn.Module):
         latent: Channels of the convolutions; d without them.
         coordinates: Features of coordinates that join the channels before a linear map to
             ``latent``; with 0 the first layer maps from d.
-        modes: Wave numbers along each axis, as :class:`FourierTransform` counts them; None for no
-            convolutions.
+        modes: Wave numbers along each axis, as :class:`FourierTransform` counts them; empty
+            for no convolutions.
         projection: Hidden features of the last perceptron.
         channels: C.
     """
@@ -122,28 +122,24 @@ class TokenDecoder(nn.Module):
         width: int,
         latent: int,
         coordinates: int,
-        modes: tuple[int, ...] | None,
+        modes: tuple[int, ...],
         projection: int,
         channels: int,
     ) -> None:
         super().__init__()
         self.entry = nn.Linear(width + coordinates, latent) if coordinates else None
         sizes = [latent if coordinates else width, *[latent] * LAYERS]
-        convolutions = (
-            [] if modes is None else [SpectralLayer(a, b, modes) for a, b in pairwise(sizes)]
-        )
-        self.layers = nn.ModuleList(convolutions)
+        pairs = pairwise(sizes) if modes else ()
+        self.layers = nn.ModuleList(SpectralLayer(a, b, modes) for a, b in pairs)
         self.hidden, self.out = nn.Linear(latent, projection), nn.Linear(projection, channels)
 
-    def forward(
-        self, state: Tensor, coordinates: Tensor, transform: FourierTransform | None = None
-    ) -> Tensor:
+    def forward(self, state: Tensor, coordinates: Tensor, *transform: FourierTransform) -> Tensor:
         """Decode.
 
         Args:
             state: ``[B, n_1, …, n_D, width]``, or ``[B, N, width]`` without convolutions.
             coordinates: Coordinates as features ``[1 or B, n_1, …, n_D, p]``.
-            transform: That of the grid; by default of a period along every axis.
+            *transform: That of the grid where there are convolutions.
 
         Returns:
             ``[B, n_1, …, n_D, channels]``.
@@ -151,7 +147,7 @@ class TokenDecoder(nn.Module):
         if self.entry is not None:
             state = self.entry(with_coordinates(state, coordinates))
         for layer in self.layers:
-            state = layer(state, transform)
+            state = layer(state, *transform)
         return self.out(functional.silu(self.hidden(state)))
 
 
@@ -258,23 +254,20 @@ class Down(nn.Module):
 
 
 class Up(nn.Module):
-    """Interpolation, convolution, interpolation.
+    """Interpolation, convolution and SiLU, interpolation.
 
     Args:
         width: d.
         axes: The D axes.
         sizes: Points per axis of the middle and of the fine grid.
-        activation: Applied after the convolution.
     """
 
-    def __init__(
-        self, width: int, axes: Sequence[AxisSignature], sizes: tuple[int, int], activation: Any
-    ) -> None:
+    def __init__(self, width: int, axes: Sequence[AxisSignature], sizes: tuple[int, int]) -> None:
         super().__init__()
-        self.axes, self.sizes, self.activate = tuple(axes), sizes, activation
+        self.axes, self.sizes = tuple(axes), sizes
         self.convolution = Convolution(width, width, axes)
 
     def forward(self, state: Tensor) -> Tensor:
         """Turn ``[B, n_c, …, width]`` into ``[B, n_f, …, width]``."""
-        state = resampled(state, self.sizes[0], self.axes)
-        return resampled(self.activate(self.convolution(state)), self.sizes[1], self.axes)
+        state = self.convolution(resampled(state, self.sizes[0], self.axes))
+        return resampled(functional.silu(state), self.sizes[1], self.axes)

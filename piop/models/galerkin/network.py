@@ -75,7 +75,7 @@ class GridTransformer(GridBackbone):
             self.down = Down(features, width, self.axes, sizes, activation)
             wanted = self.resolution(0)
             ends = middle_count(config.coarse, wanted), wanted
-            self.up = Up(width, self.axes, ends, functional.silu)
+            self.up = Up(width, self.axes, ends)
         else:
             self.entry = nn.Linear(features, width)
         self.layers = nn.ModuleList(EncoderLayer(config, count) for _ in range(config.blocks))
@@ -86,7 +86,7 @@ class GridTransformer(GridBackbone):
             sizes = form.latent, again, self.modes, form.projection
             self.decoder = TokenDecoder(width, *sizes, channels)
         else:
-            self.decoder = TokenDecoder(width, width, again, None, width, channels)
+            self.decoder = TokenDecoder(width, width, again, (), width, channels)
 
     @classmethod
     def refusal(cls, signature: Signature, config: GalerkinConfig) -> str | None:

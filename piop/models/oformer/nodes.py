@@ -11,7 +11,7 @@ from torch import Tensor
 
 from piop.fields import FunctionSamples
 from piop.models.core.attention import Harmonics
-from piop.models.core.base import Inputs, InputSignature, Signature, standardised
+from piop.models.core.base import Inputs, InputSignature, Signature, real_points, standardised
 from piop.models.core.coordinates import harmonics, scaled_to_unit, take_columns
 from piop.models.core.interpolation import nearest_values
 
@@ -86,10 +86,8 @@ class NodeEncoder:
         """Evaluate the inputs at the nodes."""
         samples = inputs[self.anchor.name]
         axes = self.signature.axes_of(self.anchor)
-        points, keep = samples.points, None
+        points, keep = real_points(samples), None
         if samples.mask is not None:
-            low = torch.tensor([a.low for a in axes], dtype=points.dtype, device=points.device)
-            points = torch.where(samples.mask[..., None], points, low)
             keep = samples.mask[..., None].to(points.dtype)
         values = []
         for entry in self.others:

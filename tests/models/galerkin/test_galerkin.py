@@ -15,6 +15,7 @@ from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature, build_backbone
 from piop.models.core.interpolation import even_ticks
+from piop.models.core.spectral_convolution import FourierTransform, TransformAxis
 from piop.models.galerkin.attention import GalerkinConfig, GalerkinForm
 from piop.models.galerkin.layers import TokenDecoder
 from piop.models.galerkin.network import FinalGalerkinTransformer, GalerkinTransformer
@@ -70,6 +71,8 @@ def test_the_spectral_decoder_is_the_fast_transform_s():
     layer = TokenDecoder(6, 4, 2, (6, 3), 5, 2).double()
     state = torch.randn(2, 8, 10, 6, dtype=torch.float64)
     places = torch.rand(1, 8, 10, 2, dtype=torch.float64)
+    axes = [TransformAxis.along(RING, torch.arange(n), 0.0) for n in (8, 10)]
+    transform = FourierTransform(axes, (6, 3), state)
     found = layer.entry(torch.cat([places.expand(2, -1, -1, -1), state], -1))
     for part in layer.layers:
         spectrum = torch.fft.rfft2(found, dim=(1, 2))
@@ -80,7 +83,7 @@ def test_the_spectral_decoder_is_the_fast_transform_s():
         smooth = torch.fft.irfft2(kept, s=(8, 10), dim=(1, 2))
         found = functional.silu(smooth + part.skip(found))
     expected = layer.out(functional.silu(layer.hidden(found)))
-    assert (layer(state, places) - expected).abs().max() < EXACT
+    assert (layer(state, places, transform) - expected).abs().max() < EXACT
 
 
 @pytest.mark.parametrize("attention", ["galerkin", "fourier", "linear", "softmax"])

@@ -89,7 +89,7 @@ def test_the_way_down_is_the_one_of_figure_six():
 
 def test_the_way_up_is_the_one_of_figure_seven():
     torch.manual_seed(0)
-    layer = Up(3, WALLS, (6, 9), functional.silu).double()
+    layer = Up(3, WALLS, (6, 9)).double()
     middle_grid = bilinear(image(4), 6).movedim(-1, 1)
     found = functional.conv2d(middle_grid, layer.convolution.layer.weight, padding=1)
     expected = bilinear(functional.silu(found).movedim(1, -1), 9)

@@ -3,7 +3,7 @@
 import torch
 
 from piop.residual import compile_residual
-from piop.residual.attention import ScorePolynomials
+from piop.residual.attention.kernel import ScorePolynomials
 
 from .cases import PROGRAMS
 
