@@ -176,12 +176,10 @@ def _time_order(
     unknowns: tuple[str, ...], time: Coordinate | None, raw: tuple[Expr, ...], resolved: Resolved
 ) -> dict[str, int]:
     """Highest time derivative of each unknown in any equation."""
-    orders, symbol = dict.fromkeys(unknowns, 0), time.symbol if time else None
-    for derivative in {d for residual in raw for d in residual.atoms(sympy.Derivative)}:
-        for name in unknowns:
-            if derivative.has(resolved.names.values[name].expr):  # type: ignore[union-attr]
-                orders[name] = max(orders[name], derivative.variables.count(symbol))
-    return orders
+    symbol, values = time.symbol if time else None, resolved.names.values
+    derivatives = {d for residual in raw for d in residual.atoms(sympy.Derivative)}
+    found = {name: [d for d in derivatives if d.has(values[name].expr)] for name in unknowns}  # type: ignore[union-attr]
+    return {k: max((d.variables.count(symbol) for d in own), default=0) for k, own in found.items()}
 
 
 def _save(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[int, ...]:

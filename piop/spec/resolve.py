@@ -119,8 +119,6 @@ def _definitions(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
     names, done = result.names, result.definitions
     later = {*spec.definitions}
     for name, text in spec.definitions.items():
-        scope = names.scope(spec, done)
-        scope = replace(scope, values={k: v for k, v in scope.values.items() if k not in later})
         if words := later.intersection(re.findall(r"[A-Za-z]\w*", text.text)):
             word = min(words)
             message = f"definitions.{name}: '{word}' is not defined yet"
@@ -128,7 +126,7 @@ def _definitions(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
             refuse(issues, place, message, "A definition may use those above it.")
             value = None
         else:
-            value = evaluate(text, scope, issues, f"definitions.{name}")
+            value = evaluate(text, names.scope(spec, done), issues, f"definitions.{name}")
         if value is None:
             names.broken |= {name}
         else:

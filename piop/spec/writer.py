@@ -113,8 +113,12 @@ def spec_to_yaml(spec: Spec) -> str:
     """YAML text with the keys in the order of the documentation."""
     lines = ["piop: 1"]
     for key in [*SECTIONS][1:]:
-        value = _section(spec, key)
-        if value is None:
+        value = plain(getattr(spec, key))
+        if key == "gauge":
+            value = {name: {"mean": mean} for name, mean in value.items()}
+        elif key == "equations":
+            value = value or NONE_KNOWN
+        if not value:
             continue
         if key == "equations" and value != NONE_KNOWN:
             lines += [f"{key}:", *(f"  - {_flow(v)}" for v in value)]
@@ -123,15 +127,6 @@ def spec_to_yaml(spec: Spec) -> str:
         else:
             lines.append(f"{key}: {_flow(value)}")
     return "\n".join(lines) + "\n"
-
-
-def _section(spec: Spec, key: str) -> Any:
-    value = getattr(spec, key)
-    if not value:
-        return NONE_KNOWN if key == "equations" else None
-    if key == "gauge":
-        return {name: {"mean": mean} for name, mean in spec.gauge.items()}
-    return plain(value)
 
 
 def plain(value: Any) -> Any:

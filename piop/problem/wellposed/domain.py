@@ -108,7 +108,7 @@ def _check_shape(problem: Problem) -> Iterator[Issue]:
             yield from _check_total(problem, face, conditions, sum(needed.values()))
         else:
             for name in problem.channels:
-                yield from _compare(problem, face, name, _of(conditions, name), needed[name])
+                yield from _compare(problem, face, name, conditions, needed[name])
 
 
 def _check_total(
@@ -125,18 +125,14 @@ def _order(problem: Problem, name: str, axis: Coordinate) -> int:
     return max(found, default=0)
 
 
-def _of(conditions: Sequence[BoundaryCondition], name: str) -> list[BoundaryCondition]:
-    return [c for c in conditions if c.unknown == name]
-
-
 Faces = dict[str, tuple[BoundaryCondition, ...]]
 
 
 def _check_kinds(problem: Problem, faces: Faces, axis: Coordinate) -> Iterator[Issue]:
     """Faces with ``outflow``, ``wall`` or a general equation, which name no unknown."""
-    asking = [name for name in problem.channels if name not in multipliers(problem.pde)]
-    total = sum(_order(problem, name, axis) for name in asking)
-    highest = max(_order(problem, name, axis) for name in problem.channels)
+    order_of = {name: _order(problem, name, axis) for name in problem.channels}
+    highest = max(order_of.values())
+    total = sum(order_of[name] for name in order_of.keys() - multipliers(problem.pde))
     for face, conditions in faces.items():
         sole = next((c for c in conditions if c.exclusive), None)
         if sole is None and any(c.equation for c in conditions):
@@ -151,31 +147,30 @@ def _check_kinds(problem: Problem, faces: Faces, axis: Coordinate) -> Iterator[I
 
 def _check_unknown(problem: Problem, name: str, axis: Coordinate, faces: Faces) -> Iterator[Issue]:
     order = _order(problem, name, axis)
-    given = {face: _of(conditions, name) for face, conditions in faces.items()}
     if order % 2 == 0:
-        for face, conditions in given.items():
+        for face, conditions in faces.items():
             yield from _compare(problem, face, name, conditions, order // 2)
         return
-    total = sum(map(len, given.values()))
+    given = [sum(c.unknown == name for c in conditions) for conditions in faces.values()]
     system = order == 1 and len(problem.channels) > 1  # such as a pressure: the system decides
-    few = all(len(conditions) <= order // 2 + 1 for conditions in given.values())
-    if not (few and (system or total == order)):
+    if max(given) > order // 2 + 1 or not (system or sum(given) == order):
         yield problem.spec.issue(
             f"boundary.{axis.name}",
             f"{name} is of order {order} along {axis.name}, so its two faces need {order} "
-            f"condition{'s' * (order != 1)} in all; {total} given",
+            f"condition{'s' * (order != 1)} in all; {sum(given)} given",
         )
 
 
 def _compare(
-    problem: Problem, face: str, name: str, conditions: list[BoundaryCondition], needed: int
+    problem: Problem, face: str, name: str, conditions: Sequence[BoundaryCondition], needed: int
 ) -> Iterator[Issue]:
-    if len(conditions) == needed:
+    own = [condition for condition in conditions if condition.unknown == name]
+    if (given := len(own)) == needed:
         return
-    many, given = "s" * (needed != 1), len(conditions)
+    many = "s" * (needed != 1)
     message = f"boundary.{face}: {name} needs {needed} condition{many} here; {given} given"
     if given > needed:
-        yield issue_at(conditions[needed].place, message)
+        yield issue_at(own[needed].place, message)
         return
     axis, spec = face.split(".")[0], problem.spec
     path = f"boundary.{face if f'boundary.{face}' in spec.places else axis}"
