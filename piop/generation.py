@@ -215,11 +215,12 @@ def _at_points(problem: Problem, functions: Any, points: Tensor) -> dict[str, Te
 
 def _angles(problem: Problem) -> dict[str, Tensor]:
     """Angles of the inputs in a file: as many as the most sensors of a visible input."""
-    found = {}
-    for angle in problem.angles:
-        counts = [i.sensor_shape[0] for i in problem.visible_inputs if angle.name in i.of]
-        found[angle.name] = grid_axis(angle.low, angle.high, max(counts, default=_ANGLES), True)
-    return found
+    visible = problem.visible_inputs
+    counts = {a: [i.sensor_shape[0] for i in visible if a.name in i.of] for a in problem.angles}
+    return {
+        a.name: grid_axis(a.low, a.high, max(own, default=_ANGLES), True)
+        for a, own in counts.items()
+    }
 
 
 def noisy(values: Tensor, level: float, draws: Draws, name: str) -> Tensor:

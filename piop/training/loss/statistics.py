@@ -148,12 +148,9 @@ def _span(problem: Problem, order: int) -> float:
 
 def _elliptic_size(problem: Problem, name: str, driving: Sequence[float]) -> float:
     """Size of an auxiliary unknown: its source times (L/2π)² of the longest axis."""
-    own = driving[
-        len(problem.residuals) - len(problem.pde.auxiliaries) :
-    ]  # its equations come last
-    source = {a.name: size for a, size in zip(problem.pde.auxiliaries, own, strict=True)}.get(
-        name, 0.0
-    )
+    auxiliaries = problem.pde.auxiliaries
+    own = driving[len(problem.residuals) - len(auxiliaries) :]  # its equations come last
+    source = {a.name: size for a, size in zip(auxiliaries, own, strict=True)}.get(name, 0.0)
     return source * (max(c.length for c in problem.space) / (2 * math.pi)) ** 2
 
 
