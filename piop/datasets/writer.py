@@ -175,7 +175,7 @@ class DatasetWriter(ABC):
     def axis(self, name: str, positions: Tensor | np.ndarray) -> None:
         """Add a coordinate along itself: ``x(x)``."""
         array, labels = _array(positions), variable_attributes(self._problem, name)
-        self._axis(NewVariable(name, (name,), array.shape, array.shape, array.dtype, labels), array)
+        self._make(NewVariable(name, (name,), array.shape, array.shape, array.dtype, labels), array)
 
     def append(self, name: str, dimensions: Sequence[str], values: Tensor | np.ndarray) -> None:
         """Add the next samples of a variable.
@@ -198,12 +198,8 @@ class DatasetWriter(ABC):
         self._filled[name] = start + len(array)
 
     @abstractmethod
-    def _axis(self, variable: NewVariable, positions: np.ndarray) -> None:
-        """Write a coordinate."""
-
-    @abstractmethod
-    def _make(self, variable: NewVariable) -> None:
-        """Create a variable for all samples."""
+    def _make(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
+        """Create a variable for all samples, or a coordinate with its positions."""
 
     @abstractmethod
     def _put(self, name: str, start: int, array: np.ndarray) -> None:

@@ -124,22 +124,19 @@ def check_values(label: str, data: Dataset) -> None:
             )
 
 
-def split_data(data: AnyDataset, seed: int) -> tuple[AnyDataset, AnyDataset]:
+def training_and_held_out(
+    problem: Problem, data: AnyDataset, seed: int
+) -> tuple[AnyDataset, AnyDataset]:
     """Split a data set into training samples and held-out ones, a tenth but at least one.
 
-    The same seed gives the same split.
+    The same seed gives the same split. Both are all samples where parameters are inferred.
     """
+    if problem.infer:
+        return data, data
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(data), generator=generator)
     count = max(1, round(HELD_OUT_FRACTION * len(data)))
     return data.subset(order[count:].sort().values), data.subset(order[:count].sort().values)
-
-
-def training_and_held_out(
-    problem: Problem, data: AnyDataset, seed: int
-) -> tuple[AnyDataset, AnyDataset]:
-    """Return training and held-out samples; both are all where parameters are inferred."""
-    return (data, data) if problem.infer else split_data(data, seed)
 
 
 def usable_data(

@@ -292,38 +292,27 @@ def least_squares(
     while True:
         slopes = _slopes(solve, moved, observed - misfits, steps)
         noise = _noise(misfits, len(steps))
-        normal, right = _normal_equations(slopes / noise, misfits / noise)
-        covariance = _inverse(normal)
+        known = misfits.isfinite()
+        rows = torch.where(known, slopes / noise, 0.0).flatten(1)
+        right = rows @ torch.where(known, misfits / noise, 0.0).flatten()
+        covariance = _inverse(rows @ rows.T)
         if covariance is None or settled or rounds == ROUNDS:
             return LeastSquaresFit(moved, covariance, noise, misfits, rounds, settled)
         step = covariance @ right
         step = step * min(1.0, LARGEST / float(step.abs().max().clamp(min=1e-300)))
         settled = bool((step.abs() < CONVERGED * covariance.diagonal().sqrt()).all())
-        taken = _descend(solve, observed, moved, step, misfits, noise)
-        if taken is None:  # the misfit falls no further: rounding, or slopes that lead nowhere
+        before = (misfits / noise).square().nansum()
+        for halving in range(HALVINGS):
+            there = moved + step * 0.5**halving
+            try:
+                found = observed - solve(there)
+            except (SolverError, SpecError):
+                continue
+            if (found / noise).square().nansum() <= before:
+                break
+        else:  # the misfit falls no further: rounding, or slopes that lead nowhere
             return LeastSquaresFit(moved, covariance, noise, misfits, rounds, settled)
-        moved, misfits = taken
-        rounds += 1
-
-
-def _descend(
-    solve: Callable[[Tensor], Tensor],
-    observed: Tensor,
-    moved: Tensor,
-    step: Tensor,
-    misfits: Tensor,
-    noise: Tensor,
-) -> tuple[Tensor, Tensor] | None:
-    before = (misfits / noise).square().nansum()
-    for halving in range(HALVINGS):
-        there = moved + step * 0.5**halving
-        try:
-            found = observed - solve(there)
-        except (SolverError, SpecError):
-            continue
-        if (found / noise).square().nansum() <= before:
-            return there, found
-    return None
+        moved, misfits, rounds = there, found, rounds + 1
 
 
 def _slopes(
@@ -348,13 +337,6 @@ def _noise(misfits: Tensor, parameters: int) -> Tensor:
     known = misfits.isfinite().sum((0, 1))
     free = (known - parameters / len(known)).clamp(min=1)
     return (misfits.square().nansum((0, 1)) / free).sqrt().clamp(min=1e-300)
-
-
-def _normal_equations(slopes: Tensor, misfits: Tensor) -> tuple[Tensor, Tensor]:
-    known = misfits.isfinite()
-    rows = torch.where(known, slopes, 0.0).flatten(1)
-    right = torch.where(known, misfits, 0.0).flatten()
-    return rows @ rows.T, rows @ right
 
 
 def _inverse(normal: Tensor) -> Tensor | None:

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from piop.datasets import Queries
 from piop.errors import DataError, UsageError
-from piop.fields import FunctionSamples, InputFunction
-from piop.models import Backbone
+from piop.models.core.base import Inputs
 from piop.models.core.interpolation import interpolate_grid
 from piop.problem import Problem
 from piop.training.batches.data import interpolate_needed_inputs
 from piop.training.batches.input_grid import evaluate_on_grids, is_even_grid
 from piop.training.batches.training_grid import lay_out
 from piop.training.build import Model
+from piop.training.loss.lift import Functions
 
 PAIRS_AT_ONCE = 2**20
 """Pairs of a query and a sensor or token evaluated together: bounds memory, and keeps the work
@@ -38,9 +38,7 @@ VALUES_AT_ONCE = 2**24
 
 
 @torch.no_grad()
-def predict_values(
-    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Queries
-) -> Tensor:
+def predict_values(problem: Problem, model: Model, inputs: Inputs, queries: Queries) -> Tensor:
     """Evaluate the operator, with its lift from the sensors.
 
     Args:
@@ -75,9 +73,7 @@ def _require_end(problem: Problem, queries: Queries) -> None:
         )
 
 
-def _predict_points(
-    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Tensor
-) -> Tensor:
+def _predict_points(problem: Problem, model: Model, inputs: Inputs, queries: Tensor) -> Tensor:
     """Evaluate a pointwise operator, a few samples and queries at a time."""
     batch = max([len(s.values) for s in inputs.values()] + [len(queries)])
     count = queries.shape[1]
@@ -98,8 +94,8 @@ def _predict_points(
 
 
 def _observed(
-    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], part: slice
-) -> tuple[dict[str, InputFunction], dict[str, FunctionSamples]]:
+    problem: Problem, model: Model, inputs: Inputs, part: slice
+) -> tuple[Functions, Inputs]:
     """Take some samples: the functions that are needed, and the values that the network takes."""
     like = model.operator.scale
     observed = {name: samples.take(part).to(like) for name, samples in inputs.items()}
@@ -107,7 +103,7 @@ def _observed(
     return functions, evaluate_on_grids(model.grids, functions, observed)
 
 
-def _queries_together(model: Model, inputs: Mapping[str, FunctionSamples]) -> int:
+def _queries_together(model: Model, inputs: Inputs) -> int:
     """Return the number of queries of all samples to evaluate at once."""
     sensors = {name: s.points.shape[1] for name, s in inputs.items()}
     sensors |= {name: math.prod(map(len, axes)) for name, axes in model.grids.items()}
@@ -115,9 +111,7 @@ def _queries_together(model: Model, inputs: Mapping[str, FunctionSamples]) -> in
     return min(QUERIES_AT_ONCE, max(FEWEST_QUERIES, PAIRS_AT_ONCE // max(1, met)))
 
 
-def _predict_jointly(
-    problem: Problem, model: Model, inputs: Mapping[str, FunctionSamples], queries: Queries
-) -> Tensor:
+def _predict_jointly(problem: Problem, model: Model, inputs: Inputs, queries: Queries) -> Tensor:
     """Evaluate an operator on a grid, a few samples at a time and all queries of each together.
 
     The operator is evaluated on the requested grid where that is even and no coarser than the
@@ -127,8 +121,7 @@ def _predict_jointly(
     Raises:
         DataError: If it needs the sensors of an input with jumps on an even grid, and they are not.
     """
-    backbone = model.operator.backbone
-    _require_even(model, backbone, inputs)
+    _require_even(model, inputs)
     points = None if queries.points is None else queries.points.double()
     batch = max([len(s.values) for s in inputs.values()] + [1 if points is None else len(points)])
     each = math.prod(
@@ -141,24 +134,18 @@ def _predict_jointly(
         functions, observed = _observed(problem, model, inputs, part)
         if points is None:
             axes = [axis.double() for axis in (queries.axes or {}).values()]
-            values = _on_axes(model, backbone, functions, observed, axes)
+            values = _on_axes(model, functions, observed, axes)
         else:
             own = points[part] if len(points) > 1 else points
-            values = _at_points(model, backbone, functions, observed, own)
+            values = _at_points(model, functions, observed, own)
         found.append(values.double().cpu())
     return torch.cat([v.expand(batch, -1, -1) if len(found) == 1 else v for v in found])
 
 
-def _on_axes(
-    model: Model,
-    backbone: Backbone,
-    functions: Mapping[str, InputFunction],
-    observed: Mapping[str, FunctionSamples],
-    axes: list[Tensor],
-) -> Tensor:
+def _on_axes(model: Model, functions: Functions, observed: Inputs, axes: list[Tensor]) -> Tensor:
     """Evaluate on a tensor grid: ``[B, N, C]``."""
     like = model.operator.scale
-    layout = lay_out(backbone, model.training_grid or axes, axes).to(like)
+    layout = lay_out(model.operator.backbone, model.training_grid or axes, axes).to(like)
     lift = None
     if model.known is not None:
         rows = model.known.on_grid(functions, [axis.to(like) for axis in axes])
@@ -166,13 +153,7 @@ def _on_axes(
     return model.operator.on_layout(observed, layout, lift)
 
 
-def _at_points(
-    model: Model,
-    backbone: Backbone,
-    functions: Mapping[str, InputFunction],
-    observed: Mapping[str, FunctionSamples],
-    points: Tensor,
-) -> Tensor:
+def _at_points(model: Model, functions: Functions, observed: Inputs, points: Tensor) -> Tensor:
     """Evaluate at ``points [B or 1, N, D]``, by interpolation where there is a training grid."""
     like = model.operator.scale
     at = points.to(like)
@@ -182,13 +163,13 @@ def _at_points(
     ticks = [axis.to(like) for axis in model.training_grid]
     values = model.operator.increment(observed, ticks)
     many = max(1, VALUES_AT_ONCE // values[..., 0].numel())
-    axes = backbone.signature.coordinates
+    axes = model.operator.backbone.signature.coordinates
     chunks = [interpolate_grid(values, model.training_grid, axes, p) for p in points.split(many, 1)]
     return torch.cat(chunks, 1) + (model.operator.mean if lift is None else lift)
 
 
-def _require_even(model: Model, backbone: Backbone, inputs: Mapping[str, FunctionSamples]) -> None:
-    for entry in backbone.signature.functions:
+def _require_even(model: Model, inputs: Inputs) -> None:
+    for entry in model.operator.backbone.signature.functions:
         rough = entry.gridded and not entry.smooth and entry.name not in model.grids
         if rough and not is_even_grid(inputs[entry.name]):
             raise DataError(

@@ -158,23 +158,15 @@ class NetcdfWriter(DatasetWriter):
         self._file, self._check = file, check
         file.dimensions = {SAMPLE: count}
 
-    def _axis(self, variable: NewVariable, positions: np.ndarray) -> None:
-        self._file.dimensions[variable.name] = len(positions)
-        name, dimensions, dtype = variable.name, variable.dimensions, variable.dtype
-        made = self._file.create_variable(name, dimensions, dtype, data=positions)
-        made.attrs.update(variable.labels)
-
-    def _make(self, variable: NewVariable) -> None:
+    def _make(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
         for name, length in zip(variable.dimensions, variable.shape, strict=True):
             if name not in self._file.dimensions:
                 self._file.dimensions[name] = length
-        made = self._file.create_variable(
-            variable.name,
-            variable.dimensions,
-            variable.dtype,
-            chunks=variable.chunks,
-            fillvalue=variable.fill,
-        )
+        content: dict[str, Any] = {"data": positions}
+        if positions is None:
+            content = {"chunks": variable.chunks, "fillvalue": variable.fill}
+        name, dimensions, dtype = variable.name, variable.dimensions, variable.dtype
+        made = self._file.create_variable(name, dimensions, dtype, **content)
         made.attrs.update(variable.labels)
 
     def _put(self, name: str, start: int, array: np.ndarray) -> None:

@@ -84,11 +84,8 @@ class ZarrWriter(DatasetWriter):
         self._group = group
         self._waiting: dict[str, np.ndarray] = {}
 
-    def _axis(self, variable: NewVariable, positions: np.ndarray) -> None:
-        self._make(variable)[:] = positions
-
-    def _make(self, variable: NewVariable) -> Any:
-        return self._group.create_array(
+    def _make(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
+        made = self._group.create_array(
             variable.name,
             shape=variable.shape,
             chunks=variable.chunks,
@@ -98,6 +95,8 @@ class ZarrWriter(DatasetWriter):
             dimension_names=variable.dimensions,
             attributes=variable.labels,
         )
+        if positions is not None:
+            made[:] = positions
 
     def _put(self, name: str, start: int, array: np.ndarray) -> None:
         """Write whole chunks, each once; what does not fill one waits for more."""
