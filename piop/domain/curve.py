@@ -44,9 +44,13 @@ class Curve(ABC):
         """Angle by which its direction turns on its way, to either side; zero where straight."""
 
     @property
-    @abstractmethod
     def swept(self) -> float:
-        """½ ∫ (x dy − y dx) along it: over a closed loop these add up to the area."""
+        """½ ∫ (x dy − y dx) along it: over a closed loop these add up to the area.
+
+        Here that of its chord.
+        """
+        (x0, y0), (x1, y1) = self.at(np.array([0.0, 1.0])).tolist()
+        return 0.5 * (x0 * y1 - x1 * y0)
 
     @abstractmethod
     def at(self, s: Array | float) -> Array:
@@ -129,11 +133,6 @@ class Segment(Curve):
     def turn(self) -> float:
         """See the base class."""
         return 0.0
-
-    @property
-    def swept(self) -> float:
-        """See the base class."""
-        return chord_swept(self)
 
     def at(self, s: Array | float) -> Array:
         """See the base class; both ends are met to the last bit."""
@@ -237,7 +236,7 @@ class Arc(TurningCurve):
     @property
     def swept(self) -> float:
         """See the base class."""
-        return chord_swept(self) + 0.5 * self.radius**2 * (self.sweep - math.sin(self.sweep))
+        return super().swept + 0.5 * self.radius**2 * (self.sweep - math.sin(self.sweep))
 
     def at(self, s: Array | float) -> Array:
         """See the base class."""
@@ -274,12 +273,6 @@ class Arc(TurningCurve):
         foot = np.asarray(other.centre) + along * between / d
         across = np.array([-between[1], between[0]]) / d
         return _both_ways(foot, across, other.radius**2 - along**2, other.radius)
-
-
-def chord_swept(curve: Curve) -> float:
-    """½ ∫ (x dy − y dx) along the chord of a curve."""
-    (x0, y0), (x1, y1) = curve.at(np.array([0.0, 1.0])).tolist()
-    return 0.5 * (x0 * y1 - x1 * y0)
 
 
 def cross(a: Array, b: Array) -> Array:

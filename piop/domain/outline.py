@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
@@ -109,12 +109,9 @@ def outline(shape: Shape) -> Outline:
     """
     curves = shape.curves()
     size = max(float(np.linalg.norm(np.ptp(c.at(np.linspace(0, 1, 9)), axis=0))) for c in curves)
-    kept: list[Curve] = []
-    for part in _cut(curves, SAME * size):
-        oriented = _with_shape_on_left(part, shape, _ASIDE * size)
-        if oriented is not None:
-            kept.append(oriented)
-    kept = _once(kept, 10 * SAME * size)
+    parts = _cut(curves, SAME * size)
+    oriented = (_with_shape_on_left(part, shape, _ASIDE * size) for part in parts)
+    kept = _once([curve for curve in oriented if curve is not None], 10 * SAME * size)
     if not kept:
         raise GeometryError("the shape is empty: nothing is inside")
     return _loops(kept, 10 * SAME * size)
@@ -193,25 +190,20 @@ def _loops(curves: list[Curve], same: float) -> Outline:
 
 
 def named_by_sides(
-    found: Outline,
-    x: tuple[float, float],
-    y: tuple[float, float],
-    names: tuple[str, str],
-    rest: str,
+    found: Outline, intervals: Sequence[tuple[float, float]], names: Sequence[str], rest: str
 ) -> Outline:
     """Name curves without a name: those on a side of the box around the shape by that side.
 
     Args:
         found: The outline.
-        x: Ends of the box along the first axis.
-        y: Ends of the box along the second axis.
+        intervals: Ends of the box along both axes.
         names: Of the axes; the sides are then called ``x.min`` and so on.
         rest: Name of what is on no side.
     """
     slack = 10 * SAME * found.size
     sides = [
         (axis, end, f"{names[axis]}.{side}")
-        for axis, ends in enumerate((x, y))
+        for axis, ends in enumerate(intervals)
         for end, side in zip(ends, ("min", "max"), strict=True)
     ]
 

@@ -150,17 +150,15 @@ class RegionFamily(Domain):
         if not 0 <= number < len(members):
             last = len(members) - 1
             raise GeometryError(f"its number is {number}, and there are shapes 0 to {last}")
-        first, second = self.axes
-        sides = (first.low, first.high), (second.low, second.high)
-        shape = members[number].shape.with_radii(radii)
-        found = trace(shape, sides, (first.name, second.name))
+        shape, names = members[number].shape.with_radii(radii), [axis.name for axis in self.axes]
+        found = trace(shape, [(axis.low, axis.high) for axis in self.axes], names)
         if set(found.faces) != set(members[number].outline.faces):
             have, usual = (", ".join(sorted(o.faces)) for o in (found, members[number].outline))
             raise GeometryError(f"its faces are {have}, and conditions are given on {usual}")
         return found
 
 
-def trace(shape: Shape, sides: Sequence[tuple[float, float]], names: tuple[str, str]) -> Outline:
+def trace(shape: Shape, sides: Sequence[tuple[float, float]], names: Sequence[str]) -> Outline:
     """Trace the boundary of a shape, its curves named by the faces that they are part of.
 
     Args:
@@ -181,7 +179,7 @@ def trace(shape: Shape, sides: Sequence[tuple[float, float]], names: tuple[str, 
                     f"the star {star.key.removeprefix('domain.')} [{least:.4g}, {most:.4g}] along "
                     f"{names[axis]} reaches out of the interval [{low:g}, {high:g}] of space"
                 )
-    return named_by_sides(outline(shape), sides[0], sides[1], names, OUTLINE)
+    return named_by_sides(outline(shape), sides, names, OUTLINE)
 
 
 def _normal(domain: Domain, outlines: Sequence[Outline], face: str) -> tuple[Expr, ...]:

@@ -203,9 +203,8 @@ class Wedge(Formula):
         x, y = x - self.corner[0], y - self.corner[1]
         (mx, my), power = self.middle, math.pi / self.angle
         along, aside = x * mx + y * my, y * mx - x * my
-        half = maths.arctan(
-            aside / (maths.sqrt(_off_zero(x * x + y * y, self.size, maths)) + along)
-        )
+        radius = maths.sqrt(_off_zero(x * x + y * y, self.size, maths))
+        half = maths.arctan(aside / (radius + along))
         found = _power(x, y, 0.5 * power, self.size, maths) * maths.cos(half * (2 * power))
         return found * self.size ** (1 - power)
 
@@ -248,14 +247,13 @@ def half_planes(corners: Sequence[Point], size: float) -> Formula:
     points = _corners(np.array(corners, dtype=float), size)
     if len(points) < 3:
         raise GeometryError("a polygon needs three corners")
-    following = np.roll(points, -1, 0)
-    if cross(points, following).sum() < 0:
+    if cross(points, np.roll(points, -1, 0)).sum() < 0:
         points = points[::-1]
     # Two corners of the convex hull; an odd direction, so that no side lies across it.
     along = points @ np.array([math.cos(0.3), math.sin(0.3)])
     start = int(along.argmin())
-    points = np.roll(points, -start, 0)
-    stop = int(np.roll(along, -start).argmax())
+    points, along = np.roll(points, -start, 0), np.roll(along, -start)
+    stop = int(along.argmax())
     closed = np.concatenate([points, points[:1]])
     angle = max(_angle(points, 0), _angle(points, stop))
     first, second = (_left_of(c, size) for c in (closed[: stop + 1], closed[stop:]))
@@ -265,8 +263,7 @@ def half_planes(corners: Sequence[Point], size: float) -> Formula:
 def _left_of(chain: Array, size: float) -> Formula:
     """What is to the left of a chain whose first and last side have no end."""
     if len(chain) == 2:
-        along = (chain[1] - chain[0]) / np.linalg.norm(chain[1] - chain[0])
-        return Line(_point(chain[0]), _point(along))
+        return Line(_point(chain[0]), _point(_unit(chain[1] - chain[0])))
     middle = len(chain) // 2
     for j in sorted(range(1, len(chain) - 1), key=lambda j: abs(j - middle)):
         if _stays_clear(chain, j, size):

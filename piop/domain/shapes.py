@@ -199,8 +199,7 @@ class Difference(Shape):
 
     def inside(self, points: Array) -> Array:
         """Inside the first and outside the rest."""
-        out = np.logical_or.reduce([p.inside(points) for p in self.removed])
-        return self.whole.inside(points) & ~out
+        return self.whole.inside(points) & ~Union(self.removed).inside(points)
 
     def distance_formula(self, size: float) -> Formula:
         """See the base class."""

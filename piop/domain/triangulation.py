@@ -12,6 +12,7 @@ inside the circumcircle of another that came first; Qhull triangulates.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
@@ -94,7 +95,7 @@ class _Refinement:
     def __init__(self, outline: Outline, size: float) -> None:
         self.outline, self.size, self.whole = outline, size, outline.size
         self._require_few(outline.area / size**2)
-        self.sharp = {c.point for c in outline.corners if c.angle < _SHARP}
+        self.sharp = [c for c in outline.corners if c.angle < _SHARP]
         self.points: list[Array] = []
         self.number: dict[Point, int] = {}
         self.edges: list[tuple[int, int, int, float, float]] = []
@@ -103,7 +104,7 @@ class _Refinement:
             nodes = [self._node(p) for p in curve.at(s)]
             ends = pairwise(zip(nodes, s.tolist(), strict=True))
             self.edges += [(a, b, k, start, stop) for (a, start), (b, stop) in ends]
-        self.sharp_nodes = {self._node(np.array(p)) for p in self.sharp}
+        self.sharp_nodes = {self._node(np.array(c.point)) for c in self.sharp}
 
     def _node(self, point: Array) -> int:
         """Number of a point; ends of curves that meet are one point."""
@@ -159,8 +160,7 @@ class _Refinement:
 
     def _cut(self, a: int, b: int, k: int, start: float, stop: float) -> float:
         """Where to cut an edge: in the middle, or a power of two away from a sharp corner."""
-        sharp = (a in self.sharp_nodes) != (b in self.sharp_nodes)
-        if not sharp:
+        if (a in self.sharp_nodes) == (b in self.sharp_nodes):
             return 0.5 * (start + stop)
         length = abs(stop - start) * self.outline.curves[k].length
         fraction = 2.0 ** round(math.log2(length / 2)) / length
@@ -202,20 +202,15 @@ class _Refinement:
         """Triangles whose shortest side spans a sharp corner: no point can widen that."""
         if not self.sharp_nodes:
             return np.zeros(len(triangles), dtype=bool)
-        legs: dict[int, set[int]] = {}
-        corners = [c for c in self.outline.corners if c.point in self.sharp]
+        legs: defaultdict[int, set[int]] = defaultdict(set)
         for a, b, k, _, _ in self.edges:
-            for number, corner in enumerate(corners):
-                if k in (corner.before, corner.after):
-                    for node in (a, b):
-                        legs.setdefault(node, set()).add(number)
+            own = {i for i, c in enumerate(self.sharp) if k in (c.before, c.after)}
+            legs[a] |= own
+            legs[b] |= own
         shortest = lengths.argmin(1)
         rows = np.arange(len(triangles))
         ends = [triangles[rows, (shortest + k) % 3].tolist() for k in (1, 2)]
-        none: set[int] = set()
-        return np.array(
-            [bool(legs.get(a, none) & legs.get(b, none)) for a, b in zip(*ends, strict=True)]
-        )
+        return np.array([bool(legs[a] & legs[b]) for a, b in zip(*ends, strict=True)])
 
     def _finished(self, points: Array, triangles: Array) -> TriangleMesh:
         """Move inner points to the mean of their neighbours as long as thin triangles gain."""

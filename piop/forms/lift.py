@@ -96,11 +96,9 @@ def lift_obstacle(
     (gap,) = gaps.values()
     touched: list[tuple[sp.Expr, Coordinate, float, str]] = []
     if pde.time is not None:
-        time = pde.time
-        slopes = [sp.diff(gap, time.symbol, k) for k in range(order)]
-        touched += [(slope, time, time.low, "that of the initial data") for slope in slopes]
-    for other in others:
-        touched.append((gap, *pde.domain.across(other), f"that of {other}"))
+        slopes = [sp.diff(gap, pde.time.symbol, k) for k in range(order)]
+        touched += [(s, pde.time, pde.time.low, "that of the initial data") for s in slopes]
+    touched += [(gap, *pde.domain.across(other), f"that of {other}") for other in others]
     for expression, place, at, what in touched:
         edge = restrict(pde, expression, place, at)
         if edge is None:
@@ -158,13 +156,12 @@ def _blend(gaps: Mapping[str, sp.Expr], axis: Coordinate) -> sp.Expr:
 def _vanishing(pde: PDE, atom: Any, axis: Coordinate, at: float) -> bool:
     """Whether a distribution holds an input at zero at an end of an axis."""
     distribution = next((i.distribution for i in pde.inputs if i.name == name_of(atom)), None)
-    if (
-        not isinstance(distribution, GaussianRandomField)
-        or distribution.mean
-        or at not in (axis.low, axis.high)
-    ):
-        return False
-    return distribution.boundary.get(axis.name) == "dirichlet"
+    return (
+        isinstance(distribution, GaussianRandomField)
+        and not distribution.mean
+        and at in (axis.low, axis.high)
+        and distribution.boundary.get(axis.name) == "dirichlet"
+    )
 
 
 def _vanishes(pde: PDE, expression: sp.Expr) -> bool:

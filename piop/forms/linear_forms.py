@@ -137,11 +137,8 @@ class _Reader:
                 rest = Derivative(part.expression, *axes, evaluate=False)
                 self.source += factor * differentiate(rest)
                 continue
-            inner = self._holder(part)
-            within = [axis for derivative in part.derivatives for axis in derivative.variables]
-            base = applied(inner)
-            order = [*axes, *within]
-            if base != self.unknown or len(order) != 2:
+            order = [*axes, *(axis for slope in part.derivatives for axis in slope.variables)]
+            if applied(self._holder(part)) != self.unknown or len(order) != 2:
                 raise NotSupportedError(
                     f"the term {factor * outer} is not of the form d(a*d(u, x), x)"
                 )
@@ -192,15 +189,13 @@ def transport_form(pde: PDE) -> LinearTransport:
     linear, nonlinear, free = split_terms(pde, residual)
     if nonlinear:
         raise NotSupportedError(f"{nonlinear[0]} is nonlinear")
-    zero: Expr = sympy.S.Zero
-    found: dict[tuple[int, ...], Expr] = {(1, 0): zero, (0, 1): zero, (0, 0): zero}
+    found: dict[Any, Expr] = dict.fromkeys([(1, 0), (0, 1), (0, 0)], sympy.S.Zero)
     for term in linear:
         if term.order not in found:
             raise NotSupportedError(f"a derivative of order {term.order} in time and space")
         found[term.order] += term.coefficient
-    parts = [found[0, 1], -found[0, 0], -sympy.Add(*free)]
     mass: Any = found[1, 0]
-    a, b, f = (p / mass for p in parts)
+    a, b, f = (part / mass for part in (found[0, 1], -found[0, 0], -sympy.Add(*free)))
     if a == 0:
         raise NotSupportedError("nothing is carried along the axis")
     moving = {pde.time.symbol} | {i.symbol for i in pde.inputs if pde.time.name in i.of}

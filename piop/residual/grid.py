@@ -132,12 +132,11 @@ def finite_differences(
 
 def _window(ticks: Tensor, point: float, ends: int) -> tuple[int, int]:
     """Choose the ticks around a point: symmetrical ones, which gain an order, where there are."""
-    below = int((ticks < point - 1e-9 * float(ticks[-1] - ticks[0])).sum())
-    on_tick = below < len(ticks) and abs(float(ticks[below]) - point) <= 1e-9 * float(
-        ticks[-1] - ticks[0]
-    )
-    half = (ends - 1) // 2 if on_tick else ends // 2
-    size = 2 * half + 1 if on_tick else 2 * half
+    slack = 1e-9 * float(ticks[-1] - ticks[0])
+    below = int((ticks < point - slack).sum())
+    on_tick = below < len(ticks) and abs(float(ticks[below]) - point) <= slack
+    half = (ends - on_tick) // 2
+    size = 2 * half + on_tick
     first = below - half
     if first >= 0 and first + size <= len(ticks):
         return first, size

@@ -61,7 +61,7 @@ def test_curves_have_the_shape_on_their_left():
 
 def test_faces_are_sides_of_the_box_around_holes_by_name_and_the_rest():
     def faces(shape):
-        return set(named_by_sides(outline(shape), (0, 1), (0, 1), ("x", "y"), "outline").faces)
+        return set(named_by_sides(outline(shape), [(0, 1)] * 2, ("x", "y"), "outline").faces)
 
     sides = {"x.min", "x.max", "y.min", "y.max"}
     assert faces(UNIT) == sides
