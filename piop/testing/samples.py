@@ -124,13 +124,10 @@ def axes_for(model: Backbone, count: int = 6) -> list[Tensor]:
         model: The network.
         count: Points along each axis.
     """
-    axes = []
-    for i, axis in enumerate(model.signature.coordinates):
-        fixed = model.fixed_times() if i == model.signature.time else None
-        if fixed is None:
-            axes.append(grid_axis(axis.low, axis.high, count, axis.periodic))
-        else:
-            axes.append(torch.tensor(fixed, dtype=torch.float64))
+    signature, times = model.signature, model.fixed_times()
+    axes = [grid_axis(a.low, a.high, count, a.periodic) for a in signature.coordinates]
+    if signature.time is not None and times is not None:
+        axes[signature.time] = torch.tensor(times, dtype=torch.float64)
     return axes
 
 

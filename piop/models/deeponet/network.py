@@ -275,10 +275,8 @@ class GatedDeepONet(BranchAndTrunk):
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
-        branch = self.branch(self.sensors(inputs, queries))
-        return branch_trunk_product(
-            self.trunk(self.coordinates(queries)), branch, self.signature.channels
-        )
+        branch, trunk = self.branch(self.sensors(inputs, queries)), self.coordinates(queries)
+        return branch_trunk_product(self.trunk(trunk), branch, self.signature.channels)
 
 
 class GatedPerceptron(nn.Module):
@@ -362,9 +360,8 @@ class ShiftDeepONet(BranchAndTrunk):
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)
         values = self.sensors(inputs, queries)
-        trunk = self._moved(
-            queries, apply_layers(self.scale, values), apply_layers(self.shift, values)
-        )
+        scale, shift = apply_layers(self.scale, values), apply_layers(self.shift, values)
+        trunk = self._moved(queries, scale, shift)
         for layer in self.trunk[:-1]:
             trunk = torch.tanh(layer(trunk))
         # Each frame gives its own part of the products.
@@ -389,24 +386,20 @@ class ShiftDeepONet(BranchAndTrunk):
         """
         axes, count, frames = self.signature.coordinates, len(self.open), self.frames
         mixing, steepness = scale.split([frames * len(axes) * count, frames * len(self.closed)], -1)
+        steepness = steepness.unflatten(-1, (frames, len(self.closed)))[:, None]
         moved = shift.unflatten(-1, (len(axes), frames))[:, None]
         if count:
-            columns = torch.cat([self._centred(queries, i) for i in self.open], -1)
+            columns = torch.cat([centred(queries[..., i : i + 1], axes[i]) for i in self.open], -1)
             matrix = mixing.unflatten(-1, (count, len(axes) * frames))
             moved = (columns @ matrix).unflatten(-1, (len(axes), frames)) + moved
         columns = []
         for i, axis in enumerate(axes):
-            position = moved[..., i, :]  # [B, N, F]
+            position, query = moved[..., i, :], queries[..., i : i + 1]  # [B, N, F], [B, N, 1]
             if not axis.periodic:
-                columns.append((position + self._centred(queries, i))[..., None])
+                columns.append((position + centred(query, axis))[..., None])
                 continue
-            phase = (position + angles(queries[..., i : i + 1], [axis]))[..., None]
+            phase = (position + angles(query, [axis]))[..., None]
             rates = torch.arange(1, self.config.frequencies + 1).to(shift)
-            steep = (
-                1 + steepness.unflatten(-1, (frames, -1))[:, None, :, self.closed.index(i), None]
-            )
+            steep = 1 + steepness[..., self.closed.index(i), None]
             columns += [steep * torch.cos(phase * rates), steep * torch.sin(phase * rates)]
         return torch.cat(columns, -1)
-
-    def _centred(self, queries: Any, column: int) -> Any:
-        return centred(queries[..., column : column + 1], self.signature.coordinates[column])

@@ -66,11 +66,7 @@ def fourier(query: Tensor, key: Tensor, value: Tensor, weights: Tensor, dropout:
 
     Over √e as in published code, which eq. 5 leaves out. Arguments as of :func:`galerkin`.
     """
-
-    def weigh(scores: Tensor) -> Tensor:
-        return scores * weights
-
-    return _by_rows(query, key, value, weigh, dropout)
+    return _by_rows(query, key, value, weights.mul, dropout)
 
 
 def softmax(query: Tensor, key: Tensor, value: Tensor, weights: Tensor, dropout: Dropout) -> Tensor:
@@ -225,9 +221,8 @@ class SimpleAttention(nn.Module):
         self.query, self.key, self.value = (near_identity_linear(width) for _ in range(3))
         # K and V of linear kinds, Q and K of others.
         names = ("key", "value") if self.kind in ("galerkin", "linear") else ("query", "key")
-        self.norms = nn.ModuleDict()
-        if config.norm == "heads":
-            self.norms.update({n: HeadNorm(heads, width // heads, form.eps) for n in names})
+        names = names if config.norm == "heads" else ()
+        self.norms = nn.ModuleDict({n: HeadNorm(heads, width // heads, form.eps) for n in names})
         self.out = nn.Linear(width + heads * coordinates, width)
 
     def forward(self, state: Tensor, coordinates: Tensor, weights: Tensor) -> Tensor:
@@ -257,9 +252,8 @@ class SimpleAttention(nn.Module):
         return self.norms[name](split) if name in self.norms else split
 
     def _dropped(self, weights: Tensor) -> Tensor:
-        if self.faults:
-            return functional.dropout(weights, PUBLISHED_DROPOUT, training=True)
-        return functional.dropout(weights, self.dropout, self.training)
+        rate = PUBLISHED_DROPOUT if self.faults else self.dropout
+        return functional.dropout(weights, rate, self.training or self.faults)
 
 
 def near_identity_linear(width: int) -> nn.Linear:

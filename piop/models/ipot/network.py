@@ -321,17 +321,15 @@ class LatentModel(nn.Module, ABC):
 
     Attributes:
         count: P, inducing points.
-        depth: L, applications of the processor.
         processor: One block of self-attention among the inducing points.
     """
 
     count: int
-    depth: int
     processor: nn.Module
 
-    @abstractmethod
     def __init__(self, signature: Signature, columns: range, config: Any) -> None:
         super().__init__()
+        self.signature, self.columns, self.config = signature, columns, config
 
     @abstractmethod
     def encode(self, inputs: Inputs) -> Tensor:
@@ -339,7 +337,7 @@ class LatentModel(nn.Module, ABC):
 
     def process(self, state: Tensor) -> Tensor:
         """Exchange information among the inducing points, L times by one block (eq. 7)."""
-        for _ in range(self.depth):
+        for _ in range(self.config.depth):
             state = self.processor(state)
         return state
 
@@ -405,7 +403,7 @@ class InducingPoints(LatentModel):
     def __init__(self, signature: Signature, columns: range, config: IPOTConfig) -> None:
         super().__init__(signature, columns, config)
         self.grid = InducingGrid(signature, config)
-        self.count, self.depth = self.grid.count, config.depth
+        self.count = self.grid.count
         self.encoder = InducingEncoder(signature, self.grid, config)
         self.processor = InducingProcessor(self.grid, config)
         self.decoder = InducingDecoder(signature, self.grid, columns, config)

@@ -210,9 +210,7 @@ class PaperLatents(LatentModel):
 
     def __init__(self, signature: Signature, columns: range, config: PaperIPOTConfig) -> None:
         super().__init__(signature, columns, config)
-        self.signature, self.config, self.columns = signature, config, columns
-        self.count, self.depth = config.points, config.depth
-        width, size = config.width, config.cross_size
+        self.count, width, size = config.points, config.width, config.cross_size
         self.latents = nn.Parameter(0.02 * torch.randn(1, config.points, width))
         scalars = signature.scalar_channels
         alone = scalars > 0 and not signature.functions

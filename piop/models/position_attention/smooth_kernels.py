@@ -74,9 +74,7 @@ class KernelPoints:
     def of(
         cls, points: Tensor, axes: Sequence[AxisSignature], mask: Tensor | None = None
     ) -> KernelPoints:
-        """Take points ``[B or 1, M, d]``, real where ``mask [B, M]`` is True."""
-        if mask is not None:
-            points = points.masked_fill(~mask[..., None], 0.0)
+        """Take finite points ``[B or 1, M, d]``, real where ``mask [B, M]`` is True."""
         return cls(kernel_coordinates(points, axes), masked_scores(mask, points))
 
 
