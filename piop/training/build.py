@@ -264,6 +264,7 @@ def build_objective(
     """
     residual: Residual | None = None
     soft: dict[str, SoftConstraint] = {}
+    terms: list[ProbedTerm] = []
     if config.physics:
         kernel = choose_kernel(config.machine.kernel, config.machine.device)
         residual = residual_of_model(problem, model, config, kernel)
@@ -271,11 +272,16 @@ def build_objective(
         like = model.operator.scale
         setting = ConditionSetting(problem, sizes, residual.grid, like)
         soft = soft_constraints(model.constraints, setting)
+        samples = config.points.functions
+        terms.append(ProbedTerm(EQUATIONS, "residual", len(problem.residuals), samples))
+        terms += [ProbedTerm(n, c.part, len(c.units), samples) for n, c in soft.items()]
         if residual.grid is None and config.backbone not in BACKBONES:
             signature = signature_of(problem, model.constraints, statistics)
             network = model.operator.backbone
             require_independent_queries(config.backbone, network, signature, model.grids, like)
-    terms = terms_of(problem, soft, config, data)
+    if data:
+        samples = config.points.data_functions
+        terms.append(ProbedTerm(DATA, "data", len(problem.channels), samples))
     alike = homogeneous_axes(problem, model.constraints)
     run = WeightedRun(problem, terms, alike, config, part, example_tensor(config))
     loss = ResidualLoss(
@@ -290,23 +296,6 @@ def build_objective(
         rounds_data=config.machine.precision == "bf16",
     )
     return loss.to(example_tensor(config))
-
-
-def terms_of(
-    problem: Problem,
-    soft: Mapping[str, SoftConstraint],
-    config: TrainingConfig,
-    data: bool,
-) -> list[ProbedTerm]:
-    """List the summands of the loss, the equations first."""
-    found = []
-    if config.physics:
-        functions = config.points.functions
-        found.append(ProbedTerm(EQUATIONS, "residual", len(problem.residuals), functions))
-        found += [ProbedTerm(n, c.part, len(c.units), functions) for n, c in soft.items()]
-    if data:
-        found.append(ProbedTerm(DATA, "data", len(problem.channels), config.points.data_functions))
-    return found
 
 
 def build_source(

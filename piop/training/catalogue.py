@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
 from piop.errors import NotSupportedError, UsageError
-from piop.models.core.base import FieldKind, Preset, Signature
+from piop.models.core.base import FieldKind, Preset
 from piop.models.registry import all_backbones
 from piop.problem import Problem
 from piop.spec.load import builtin_names
@@ -18,6 +19,9 @@ from piop.training.requirements import obstacle
 
 Obstacles = Mapping[str, str | None]
 """Name of a problem → why it cannot be served; None where it can."""
+
+Judge = Callable[[Preset], str | None]
+"""A network → why it cannot be trained on a problem; None where it can."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +65,19 @@ def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str
     named = [Problem.from_file(name) for name in (builtin_names() if specs is None else specs)]
     problems = [p if p.learn is None else p.inverse() for p in named]
     found, faults = all_backbones()
-    shapes: dict[tuple[FieldKind, bool], dict[str, Signature | str]] = {}
+    judges: dict[tuple[FieldKind, bool], dict[str, Judge]] = {}
     entries = []
     for backbone, presets in found.items():
         for name, preset in presets.items():
             network, kind = preset.build, preset.build.field
             served: dict[bool, Obstacles] = {}
             for physics in (True, False):
-                if (kind, physics) not in shapes:
-                    shapes[kind, physics] = {
-                        p.name: _shapes(p, backbone, name, physics) for p in problems
+                if (kind, physics) not in judges:
+                    judges[kind, physics] = {
+                        p.name: _judge(p, backbone, name, physics) for p in problems
                     }
                 served[physics] = {
-                    spec: own if isinstance(own, str) else obstacle(preset, own, physics=physics)
-                    for spec, own in shapes[kind, physics].items()
+                    spec: judge(preset) for spec, judge in judges[kind, physics].items()
                 }
             first = next(key for key, other in presets.items() if other is preset)
             same = "" if first == name else first
@@ -89,8 +92,8 @@ def parameters(preset: Preset) -> int:
         return sum(p.numel() for p in preset.build(preset.signature, preset.config).parameters())
 
 
-def _shapes(problem: Problem, backbone: str, preset: str, physics: bool) -> Signature | str:
-    """Tell the shapes of a problem to networks that answer as this one, or why it has no run.
+def _judge(problem: Problem, backbone: str, preset: str, physics: bool) -> Judge:
+    """Return what tells why a network that answers as this one cannot be trained on a problem.
 
     Conditions, and so shapes, depend on how a network answers and on nothing else of it.
     """
@@ -104,6 +107,8 @@ def _shapes(problem: Problem, backbone: str, preset: str, physics: bool) -> Sign
     )
     try:
         problem.capabilities.training(physics).require()
-        return signature_of(problem, constraints_of(problem, config))
+        signature = signature_of(problem, constraints_of(problem, config))
     except (NotSupportedError, UsageError) as error:
-        return str(error)
+        reason = str(error)
+        return lambda _: reason
+    return partial(obstacle, signature=signature, physics=physics)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import mul
 from typing import Any, final
 
 import torch
@@ -97,9 +99,7 @@ class Operator(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.orders = tuple(orders)
-        self.walls: tuple[tuple[DistanceFactor, ...], ...] = ()
-        if any(walls):
-            self.walls = tuple(map(tuple, walls))
+        self.walls = [tuple(factors) for factors in walls if any(walls)]
         self.time = time
         self.vectors = dict(vectors or {})
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
@@ -211,12 +211,11 @@ class Operator(nn.Module):
         if not factors:
             return queries[..., :1] * 0 + 1
         first = 0 if self.time is None else 1  # column of the first axis of space
-        found = None
-        for factor in factors:
-            columns = [queries[..., first + i : first + i + 1] for i in factor.axes]
-            value = factor(*columns, maths=torch)
-            found = value if found is None else found * value
-        return found
+        values = [
+            factor(*(queries[..., first + i : first + i + 1] for i in factor.axes), maths=torch)
+            for factor in factors
+        ]
+        return reduce(mul, values)
 
 
 @final

@@ -112,18 +112,17 @@ class DatasetFunctions:
 
     def __init__(self, problem: Problem, data: AnyDataset) -> None:
         self.problem, self.data = problem, data
-        self.in_memory = data if isinstance(data, Dataset) else None
-        known = self.in_memory.inputs if self.in_memory else {}
-        self.functions = interpolate_inputs(problem, known)
+        self.functions: dict[str, InputFunction] | None = None
+        if isinstance(data, Dataset):
+            self.functions = interpolate_inputs(problem, data.inputs)
 
     def __call__(self, draws: Draws, dtype: torch.dtype) -> DrawnFunctions:
         """Choose samples, and interpolate their inputs from the sensors."""
         chosen = draws.integers("equations/sample", 0, len(self.data) - 1).cpu()
-        if self.in_memory is None:
-            observed = self.data.take(chosen).inputs
+        observed = self.data.take(chosen).inputs
+        if self.functions is None:
             functions = interpolate_inputs(self.problem, observed)
         else:
-            observed = {n: s.take(chosen) for n, s in self.in_memory.inputs.items()}
             functions = {name: f.take(chosen) for name, f in self.functions.items()}
         device = draws.index.device
         return (
@@ -246,10 +245,8 @@ class EquationSource:
         equations = replace(equations, weight=weight)
         conditions = {}
         for name, condition in self.loss.conditions.items():
-            queries, known = (
-                condition.place(shared, self.config.boundary),
-                condition.known(functions),
-            )
+            queries = condition.place(shared, self.config.boundary)
+            known = condition.known(functions)
             conditions[name] = self._points(name, condition.residual, known, queries, part)
         sized = equations.queries
         if self.fixed:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,31 +46,28 @@ Without compilation each operation has a price of its own, so microbatches are l
 """
 
 
-@final
-class Microbatched:
-    """Gradients of a batch as the mean of those of its microbatches.
+def microbatched(
+    gradients: Gradients, parameters: Sequence[nn.Parameter], streams: int, rows: int
+) -> Gradients:
+    """Make the gradients of a batch as the mean of those of its microbatches.
 
     Args:
         gradients: Computes one microbatch and adds its gradients.
         parameters: To which gradients are added.
         streams: S of the equations.
         rows: Largest number of rows of features at a time.
+
+    Returns:
+        Batch → parts (means over microbatches) and statistics (sums), having added the gradients.
     """
 
-    def __init__(
-        self, gradients: Gradients, parameters: Sequence[nn.Parameter], streams: int, rows: int
-    ) -> None:
-        self.gradients, self.streams, self.rows = gradients, streams, rows
-        self.parameters = list(parameters)
-
-    def __call__(self, batch: Batch) -> Outcome:
-        """Compute parts (means over microbatches) and statistics (sums), and add the gradients."""
-        count = microbatch_count(batch, self.streams, self.rows)
+    def whole(batch: Batch) -> Outcome:
+        count = microbatch_count(batch, streams, rows)
         if count == 1:
-            return self.gradients(batch)
-        with separate_gradients(self.parameters):
-            outcomes = [self.gradients(microbatch) for microbatch in split_batch(batch, count)]
-            for parameter in self.parameters:
+            return gradients(batch)
+        with separate_gradients(parameters):
+            outcomes = [gradients(microbatch) for microbatch in split_batch(batch, count)]
+            for parameter in parameters:
                 if parameter.grad is not None:
                     parameter.grad = parameter.grad / count
         parts, statistics = outcomes[0]
@@ -78,6 +75,8 @@ class Microbatched:
             {name: torch.stack([p[name] for p, _ in outcomes]).mean(0) for name in parts},
             {name: torch.stack([s[name] for _, s in outcomes]).sum(0) for name in statistics},
         )
+
+    return whole
 
 
 def microbatch_count(batch: Batch, streams: int, rows: int) -> int:
@@ -149,7 +148,7 @@ def make_gradients(
     if loss.residual is not None and loss.residual.grid is None:  # a grid has all functions at once
         trained = [p for p in loss.parameters() if p.requires_grad]
         rows = COMPILED_ROWS if compiled else EAGER_ROWS
-        gradients = Microbatched(gradients, trained, loss.residual.streams, rows)
+        gradients = microbatched(gradients, trained, loss.residual.streams, rows)
     return profile.timed(COMPILED, gradients) if compiled else gradients
 
 

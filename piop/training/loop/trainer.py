@@ -63,10 +63,6 @@ def on_interrupt(action: Callable[[], None], twice: bool) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-Taken = tuple[int, dict[str, Any], Mapping[str, Tensor]]
-"""A finished step: its number, its row of metrics, its statistics."""
-
-
 class Trainer:
     """Trains one operator within one run folder.
 
@@ -114,8 +110,7 @@ class Trainer:
         self.step, self.elapsed, self.first_step = 0, 0.0, 0.0
         self.interrupted = False
         self.monitor = DivergenceMonitor(loss.equations)
-        self._latest: Taken | None = None
-        self._since_note: list[Taken] = []
+        self._since_note: list[tuple[int, dict[str, Any], Mapping[str, Tensor]]] = []
         self._first_at, self._metrics_size = 0, 0
         self._spent, self._saved_clock = 0.0, 0.0
         self.saved_at: int | None = None
@@ -210,8 +205,7 @@ class Trainer:
         if (inferred := self.operator.inferred) is not None:
             present = zip(inferred.names, inferred(), strict=True)
             row |= {INFERRED + name: value.detach() for name, value in present}
-        self._latest = (self.step, row, self.phase.outcome[1])
-        self._since_note.append(self._latest)
+        self._since_note.append((self.step, row, self.phase.outcome[1]))
         return row
 
     def _is_noted(self) -> bool:
@@ -223,7 +217,7 @@ class Trainer:
         numbers = {name: float(value) for name, value in values.items()}
         if (wrong := self.monitor.note(numbers)) is not None:
             raise self._failure(*self._first_failure(wrong))
-        self._since_note.clear()
+        del self._since_note[:-1]
         row: Row = {"step": self.step, **numbers, "seconds": round(self.elapsed, 3)}
         if metrics is None:
             return
@@ -238,9 +232,9 @@ class Trainer:
 
     def _require_sound(self) -> None:
         """Refuse to save the weights of a last step that diverged."""
-        step, row, statistics = self._latest or (self.step, {}, {})
-        if (wrong := self.monitor.verdict(row)) is not None:
-            raise self._failure(wrong, step, statistics)
+        for step, row, statistics in self._since_note[-1:]:
+            if (wrong := self.monitor.verdict(row)) is not None:
+                raise self._failure(wrong, step, statistics)
 
     def _first_failure(self, wrong: str) -> tuple[str, int, Mapping[str, Tensor]]:
         """Return the first failed step since the last row of metrics."""

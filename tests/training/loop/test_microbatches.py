@@ -8,9 +8,9 @@ import torch
 from piop.training.config import PointsConfig
 from piop.training.loop.gradients import (
     CompiledGradients,
-    Microbatched,
     eager_gradients,
     microbatch_count,
+    microbatched,
     split_batch,
 )
 from piop.training.loop.profile import Profile
@@ -32,7 +32,7 @@ def test_pieces_give_the_loss_statistics_and_gradients_of_the_whole(builder, hea
     whole = eager_gradients(built.loss, Profile())
     streams = built.loss.residual.plan.count
     rows = 2 * streams * POINTS.queries
-    cut = Microbatched(whole, parameters, streams, rows)
+    cut = microbatched(whole, parameters, streams, rows)
     found = []
     for gradients in (whole, cut):
         for p in parameters:
@@ -51,7 +51,7 @@ def test_compiled_pieces_give_what_the_eager_whole_gives(builder, heat) -> None:
     parameters = list(built.loss.parameters())
     streams = built.loss.residual.plan.count
     rows = 2 * streams * POINTS.queries
-    cut = Microbatched(CompiledGradients(built.loss), parameters, streams, rows)
+    cut = microbatched(CompiledGradients(built.loss), parameters, streams, rows)
     whole = eager_gradients(built.loss, Profile())
     for step in range(2):  # the second batch finds a compiled step
         batch = built.loss.weightings.attach(built.draw(step, 0.0))

@@ -84,9 +84,7 @@ class GradientNormWeighting(TermWeighting):
         return {"parts": torch.where(self.mean.observed > 0, self.mean.values, 1.0)}
 
     def measure(self, batch: Batch, step: int, gradient: Measure) -> None:
-        """Take the gradient of each part alone, every so many steps."""
-        if step % self.config.weight_every:
-            return
+        """Take the gradient of each part alone."""
         fixed = self.like.new_tensor(list(self.fixed.values()))
         squares = [gradient({"parts": alone})[0] for alone in (1 / fixed).diag()]
         self.note(balanced(torch.stack(squares).sqrt()))
@@ -123,9 +121,7 @@ class NtkWeighting(TermWeighting):
         return {"parts": factors, **self.probes.zeros(batch)}
 
     def measure(self, batch: Batch, step: int, gradient: Measure) -> None:
-        """Estimate the trace of each part, every so many steps."""
-        if step % self.config.weight_every:
-            return
+        """Estimate the trace of each part."""
         off = {"parts": torch.zeros_like(self.mean.values)}
         along = [self.probes.along(part, batch, step) for part in self.parts]
         self.note(torch.stack([gradient({**off, **signs})[0] for signs in along]))
@@ -186,9 +182,7 @@ class LocalNtkWeighting(Weighting):
         return {"ntk_local/points": self.cells.sums(squares, queries)[1]}
 
     def measure(self, batch: Batch, step: int, gradient: Measure) -> None:
-        """Estimate the mean diagonal of each group, every so many steps."""
-        if step % self.config.weight_every:
-            return
+        """Estimate the mean diagonal of each group."""
         signs = self.probes.along("residual", batch, step)
         off = {"parts": self.like.new_zeros(1 + len(self.others))}
         key = PROBE + EQUATIONS

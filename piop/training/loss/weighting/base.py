@@ -153,7 +153,7 @@ class Weighting(ABC):
         return {}
 
     def measure(self, batch: Batch, step: int, gradient: Measure) -> None:  # noqa: B027 - most don't
-        """Take gradients of its own before a step, and adapt the weights.
+        """Take gradients before a step, every ``weight_every`` steps, and adapt the weights.
 
         Args:
             batch: That of the step.
@@ -214,7 +214,8 @@ class Weightings:
             return torch.stack(found).sum(), statistics
 
         for member in self.members:
-            member.measure(batch, step, gradient)
+            if step % member.config.weight_every == 0:
+                member.measure(batch, step, gradient)
         return self.attach(batch)
 
     def of_points(self, weights: Mapping[str, Tensor], queries: Tensor) -> Tensor | float:
@@ -224,17 +225,13 @@ class Weightings:
             weights: Weights of the batch; without them all points have the same.
             queries: Where.
         """
-        total: Tensor | float = 1.0
-        for member in self.members if weights else ():
-            total = total * member.of_points(weights, queries)
-        return total
+        members = self.members if weights else ()
+        return math.prod((member.of_points(weights, queries) for member in members), start=1.0)
 
     def of_part(self, weights: Mapping[str, Tensor], part: str) -> Tensor | float:
         """Weigh a part of the loss; 1 where the batch has no weights."""
-        total: Tensor | float = 1.0
-        for member in self.members if weights else ():
-            total = total * member.of_part(weights, part)
-        return total
+        members = self.members if weights else ()
+        return math.prod((member.of_part(weights, part) for member in members), start=1.0)
 
     def observe(self, squares: Tensor, queries: Tensor) -> dict[str, Tensor]:
         """Return the sums that all weights need."""
