@@ -127,11 +127,6 @@ class Constraints:
         return tuple(tuple(f for name, f in hard if name == channel) for channel in self.channels)
 
     @property
-    def lifted(self) -> bool:
-        """Whether anything is added to the network."""
-        return any(self.lift_orders) or any(self.hard_faces)
-
-    @property
     def hard_periodic(self) -> tuple[str, ...]:
         """Axes that are periodic for every weight of the network."""
         return tuple(c.axis for c in self.periodic if c.hard)
@@ -230,11 +225,6 @@ def _decide(mode: Mode, what: str, obstacle: str | None, reason: str) -> tuple[b
     return False, obstacle or AS_REQUESTED
 
 
-def space_order(problem: Problem, unknown: str) -> int:
-    """Give the highest spatial derivative of an unknown in any equation."""
-    return highest_space_order(problem.pde, problem.residuals, [unknown])
-
-
 def expression_smoothness(problem: Problem, expression: sp.Expr) -> tuple[float, str]:
     """Count the derivatives that an expression of the inputs has, and name what limits them.
 
@@ -273,7 +263,7 @@ def _input_smoothness(problem: Problem, item: Input) -> tuple[float, str]:
 
 def _roughness(problem: Problem, unknown: str, expression: sp.Expr) -> str | None:
     """Say why an expression cannot be part of an unknown; None where it can."""
-    order = space_order(problem, unknown)
+    order = highest_space_order(problem.pde, problem.residuals, [unknown])
     hidden = [i.name for i in problem.inputs if i.hidden and expression.has(i.symbol)]
     if hidden:
         return f"it depends on {hidden[0]}, which the network does not see"

@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Self, final
 
 import sympy as sp
@@ -19,9 +20,9 @@ from piop.boundary import BoundaryCondition
 from piop.domain import FixedDomain
 from piop.fields import Device, InputFunction, tensor_grid
 from piop.forms.stream_plan import plan_expressions
-from piop.forms.terms import split_terms
+from piop.forms.terms import highest_space_order, split_terms
 from piop.problem import Coordinate, Input, Problem
-from piop.problem.constraints import Constraints, InitialConstraint, space_order
+from piop.problem.constraints import Constraints, InitialConstraint
 from piop.residual import GridResidual, PointwiseResidual, Residual, TensorGrid
 from piop.sampling import Draws, boundary_points, initial_points
 from piop.sampling.collocation import inside
@@ -147,8 +148,8 @@ class SoftPeriodicity(SoftConstraint):
     def __init__(self, setting: ConditionSetting, axis: Coordinate) -> None:
         super().__init__(setting)
         problem, self.axis = setting.problem, axis
-        orders = {name: range(max(1, space_order(problem, name))) for name in problem.channels}
-        terms = [(name, k) for name, own in orders.items() for k in own]
+        highest = partial(highest_space_order, problem.pde, problem.residuals)
+        terms = [(n, k) for n in problem.channels for k in range(max(1, highest([n])))]
         self.residual = setting.compile(
             [sp.diff(problem.function(name), axis.symbol, k) for name, k in terms]
         )

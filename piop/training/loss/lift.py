@@ -75,7 +75,7 @@ def hard_constraint_lift(
         For each channel what :func:`piop.forms.lift.lift_expression` writes; None where nothing
         is added.
     """
-    if not constraints.lifted:
+    if not any((*constraints.lift_orders, *constraints.hard_faces)):
         return None
     expressions = [
         lift_expression(problem.pde, channel, order, faces, 0.0 if order else constant)
