@@ -81,23 +81,20 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
 
 def compare_on_grid(run: Run, held_out: HeldOut, axes: Mapping[str, Tensor]) -> Comparison:
     """Compare solutions on a grid."""
-    problem = run.problem
-    prediction = predict_held_out(problem, run.model, held_out)
-    truth = dict(held_out.truth)
-    errors = errors_of(prediction, truth)
+    truth, prediction = held_out.truth, predict_held_out(run.problem, run.model, held_out)
     shown = Comparison(
         axes={name: axis.numpy() for name, axis in axes.items()},
-        time=None if problem.time is None else problem.time.name,
-        units={name: str(unit) for name, unit in problem.units.items()},
+        time=None if run.problem.time is None else run.problem.time.name,
+        units=labels_of_units(run),
         reference={name: value[:ROWS].numpy() for name, value in truth.items()},
         prediction={name: prediction[name][:ROWS].numpy() for name in truth},
-        titles=[f"input {i}: error {e:.2g}" for i, e in enumerate(errors[:ROWS].tolist())],
+        titles=_titles(prediction, truth),
         residuals=_residuals(run, held_out),
     )
-    if problem.time is None:
+    if shown.time is None:
         return shown
     if run.model.operator.end_only:
-        return _at_the_end(shown, problem.time.name)
+        return _at_the_end(shown, shown.time)
     still = {name: value[:, :1].expand_as(value) for name, value in truth.items()}
     return replace(
         shown,
@@ -110,7 +107,6 @@ def compare_on_region(run: Run, held_out: HeldOut, positions: Tensor) -> Compari
     """Compare solutions at ``positions [B or 1, N, 2]`` in a region, on a grid; NaN outside."""
     problem = run.problem
     truth, prediction = held_out.truth, predict_held_out(problem, run.model, held_out)
-    errors = errors_of(prediction, dict(truth))
     axes = {c.name: np.linspace(c.low, c.high, REGION_POINTS) for c in problem.space}
     grid = np.meshgrid(*axes.values(), indexing="ij")
     inside = problem.domain.fixed.contains(np.stack(grid, -1).reshape(-1, 2)).reshape(grid[0].shape)
@@ -126,11 +122,21 @@ def compare_on_region(run: Run, held_out: HeldOut, positions: Tensor) -> Compari
     return Comparison(
         axes=axes,
         time=None,
-        units={name: str(unit) for name, unit in problem.units.items()},
+        units=labels_of_units(run),
         reference={name: interpolated(value) for name, value in truth.items()},
         prediction={name: interpolated(prediction[name]) for name in truth},
-        titles=[f"input {i}: error {e:.2g}" for i, e in enumerate(errors[:ROWS].tolist())],
+        titles=_titles(prediction, truth),
     )
+
+
+def labels_of_units(run: Run) -> dict[str, str]:
+    """Return the labels of the units of a run's problem, by name."""
+    return {name: str(unit) for name, unit in run.problem.units.items()}
+
+
+def _titles(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> list[str]:
+    errors = errors_of(prediction, truth)[:ROWS].tolist()
+    return [f"input {i}: error {e:.2g}" for i, e in enumerate(errors)]
 
 
 def _at_the_end(shown: Comparison, time: str) -> Comparison:

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 
 from piop.report.style import (
     LINES,
+    colour_bar,
     error_colours,
     field_colours,
     figure,
-    image,
     label,
     legend,
     light_grid,
@@ -102,8 +102,11 @@ def _images(
 def _image(
     axes: Axes, view: View, values: np.ndarray, head: str, scale: Mapping[str, Any], bar: str
 ) -> None:
+    """Draw ``values [len(x), len(y)]``, x to the right and y up, with a labelled colour bar."""
     first, second = view.image_axes() or ("", "")
-    image(axes, view.axes[first], view.axes[second], values, scale, bar)
+    x, y = view.axes[first], view.axes[second]
+    mesh = axes.pcolormesh(x, y, values.T, shading="nearest", rasterized=True, **scale)
+    colour_bar(axes, mesh, bar)
     set_labels(axes, head, label(first, view.units), label(second, view.units))
     if first != view.time:
         axes.set_aspect("equal", adjustable="box")

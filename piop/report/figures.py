@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from piop.datasets import replacing
 from piop.errors import UsageError
-from piop.report.comparison import Comparison, compare
+from piop.report.comparison import Comparison, compare, labels_of_units
 from piop.report.fields import View, field_figure, residual_figure
 from piop.report.lines import error_figure, inferred_figure, loss_figure, resolution_figure
 from piop.report.style import DPI
@@ -52,7 +52,7 @@ def plot(
         folder = RunFolder(run.path)
         inferred = read_json(folder.evaluation).get("inferred") or {}
         study = read_json(folder.discretisation)
-        drawn = _training_figures(run.metrics, inferred, _units(run), study)
+        drawn = _training_figures(run.metrics, inferred, labels_of_units(run), study)
     else:
         comparison = compare(run, seed)
         drawn = {} if comparison is None else _comparison_figures(comparison, unknown)
@@ -81,7 +81,8 @@ def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> lis
     """
     inferred = read_json(RunFolder(run.path).evaluation).get("inferred")
     comparison = compare(run, seed, data)
-    return draw_figures(_figures(run.path), run.metrics, comparison, inferred, _units(run))
+    folder, units = run.path / "figures", labels_of_units(run)
+    return draw_figures(folder, run.metrics, comparison, inferred, units)
 
 
 def draw_discretisation(run: Run, study: Mapping[str, Any]) -> Path:
@@ -94,7 +95,9 @@ def draw_discretisation(run: Run, study: Mapping[str, Any]) -> Path:
     Raises:
         PiopError: The file cannot be written.
     """
-    return save(resolution_figure(study), _figures(run.path) / "discretisation.png")
+    folder = run.path / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    return save(resolution_figure(study), folder / "discretisation.png")
 
 
 def draw_figures(
@@ -156,16 +159,6 @@ def _comparison_figures(comparison: Comparison, unknown: str) -> dict[str, Figur
         times, errors = comparison.axes[comparison.time], comparison.errors
         baselines, units = comparison.baselines, comparison.units
         figures["error_over_time"] = error_figure(times, errors, baselines, units, comparison.time)
-    return figures
-
-
-def _units(run: Run) -> dict[str, str]:
-    return {name: str(unit) for name, unit in run.problem.units.items()}
-
-
-def _figures(folder: Path) -> Path:
-    figures = folder / "figures"
-    figures.mkdir(parents=True, exist_ok=True)
     return figures
 
 

@@ -66,18 +66,9 @@ def error_colours(values: np.ndarray) -> dict[str, Any]:
     return {"cmap": "magma", "vmin": 0.0, "vmax": float(np.nanmax(values)) or 1.0}
 
 
-def image(
-    axes: Axes,
-    x: np.ndarray,
-    y: np.ndarray,
-    values: np.ndarray,
-    colours: Mapping[str, Any],
-    name: str = "",
-) -> QuadMesh:
-    """Draw ``values [len(x), len(y)]``, x to the right and y up, with a labelled colour bar."""
-    mesh = axes.pcolormesh(x, y, values.T, shading="nearest", rasterized=True, **colours)
+def colour_bar(axes: Axes, mesh: QuadMesh, name: str) -> None:
+    """Add a thin colour bar with a label."""
     bar = axes.figure.colorbar(mesh, ax=axes, pad=0.02, aspect=25)
     bar.set_label(name, fontsize=SMALL - 1)
     bar.ax.tick_params(labelsize=SMALL - 2, width=0.6, length=2)
     bar.outline.set(linewidth=0.6)
-    return mesh

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Sensors = str | Iterable[str | int]
 Grids = str | Iterable[str | int | Iterable[int]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,7 @@ def read_sensor_counts(given: str | Iterable[str | int]) -> tuple[SensorCount, .
     Raises:
         UsageError: For a part that is no number, is out of range, or is given twice.
     """
-    found = tuple(map(_sensor_count, _parts("sensors", given)))
-    _require_different("sensors", [choice.label for choice in found])
-    return found
+    return tuple(_read_each("sensors", given, _sensor_count, lambda choice: choice.label))
 
 
 def _sensor_count(text: str) -> SensorCount:
@@ -92,9 +91,7 @@ def read_grids(given: str | Iterable[str | int | Iterable[int]], axes: list[str]
     Raises:
         UsageError: For a part that is no grid, or is given twice.
     """
-    found = [_grid(text, axes) for text in _parts("grid", given)]
-    _require_different("grid", [grid_label(grid) for grid in found])
-    return found
+    return _read_each("grid", given, lambda text: _grid(text, axes), grid_label)
 
 
 def _grid(text: str, axes: list[str]) -> Grid:
@@ -118,19 +115,19 @@ def grid_label(grid: Sequence[int]) -> str:
     return "x".join(map(str, grid))
 
 
-def _parts(what: str, given: str | Iterable[object]) -> list[str]:
-    given = given.split(",") if isinstance(given, str) else given
-    parts = [
-        grid_label(part) if isinstance(part, tuple | list) else str(part).strip() for part in given
-    ]
-    if not parts:
+def _read_each(
+    what: str, given: str | Iterable[object], read: Callable[[str], T], label: Callable[[T], str]
+) -> list[T]:
+    """Read the parts of a list, which must differ in their labels."""
+    found: dict[str, T] = {}
+    for part in given.split(",") if isinstance(given, str) else given:
+        one = read(grid_label(part) if isinstance(part, tuple | list) else str(part).strip())
+        if label(one) in found:
+            raise UsageError(f"{what}: {label(one)} is given twice")
+        found[label(one)] = one
+    if not found:
         raise UsageError(f"{what}: none is given")
-    return parts
-
-
-def _require_different(what: str, labels: list[str]) -> None:
-    if twice := [label for i, label in enumerate(labels) if label in labels[:i]]:
-        raise UsageError(f"{what}: {twice[0]} is given twice")
+    return list(found.values())
 
 
 def keep_sensors(
