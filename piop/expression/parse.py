@@ -316,5 +316,4 @@ class _Walker:
         return self._along(self.visit(arguments[0], depth), tuple(along))
 
     def _along(self, value: Quantity, names: tuple[str, ...]) -> Quantity:
-        axes = [self.scope.coordinates[n] for n in names]
-        return calculus.each(lambda component: q.derive(component, axes), value)
+        return calculus.derive(value, [self.scope.coordinates[n] for n in names])

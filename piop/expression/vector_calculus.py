@@ -69,27 +69,27 @@ def divide(a: Quantity, b: Quantity) -> Quantity:
     return each(lambda component: q.divide(component, divisor), a)
 
 
+def derive(value: Quantity, axes: Sequence[Symbol]) -> Quantity:
+    """Derivative of every component along axes, one after the other."""
+    return each(lambda component: q.derive(component, axes), value)
+
+
 def grad(value: Quantity, space: Sequence[Symbol]) -> Quantity:
     """Gradient of a scalar or of a vector."""
     if rank(value) > 1:
         raise Refusal(f"grad of {kind(value)}")
-    return tuple(each(lambda c, axis=axis: q.derive(c, [axis]), value) for axis in space)
+    return tuple(derive(value, [axis]) for axis in space)
 
 
 def div(value: Quantity, space: Sequence[Symbol]) -> Quantity:
     """Divergence of a vector or matrix with one row per axis."""
     parts = _components(value, len(space), "div")
-    return add(
-        [
-            each(lambda c, axis=axis: q.derive(c, [axis]), part)
-            for part, axis in zip(parts, space, strict=True)
-        ]
-    )
+    return add([derive(part, [axis]) for part, axis in zip(parts, space, strict=True)])
 
 
 def lap(value: Quantity, space: Sequence[Symbol]) -> Quantity:
     """Laplacian of every component."""
-    return add([each(lambda c, axis=axis: q.derive(c, [axis, axis]), value) for axis in space])
+    return add([derive(value, [axis, axis]) for axis in space])
 
 
 def curl(value: Quantity, space: Sequence[Symbol]) -> Quantity:

@@ -120,6 +120,15 @@ Functional = tuple[tuple[Index, Expr], ...]
 coordinates, inputs and parameters."""
 
 
+def product_slopes(
+    streams: tuple[int, ...], factor: float
+) -> Iterator[tuple[int, tuple[int, ...], float]]:
+    """Differentiate factor · Π streams by each stream i: yield i, the streams left, the factor."""
+    for i in sorted(set(streams)):
+        place = streams.index(i)
+        yield i, streams[:place] + streams[place + 1 :], factor * streams.count(i)
+
+
 @dataclass(frozen=True)
 class ProductGroup:
     """Products in the rule of a stream, factor · coefficient · Π streams, that share all but these.
@@ -141,10 +150,7 @@ class ProductGroup:
     def slopes(self) -> Iterator[tuple[int, tuple[int, ...], float]]:
         """Differentiate by each stream i: yield i, the streams left, and the factor."""
         for streams in self.products:
-            for i in sorted(set(streams)):
-                place = streams.index(i)
-                rest = streams[:place] + streams[place + 1 :]
-                yield i, rest, self.factor * streams.count(i)
+            yield from product_slopes(streams, self.factor)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,7 @@ from torch import Tensor
 
 from piop.fields import InputFunction
 from piop.forms.stream_plan import Index
-from piop.forms.terms import (
-    argument_order,
-    name_of,
-    outermost_atoms,
-)
+from piop.forms.terms import argument_order, name_of, outermost_atoms
 
 if TYPE_CHECKING:
     from piop.problem import Input

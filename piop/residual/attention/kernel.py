@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from piop.errors import UsageError
-from piop.forms.stream_plan import MAX_ORDER
+from piop.forms.stream_plan import MAX_ORDER, product_slopes
 from piop.residual.stream_tensor import StreamLayout
 
 
@@ -71,15 +71,11 @@ class ScorePolynomials:
     @cached_property
     def slopes(self) -> tuple[ScoreMonomial, ...]:
         """Σ_r a_r ∂w_r/∂z_i beyond a_i: ``lead`` is the stream of a, ``target`` is i."""
-        found = []
-        for term in self.terms:
-            key = (term.lead, *term.members)
-            for stream in sorted(set(key)):
-                others = list(key)
-                others.remove(stream)
-                factor = term.factor * key.count(stream)
-                found.append(ScoreMonomial(stream, term.target, term.slot, factor, tuple(others)))
-        return tuple(found)
+        return tuple(
+            ScoreMonomial(stream, term.target, term.slot, factor, others)
+            for term in self.terms
+            for stream, others, factor in product_slopes((term.lead, *term.members), term.factor)
+        )
 
     def encoded(self) -> tuple[list[int], list[float]]:
         """Return plain lists, which an operation of torch takes as arguments."""
