@@ -84,8 +84,8 @@ class FourierBlock(nn.Module):
 
     def __init__(self, modes: Sequence[int], config: FNOConfig, last: bool) -> None:
         super().__init__()
-        width, self.form, self.last = config.width, config.form, last
-        self.activate = ACTIVATIONS[config.activation]
+        width, self.form = config.width, config.form
+        self.activate = nn.Identity() if last else ACTIVATIONS[config.activation]
         self.convolution = SpectralConvolution(width, width, modes)
         self.skip = nn.Linear(width, width)
         if self.form == "inner":
@@ -99,13 +99,10 @@ class FourierBlock(nn.Module):
         found = self.convolution(state, transform)
         if self.form == "inner":
             found = self.mixing(found)
-        found = self._active(found + self.skip(state))
+        found = self.activate(found + self.skip(state))
         if self.form == "outer":
-            found = self._active(self.mixing(found) + self.gate * state)
+            found = self.activate(self.mixing(found) + self.gate * state)
         return found
-
-    def _active(self, state: Tensor) -> Tensor:
-        return state if self.last else self.activate(state)
 
 
 class Perceptron(nn.Module):

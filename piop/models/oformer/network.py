@@ -422,7 +422,10 @@ class QueryEncoder(nn.Module):
     def forward(self, inputs: Inputs, queries: Any) -> Any:
         """Encode inputs and ``queries [B or 1, N, D]``: ``[B or 1, N, width]``."""
         condition = encode_scalars(self.scalars, self.signature, inputs)
-        state = self._encoded(queries)
+        if self.place is None or self.embed is None:
+            state = self.start.expand(*queries.shape[:2], -1)
+        else:
+            state = self.embed(self.place(take_columns(queries, self.columns)))
         state = state if condition is None else state + condition
         contexts = {
             name: encode(inputs[name], queries, condition) for name, encode in self.inputs.items()
@@ -430,12 +433,6 @@ class QueryEncoder(nn.Module):
         for layer in self.rounds:
             state = layer(state, contexts)
         return state
-
-    def _encoded(self, queries: Any) -> Any:
-        """Encode the coordinates that are not homogeneous: ``[B or 1, N, width]``."""
-        if self.place is None or self.embed is None:
-            return self.start.expand(queries.shape[0], queries.shape[1], -1)
-        return self.embed(self.place(take_columns(queries, self.columns)))
 
 
 class Decoder(nn.Module):
