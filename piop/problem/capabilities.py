@@ -111,7 +111,7 @@ def choose_method(problem: Problem) -> Method:
 
 
 def usual_tolerance(problem: Problem) -> float:
-    """Return the error estimate that references stay below where nothing else is said.
+    """Return the error estimate that references stay below where nothing else is given.
 
     Raises:
         NotSupportedError: If no method covers the problem.

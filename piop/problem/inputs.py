@@ -29,7 +29,7 @@ def read_inputs(
     Args:
         spec: As written.
         resolved: Its formulas.
-        points: How many points solutions on a shape are at, where that is said.
+        points: How many points solutions on a shape are at, where that is given.
         issues: Takes what is wrong.
     """
     for name in spec.sensors:

@@ -23,8 +23,8 @@ def inverse_spec(problem: Problem) -> Spec:
     """Turn the spec of a problem with ``learn`` round.
 
     Args:
-        problem: ``learn: {from: u, to: a}`` makes u an input with the noise that is stated, seen on
-            the grid of ``save``, and a an unknown, sought on the grid of its sensors.
+        problem: ``learn: {from: u, to: a}`` makes u an input with the noise that is stated,
+            observed on the grid of ``save``, and a an unknown, sought on the grid of its sensors.
 
     Raises:
         NotSupportedError: If it cannot be turned round, with the reason.

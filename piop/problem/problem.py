@@ -207,7 +207,7 @@ class Problem:
 
     @property
     def vectors(self) -> dict[str, int]:
-        """Visible inputs of an angle, and at how many they are seen.
+        """Visible inputs of an angle, and at how many they are observed.
 
         No query has an angle that a sensor could be near or far from, so a network takes them as so
         many numbers.

@@ -57,7 +57,7 @@ class Method:
         yield from ()
 
     def tolerance(self, problem: Problem) -> float:
-        """Return the error estimate to stay below where nothing else is said (relative L2)."""
+        """Return the error estimate to stay below where nothing else is given (relative L2)."""
         return 1e-6
 
 

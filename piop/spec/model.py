@@ -89,7 +89,7 @@ class AuxiliarySpec:
 
 @dataclass(frozen=True)
 class SensorSpec:
-    """Where an input is seen: ``count`` points (per axis on a grid), and how they are placed.
+    """Where an input is observed: ``count`` points (per axis on a grid), and how they are placed.
 
     ``place: points`` are those of the solution, as many as ``save`` says.
     """
