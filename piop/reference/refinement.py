@@ -16,9 +16,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Generic, Protocol, Self, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -97,22 +97,18 @@ def richardson_error(difference: float, order: float) -> float:
     return SAFETY * difference / (2**order - 1)
 
 
-class Level(Protocol):
-    """A resolution. Equal levels are solved together."""
+class Level(ABC):
+    """A resolution. Equal levels, which have equal hashes, are solved together."""
 
     @property
+    @abstractmethod
     def cost(self) -> float:
         """Cheap levels are solved first."""
-        ...
-
-    def __hash__(self) -> int:
-        """Levels are keys."""
-        ...
 
 
 @final
 @dataclass(frozen=True)
-class GridLevel:
+class GridLevel(Level):
     """A level of a sequence that all samples go through.
 
     Attributes:
@@ -164,10 +160,6 @@ class LevelResult(Generic[L]):
     step: float = field(default=0.0, kw_only=True)
     remark: str = field(default="", kw_only=True)
     reported: float | None = field(default=None, kw_only=True)
-
-    def retained(self) -> Self:
-        """Return this result without data that later levels do not need."""
-        return self
 
 
 R = TypeVar("R", bound=LevelResult[Any])
@@ -365,8 +357,8 @@ class Refinement(Generic[L, R]):
                 self.earlier[index] = []
                 unfinished.append((index, following))
             elif stop is None and result.finer is not None:
-                kept = self.earlier[index][: solver.history - 1]
-                self.earlier[index] = [result.retained(), *kept]
+                own = replace(result, values=result.values.clone())  # without the others' values
+                self.earlier[index] = [own, *self.earlier[index][: solver.history - 1]]
                 unfinished.append((index, result.finer))
             else:
                 self._finish(index, result, stop or Stop.FINEST)

@@ -14,7 +14,7 @@ the mean of its neighbours weighted by their conductances.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
@@ -56,6 +56,13 @@ class WallValue:
 
     constant: Tensor
     factor: Tensor
+
+    def at_centres(self, axes: Iterable[int], space: Sequence[Coordinate]) -> WallValue:
+        """Keep the centres of cells along some axes."""
+        constant, factor = self.constant, self.factor
+        for i in axes:
+            constant, factor = (at_centres(v, i + 1, space[i].periodic) for v in (constant, factor))
+        return WallValue(constant, factor)
 
 
 @final
@@ -186,14 +193,10 @@ class Assembler:
         """Add the contributions of walls to right sides; return the conductances through them."""
         found = []
         for k, (wall, conductance) in enumerate(zip(walls, ends, strict=True)):
-            constant, factor = wall.constant, wall.factor
-            for i, c in enumerate(self.space):
-                if i != axis:
-                    constant, factor = (
-                        at_centres(v, i + 1, c.periodic) for v in (constant, factor)
-                    )
-            right.narrow(axis + 1, k * (right.shape[axis + 1] - 1), 1).add_(conductance * constant)
-            found.append(conductance * (1 - factor))
+            own = wall.at_centres((i for i in range(len(self.space)) if i != axis), self.space)
+            beside = right.narrow(axis + 1, k * (right.shape[axis + 1] - 1), 1)
+            beside.add_(conductance * own.constant)
+            found.append(conductance * (1 - own.factor))
         return found
 
 
@@ -263,10 +266,7 @@ def _refine(discrete: Discrete, values: Tensor, axis: int, space: Sequence[Coord
         return torch.stack([values, faces], dim + 1).flatten(dim, dim + 1)
     ends = []
     for k, wall in enumerate(pair):
-        constant, factor = wall.constant, wall.factor
-        for later in range(axis + 1, len(space)):  # these are still at centres
-            periodic = space[later].periodic
-            constant, factor = (at_centres(v, later + 1, periodic) for v in (constant, factor))
-        ends.append(constant + factor * values.narrow(dim, k * (n - 1), 1))
+        own = wall.at_centres(range(axis + 1, len(space)), space)  # later axes are not refined yet
+        ends.append(own.constant + own.factor * values.narrow(dim, k * (n - 1), 1))
     outer = torch.cat([ends[0], faces.narrow(dim, 0, n - 1), ends[1]], dim)
     return interleave(values, outer, dim)

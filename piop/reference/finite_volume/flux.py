@@ -114,14 +114,17 @@ class Flow:
             low = low.masked_fill(parts[self.gas.density] <= 0, torch.nan)
         return low, high
 
-    def bounds(self, u: Tensor, coefficients: Values) -> tuple[Tensor, Tensor]:
-        """Slowest and fastest wave ``[B, *sizes]`` of two states ``[2, …]`` and between them."""
-        low, high = self.speeds(u, coefficients)
-        return self._between(u, torch.minimum(*low), torch.maximum(*high), coefficients)
-
-    def _between(
-        self, u: Tensor, slowest: Tensor, fastest: Tensor, coefficients: Values
+    def bounds(
+        self, u: Tensor, speeds: tuple[Tensor, Tensor], coefficients: Values
     ) -> tuple[Tensor, Tensor]:
+        """Slowest and fastest wave ``[B, *sizes]`` of two states and between them.
+
+        Args:
+            u: States on both sides ``[2, B, n, *sizes]``.
+            speeds: Their slowest and fastest waves ``[2, B, *sizes]``.
+            coefficients: Values at the faces.
+        """
+        slowest, fastest = torch.minimum(*speeds[0]), torch.maximum(*speeds[1])
         for i in range(self.inside):
             slower, faster = self.speeds(
                 torch.lerp(u[0], u[1], (i + 1) / (self.inside + 1)), coefficients
@@ -137,9 +140,7 @@ class Flow:
             speeds: Their slowest and fastest waves ``[2, B, *sizes]``.
             coefficients: Values at the faces.
         """
-        low, high = self._between(
-            u, torch.minimum(*speeds[0]), torch.maximum(*speeds[1]), coefficients
-        )
+        low, high = self.bounds(u, speeds, coefficients)
         f, p = self.fluxes(u, coefficients)
         if self.gas is None or p is None:
             return hll(u, f, low, high)

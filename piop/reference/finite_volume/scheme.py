@@ -277,10 +277,9 @@ class Scheme:
         """Largest |λ| between each cell and its neighbours."""
         dim, cells = 2 + axis, u.shape[2 + axis]
         padded = self.ghosts[axis].pad(u, self.mesh, t)
-        pair = [padded.narrow(dim, GHOSTS - 1 + i, cells + 1) for i in range(2)]
-        low, high = self.flows[axis].bounds(
-            torch.stack(pair), self.coefficients.at(self.mesh.faces[axis], t)
-        )
+        pair = torch.stack([padded.narrow(dim, GHOSTS - 1 + i, cells + 1) for i in range(2)])
+        flow, coefficients = self.flows[axis], self.coefficients.at(self.mesh.faces[axis], t)
+        low, high = flow.bounds(pair, flow.speeds(pair, coefficients), coefficients)
         speed = torch.maximum(low.abs(), high.abs())
         return torch.maximum(speed.narrow(dim - 1, 0, cells), speed.narrow(dim - 1, 1, cells))
 

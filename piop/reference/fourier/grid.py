@@ -116,24 +116,17 @@ def embed(spectrum: Tensor, source: PeriodicGrid, target: PeriodicGrid) -> Tenso
     """Move coefficients to a grid with more or fewer points: pad with zeros or cut.
 
     Args:
-        spectrum: ``[..., *source.modes]``, zero at Nyquist.
+        spectrum: ``[..., *source.modes]``.
         source: Grid of the coefficients.
         target: Grid wanted.
 
     Returns:
-        ``[..., *target.modes]``.
+        ``[..., *target.modes]``, a copy that is zero at Nyquist.
     """
-    if source.sizes == target.sizes:
-        return spectrum
     out = spectrum.new_zeros((*spectrum.shape[: -len(source.sizes)], *target.modes))
-    copy_modes(spectrum, out, source, target)
-    return out
-
-
-def copy_modes(spectrum: Tensor, out: Tensor, source: PeriodicGrid, target: PeriodicGrid) -> None:
-    """Copy the modes both grids have into ``out [..., *target.modes]``; leave the others alone."""
     for block in _blocks(source.sizes, target.sizes):
         out[(..., *block)].copy_(spectrum[(..., *block)])
+    return out
 
 
 def _blocks(left: Sequence[int], right: Sequence[int]) -> list[tuple[slice, ...]]:

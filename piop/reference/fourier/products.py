@@ -19,7 +19,7 @@ from torch import Tensor
 from piop.forms.linear_nonlinear_split import EvolutionSystem, Order, Split
 from piop.lowering import compile_expressions
 from piop.problem import Problem
-from piop.reference.fourier.grid import PeriodicGrid, Symbols, copy_modes
+from piop.reference.fourier.grid import PeriodicGrid, Symbols, embed
 from piop.reference.input_values import moves
 
 
@@ -150,9 +150,7 @@ class NonlinearTerm:
                 else:
                     torch.mul(channels[channel], symbol, out=spectra[:, i])
         if self.fine is not self.grid and len(self.grid.sizes) > 1:
-            padded = spectra.new_zeros((*spectra.shape[:2], *self.fine.modes))
-            copy_modes(spectra, padded, self.grid, self.fine)
-            spectra = padded
+            spectra = embed(spectra, self.grid, self.fine)
         return list(self.fine.backward(spectra).unbind(1))
 
     def products(self, atoms: list[Tensor], t: float, batch: int) -> Tensor:
@@ -200,9 +198,7 @@ class NonlinearTerm:
             return spectra
         if len(self.grid.sizes) == 1:
             return spectra[..., : self.grid.modes[-1]]
-        out = spectra.new_zeros((*spectra.shape[:2], *self.grid.modes))
-        copy_modes(spectra, out, self.fine, self.grid)
-        return out
+        return embed(spectra, self.fine, self.grid)
 
 
 def _reader(channel: int, order: Order, symbols: Symbols, states: int) -> tuple[int, Tensor | None]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self, final
+from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -69,10 +69,6 @@ class SpectralResult(LevelResult[SpectralLevel]):
 
     assessment: Assessment
     grid: PeriodicGrid
-
-    def retained(self) -> Self:
-        """Return a copy of the trajectory that does not keep those it was solved with."""
-        return replace(self, values=self.values.clone())
 
 
 @final

@@ -26,6 +26,7 @@ from piop.reference.fourier.grid import (
 from piop.reference.fourier.nonlinear import Nonlinear, stabilise
 from piop.reference.fourier.products import NonlinearTerm, PointwiseProducts
 from piop.reference.input_values import Sources
+from piop.reference.refinement import Level
 
 
 @final
@@ -194,8 +195,9 @@ def _coefficients(symbols: Symbols, states: int, step: float) -> dict[str, Table
 _INTERVAL = 24  # steps between measurements of the tail
 
 
+@final
 @dataclass(frozen=True)
-class SpectralLevel:
+class SpectralLevel(Level):
     """A grid and the lengths of steps.
 
     Attributes:
