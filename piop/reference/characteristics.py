@@ -55,7 +55,7 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
         super().__init__(sources, request)
         self.form = form = transport_form(self.problem.pde)
         time, axis = (c.symbol for c in self.problem.coordinates)
-        self.ends = [float(end) for end in (self.problem.space[0].low, self.problem.space[0].high)]
+        self.ends = float(self.problem.space[0].low), float(self.problem.space[0].high)
         self.speed, self.growth, self.source = (
             sources.along(e, [axis]) for e in (form.speed, form.growth, form.source)
         )
@@ -109,35 +109,34 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
         batch, points = self.sources.batch, self.axes[0]
         zero = torch.zeros((batch, len(points)), dtype=torch.float64, device=points.device)
         state = torch.stack([points + zero, zero, zero])
-        left, end = zero + math.inf, zero.long()
+        left = torch.stack([zero, zero]) + math.inf
         values, rates, elapsed = [], [], 0.0
         for time in self.request.times:
             span = time - self.start - elapsed
             for i in range(steps if span > 0 else 0):
                 moment = elapsed + span * i / steps
-                state, left, end = self._advance(state, left, end, moment, span / steps)
+                state, left = self._advance(state, left, moment, span / steps)
             elapsed = time - self.start
-            value, rate = self._at_origin(state, left, end, time)
+            value, rate = self._at_origin(state, left, time)
             values.append(value)
             rates.append(rate)
         return torch.stack(values, 1), torch.stack(rates, 1)
 
     def _advance(
-        self, state: Tensor, left: Tensor, end: Tensor, elapsed: float, h: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self, state: Tensor, left: Tensor, elapsed: float, h: float
+    ) -> tuple[Tensor, Tensor]:
         """Follow the path through each output point one step further backward.
 
         Args:
             state: X, E and I ``[3, B, N]``.
-            left: Elapsed time at which each path left, else inf ``[B, N]``.
-            end: 0 or 1: through which end ``[B, N]``.
+            left: Elapsed time at which each path left through either end, else inf ``[2, B, N]``.
             elapsed: Time from the output point to the step.
             h: Length of the step.
 
         Returns:
-            The new ``state``, ``left`` and ``end``.
+            The new ``state`` and ``left``.
         """
-        position, inside = state[0], left == math.inf
+        position, inside, left = state[0], (left == math.inf).all(0), left.clone()
         following = _runge_kutta(self._slope, state, torch.full_like(position, h))
         for side, wall in enumerate(self.ends):
             beyond = inside & ((following[0] < wall) if side == 0 else (following[0] > wall))
@@ -147,32 +146,27 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
             clock = torch.stack([torch.zeros_like(position), state[1], state[2]])
             span = torch.where(beyond, wall - position, 0.0)
             exit_ = _runge_kutta(self._slope_by_position, clock, span, position)
-            left = torch.where(beyond, elapsed + exit_[0], left)
-            end = torch.where(beyond, side, end)
+            left[side] = torch.where(beyond, elapsed + exit_[0], left[side])
             at_wall = torch.stack([torch.full_like(position, wall), exit_[1], exit_[2]])
             following = torch.where(beyond, at_wall, following)
-        return torch.where(inside, following, state), left, end
+        return torch.where(inside, following, state), left
 
     def _slope(self, state: Tensor, _: Tensor) -> Tensor:
-        x, growth = state[0], state[1]
-        return torch.stack([-self.speed(x), self.growth(x), self.source(x) * torch.exp(growth)])
+        x, gain = state[0], torch.exp(state[1])
+        return torch.stack([-self.speed(x), self.growth(x), self.source(x) * gain])
 
     def _slope_by_position(self, state: Tensor, x: Tensor) -> Tensor:
-        slow = -1 / self.speed(x)
-        return slow * torch.stack(
-            [torch.ones_like(x), self.growth(x), self.source(x) * torch.exp(state[1])]
-        )
+        slow, gain = -1 / self.speed(x), torch.exp(state[1])
+        return slow * torch.stack([torch.ones_like(x), self.growth(x), self.source(x) * gain])
 
-    def _at_origin(
-        self, state: Tensor, left: Tensor, end: Tensor, time: float
-    ) -> tuple[Tensor, Tensor]:
+    def _at_origin(self, state: Tensor, left: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Return u and u_t at the save time, from the data where paths begin."""
         position, factor, source = state[0], torch.exp(state[1]), state[2]
         value, rate = (data(position) for data in self.initial)
-        entered = torch.where(left < math.inf, time - left, self.start)
-        for side, wall in enumerate(self.walls):
+        for through, wall in zip(left, self.walls, strict=True):
             if wall is not None:
-                here = (left < math.inf) & (end == side)
+                here = through < math.inf
+                entered = torch.where(here, time - through, self.start)
                 value = torch.where(here, wall[0](entered), value)
                 rate = torch.where(here, wall[1](entered), rate)
         return factor * value + source, factor * rate

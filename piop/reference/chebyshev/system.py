@@ -42,7 +42,9 @@ class CollocationSystem:
         self._times: tuple[float, ...] = ()
         index = torch.arange(mesh.points, device=mesh.device).reshape(mesh.sizes)
         self._lowered = mesh.lowered() if equations.multipliers else None
-        self.faces = [index.select(*face).flatten() for face, _ in equations.conditions]
+        self.conditions = [
+            (row, face, index.select(*face).flatten()) for face, row in equations.conditions
+        ]
 
     def value(self, w: Tensor, times: Sequence[float]) -> Tensor:
         """V at ``w [B, S, C, *sizes]``, of S times; on faces the residuals of conditions."""
@@ -60,7 +62,7 @@ class CollocationSystem:
                 lowered = own[..., nodes] - own @ extrapolate.T
                 rows = out[:, :, channel].flatten(2).index_copy(2, nodes, lowered)
                 out[:, :, channel] = rows.reshape(out[:, :, channel].shape)
-        for face, row in self.equations.conditions:
+        for row, face, _ in self.conditions:
             axis, end = face
             found = row.value(self._read_at(face, row, values))[0]
             target = out[:, :, row.channel].select(axis + 2, end)
@@ -89,7 +91,7 @@ class CollocationSystem:
         for row in self.equations.rows:
             keep[row.channel] = bool(row.mass.derivatives)
         flat = keep.flatten(1)
-        for (_, row), nodes in zip(self.equations.conditions, self.faces, strict=True):
+        for row, _, nodes in self.conditions:
             flat[row.channel, nodes] = False
         return keep
 
@@ -105,11 +107,10 @@ class CollocationSystem:
         self, values: Values, part: Callable[[Row], LinearTerms], gauges: Mapping[int, float]
     ) -> Tensor:
         count, points = len(self.equations.channels), self.mesh.points
-        conditions = list(zip(self.equations.conditions, self.faces, strict=True))
         inside = [(r, self._terms(part(r), _read(r, values))) for r in self.equations.rows]
         on_faces = [
             (r, nodes, self._terms(part(r), self._read_at(face, r, values), face))
-            for (face, r), nodes in conditions
+            for r, face, nodes in self.conditions
         ]
         every = [*(t for _, t in inside), *(t for _, _, t in on_faces)]
         batch = max([len(k) for terms in every for _, k in terms], default=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -242,11 +242,7 @@ class _Step:
     points: Tensor
     length: float
     errors: Tensor
-    sizes: Tensor = field(repr=False)
-
-    @property
-    def end(self) -> Tensor:
-        return self.points[:, -1]
+    sizes: Tensor
 
 
 @final
@@ -284,7 +280,7 @@ class TimeStepping:
                 continue
             for step in self._interval(w, t, time):
                 first = first or step
-                w, self.last = step.end, step
+                w, self.last = step.points[:, -1], step
             if self.last is None:  # every instance was given up
                 break
             self._keep(i, self.last, 1.0)
@@ -313,7 +309,7 @@ class TimeStepping:
                     k = min(_SHORTEST, k + self._halve(worst))
                     self.stepper.renew()
                 continue
-            self.sizes, w, done = step.sizes, step.end, done + (whole >> k)
+            self.sizes, w, done = step.sizes, step.points[:, -1], done + (whole >> k)
             self.result.steps += 1
             self.result.longest = max(self.result.longest, step.length)
             yield step

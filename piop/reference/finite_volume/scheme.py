@@ -91,15 +91,11 @@ class CoefficientValues:
     def __init__(self, problem: Problem, sources: Sources, expressions: Iterable[Expr]) -> None:
         self.problem, self.sources = problem, sources
         names = {i.name for i in problem.inputs}
-        symbols: set[Any] = set()
-        functions: dict[Any, None] = {}
-        for expression in expressions:
-            atoms = outermost_atoms(expression)
-            functions |= dict.fromkeys(a for a in atoms if name_of(a) in names)
-            # Symbols of its own: those that are arguments of an input alone are not needed.
-            symbols |= (
-                sympy.sympify(expression).xreplace({a: sympy.Dummy() for a in atoms}).free_symbols
-            )
+        every = sympy.Tuple(*expressions)
+        atoms = outermost_atoms(every)
+        functions = [a for a in atoms if name_of(a) in names]
+        # Symbols that are arguments of an input alone are not needed.
+        symbols = every.xreplace({a: sympy.Dummy() for a in atoms}).free_symbols
         self.scalars = [s for s in sources.scalars if s in symbols]
         coordinates = [c.symbol for c in problem.coordinates if c.symbol in symbols]
         self.atoms: tuple[Any, ...] = (*self.scalars, *coordinates, *functions)
