@@ -25,7 +25,6 @@ from torch import Tensor
 from piop.boundary import RobinForm
 from piop.errors import SolverError
 from piop.forms.linear_forms import DivergenceForm
-from piop.problem import Problem
 from piop.reference.elliptic.cells import (
     StencilOperator,
     at_centres,
@@ -66,83 +65,57 @@ class WallValue:
 
 
 @final
-@dataclass(frozen=True)
 class Discrete:
-    """Matrices and right sides of a batch, and the data for values between centres.
+    """Matrices and right sides of a batch on a grid of cells, and data for values between centres.
+
+    Args:
+        form: Divergence form of the problem.
+        sources: The problem with its inputs.
+        samples: Number of each sample, for messages.
+        sizes: Cells along each axis.
 
     Attributes:
         operator: The matrices.
         right: Right sides ``[B, *sizes]``.
         halves: Per axis, conductances from a cell's centre to its low and its high face.
         walls: Per axis, low and high; None where it is periodic.
-    """
 
-    operator: StencilOperator
-    right: Tensor
-    halves: tuple[Pair, ...]
-    walls: tuple[Sequence[WallValue] | None, ...]
-
-    @property
-    def imbalance(self) -> Tensor:
-        """Sum of the right side relative to that of its absolute values ``[B]``."""
-        flat = self.right.flatten(1)
-        return flat.sum(1).abs() / flat.abs().sum(1).clamp_min(1e-300)
-
-
-@final
-class Assembler:
-    """Discretises a batch of instances of a problem on any grid of cells.
-
-    Args:
-        problem: The ``Problem``.
-        form: Its divergence form.
-        sources: Inputs.
-        samples: Their numbers, for messages.
+    Raises:
+        SolverError: If a coefficient changes its sign, or anything is not finite.
     """
 
     def __init__(
-        self, problem: Problem, form: DivergenceForm, sources: Sources, samples: Sequence[int]
+        self, form: DivergenceForm, sources: Sources, samples: Sequence[int], sizes: Sequence[int]
     ) -> None:
-        self.form, self.sources, self.samples = form, sources, samples
-        self.space = problem.space
-
-    def discretise(self, sizes: Sequence[int]) -> Discrete:
-        """Build matrices and right sides.
-
-        Args:
-            sizes: Cells along each axis.
-
-        Raises:
-            SolverError: If a coefficient changes its sign, or anything is not finite.
-        """
-        device = self.sources.device
-        fine = [centres(c, 2 * n, device) for c, n in zip(self.space, sizes, strict=True)]
+        self.form, self.sources, self.samples, self.sizes = form, sources, samples, sizes
+        self.space = sources.problem.space
+        fine = [centres(c, 2 * n, sources.device) for c, n in zip(self.space, sizes, strict=True)]
         volume = math.prod(c.length / n for c, n in zip(self.space, sizes, strict=True))
-        fields = {a: self.sources.field(a, fine, 0.0) for a in dict.fromkeys(self.form.diffusion)}
+        fields = {a: sources.field(a, fine, 0.0) for a in dict.fromkeys(form.diffusion)}
         sign = self._sign(list(fields.values()))
-        right = sign * volume * self._cell_mean(self.form.source, fine, sizes)
-        mass = sign * volume * self._cell_mean(self.form.reaction, fine, sizes)
-        links, halves, walls, ground = [], [], [], []
-        for axis, a in enumerate(self.form.diffusion):
+        self.right = sign * volume * self._cell_mean(form.source, fine)
+        mass = sign * volume * self._cell_mean(form.reaction, fine)
+        self.halves: list[Pair] = []
+        self.walls: list[Sequence[WallValue] | None] = []
+        links, ground = [], []
+        for axis, a in enumerate(form.diffusion):
             step = self.space[axis].length / sizes[axis]
             low, high = half_conductances(sign * fields[a], axis, step, volume / step)
             links.append(join(low, high, axis, self.space[axis].periodic))
             low, high = (mean_of_halves(half, axis) for half in (low, high))
-            halves.append((low, high))
+            self.halves.append((low, high))
             found = through = None
-            if (pair := self.form.walls[axis]) is not None:
+            if (pair := form.walls[axis]) is not None:
                 ends = low.narrow(axis + 1, 0, 1), high.narrow(axis + 1, sizes[axis] - 1, 1)
                 slopes = [end / (volume / step) for end in ends]
-                found = [self._wall(pair[k], axis, k, slopes[k], sizes) for k in (0, 1)]
-                through = self._through_walls(right, found, ends, axis)
-            walls.append(found)
+                found = [self._wall(pair[k], axis, k, slopes[k]) for k in (0, 1)]
+                through = self._through_walls(found, ends, axis)
+            self.walls.append(found)
             ground.append(through)
-        parts = [right, *links, *(w for pair in ground if pair is not None for w in pair)]
+        parts = [self.right, *links, *(w for pair in ground if pair is not None for w in pair)]
         bad = torch.stack([~torch.isfinite(part).flatten(1).all(1) for part in parts]).any(0)
-        refuse(bad, self.samples, "a coefficient, the source or a wall's condition is not finite")
-        return Discrete(
-            StencilOperator(tuple(links), tuple(ground), mass), right, tuple(halves), tuple(walls)
-        )
+        refuse(bad, samples, "a coefficient, the source or a wall's condition is not finite")
+        self.operator = StencilOperator(tuple(links), tuple(ground), mass)
 
     def _sign(self, fields: Sequence[Tensor]) -> Tensor:
         """The sign that makes every coefficient positive ``[B, 1, …]``."""
@@ -158,23 +131,21 @@ class Assembler:
             )
         return torch.where(low > 0, 1.0, -1.0).to(low).reshape(-1, *[1] * len(self.space))
 
-    def _cell_mean(self, expression: Expr, fine: Axes, sizes: Sequence[int]) -> Tensor:
+    def _cell_mean(self, expression: Expr, fine: Axes) -> Tensor:
         """Means over cells ``[B, *sizes]``."""
         if expression.is_number:
-            size = (self.sources.batch, *sizes)
+            size = (self.sources.batch, *self.sizes)
             value = float(expression)
             return torch.full(size, value, dtype=torch.float64, device=self.sources.device)
         return mean_of_halves(self.sources.field(expression, fine, 0.0))
 
-    def _wall(
-        self, wall: RobinForm, axis: int, end: int, slope: Tensor, sizes: Sequence[int]
-    ) -> WallValue:
+    def _wall(self, wall: RobinForm, axis: int, end: int, slope: Tensor) -> WallValue:
         """Solve αu + β∂u/∂n = g for the value on the wall.
 
         The flux from the cell's centre is a ∂u/∂n = slope·(u_wall − u_cell).
         """
         device = self.sources.device
-        along = [half_steps(c, n, device) for c, n in zip(self.space, sizes, strict=True)]
+        along = [half_steps(c, n, device) for c, n in zip(self.space, self.sizes, strict=True)]
         position = self.space[axis].high if end else self.space[axis].low
         along[axis] = torch.tensor([position], dtype=torch.float64, device=device)
         alpha, beta, value, a = (
@@ -187,17 +158,54 @@ class Assembler:
         beta = beta * slope / a.abs()
         return WallValue(value / (alpha + beta), beta / (alpha + beta))
 
-    def _through_walls(
-        self, right: Tensor, walls: Sequence[WallValue], ends: Sequence[Tensor], axis: int
-    ) -> Pair:
+    def _through_walls(self, walls: Sequence[WallValue], ends: Sequence[Tensor], axis: int) -> Pair:
         """Add the contributions of walls to right sides; return the conductances through them."""
         found = []
         for k, (wall, conductance) in enumerate(zip(walls, ends, strict=True)):
             own = wall.at_centres((i for i in range(len(self.space)) if i != axis), self.space)
-            beside = right.narrow(axis + 1, k * (right.shape[axis + 1] - 1), 1)
+            beside = self.right.narrow(axis + 1, k * (self.sizes[axis] - 1), 1)
             beside.add_(conductance * own.constant)
             found.append(conductance * (1 - own.factor))
         return found
+
+    def reconstruct(self, cells: Tensor, shape: Sequence[int]) -> Tensor:
+        """Interpolate the solution at the nodes of an output.
+
+        Args:
+            cells: Values at centres ``[B, *sizes]``.
+            shape: Points of the output along each axis.
+
+        Returns:
+            ``[B, *shape]``, of second order where the coefficient is smooth, exact on Dirichlet
+            walls.
+        """
+        for axis in range(len(self.space)):
+            cells = self._refine(cells, axis)
+        return at_nodes(cells, self.space, shape)
+
+    def _refine(self, values: Tensor, axis: int) -> Tensor:
+        """Add faces along an axis, after those before it."""
+        dim, n = axis + 1, values.shape[axis + 1]
+        low, high = self.halves[axis]
+        for i in range(axis):  # these axes have been refined already
+            low, high = (between(h, i + 1, self.space[i].periodic) for h in (low, high))
+        low = low.roll(-1, dim)
+        faces = (high * values + low * values.roll(-1, dim)) / (low + high)
+        pair = self.walls[axis]
+        if pair is None:
+            return torch.stack([values, faces], dim + 1).flatten(dim, dim + 1)
+        ends = []
+        for k, wall in enumerate(pair):  # later axes are still at centres
+            own = wall.at_centres(range(axis + 1, len(self.space)), self.space)
+            ends.append(own.constant + own.factor * values.narrow(dim, k * (n - 1), 1))
+        outer = torch.cat([ends[0], faces.narrow(dim, 0, n - 1), ends[1]], dim)
+        return interleave(values, outer, dim)
+
+    @property
+    def imbalance(self) -> Tensor:
+        """Sum of the right side relative to that of its absolute values ``[B]``."""
+        flat = self.right.flatten(1)
+        return flat.sum(1).abs() / flat.abs().sum(1).clamp_min(1e-300)
 
 
 def half_conductances(a: Tensor, axis: int, step: float, area: float) -> Pair:
@@ -231,42 +239,3 @@ def mean_of_halves(values: Tensor, skip: int | None = None) -> Tensor:
         if axis != skip:
             values = values.unflatten(axis + 1, (-1, 2)).mean(axis + 2)
     return values
-
-
-def reconstruct(
-    discrete: Discrete, cells: Tensor, space: Sequence[Coordinate], shape: Sequence[int]
-) -> Tensor:
-    """Interpolate the solution at the nodes of an output.
-
-    Args:
-        discrete: What was solved.
-        cells: Values at centres ``[B, *sizes]``.
-        space: Axes.
-        shape: Points of the output along each.
-
-    Returns:
-        ``[B, *shape]``, of second order where the coefficient is smooth, exact on Dirichlet walls.
-    """
-    values = cells
-    for axis in range(len(space)):
-        values = _refine(discrete, values, axis, space)
-    return at_nodes(values, space, shape)
-
-
-def _refine(discrete: Discrete, values: Tensor, axis: int, space: Sequence[Coordinate]) -> Tensor:
-    """Add faces along an axis, after those before it."""
-    dim, n = axis + 1, values.shape[axis + 1]
-    low, high = discrete.halves[axis]
-    for i in range(axis):  # these axes have been refined already
-        low, high = (between(h, i + 1, space[i].periodic) for h in (low, high))
-    low = low.roll(-1, dim)
-    faces = (high * values + low * values.roll(-1, dim)) / (low + high)
-    pair = discrete.walls[axis]
-    if pair is None:
-        return torch.stack([values, faces], dim + 1).flatten(dim, dim + 1)
-    ends = []
-    for k, wall in enumerate(pair):
-        own = wall.at_centres(range(axis + 1, len(space)), space)  # later axes are not refined yet
-        ends.append(own.constant + own.factor * values.narrow(dim, k * (n - 1), 1))
-    outer = torch.cat([ends[0], faces.narrow(dim, 0, n - 1), ends[1]], dim)
-    return interleave(values, outer, dim)

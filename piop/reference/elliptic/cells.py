@@ -272,12 +272,3 @@ def dense(operator: StencilOperator) -> Tensor:
     whole = (batch, *operator.sizes)
     columns = [operator.apply(row.reshape(1, *operator.sizes).expand(whole)) for row in rows]
     return torch.stack([c.reshape(batch, count) for c in columns], -1)
-
-
-def mergeable(operator: StencilOperator, smallest: int = 2) -> Sequence[int]:
-    """Axes whose cells may be merged: long enough, and even where periodic."""
-    return [
-        i
-        for i, (n, pair) in enumerate(zip(operator.sizes, operator.walls, strict=True))
-        if n > smallest and (pair is not None or n % 2 == 0)
-    ]

@@ -21,7 +21,7 @@ from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from piop.reference.elliptic.assemble import Discrete
-from piop.reference.elliptic.cells import StencilOperator, add_pairs, dense, mergeable
+from piop.reference.elliptic.cells import StencilOperator, add_pairs, dense
 from piop.reference.refinement import refuse
 
 _COARSEST = 320  # cells of the coarsest grid, which is factorised
@@ -83,10 +83,13 @@ class Cycle:
 
 def _strong(operator: StencilOperator) -> tuple[int, ...]:
     """Axes to merge: those along which errors stay smooth because cells are tied strongly."""
-    allowed = mergeable(operator)
-    strength = {i: float(operator.links[i].mean()) for i in allowed}
+    strength = {
+        axis: float(operator.links[axis].mean())
+        for axis, (n, pair) in enumerate(zip(operator.sizes, operator.walls, strict=True))
+        if n > 2 and (pair is not None or n % 2 == 0)  # others cannot be merged in pairs
+    }
     most = max(strength.values(), default=0.0)
-    return tuple(i for i in allowed if strength[i] >= _STRONG * most)
+    return tuple(axis for axis, own in strength.items() if own >= _STRONG * most)
 
 
 def _smooth(operator: StencilOperator, values: Tensor | None, right: Tensor) -> Tensor:

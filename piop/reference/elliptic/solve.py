@@ -19,7 +19,7 @@ from torch import Tensor
 
 from piop.errors import SolverError
 from piop.forms.linear_forms import divergence_form
-from piop.reference.elliptic.assemble import Assembler, reconstruct
+from piop.reference.elliptic.assemble import Discrete
 from piop.reference.elliptic.cells import first_grid
 from piop.reference.elliptic.linear_solve import solve_cells
 from piop.reference.input_values import Sources
@@ -88,9 +88,9 @@ class CellSolver(LevelSolver[GridLevel, CellResult]):
     ) -> SolvedSamples[CellResult]:
         """See the base class."""
         sources = self.sources.take(samples)
-        discrete = Assembler(self.problem, self.form, sources, samples).discretise(level.sizes)
+        discrete = Discrete(self.form, sources, samples, level.sizes)
         cells = solve_cells(discrete, self.algebraic, self.form.gauge, samples)
-        values = reconstruct(discrete, cells, self.problem.space, self.request.shape)
+        values = discrete.reconstruct(cells, self.request.shape)
         found = zip(values, discrete.imbalance.tolist(), earlier, strict=True)
         results = [self._result(level, *of_sample) for of_sample in found]
 

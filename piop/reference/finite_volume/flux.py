@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -107,9 +108,7 @@ class Flow:
         if self.numeric:
             low, high = _extremes(values, len(parts))
         else:
-            low, high = values[0], values[1]
-            for slower, faster in zip(values[2::2], values[3::2], strict=True):
-                low, high = torch.minimum(low, slower), torch.maximum(high, faster)
+            low, high = reduce(torch.minimum, values[::2]), reduce(torch.maximum, values[1::2])
         if self.gas is not None:
             low = low.masked_fill(parts[self.gas.density] <= 0, torch.nan)
         return low, high

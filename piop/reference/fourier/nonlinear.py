@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.reference.fourier.grid import Multiplier, Symbols, Table, power
+from piop.reference.fourier.grid import Multiplier, Symbols, power
 from piop.reference.fourier.products import NonlinearTerm
 
 
@@ -28,6 +28,10 @@ class Nonlinear:
         symbols: The linear half of the system on the grid.
         main: Products of the evolution equations; None where there are none.
         auxiliary: Products of the auxiliary equations; None where there are none.
+
+    Attributes:
+        products: P, the number of spectra that ``evaluate`` returns.
+        prefactors: (state, spectrum that ``evaluate`` returns) → symbol in front of it.
     """
 
     def __init__(
@@ -38,23 +42,13 @@ class Nonlinear:
         self._late = symbols.late
         self._base: Tensor | None = None
         products, states = len(self.split.right.products), self.split.states
-        added = products > states and not self._late
-        self._sum = Multiplier(symbols.prefactors, states, products) if added else None
-
-    @property
-    def products(self) -> int:
-        """P: spectra that ``evaluate`` returns."""
-        if self._sum is not None:
-            return self.split.states
-        return len(self.split.right.products) + len(self._late)
-
-    @property
-    def prefactors(self) -> Table:
-        """(state, spectrum that ``evaluate`` returns) → symbol in front of it."""
-        if self._sum is None:
-            return self.symbols.prefactors
-        one = torch.ones((1,) * (1 + len(self.symbols.grid.sizes)), dtype=torch.complex128)
-        return {(i, i): one.to(self.symbols.grid.device) for i in range(self.split.states)}
+        self.products, self.prefactors = products + len(self._late), symbols.prefactors
+        self._sum: Multiplier | None = None
+        if products > states and not self._late:
+            one = torch.ones((1,) * (1 + len(symbols.grid.sizes)), dtype=torch.complex128)
+            self._sum = Multiplier(symbols.prefactors, states, products)
+            self.products = states
+            self.prefactors = {(i, i): one.to(symbols.grid.device) for i in range(states)}
 
     def channels(self, w: Tensor, t: float) -> list[Tensor]:
         """Spectra of states and auxiliary unknowns, each ``[B, *modes]``."""
