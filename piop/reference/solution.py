@@ -77,18 +77,16 @@ def concatenate(parts: Sequence[Solution]) -> Solution:
         return {n: torch.cat([what(p)[n] for p in parts]) for n in what(first)}
 
     points = [p.points for p in parts if p.points is not None]
-    return Solution(
-        first.times,
-        first.axes,
-        along_batch(lambda p: p.values),
-        along_batch(lambda p: p.time_derivatives),
-        torch.cat([p.error_estimate for p in parts]),
-        torch.cat([p.accepted for p in parts]),
-        torch.cat([p.modes for p in parts]),
-        torch.cat([p.step for p in parts]),
-        first.tolerance,
-        tuple(note for p in parts for note in p.notes),
-        torch.cat(points) if points else None,
+    return replace(
+        first,
+        values=along_batch(lambda p: p.values),
+        time_derivatives=along_batch(lambda p: p.time_derivatives),
+        error_estimate=torch.cat([p.error_estimate for p in parts]),
+        accepted=torch.cat([p.accepted for p in parts]),
+        modes=torch.cat([p.modes for p in parts]),
+        step=torch.cat([p.step for p in parts]),
+        notes=tuple(note for p in parts for note in p.notes),
+        points=torch.cat(points) if points else None,
     )
 
 

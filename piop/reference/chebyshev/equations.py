@@ -28,6 +28,8 @@ ChannelDerivative = tuple[int, Order]
 """Channel and order of differentiation along each axis of space."""
 Face = tuple[int, int]
 """Axis of a face, and 0 or −1 for the end of that axis."""
+Terms = Mapping[ChannelDerivative, Expr]
+"""Coefficients of derivatives."""
 Compiled = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 
 
@@ -182,13 +184,7 @@ class Equations:
         slopes: dict[ChannelDerivative, Expr] = {(following, zero): -sympy.S.One}
         return self._compile(here, value, slopes, {(here, zero): sympy.S.One})
 
-    def _compile(
-        self,
-        channel: int,
-        value: Expr,
-        slopes: Mapping[ChannelDerivative, Expr],
-        mass: Mapping[ChannelDerivative, Expr],
-    ) -> Row:
+    def _compile(self, channel: int, value: Expr, slopes: Terms, mass: Terms) -> Row:
         in_slopes = set().union(*(s.free_symbols for s in slopes.values()))
         self._in_slopes |= in_slopes
         used = in_slopes.union(*(e.free_symbols for e in (value, *mass.values())), {self.time})

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
+from sympy import Integer
 from torch import Tensor
 
 from piop.errors import SolverError
@@ -138,15 +139,13 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
 
     def initial(self, system: CollocationSystem) -> Tensor:
         """The state at the start ``[B, C, *sizes]``; zero for channels without initial data."""
-        zero = torch.zeros((system.sources.batch, *system.mesh.sizes)).to(system.mesh.weights)
         fields = []
         for channel in self.equations.channels:
             given = self.problem.initial.get(channel.name, ())
-            if len(given) > channel.time_order:
-                expression = given[channel.time_order]
-                fields.append(system.sources.field(expression, system.mesh.axes(), self.start))
-            else:
-                fields.append(zero)
+            expression = (
+                given[channel.time_order] if len(given) > channel.time_order else Integer(0)
+            )
+            fields.append(system.sources.field(expression, system.mesh.axes(), self.start))
         return torch.stack(fields, 1)
 
     def _steady(
@@ -304,6 +303,7 @@ def check_start(system: CollocationSystem, w: Tensor, t: float, samples: Sequenc
 def _check_flow(system: CollocationSystem, t: float, samples: Sequence[int]) -> None:
     """Require inflow at walls with a condition, outflow at others, along axes of first order."""
     space = system.equations.problem.space
+    conditions = {(c.channel, face) for face, c in system.equations.conditions}
     for row in system.equations.rows:
         if len(row.mass.derivatives) != 1:
             continue
@@ -314,12 +314,9 @@ def _check_flow(system: CollocationSystem, t: float, samples: Sequence[int]) -> 
             derivative = next(p for p in own if p[1][axis] == 1)
             speed = system.coefficient(row, derivative, t)
             for end, sign in ((0, 1), (-1, -1)):
-                given = any(
-                    c.channel == row.channel and face == (axis, end)
-                    for face, c in system.equations.conditions
-                )
-                face = f"{coordinate.name}.{'min' if end == 0 else 'max'}"
-                require_inflow(sign * speed.select(axis + 1, end), given, face, samples)
+                given, face = (row.channel, (axis, end)) in conditions, "max" if end else "min"
+                inward = sign * speed.select(axis + 1, end)
+                require_inflow(inward, given, f"{coordinate.name}.{face}", samples)
 
 
 def check_steady(system: CollocationSystem, w: Tensor, samples: Sequence[int]) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from piop.domain import GeometryError, Outline, PlaneRegion, RegionFamily
-from piop.domain.triangulation import TriangleMesh, triangulate
+from piop.domain.triangulation import triangulate
 from piop.errors import SolverError
 from piop.forms.weak import WeakForm, weak_form
 from piop.reference.fem.meshes import (
@@ -130,6 +130,9 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         outline: Boundary of the region, which all samples have.
         degree: Of the elements.
 
+    Attributes:
+        side: Length of the sides of the coarsest mesh, about.
+
     Raises:
         GeometryError: If the region cannot be meshed.
     """
@@ -143,7 +146,14 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         super().__init__(sources, request)
         self.axes = ()
         self.form, self.outline, self.degree = form, outline, degree
-        mesh, self.side = self._first_mesh()
+        if self.problem.points is None:
+            counts = zip(self.problem.space, request.shape, strict=True)
+            self.side = math.sqrt(math.prod(c.length / max(n - 1, 1) for c, n in counts))
+            mesh = triangulate(outline, self.side)
+        else:
+            mesh = mesh_for(outline, self.problem.points, degree)
+            mean = outline.area / len(mesh.triangles)
+            self.side = math.sqrt(mean * 4 / math.sqrt(3))
         prescribed = {face: bool(given) for face, given in self.form.values.items()}
         self.meshes = iter(MeshHierarchy(outline, mesh, prescribed, degree))
         self.points, self.numbers = mesh.points, np.arange(len(mesh.points))
@@ -178,17 +188,6 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
             return {n: values[:, c] for c, n in enumerate(self.problem.channels)}, {}
 
         return SolvedSamples(results, evaluate)
-
-    def _first_mesh(self) -> tuple[TriangleMesh, float]:
-        """Return the coarsest mesh, and the length of its sides, about."""
-        if self.problem.points is not None:
-            mesh = mesh_for(self.outline, self.problem.points, self.degree)
-            mean = self.outline.area / len(mesh.triangles)
-            return mesh, math.sqrt(mean * 4 / math.sqrt(3))
-        counts = zip(self.problem.space, self.request.shape, strict=True)
-        steps = [c.length / max(n - 1, 1) for c, n in counts]
-        side = math.sqrt(math.prod(steps))
-        return triangulate(self.outline, side), side
 
     def _go_to(self, level: GridLevel) -> None:
         """Discretise on the mesh of a level; meshes come one after the other."""

@@ -13,7 +13,7 @@ from skfem.mapping import MappingIsoparametric
 from skfem.mesh import MeshTri1
 from skfem.quadrature import get_quadrature
 from skfem.refdom import RefTri
-from sympy import Expr, Symbol
+from sympy import Expr, Symbol, Tuple
 from torch import Tensor
 
 from piop.forms.terms import name_of, outermost_atoms
@@ -42,10 +42,10 @@ class PointEvaluator:
     ) -> None:
         self.space = tuple(c.name for c in problem.space)
         names = {i.name for i in problem.inputs}
-        divided = dict.fromkeys(a for e in expressions for a in outermost_atoms(e))
-        self.functions = [a for a in divided if name_of(a) in names]
-        free = {s for e in expressions for s in e.free_symbols}
-        self.scalars = [i.symbol for i in problem.inputs if not i.of and i.symbol in free]
+        every = Tuple(*expressions)
+        self.functions = [a for a in outermost_atoms(every) if name_of(a) in names]
+        scalars = [i.symbol for i in problem.inputs if not i.of]
+        self.scalars = [s for s in scalars if s in every.free_symbols]
         normal = [Symbol(name, real=True) for name in problem.domain.normal_names]
         axes = [c.symbol for c in problem.space]
         atoms = [*self.functions, *self.scalars, *axes, *normal, *unknowns]
@@ -166,11 +166,7 @@ class Space:
         self.points: Array = np.asarray(basis.doflocs).T
         self.corners: Array = basis.nodal_dofs[0]
         self.volume = Quadrature(basis, basis.N)
-        facets = {
-            face: _on_facets(mesh, element, numbers, order)
-            for face, numbers in faces.items()
-            if face in crossed
-        }
+        facets = {f: _on_facets(mesh, element, faces[f], order) for f in crossed if f in faces}
         self.faces = {face: Quadrature(f, basis.N, f.normals) for face, f in facets.items()}
         self.on_face: dict[str, Array] = {
             face: np.unique(basis.get_dofs(f).flatten()) for face, f in faces.items()
