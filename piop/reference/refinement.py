@@ -344,25 +344,23 @@ class Refinement(Generic[L, R]):
 
     def _solve(self, level: L, indices: list[int]) -> list[tuple[int, L]]:
         """Solve samples on a level; return those that go on, with the level that is next."""
-        solver, unfinished, finished = self.solver, [], []
+        solver, unfinished, finished = self.solver, [], {}
         solved = solver.solve(level, indices, [self.earlier[i] for i in indices])
         stops = [self._reason(i, r) for i, r in zip(indices, solved.results, strict=True)]
         if solver.joint and None in stops:
             stops = [None for _ in stops]
-        for row, (index, result, stop) in enumerate(
-            zip(indices, solved.results, stops, strict=True)
-        ):
+        for row, (index, result) in enumerate(zip(indices, solved.results, strict=True)):
+            stop = stops[row]
             if result is None:
-                following = self._after_failure(level, index, solved.until[row])
+                unfinished.append((index, self._after_failure(level, index, solved.until[row])))
                 self.earlier[index] = []
-                unfinished.append((index, following))
             elif stop is None and result.finer is not None:
                 own = replace(result, values=result.values.clone())  # without the others' values
                 self.earlier[index] = [own, *self.earlier[index][: solver.history - 1]]
                 unfinished.append((index, result.finer))
             else:
                 self._finish(index, result, stop or Stop.FINEST)
-                finished.append((row, index))
+                finished[row] = index
         if finished:
             self._store(finished, solved)
         return unfinished
@@ -378,12 +376,8 @@ class Refinement(Generic[L, R]):
         """Return the level to go on to, unless finer and finer ones fail at the same time."""
         times, solver = self.failures[index], self.solver
         times.append(time)
-        late = times[-3:]
-        blows_up = (
-            solver.span > 0
-            and len(times) >= solver.failures
-            and max(late) - min(late) <= _SAME_TIME * solver.span
-        )
+        same = max(times[-3:]) - min(times[-3:]) <= _SAME_TIME * solver.span
+        blows_up = same and solver.span > 0 and len(times) >= solver.failures
         following = solver.after_failure(level)
         if blows_up or following is None:
             message = solver.failure_message(level, time)
@@ -402,8 +396,8 @@ class Refinement(Generic[L, R]):
                 f"{stop.value}{result.remark and '; '}{result.remark}"
             )
 
-    def _store(self, finished: Sequence[tuple[int, int]], solved: SolvedSamples[R]) -> None:
-        rows, indices = [row for row, _ in finished], [index for _, index in finished]
+    def _store(self, finished: Mapping[int, int], solved: SolvedSamples[R]) -> None:
+        rows, indices = list(finished), list(finished.values())
         for fields, found in zip((self.values, self.rates), solved.evaluate(rows), strict=True):
             for name, value in found.items():
                 if name not in fields:

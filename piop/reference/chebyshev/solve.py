@@ -141,10 +141,8 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         """The state at the start ``[B, C, *sizes]``; zero for channels without initial data."""
         fields = []
         for channel in self.equations.channels:
-            given = self.problem.initial.get(channel.name, ())
-            expression = (
-                given[channel.time_order] if len(given) > channel.time_order else Integer(0)
-            )
+            given = dict(enumerate(self.problem.initial.get(channel.name, ())))
+            expression = given.get(channel.time_order, Integer(0))
             fields.append(system.sources.field(expression, system.mesh.axes(), self.start))
         return torch.stack(fields, 1)
 

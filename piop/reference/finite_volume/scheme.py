@@ -255,7 +255,7 @@ class Scheme:
         if self.variables.gas is not None:
             row, pressure = self.variables.gas.density, w[:, self.variables.gas.energy]
             slopes[:, row] = contact_slopes(w[:, row], pressure, slopes[:, row], dim - 1)
-        half = 0.5 * (slopes if keep is None else slopes * _beside(keep, dim))
+        half = 0.5 * (slopes if keep is None else slopes * beside(keep, dim))
         middle = w.narrow(dim, 2, cells + 2)
         low, high = (middle - half).narrow(dim, 1, cells + 1), middle + half
         sides = torch.stack([high.narrow(dim, 0, cells + 1), low])
@@ -280,10 +280,11 @@ class Scheme:
         return torch.maximum(speed.narrow(dim - 1, 0, cells), speed.narrow(dim - 1, 1, cells))
 
 
-def _beside(keep: Tensor, dim: int) -> Tensor:
-    """Repeat the end cells of a mask once on either side."""
-    n = keep.shape[dim]
-    return torch.cat([keep.narrow(dim, 0, 1), keep, keep.narrow(dim, n - 1, 1)], dim)
+def beside(values: Tensor, dim: int, periodic: bool = False) -> Tensor:
+    """Add a cell at both ends of an axis: that of the other end if periodic, else a copy."""
+    ends = [values.narrow(dim, k, 1) for k in (0, values.shape[dim] - 1)]
+    low, high = reversed(ends) if periodic else ends
+    return torch.cat([low, values, high], dim)
 
 
 COURANT = 0.8

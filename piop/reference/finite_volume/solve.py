@@ -26,7 +26,7 @@ from piop.forms.conservation import read_conservation_law
 from piop.problem import Problem
 from piop.problem.constraints import expression_smoothness
 from piop.reference.finite_volume.flux import limited_slopes
-from piop.reference.finite_volume.scheme import CellMesh, FiniteVolumeStepper, Scheme
+from piop.reference.finite_volume.scheme import CellMesh, FiniteVolumeStepper, Scheme, beside
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     Earlier,
@@ -105,17 +105,9 @@ def _integral(
     before = (sums - u).index_select(dim, index) + laps * whole
     part = u.index_select(dim, index) * within
     if linear:
-        slope = _slopes(u, dim, window.periodic).index_select(dim, index)
+        slope = limited_slopes(beside(u, dim, window.periodic), dim).index_select(dim, index)
         part = part + 0.5 * slope * (within**2 - within)
     return h * (before + part)
-
-
-def _slopes(u: Tensor, dim: int, periodic: bool) -> Tensor:
-    """Limited slopes of all cells; beside a boundary those of its last cell continued."""
-    n = u.shape[dim]
-    first, last = (n - 1, 0) if periodic else (0, n - 1)
-    padded = torch.cat([u.narrow(dim, first, 1), u, u.narrow(dim, last, 1)], dim)
-    return limited_slopes(padded, dim)
 
 
 _SAFETY = 1.5  # of differences that are credited with the first order at most

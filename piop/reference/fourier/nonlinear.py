@@ -167,12 +167,9 @@ def stabilise(nonlinear: Nonlinear, w: Tensor, t: float) -> None:
         orders = {sum(o) + sum(inner) for _, o, _ in places}
         if min(orders) < 2 or any(row != channel for row, _, _ in places):
             continue
-        flat = slope.flatten(1)
-        high, low = flat.amax(1), flat.amin(1)
-        if next(iter(orders)) % 2:
-            value = (high + low) / 2  # dispersion: centre the remainder
-        else:
-            value = torch.where(high.abs() >= low.abs(), high, low)
+        high, low = slope.flatten(1).amax(1), slope.flatten(1).amin(1)
+        largest = torch.where(high.abs() >= low.abs(), high, low)
+        value = (high + low) / 2 if next(iter(orders)) % 2 else largest  # dispersion is centred
         value = value.reshape(-1, *(1,) * len(term.grid.sizes))
         inner_symbol = term.grid.derivative(inner)
         moved = symbols.prefactors[channel, p] * (symbols.points * value) * inner_symbol
