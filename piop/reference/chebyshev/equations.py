@@ -157,18 +157,10 @@ class Equations:
     def _row(self, channel: int, residual: Expr, on_face: bool = False) -> Row:
         atoms = outermost_atoms(residual)
         stood: Any = residual.xreplace({a: self._stand_in(a) for a in atoms})
-        mass: dict[ChannelDerivative, Expr] = {}
-        slopes: dict[ChannelDerivative, Expr] = {}
-        value: Any = stood
-        for dummy, derivative, top in self._atoms.values():
-            if not stood.has(dummy):
-                continue
-            slope = partial(stood, dummy)
-            if top:
-                mass[derivative] = slope
-                value = value.xreplace({dummy: sympy.S.Zero})
-            else:
-                slopes[derivative] = slope
+        own = [(d, derivative, top) for d, derivative, top in self._atoms.values() if stood.has(d)]
+        mass = {derivative: partial(stood, d) for d, derivative, top in own if top}
+        slopes = {derivative: partial(stood, d) for d, derivative, top in own if not top}
+        value = stood.xreplace({d: sympy.S.Zero for d, _, top in own if top})
         moving = self._moving() | {d for d, _, _ in self._atoms.values()}
         if any(m.free_symbols & moving for m in mass.values()) or (mass and on_face):
             raise NotSupportedError(

@@ -196,19 +196,12 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             torch.stack([run.mesh.evaluate(whole[row], self.axes) for row in rows])
             for whole in (run.values, run.slopes)
         )
-        problem = self.problem
-        channels = list(enumerate(self.equations.channels))
-        if problem.time is None:
+        time, channels = self.problem.time, list(enumerate(self.equations.channels))
+        if time is None:
             return {c.name: values[:, 0, i] for i, c in channels}, {}
-        time = problem.time.name
-        return (
-            {c.name: values[:, :, i] for i, c in channels if not c.time_order},
-            {
-                c.label(time): slopes[:, :, i]
-                for i, c in channels
-                if problem.pde.time_order.get(c.name, 0)
-            },
-        )
+        found = {c.name: values[:, :, i] for i, c in channels if not c.time_order}
+        stepped = [(i, c) for i, c in channels if self.problem.pde.time_order.get(c.name, 0)]
+        return found, {c.label(time.name): slopes[:, :, i] for i, c in stepped}
 
 
 _ITERATIONS = 60

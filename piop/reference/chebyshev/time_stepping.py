@@ -313,7 +313,7 @@ class TimeStepping:
             self.result.steps += 1
             self.result.longest = max(self.result.longest, step.length)
             yield step
-            if done < whole:
+            if done < whole and not self.control.fixed:
                 k = self._grow(worst, k, done, whole)
 
     def _try(self, w: Tensor, t: float, h: float) -> _Step:
@@ -352,8 +352,6 @@ class TimeStepping:
 
     def _grow(self, error: float, k: int, done: int, whole: int) -> int:
         """Double the step, twice at most, where it stays aligned and the error allows it."""
-        if self.control.fixed:
-            return k
         room = math.log2(self.control.tolerance / max(error, 1e-300)) / self.scheme.stages - 0.3
         for _ in range(min(2, int(max(room, 0)))):
             if k > 0 and done % (whole >> (k - 1)) == 0:

@@ -105,15 +105,12 @@ class MeshHierarchy:
         curves = np.full(mesh.facets.shape[1], -1)
         outer = mesh.boundary_facets()
         ends = mesh.p[:, mesh.facets[:, outer]]  # [2, end, facet]
-        distance = [
-            np.where(
-                (c.distance(ends[:, 0].T) < self.same) & (c.distance(ends[:, 1].T) < self.same),
-                c.distance(ends.mean(1).T),
-                np.inf,
-            )
-            for c in self.outline.curves
-        ]
-        curves[outer] = np.argmin(distance, 0)
+        first, last, middle = (
+            np.array([c.distance(p.T) for c in self.outline.curves])
+            for p in (ends[:, 0], ends[:, 1], ends.mean(1))
+        )
+        there = np.maximum(first, last) < self.same
+        curves[outer] = np.argmin(np.where(there, middle, np.inf), 0)
         return MeshLevel(mesh, curves)
 
     def _onto_curves(self, before: Any, mesh: Any) -> Any:
