@@ -119,8 +119,12 @@ def generate(
             group = missing[first : first + processes.count]
             own = group[processes.rank] if processes.rank < len(group) else None
             solved = {} if own is None else _solve(problem, own, attributes, device)
-            # Only the first process collects; one without a batch takes part in the collection.
-            for part, content in zip(group, processes.collect(save_tensors(solved)), strict=False):
+            # Only the first process collects, from each in turn; it must take the empty content of
+            # a process without a batch too, which waits until then.
+            for rank, content in enumerate(processes.collect(save_tensors(solved))):
+                if rank >= len(group):
+                    continue
+                part = group[rank]
                 opened[0].write(part, content)
                 done += len(part)
                 if progress:
