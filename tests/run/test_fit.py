@@ -10,7 +10,7 @@ from piop.errors import DataError, NotSupportedError, UsageError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.run import Run, fit, resume
-from piop.run.data import split_data
+from piop.run.data import training_and_held_out
 
 
 def strip(run):
@@ -298,15 +298,14 @@ def test_data_alone_are_learned_and_judged_on_what_was_held_out(heat, tmp_path):
     assert found["relative_l2"]["mean"] < found["baselines"]["stays at u0"]
 
 
-def test_held_out_data_are_never_trained_on():
-    from piop.run.data import split_data
-
-    trained, held = split_data(solutions(30), seed=3)
+def test_held_out_data_are_never_trained_on(heat):
+    trained, held = training_and_held_out(heat, solutions(30), seed=3)
     assert len(trained) == 27
     assert len(held) == 3
     both = torch.cat([trained.values["u"], held.values["u"]])
     assert len(both.unique(dim=0)) == 30
-    assert torch.equal(split_data(solutions(30), seed=3)[1].values["u"], held.values["u"])
+    again = training_and_held_out(heat, solutions(30), seed=3)[1]
+    assert torch.equal(again.values["u"], held.values["u"])
 
 
 def test_physics_and_data_train_together(heat, tmp_path):
@@ -409,7 +408,7 @@ def test_a_steady_problem_with_walls_and_jumps_is_trained_on_data_alone(tmp_path
     assert found["residual"] == {}  # the equations cannot be evaluated yet
     assert found["per_time"] is None
     statistics = json.loads((run.path / "config.json").read_text())["statistics"]
-    trained = split_data(blocks, 0)[0]
+    trained = training_and_held_out(problem, blocks, 0)[0]
     assert statistics["input_mean"]["a"] == pytest.approx(float(trained.inputs["a"].values.mean()))
     assert statistics["channel_mean"] == pytest.approx([float(trained.values["u"].mean())])
     again = Run.load(run.path).predict({"a": blocks.inputs["a"]}, {"x": [0.5], "y": [0.5]})
