@@ -58,6 +58,7 @@ class LazyScores(StreamTensor):
 
     def __init__(self, query: StreamTensor, key: Tensor, mask: Tensor | None = None) -> None:
         self.query, self.key, self.mask, self.layout = query, key, mask, query.layout
+        self.dtype, self.device = query.dtype, query.device  # known without the scores
 
     @cached_property
     def data(self) -> Tensor:
@@ -258,6 +259,7 @@ class LazySoftmax(StreamTensor):
 
     def __init__(self, scores: StreamTensor) -> None:
         self.scores, self.layout = scores, scores.layout
+        self.dtype, self.device = scores.dtype, scores.device
 
     @cached_property
     def data(self) -> Tensor:

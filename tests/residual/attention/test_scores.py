@@ -41,9 +41,14 @@ def _by_hand(q, k, v):
     return torch.softmax(q @ k.mT / math.sqrt(D) + GONE, -1) @ v
 
 
+def _in_the_dtype_of_scores(z, v):
+    return torch.softmax(z + GONE.float().to(z.device, z.dtype), -1) @ v
+
+
 ATTENTION = {
     "no mask": lambda q, k, v: torch.matmul(torch.softmax(q @ k.mT, -1), v),
     "mask": lambda q, k, v: torch.softmax(torch.matmul(q, k.mT) + GONE, -1) @ v,
+    "mask in the dtype of scores": lambda q, k, v: _in_the_dtype_of_scores(q @ k.mT, v),
     "scaled after the product": _by_hand,
     "sdpa": F.scaled_dot_product_attention,
     "sdpa, mask of sensors": lambda q, k, v: F.scaled_dot_product_attention(
@@ -119,6 +124,17 @@ def test_many_scores_are_summed_in_blocks_and_fewer_are_not(make_problem, monkey
     monkeypatch.setitem(scores.MAX_SCORES, "cpu", 3 * B * H * N * M - 1)
     torch.testing.assert_close(residual(field, queries).values, whole, rtol=1e-12, atol=1e-12)
     assert calls
+
+
+@pytest.mark.parametrize(
+    "attention", ["no mask", "mask", "sdpa", "sdpa, mask of sensors", "mask in the dtype of scores"]
+)
+def test_a_kernel_spares_the_scores_as_a_whole(attention, make_problem, monkeypatch):
+    problem = make_problem("tx", ["u"], [EQUATIONS["Burgers"]])
+    residual = compile_residual(problem, kernel=lambda g, p: online_totals(g, p, 4))
+    monkeypatch.delattr(scores, "streams_times_matrix")  # multiplies all queries by all keys
+    residual(_field(attention, KEY, VALUE), _draw(B, N, 2, seed=5))
+    assert residual.fallback is None
 
 
 def test_blocks_pass_into_a_trace(make_problem):
