@@ -95,10 +95,11 @@ class TracedStep:
         """Trace and compile for the shapes of these tensors; give None where the step is eager."""
         if not self.compiled or self.eager_because is not None:
             return None
-        flat, count = [p.detach() for p in (*params, *inputs)], len(params)
-        key = (count, *((t.shape, t.dtype, t.device) for t in flat))
+        tensors, count = (*params, *inputs), len(params)
+        key = (count, *((t.shape, t.dtype, t.device) for t in tensors))
         try:
             if key not in self._graphs:
+                flat = [t.detach() for t in tensors]
                 self._graphs[key] = self._compiled(self._flat(count), flat, count)
         except (MemoryError, torch.OutOfMemoryError):
             raise  # eager needs no less
