@@ -231,22 +231,19 @@ class StreamTensor:
         coefficients = None if self.coefficients is None else function(self.coefficients)
         return StreamTensor(function(self.data), self.layout, coefficients)
 
-    def replace(self, data: Tensor) -> StreamTensor:
-        """Keep the coefficients for new streams, whose shape differs along summed axes alone."""
+    def coefficients_of(self, shape: Sequence[int]) -> Tensor | None:
+        """Broadcast the coefficients to a shape, which differs along axes of features alone."""
         coefficients = self.coefficients
-        if coefficients is not None:
-            for axis, size in enumerate(data.shape[1:], start=1):
-                if coefficients.shape[axis] != size:
-                    coefficients = coefficients.narrow(axis, 0, 1)
-            coefficients = coefficients.expand(-1, *data.shape[1:])
-        return StreamTensor(data, self.layout, coefficients)
+        if coefficients is None:
+            return None
+        for axis, size in enumerate(shape, start=1):
+            if coefficients.shape[axis] != size:
+                coefficients = coefficients.narrow(axis, 0, 1)
+        return coefficients.expand(-1, *shape)
 
-    def spread(self, data: Tensor) -> StreamTensor:
-        """Keep the coefficients, broadcast to the shape of new streams."""
-        coefficients = self.coefficients
-        if coefficients is not None:
-            coefficients = coefficients.expand(-1, *data.shape[1:])
-        return StreamTensor(data, self.layout, coefficients)
+    def replace(self, data: Tensor) -> StreamTensor:
+        """Keep the coefficients for new streams, whose shape differs along features alone."""
+        return StreamTensor(data, self.layout, self.coefficients_of(data.shape[1:]))
 
     def aligned(self, ndim: int) -> StreamTensor:
         """Insert axes of length one before those of the value, as broadcasting would."""
@@ -268,9 +265,9 @@ class StreamTensor:
             x = x if shape == x.shape else x.broadcast(shape)
             if 8 * constant.numel() <= x.numel() and constant.dtype == x.dtype:
                 data: Any = _AddToValue.apply(x.data, constant)
-                return StreamTensor(data, x.layout, x.coefficients)
+                return x.replace(data)
         value, rest = x.data.split([1, x.layout.count - 1])
-        return StreamTensor(torch.cat([value + constant, rest]), x.layout, x.coefficients)
+        return x.replace(torch.cat([value + constant, rest]))
 
     def kernel_sums(self, values: Tensor) -> Tensor | None:
         """Sum the streams of e^z [v | 1], z being these; None where z as a whole serves better."""

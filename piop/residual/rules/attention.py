@@ -71,7 +71,7 @@ class LazyScores(StreamTensor):
     @property
     def coefficients(self) -> Tensor | None:
         """Coefficients of the points."""
-        return product_coefficients(self.query, self.shape)
+        return self.query.coefficients_of(self.shape)
 
     @property
     def shape(self) -> torch.Size:
@@ -121,11 +121,6 @@ class LazyScores(StreamTensor):
             and torch.broadcast_shapes(batch, values.shape[:-2]) == batch
             and not any(c is not None and c.requires_grad for c in constants)
         )
-
-
-def product_coefficients(a: StreamTensor, shape: torch.Size) -> Tensor | None:
-    """Broadcast the coefficients of the points to the shape of a product with a matrix."""
-    return None if a.coefficients is None else a.coefficients[..., :1].expand(-1, *shape)
 
 
 def weighted_sum(scores: StreamTensor, values: Tensor) -> StreamTensor:

@@ -132,7 +132,7 @@ def multiply(a: StreamTensor, b: StreamTensor) -> StreamTensor:
             factor = times_coefficient(left[i], group.slot, anchor.coefficients)
             total = torch.addcmul(total, factor, right[j], value=group.factor)
         out.append(total)
-    return anchor.spread(torch.stack(out))
+    return anchor.replace(torch.stack(out))
 
 
 def bilinear(a: StreamTensor, b: StreamTensor, product: Bilinear) -> Tensor:
@@ -167,7 +167,7 @@ def divide(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     a, b = align(a, b)
     anchor = _larger(a, b)
     streams = a.data.unbind(0), b.data.unbind(0)
-    return anchor.spread(torch.stack(quotients(*streams, a.layout, anchor.coefficients)))
+    return anchor.replace(torch.stack(quotients(*streams, a.layout, anchor.coefficients)))
 
 
 def quotients(

@@ -48,7 +48,7 @@ def softplus(x: StreamTensor, beta: float = 1.0, threshold: float = 20.0) -> Str
 def _add_both(a: StreamTensor, b: StreamTensor, *, alpha: float = 1) -> StreamTensor:
     a, b = align(a, b if alpha == 1 else b * alpha)
     anchor = a if b.coefficients is None or a.numel() >= b.numel() else b
-    return anchor.spread(a.data + b.data)
+    return anchor.replace(a.data + b.data)
 
 
 def _add_constant(a: StreamTensor, b: Any, *, alpha: float = 1) -> StreamTensor:
@@ -81,7 +81,7 @@ def _scale(x: StreamTensor, constant: Any) -> StreamTensor:
     """Multiply by a constant: every stream alike."""
     if isinstance(constant, Tensor):
         x = x.aligned(constant.ndim)
-    return x.spread(x.data * constant)
+    return x.replace(x.data * constant)
 
 
 product = OperandRule(multiply, _scale, reflected(_scale))

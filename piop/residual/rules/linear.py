@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from piop.residual.rules.attention import LazyScores, product_coefficients
+from piop.residual.rules.attention import LazyScores
 from piop.residual.rules.composition import bilinear
 from piop.residual.rules.shape import unpacked
 from piop.residual.stream_tensor import (
@@ -34,8 +34,7 @@ def linear(x: StreamTensor, weight: Any, bias: Tensor | None = None) -> StreamTe
 
 def _matmul_both(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     a, b = align(a, b)
-    data = bilinear(a, b, torch.matmul)
-    return StreamTensor(data, a.layout, product_coefficients(a, data.shape[1:]))
+    return a.replace(bilinear(a, b, torch.matmul))
 
 
 def _times_matrix(a: StreamTensor, matrix: Tensor) -> StreamTensor:
@@ -45,17 +44,12 @@ def _times_matrix(a: StreamTensor, matrix: Tensor) -> StreamTensor:
     a = a.aligned(matrix.ndim)
     if a.ndim == matrix.ndim > 2:
         return LazyScores(a, matrix)
-    data = streams_times_matrix(a.data, matrix)
-    return StreamTensor(data, a.layout, product_coefficients(a, data.shape[1:]))
+    return a.replace(streams_times_matrix(a.data, matrix))
 
 
 def _matrix_times(matrix: Tensor, b: StreamTensor) -> StreamTensor:
     b = b.aligned(matrix.ndim)
-    data = torch.matmul(matrix, b.data)
-    coefficients = b.coefficients
-    if coefficients is not None:
-        coefficients = coefficients[..., :1, :].expand(-1, *data.shape[1:])
-    return StreamTensor(data, b.layout, coefficients)
+    return b.replace(torch.matmul(matrix, b.data))
 
 
 _matrix_product = OperandRule(_matmul_both, _times_matrix, _matrix_times)

@@ -29,8 +29,6 @@ def where(condition: Tensor, a: Any, b: Any) -> StreamTensor:
     require_constant("where() with a condition that is no comparison", condition)
     operands = [a, b]
     positions = streamed(operands)
-    if not positions:
-        raise NoRuleError("where() between constants")
     like = operands[positions[0]]
     for i in {0, 1} - set(positions):
         constant = torch.as_tensor(operands[i], dtype=like.dtype, device=like.device)
@@ -39,7 +37,7 @@ def where(condition: Tensor, a: Any, b: Any) -> StreamTensor:
     ndim = max(a.ndim, condition.ndim)
     aligned = a.aligned(ndim), b.aligned(ndim)
     data = torch.where(condition, aligned[0].data, aligned[1].data)
-    return max((aligned[i] for i in positions), key=StreamTensor.numel).spread(data)
+    return max((aligned[i] for i in positions), key=StreamTensor.numel).replace(data)
 
 
 @rule("masked_fill")
@@ -124,6 +122,4 @@ for _name in ("new_zeros", "new_ones", "new_full", "new_tensor", "new_empty", "d
 def _piecewise_linear(x: StreamTensor, function: Any, slope: Tensor) -> StreamTensor:
     """Apply a function whose second derivative vanishes almost everywhere."""
     value, rest = x.data.split([1, x.layout.count - 1])
-    return StreamTensor(
-        torch.cat([function(value), slope.detach() * rest]), x.layout, x.coefficients
-    )
+    return x.replace(torch.cat([function(value), slope.detach() * rest]))

@@ -185,14 +185,11 @@ def cat(parts: Sequence[Any], dim: int = 0) -> StreamTensor:
     ]
     axis = _up(anchor, dim)
     data = torch.cat([x.data for x in joined], axis)
-    if anchor.coefficients is None:
-        return StreamTensor(data, anchor.layout)
-    if anchor.coefficients.stride(axis) == 0 or anchor.shape[axis - 1] == 1:
-        coefficients = anchor.coefficients.narrow(axis, 0, 1).expand(-1, *data.shape[1:])
-    else:
-        each = [x.coefficients for x in joined if x.coefficients is not None]
-        coefficients = torch.cat(each, axis)
-    return StreamTensor(data, anchor.layout, coefficients)
+    coefficients = anchor.coefficients
+    if coefficients is None or coefficients.stride(axis) == 0 or anchor.shape[axis - 1] == 1:
+        return anchor.replace(data)
+    each = [x.coefficients for x in joined if x.coefficients is not None]
+    return StreamTensor(data, anchor.layout, torch.cat(each, axis))
 
 
 @rule("stack")
@@ -217,7 +214,7 @@ def getitem(x: Any, index: Any) -> StreamTensor:
 @rule("contiguous", "clone")
 def contiguous(x: StreamTensor, *args: Any, **kwargs: Any) -> StreamTensor:
     """Copy into order."""
-    return StreamTensor(x.data.contiguous(), x.layout, x.coefficients)
+    return x.replace(x.data.contiguous())
 
 
 def _cast(x: StreamTensor, *args: Any, method: str, **options: Any) -> StreamTensor:
