@@ -14,7 +14,6 @@ from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.generation import generate
 from piop.run import Run, fit, resume
-from piop.training.loss.statistics import Moments
 
 FNO = {"modes": 2, "width": 4, "layers": 1}
 
@@ -160,13 +159,3 @@ def test_the_next_steps_are_read_while_one_is_learnt_from(heat, file):
     assert steps[:6] == [4, 5, 6, 7, 8, 5]  # 5 once ahead, once again
     assert 2 in steps
     assert main not in {thread for _, thread in asked}
-
-
-def test_moments_of_pieces_are_those_of_the_whole():
-    values = 5 + torch.randn(100, generator=torch.Generator().manual_seed(0)).double()
-    moments = Moments()
-    for piece in values.split([1, 60, 39]):
-        moments.add(piece)
-    assert moments.mean == pytest.approx(float(values.mean()), rel=1e-14)
-    assert moments.std == pytest.approx(float(values.std()), rel=1e-13)
-    assert moments.square == pytest.approx(float(values.square().mean()), rel=1e-14)

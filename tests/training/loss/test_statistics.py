@@ -10,6 +10,7 @@ from piop.residual import compile_residual
 from piop.sampling import Draws, collocation, sample_inputs
 from piop.training.loss.statistics import (
     FunctionSize,
+    Moments,
     Statistics,
     data_statistics,
     distribution_statistics,
@@ -104,3 +105,13 @@ def test_sensors_that_fill_up_shorter_samples_do_not_count(heat):
     found = data_statistics(heat, data, statistics_of(heat))
     assert found.input_mean["u0"] == 5.0
     assert found.input_std["u0"] == pytest.approx(math.sqrt(20 / 3))
+
+
+def test_moments_of_pieces_are_those_of_the_whole():
+    values = 5 + torch.randn(100, generator=torch.Generator().manual_seed(0)).double()
+    moments = Moments()
+    for piece in values.split([1, 60, 39]):
+        moments.add(piece)
+    assert moments.mean == pytest.approx(float(values.mean()), rel=1e-14)
+    assert moments.std == pytest.approx(float(values.std()), rel=1e-13)
+    assert moments.square == pytest.approx(float(values.square().mean()), rel=1e-14)
