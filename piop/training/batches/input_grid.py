@@ -47,8 +47,8 @@ def highest_wavenumber(
         unseen: The share of the variance that may lie above.
 
     Returns:
-        Whole periods (half waves between walls) over an axis, at most ``MOST_WAVES``; 0 where the
-        law has no spectrum, and for what networks take as numbers.
+        Whole periods (half waves between walls) over an axis, at most ``LARGEST_WAVENUMBER``; 0
+        where the distribution has no spectrum, and for what networks take as numbers.
     """
     sampler = input_sampler(problem, item)
     prior, axes = sampler.spectrum(), sampler.axes
@@ -90,7 +90,7 @@ def evaluate_on_grids(
     """Put values on the grids in place of sensors.
 
     Args:
-        grids: As :func:`lattices` gives them.
+        grids: As :func:`input_grids` returns them.
         functions: The functions themselves, or their interpolants.
         seen: What the sensors say; kept for inputs without a grid.
     """
@@ -116,19 +116,19 @@ def gridded_inputs(
         data: A data set that is seen as well, or alone.
     """
     laid = input_grids(problem) if physics else {}
-    found = []
-    for item in problem.visible_inputs:
-        even = item.place is SensorPlacement.GRID or not physics
-        if data is not None:
-            even = even and _all_even(data, item.name)
-        if item.of and item.name not in problem.vectors and (item.name in laid or even):
-            found.append(item.name)
-    return tuple(found)
+    functions = [i for i in problem.visible_inputs if i.of and i.name not in problem.vectors]
+
+    def even(item: Input) -> bool:
+        placed = item.place is SensorPlacement.GRID or not physics
+        return placed and (data is None or _all_even(data, item.name))
+
+    return tuple(item.name for item in functions if item.name in laid or even(item))
 
 
 def _all_even(data: AnyDataset, name: str) -> bool:
     """Tell whether the sensors of an input are one even grid, the same in all of the data."""
-    first, chunks = next(iter(data.sensor_chunks(name))).points[:1], data.sensor_chunks(name)
+    first = data.take(torch.arange(1)).inputs[name].points
+    chunks = data.sensor_chunks(name)
     return all(torch.equal(first, s.points[:1]) and is_even_grid(s) for s in chunks)
 
 

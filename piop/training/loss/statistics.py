@@ -379,7 +379,7 @@ def noise_scales(problem: Problem, data: AnyDataset) -> dict[str, list[float]]:
 
 
 def _same_sensors(data: AnyDataset, name: str) -> bool:
-    first = next(iter(data.sensor_chunks(name))).points[:1]
+    first = data.take(torch.arange(1)).inputs[name].points
     return all(
         s.mask is None and s.points.shape[1] == first.shape[1] and bool((s.points == first).all())
         for s in data.sensor_chunks(name)

@@ -1,9 +1,10 @@
 import torch
 
+from piop.datasets import Dataset
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws, observe, reconstruct, sample_inputs
-from piop.training.batches.input_grid import evaluate_on_grids, input_grids
+from piop.training.batches.input_grid import evaluate_on_grids, gridded_inputs, input_grids
 
 
 def drawn(problem, count=3):
@@ -49,3 +50,14 @@ def test_inputs_with_jumps_keep_their_sensors():
     functions, seen = drawn(jumps)
     assert input_grids(jumps) == {}
     assert evaluate_on_grids({}, functions, seen)["u0"] is seen["u0"]
+
+
+def test_inputs_that_are_numbers_lie_on_no_grid():
+    problem = Problem.from_file("navier_stokes_mix")
+    seen = {
+        i.name: FunctionSamples(torch.zeros(3, 1, len(i.of)), torch.ones(3, 1, 1))
+        for i in problem.visible_inputs
+    }
+    assert seen["nu"].points.shape == (3, 1, 0)
+    data = Dataset(seen, {}, {"w": torch.ones(3, 4)}, torch.zeros(3, 4, 3))
+    assert "nu" not in gridded_inputs(problem, False, data)
