@@ -112,17 +112,17 @@ class DatasetFunctions:
 
     def __init__(self, problem: Problem, data: AnyDataset) -> None:
         self.problem, self.data = problem, data
-        self.functions: dict[str, InputFunction] | None = None
-        if isinstance(data, Dataset):
-            self.functions = interpolate_inputs(problem, data.inputs)
+        self.observed = data.inputs if isinstance(data, Dataset) else None
+        self.functions = interpolate_inputs(problem, self.observed or {})
 
     def __call__(self, draws: Draws, dtype: torch.dtype) -> DrawnFunctions:
         """Choose samples, and interpolate their inputs from the sensors."""
         chosen = draws.integers("equations/sample", 0, len(self.data) - 1).cpu()
-        observed = self.data.take(chosen).inputs
-        if self.functions is None:
+        if self.observed is None:
+            observed = self.data.take(chosen).inputs
             functions = interpolate_inputs(self.problem, observed)
         else:
+            observed = {name: s.take(chosen) for name, s in self.observed.items()}
             functions = {name: f.take(chosen) for name, f in self.functions.items()}
         device = draws.index.device
         return (
@@ -238,7 +238,7 @@ class EquationSource:
         functions, observed = self.functions(draws, self.like.dtype)
         shared = draws
         if self.config.shared:  # the points of sample 0, on every process
-            shared = replace(draws, index=torch.zeros(1, dtype=torch.int64))
+            shared = replace(draws, index=draws.index.new_zeros(1))
         part = horizon(fraction, self.sampling)
         equations = self._points(EQUATIONS, self.residual, functions, self._place(shared), part)
         weight = self._step_weights(part, equations.queries.shape[1])
