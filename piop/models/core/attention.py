@@ -147,7 +147,7 @@ class RelativeAttentionConfig:
 
     def attention(self, dimension: int) -> RelativeAttention:
         """Make an attention along so many coordinates."""
-        return RelativeAttention(self.width, dimension, self.heads, self.content, self.harmonics)
+        return RelativeAttention(self, dimension)
 
     def perceptron(self) -> nn.Sequential:
         """Make the perceptron of a block."""
@@ -166,19 +166,15 @@ class RelativeAttention(nn.Module):
     frequencies, hence exactly periodic, in place of its geometric sequence.
 
     Args:
-        width: Features of queries and tokens.
-        dimension: d, coordinates of the input.
-        heads: H.
-        content: Entries of a key that do not rotate.
-        harmonics: P, pairs of a key that rotate, by the P shortest wave vectors.
+        config: Sizes: ``content`` entries of a key do not rotate, ``harmonics`` pairs do.
+        dimension: d, coordinates of the tokens.
     """
 
-    def __init__(
-        self, width: int, dimension: int, heads: int, content: int, harmonics: int
-    ) -> None:
+    def __init__(self, config: RelativeAttentionConfig, dimension: int) -> None:
         super().__init__()
-        self.heads, self.content = heads, content
-        self.size = content + 2 * harmonics
+        width, heads = config.width, config.heads
+        self.heads, self.content = heads, config.content
+        self.size = config.content + 2 * config.harmonics
         self.depth = max(width // heads, 2 * ROTATED_VALUES)
         self.query = nn.Linear(width, heads * self.size)
         self.key = nn.Linear(width, heads * self.size)
@@ -188,14 +184,13 @@ class RelativeAttention(nn.Module):
 
     def _initialise_kernels(self, dimension: int) -> None:
         """Start with kernels β(cos Δ − 1), β = 2·3^h in head h, of different widths."""
+        sharpness = [math.sqrt(INITIAL_SHARPNESS * 3.0**head) for head in range(self.heads)]
         with torch.no_grad():
             for layer in (self.query, self.key):
                 layer.weight *= 0.5
                 layer.bias.zero_()
                 bias = layer.bias.view(self.heads, self.size)
-                for head in range(self.heads):
-                    entries = slice(self.content, self.content + dimension)
-                    bias[head, entries] = math.sqrt(INITIAL_SHARPNESS * 3.0**head)
+                bias[:, self.content : self.content + dimension] = torch.tensor(sharpness)[:, None]
 
     def forward(self, state: Tensor, context: AttentionContext) -> Tensor:
         """Attend from ``state [B, N, width]`` to the tokens of a context: ``[B, N, width]``."""
