@@ -28,11 +28,7 @@ def scaled_to_unit(points: Any, axes: Sequence[AxisSignature]) -> Any:
         points: ``[B, N, d]``, units of the axes.
         axes: The d axes.
     """
-    columns = [
-        (points[..., i : i + 1] - axis.low) * (1 / (axis.high - axis.low))
-        for i, axis in enumerate(axes)
-    ]
-    return torch.cat(columns, -1)
+    return _scaled(points, axes, [1.0] * len(axes))
 
 
 def angles(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
@@ -48,16 +44,16 @@ def angles(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
     Returns:
         ``[B, N, d]`` in radians.
     """
+    return _scaled(points, axes, [2 * math.pi if axis.periodic else math.pi for axis in axes])
+
+
+def _scaled(points: Any, axes: Sequence[AxisSignature], lengths: Sequence[float]) -> Any:
+    """Scale coordinates so that every axis runs from zero to its length."""
     columns = [
-        (points[..., i : i + 1] - axis.low) * (angular_span(axis) / (axis.high - axis.low))
-        for i, axis in enumerate(axes)
+        (points[..., i : i + 1] - axis.low) * (length / (axis.high - axis.low))
+        for i, (axis, length) in enumerate(zip(axes, lengths, strict=True))
     ]
     return torch.cat(columns, -1) if len(columns) > 1 else columns[0]
-
-
-def angular_span(axis: AxisSignature) -> float:
-    """Angle over which an axis extends, radians."""
-    return 2 * math.pi if axis.periodic else math.pi
 
 
 def wave_vectors(dimension: int, radius: int) -> Tensor:
