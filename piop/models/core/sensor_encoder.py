@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from piop.models.core.coordinates import (
     shortest_waves,
     take_columns,
 )
-from piop.models.core.harmonic_fit import HarmonicCrossAttention, HarmonicFit
+from piop.models.core.harmonic_fit import FittedTokens, HarmonicCrossAttention, HarmonicFit
 
 
 class GatedSkip(nn.Module):
@@ -63,9 +64,13 @@ class TokenEncoder(nn.Module):
         axes: Those coordinates.
         fixed: Those of them that are not homogeneous, as columns of the sensors.
         features: Values, gradients and antiderivatives of the fit at a token.
+        place: Encodes the coordinates in ``fixed``.
+        embed: Maps features and encoded coordinates to a token.
     """
 
     waves: Tensor
+    place: Callable[[Tensor], Tensor]
+    embed: nn.Module
 
     def __init__(self, signature: Signature, entry: InputSignature, harmonic_count: int) -> None:
         super().__init__()
@@ -82,6 +87,20 @@ class TokenEncoder(nn.Module):
         """Angles of ``queries [B, N, D]`` along the axes of the input: ``[B, N, d]``."""
         return angles(take_columns(queries, self.columns), self.axes)
 
+    def embedded(self, fitted: FittedTokens, condition: Tensor | None) -> Tensor:
+        """Embed the input at its tokens: ``[B, M, width]``.
+
+        Args:
+            fitted: The input there.
+            condition: Encoded scalars ``[B, 1, width]``, or None.
+        """
+        features = fitted.features
+        if self.fixed:
+            known = self.place(fitted.points).expand(len(features), -1, -1)
+            features = torch.cat([features, known], -1)
+        tokens = self.embed(features)
+        return tokens if condition is None else tokens + condition
+
 
 class SensorEncoder(TokenEncoder):
     """Encodes the sensors of one input as tokens, and its view from each query (ψ of the paper).
@@ -97,9 +116,9 @@ class SensorEncoder(TokenEncoder):
     ) -> None:
         super().__init__(signature, entry, config.harmonics)
         width = config.width
-        self.encoding = CoordinateEncoding(self.axes, self.fixed, config.frequencies)
+        self.place = CoordinateEncoding(self.axes, self.fixed, config.frequencies)
         self.view = HarmonicCrossAttention(len(self.spectrum.waves), entry.channels, width)
-        self.embed = nn.Linear(self.features + self.encoding.features, width)
+        self.embed = nn.Linear(self.features + self.place.features, width)
         self.mix = nn.Linear(width, width)
 
     def forward(
@@ -116,13 +135,7 @@ class SensorEncoder(TokenEncoder):
             What the blocks attend to, and the view of the input from each query ``[B, N, width]``.
         """
         fitted = self.spectrum.tokens(samples)
-        features = fitted.features
-        if self.fixed:
-            known = self.encoding(fitted.points).expand(len(features), -1, -1)
-            features = torch.cat([features, known], -1)
-        tokens = self.embed(features)
-        tokens = tokens if condition is None else tokens + condition
-        tokens = torch.tanh(self.mix(torch.tanh(tokens)))
+        tokens = torch.tanh(self.mix(torch.tanh(self.embedded(fitted, condition))))
         angle = self.angles(queries)
         view = self.view(fitted.coefficients, *harmonics(angle, self.spectrum.waves))
         at_queries = harmonics(angle, self.waves)

@@ -205,15 +205,14 @@ class SelfAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.attention, self.feed = attention, feed
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2 * normed))
+        norm = nn.LayerNorm if normed else nn.Identity
+        self.norms = nn.ModuleList(norm(width) for _ in range(2))
 
     def forward(self, tokens: Any, at: Harmonics, keep: Tensor | None = None) -> Any:
         """Update ``tokens [B, M, width]``."""
-        if self.norms:
-            tokens = self.norms[0](tokens)
+        tokens = self.norms[0](tokens)
         tokens = tokens + self.attention(tokens, AttentionContext(tokens, at, at, keep))
-        if self.norms:
-            tokens = self.norms[1](tokens)
+        tokens = self.norms[1](tokens)
         return tokens + self.feed(tokens)
 
 
@@ -251,9 +250,10 @@ class CoordinateFeatures(nn.Module):
     Random frequencies have no common period; integer ones are periodic whatever weights follow.
 
     Args:
-        axes: The coordinates, in the order of the columns.
-        pairs: Sines, and cosines, of the axes with ends together.
-        waves: Sines, and cosines, of the periodic axes together, by the shortest wave vectors.
+        axes: All coordinates of the points.
+        columns: Indices of the coordinates that are encoded.
+        count: Sines, and cosines, of the axes with ends together, and as many of the periodic axes
+            together, by the shortest wave vectors.
         sigma: Periods per length of an axis with ends.
 
     Attributes:
@@ -262,17 +262,19 @@ class CoordinateFeatures(nn.Module):
 
     waves: Tensor
 
-    def __init__(self, axes: Sequence[AxisSignature], pairs: int, waves: int, sigma: float) -> None:
+    def __init__(
+        self, axes: Sequence[AxisSignature], columns: Sequence[int], count: int, sigma: float
+    ) -> None:
         super().__init__()
-        self.closed = [i for i, axis in enumerate(axes) if axis.periodic]
-        self.open = [i for i, axis in enumerate(axes) if not axis.periodic]
+        self.closed = [i for i in columns if axes[i].periodic]
+        self.open = [i for i in columns if not axes[i].periodic]
         self.periodic = [axes[i] for i in self.closed]
-        vectors = shortest_waves(len(self.closed), waves) if self.closed else torch.empty(0)
+        vectors = shortest_waves(len(self.closed), count) if self.closed else torch.empty(0)
         self.register_buffer("waves", vectors, persistent=False)
         self.random = None
         if self.open:
-            self.random = RandomFourierFeatures([axes[i] for i in self.open], pairs, sigma)
-        self.features = (2 * pairs + len(self.open)) * bool(self.open) + 2 * len(vectors)
+            self.random = RandomFourierFeatures([axes[i] for i in self.open], count, sigma)
+        self.features = (2 * count + len(self.open)) * bool(self.open) + 2 * len(vectors)
 
     def forward(self, points: Any) -> Any:
         """Return the features of ``points [B, N, d]``, units of the axes: ``[B, N, features]``."""
@@ -346,11 +348,9 @@ class FunctionEncoder(TokenEncoder):
 
     def __init__(self, signature: Signature, entry: InputSignature, config: OFormerConfig) -> None:
         super().__init__(signature, entry, config.harmonics)
-        features, self.place = self.features, None
-        if self.fixed:
-            axes, count = [self.axes[i] for i in self.fixed], config.features
-            self.place = CoordinateFeatures(axes, count, count, config.sigma)
-            features += self.place.features
+        sizes = config.features, config.sigma
+        self.place = CoordinateFeatures(self.axes, self.fixed, *sizes)
+        features = self.features + self.place.features
         self.embed = perceptron(features, config.width, config.width)
         self.blocks = nn.ModuleList(config.self_attention() for _ in range(config.blocks))
 
@@ -369,14 +369,9 @@ class FunctionEncoder(TokenEncoder):
             ``[B, M, 1]``, or None where all are.
         """
         fitted = self.spectrum.tokens(samples)
-        features, keep = fitted.features, None
+        tokens, keep = self.embedded(fitted, condition), None
         if fitted.mask is not None:
-            keep = fitted.mask[..., None].to(features.dtype)
-        if self.place is not None:
-            known = self.place(take_columns(fitted.points, self.fixed))
-            features = torch.cat([features, known.expand(len(features), -1, -1)], -1)
-        tokens = self.embed(features)
-        tokens = tokens if condition is None else tokens + condition
+            keep = fitted.mask[..., None].to(fitted.features.dtype)
         at_queries = harmonics(self.angles(queries), self.waves)
         at_tokens = harmonics(angles(fitted.points, self.axes), self.waves)
         for block in self.blocks:
@@ -400,13 +395,11 @@ class QueryEncoder(nn.Module):
     def __init__(self, signature: Signature, config: OFormerConfig, timeless: bool = False) -> None:
         super().__init__()
         self.signature = signature
-        width, count = config.width, config.features
+        width, axes = config.width, signature.coordinates
         omitted = signature.time if timeless else None
         self.columns = tuple(i for i in absolute_axes(signature) if i != omitted)
-        self.place = self.embed = None
+        self.place = CoordinateFeatures(axes, self.columns, config.features, config.sigma)
         if self.columns:
-            axes = [signature.coordinates[i] for i in self.columns]
-            self.place = CoordinateFeatures(axes, count, count, config.sigma)
             self.embed = perceptron(self.place.features, width, width)
         else:
             self.start = nn.Parameter(torch.randn(width))
@@ -422,10 +415,10 @@ class QueryEncoder(nn.Module):
     def forward(self, inputs: Inputs, queries: Any) -> Any:
         """Encode inputs and ``queries [B or 1, N, D]``: ``[B or 1, N, width]``."""
         condition = encode_scalars(self.scalars, self.signature, inputs)
-        if self.place is None or self.embed is None:
-            state = self.start.expand(*queries.shape[:2], -1)
+        if self.columns:
+            state = self.embed(self.place(queries))
         else:
-            state = self.embed(self.place(take_columns(queries, self.columns)))
+            state = self.start.expand(*queries.shape[:2], -1)
         state = state if condition is None else state + condition
         contexts = {
             name: encode(inputs[name], queries, condition) for name, encode in self.inputs.items()
