@@ -81,18 +81,6 @@ class GridInputs(InputInterpolator):
         self.columns = tuple(columns)
         self.features = sum(entry.channels for entry in signature.inputs)
 
-    @staticmethod
-    def refusal(signature: Signature, columns: Sequence[int]) -> str | None:
-        """Return the reason why an input cannot be interpolated to the grid; None if all can."""
-        names = [signature.coordinates[i].name for i in columns]
-        for entry in signature.functions:
-            if not entry.smooth and not entry.gridded:
-                return f"input {entry.name!r} has jumps and its sensors are not on an even grid"
-            beyond = [name for name in entry.of if name not in names]
-            if beyond:
-                return f"input {entry.name!r} depends on {beyond[0]}, which its grid does not have"
-        return None
-
     def forward(self, inputs: Inputs, axes: Sequence[Tensor]) -> Tensor:
         """Interpolate the inputs.
 
@@ -109,8 +97,7 @@ class GridInputs(InputInterpolator):
             if entry.of:
                 columns.append(self._on_grid(entry, samples, axes))
             else:
-                shape = (-1, *[1] * len(grid), entry.channels)
-                columns.append(standardised(entry, samples).reshape(shape))
+                columns.append(standardised(entry, samples).unflatten(1, [1] * len(grid)))
         if not columns:
             return axes[0].new_zeros(1, *grid, 0)
         return torch.cat([column.expand(-1, *grid, -1) for column in columns], -1)
@@ -153,9 +140,8 @@ class GridInputs(InputInterpolator):
         # The coordinates of an input may come in another order than those of the grid.
         order = sorted(range(len(places)), key=lambda i: places[i])
         values = values.permute(0, *[1 + i for i in order], -1)
-        for place in range(len(axes)):
-            values = values if place in places else values.unsqueeze(1 + place)
-        return values
+        counts = [len(axis) if i in places else 1 for i, axis in enumerate(axes)]
+        return values.reshape(len(values), *counts, -1)
 
 
 MOST_VALUES = 2**22
@@ -190,8 +176,15 @@ class GridBackbone(Backbone, ABC):
 
     @classmethod
     def refusal(cls, signature: Signature, config: Any) -> str | None:
-        """See :meth:`GridInputs.refusal` and :meth:`Backbone.refusal`."""
-        return GridInputs.refusal(signature, cls.grid_columns(signature))
+        """Refuse inputs that cannot be interpolated to the grid: see :meth:`Backbone.refusal`."""
+        names = [signature.coordinates[i].name for i in cls.grid_columns(signature)]
+        for entry in signature.functions:
+            if not entry.smooth and not entry.gridded:
+                return f"input {entry.name!r} has jumps and its sensors are not on an even grid"
+            beyond = [name for name in entry.of if name not in names]
+            if beyond:
+                return f"input {entry.name!r} depends on {beyond[0]}, which its grid does not have"
+        return None
 
     @classmethod
     def grid_columns(cls, signature: Signature) -> tuple[int, ...]:

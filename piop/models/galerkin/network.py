@@ -90,7 +90,7 @@ class GridTransformer(GridBackbone):
 
     @classmethod
     def refusal(cls, signature: Signature, config: GalerkinConfig) -> str | None:
-        """See :meth:`GridInputs.refusal` and :meth:`Backbone.refusal`."""
+        """See :meth:`GridBackbone.refusal`."""
         columns = cls.grid_columns(signature)
         if not columns:
             return "its grid is that of space, and the problem has the time alone"

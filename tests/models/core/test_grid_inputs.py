@@ -9,6 +9,7 @@ from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature, Signature
 from piop.models.core.grid import GridInputs
 from piop.models.core.interpolation import nearest_on_grid, nearest_values
+from piop.models.fno.network import FinalFNO, FNOConfig
 
 TIME = AxisSignature("t", 0.0, 2.0)
 RING = AxisSignature("x", 0.0, 2 * math.pi, periodic=True)
@@ -110,4 +111,4 @@ def test_large_grids_are_counted_and_small_ones_searched_to_the_same_values(monk
     ],
 )
 def test_what_cannot_be_laid_on_the_grid_is_named(entry, reason):
-    assert GridInputs.refusal(Signature((TIME, RING), (entry,), time=0), (1,)) == reason
+    assert FinalFNO.refusal(Signature((TIME, RING), (entry,), time=0), FNOConfig()) == reason
