@@ -87,10 +87,9 @@ class InducingGrid(nn.Module):
     def points(self, like: Tensor) -> Tensor:
         """All coordinates of the inducing points ``[1, P, D]``, others at their lower ends."""
         grid = cell_grid(self.axes, [self.per_axis] * len(self.axes), like, centred=False)
+        known = dict(zip(self.columns, grid.unbind(-1), strict=True))
         columns = [
-            grid[..., self.columns.index(i)]
-            if i in self.columns
-            else like.new_full((1, self.count), axis.low)
+            known.get(i, like.new_full((1, self.count), axis.low))
             for i, axis in enumerate(self.signature.coordinates)
         ]
         return torch.stack(columns, -1)

@@ -269,18 +269,17 @@ class PaperLatents(LatentModel):
 
     def _context(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys and values of all sensors, and what is added to the scores of masked ones."""
-        keys, values = [], []
+        found = []
         scalars = scalar_values(self.signature, inputs)
         for entry in self.signature.functions:
             samples = inputs[entry.name]
             alike = [v.expand(-1, samples.points.shape[1], -1) for v in scalars]
             places = self.places[entry.name](real_points(samples))
             tokens = torch.cat([standardised(entry, samples), *alike, places], -1)
-            key, value = self.sensors[entry.name](tokens)
-            keys.append(key)
-            values.append(value)
+            found.append(self.sensors[entry.name](tokens))
+        keys, values = (torch.cat(parts, 1) for parts in zip(*found, strict=True))
         blocked = joint_masked_scores([inputs[e.name] for e in self.signature.functions])
-        return torch.cat(keys, 1), torch.cat(values, 1), blocked
+        return keys, values, blocked
 
 
 class PaperProcessor(nn.Module):

@@ -92,9 +92,7 @@ class NodeEncoder:
         values = []
         for entry in self.others:
             given = inputs[entry.name]
-            if entry is self.anchor:
-                values.append(standardised(entry, given))
-            elif entry.of:
+            if entry.of and entry is not self.anchor:
                 values.append(self._nearest(entry, given, points, self.anchor.of))
             else:
                 values.append(standardised(entry, given).expand(-1, points.shape[1], -1))

@@ -106,8 +106,8 @@ class PublishedOFormer(Backbone):
         self.register_buffer("cross_waves", cross_waves, persistent=False)
         self.blocks = nn.ModuleList(self._block() for _ in range(config.blocks))
         attention = self.linear_attention(config.latent, config.cross)
-        attention.start_near_identity(attention.query, attention.key, attention.value)
-        self.attention = attention
+        maps = attention.query, attention.key, attention.value
+        self.attention = attention.start_near_identity(*maps)
         self.feed = FeedForward(config.latent, config.latent)
 
     @classmethod

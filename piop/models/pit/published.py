@@ -141,14 +141,12 @@ class PaperPIT(Backbone):
 
     def _sensor_points(self, entry: InputSignature, samples: FunctionSamples) -> Tensor:
         """Give sensors a column for each coordinate; those they lack are at their lower ends."""
-        points = real_points(samples)
+        known = dict(zip(entry.of, real_points(samples).unbind(-1), strict=True))
         columns = [
-            points[..., entry.of.index(axis.name) : entry.of.index(axis.name) + 1]
-            if axis.name in entry.of
-            else torch.full_like(samples.values[..., :1], axis.low)
+            known.get(axis.name, torch.full_like(samples.values[..., 0], axis.low))
             for axis in self.signature.coordinates
         ]
-        return torch.cat(columns, -1)
+        return torch.stack(columns, -1)
 
 
 class PaperBlock(nn.Module):
