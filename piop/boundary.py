@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -31,7 +30,7 @@ class RobinForm(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BoundaryCondition(ABC):
+class BoundaryCondition:
     """One condition on one face.
 
     A new kind is a final subclass and an entry in ``CONDITIONS``.
@@ -79,10 +78,7 @@ class BoundaryCondition(ABC):
         return None
 
     def residual(
-        self,
-        function: Callable[[str], Expr],
-        space: Sequence[Symbol],
-        normal: Sequence[Expr] = (),
+        self, function: Callable[[str], Expr], space: Sequence[Symbol], normal: Sequence[Expr] = ()
     ) -> Expr:
         """Return its left minus its right side.
 
@@ -98,7 +94,14 @@ class BoundaryCondition(ABC):
         Raises:
             NotSupportedError: If it is no condition on values or derivatives of unknowns.
         """
-        raise NotSupportedError(f"{self.keyword} is no condition on values or slopes")
+        form: Any = self.robin_form
+        if form is None:
+            raise NotSupportedError(f"{self.keyword} is no condition on values or slopes")
+        u: Any = function(self.unknown)
+        normal = normal or normal_symbols(axis.name for axis in space)
+        slopes = [Derivative(u, axis) for axis in space]
+        outward = sympy.Add(*(n * slope for n, slope in zip(normal, slopes, strict=True)))
+        return form.alpha * u + form.beta * outward - form.value
 
     def fixes_constant(self, name: str, function: Expr) -> bool:
         """Tell whether it fixes the constant that equations without the bare unknown leave free.
@@ -146,26 +149,18 @@ class Periodic(BoundaryCondition):
 
 
 class LinearCondition(BoundaryCondition):
-    """αu + β∂u/∂n = g for one unknown u, n the outward normal."""
+    """αu + β∂u/∂n = g for one unknown u, n the outward normal.
+
+    Attributes:
+        coefficients: α and β where the kind fixes them; else they are the first two values.
+    """
+
+    coefficients: ClassVar[tuple[Expr, ...]] = ()
 
     @property
-    @abstractmethod
     def robin_form(self) -> RobinForm:
         """See the base class."""
-
-    def residual(
-        self,
-        function: Callable[[str], Expr],
-        space: Sequence[Symbol],
-        normal: Sequence[Expr] = (),
-    ) -> Expr:
-        """See the base class."""
-        u: Any = function(self.unknown)
-        normal = normal or normal_symbols(axis.name for axis in space)
-        slopes = [Derivative(u, axis) for axis in space]
-        outward = sympy.Add(*(n * slope for n, slope in zip(normal, slopes, strict=True)))
-        form: Any = self.robin_form
-        return form.alpha * u + form.beta * outward - form.value
+        return RobinForm(*self.coefficients, *self.values)
 
     def fixes_constant(self, name: str, function: Expr) -> bool:
         """Return whether the unknown is its own; α is taken as nonzero."""
@@ -184,6 +179,7 @@ class Dirichlet(LinearCondition):
 
     keyword = "dirichlet"
     arguments = ("g",)
+    coefficients = (sympy.S.One, sympy.S.Zero)
     ghost_cells = True
     soft_because = ""
 
@@ -191,11 +187,6 @@ class Dirichlet(LinearCondition):
     def prescribed(self) -> Expr:
         """See the base class."""
         return self.values[0]
-
-    @property
-    def robin_form(self) -> RobinForm:
-        """See the base class."""
-        return RobinForm(sympy.S.One, sympy.S.Zero, self.values[0])
 
     def sentence(self, where: str) -> str:
         """See the base class."""
@@ -209,11 +200,7 @@ class Neumann(LinearCondition):
 
     keyword = "neumann"
     arguments = ("g",)
-
-    @property
-    def robin_form(self) -> RobinForm:
-        """See the base class."""
-        return RobinForm(sympy.S.Zero, sympy.S.One, self.values[0])
+    coefficients = (sympy.S.Zero, sympy.S.One)
 
     def fixes_constant(self, name: str, function: Expr) -> bool:
         """Return False: a constant has no slope."""
@@ -231,11 +218,6 @@ class Robin(LinearCondition):
 
     keyword = "robin"
     arguments = ("alpha", "beta", "g")
-
-    @property
-    def robin_form(self) -> RobinForm:
-        """See the base class."""
-        return RobinForm(*self.values)
 
     def sentence(self, where: str) -> str:
         """See the base class."""
@@ -284,10 +266,7 @@ class GeneralCondition(BoundaryCondition):
     equation = True
 
     def residual(
-        self,
-        function: Callable[[str], Expr],
-        space: Sequence[Symbol],
-        normal: Sequence[Expr] = (),
+        self, function: Callable[[str], Expr], space: Sequence[Symbol], normal: Sequence[Expr] = ()
     ) -> Expr:
         """See the base class."""
         return self.values[0]
