@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING, Any, final
@@ -10,6 +11,7 @@ from sympy import Derivative, Expr, Symbol
 from sympy.core.function import AppliedUndef
 from sympy.printing.latex import LatexPrinter
 
+from piop.domain import Coordinate
 from piop.errors import NotSupportedError
 from piop.expression import write
 from piop.forms.pde import Input
@@ -85,7 +87,7 @@ def to_text(problem: Problem) -> str:
         lines.append(f"source: {found['source']}")
     rows = [
         ("class", [found["class"]]),
-        ("domain", [_interval(c, problem.units) for c in found["coordinates"]]),
+        ("domain", [_interval(c, problem.units) for c in problem.coordinates]),
         ("shape", _shapes(found["choice"])),
         ("equations", found["equations"]),
         ("definitions", [f"{k} = {v}" for k, v in found["definitions"].items()]),
@@ -193,10 +195,9 @@ def _streams(problem: Problem) -> str:
         return str(error)
 
 
-def _interval(found: dict[str, Any], units: Any) -> str:
-    unit = f" {units[found['name']]}" if found["name"] in units else ""
-    periodic = ", periodic" if found["periodic"] else ""
-    return f"{found['name']} in [{found['low']:g}, {found['high']:g}]{unit}{periodic}"
+def _interval(axis: Coordinate, units: Mapping[str, str]) -> str:
+    unit = f" {units[axis.name]}" if axis.name in units else ""
+    return f"{axis.name} in [{axis.low:g}, {axis.high:g}]{unit}{', periodic' * axis.periodic}"
 
 
 def _sentence(item: dict[str, Any]) -> str:
@@ -237,7 +238,7 @@ def to_html(problem: Problem) -> str:
     lines = [f"<b>{escape(problem.name + (f': {title}' if title else ''))}</b>"]
     lines.append(f"<p>{escape(classify(problem))}</p>")
     lines += [f"$${typeset(residual)} = 0$$" for residual in problem.pde.residuals_raw]
-    domain = [_interval(c, problem.units) for c in to_json(problem)["coordinates"]]
+    domain = [_interval(c, problem.units) for c in problem.coordinates]
     given = [f"${typeset(problem.function(i.name))}$" for i in problem.inputs]
     at = f"at ${problem.time.name} = {problem.time.low:g}$" if problem.time else ""
     start = [
