@@ -40,6 +40,9 @@ _SIZES = (1e4, 1e7, 1e10)  # |k|, so large that only the highest orders count
 _NOISE = 1e-6  # of an eigenvalue of a matrix; a single equation has none
 _POINTS = 3
 
+_Frozen = tuple[int, LinearTerm, float]
+"""Number of the equation, a linear term of it, and its coefficient at one point."""
+
 
 def check_growth(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """Refuse an evolution whose symbol grows with the wavenumber."""
@@ -49,8 +52,8 @@ def check_growth(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     parts = [split_terms(problem.pde, r) for r in problem.residuals]
     if _decided_by_nonlinear(problem, parts):
         return
-    terms, order = [p[0] for p in parts], max(evolving)
-    if any(_growth(problem, terms, order, values) for values in _settings(problem)):
+    terms = [(row, term) for row, part in enumerate(parts) for term in part[0]]
+    if any(_growth(problem, terms, max(evolving), values) for values in _settings(problem)):
         message = (
             "equations: short waves grow without bound (the real part of the symbol grows with "
             "the wavenumber), so the problem is ill posed, like a heat equation run backward"
@@ -84,21 +87,18 @@ def _settings(problem: Problem) -> list[dict[Expr, float]]:
 
 
 def _growth(
-    problem: Problem, terms: list[list[LinearTerm]], order: int, values: dict[Expr, float]
+    problem: Problem, terms: list[tuple[int, LinearTerm]], order: int, values: dict[Expr, float]
 ) -> bool:
-    numbers = [
-        [float(evaluate(t.coefficient, lambda atom: values.get(atom, np.nan))) for t in row]
-        for row in terms
-    ]
-    highest = max(space_order(problem.pde, t.order) for row in terms for t in row)
-    for row, coefficients in zip(terms, numbers, strict=True):
-        for term, c in zip(row, coefficients, strict=True):
-            if not np.isfinite(c):  # an input without a known range: its sign is not known
-                if space_order(problem.pde, term.order) == highest or term.order[0]:
-                    return False
-                coefficients[row.index(term)] = 0.0
+    highest = max(space_order(problem.pde, term.order) for _, term in terms)
+    known: list[_Frozen] = []
+    for row, term in terms:
+        number = float(evaluate(term.coefficient, lambda atom: values.get(atom, np.nan)))
+        if np.isfinite(number):
+            known.append((row, term, number))
+        elif space_order(problem.pde, term.order) == highest or term.order[0]:
+            return False  # an input without a known range: its sign is not known
     for direction in _directions(len(problem.space)):
-        rates = [_rate(problem, terms, numbers, order, size * direction) for size in _SIZES]
+        rates = [_rate(problem, known, order, size * direction) for size in _SIZES]
         if None in rates:
             return False
         (_, (second, _), (last, size)) = rates  # type: ignore[misc]
@@ -115,19 +115,14 @@ def _directions(dimensions: int) -> NDArray[np.float64]:
 
 
 def _rate(
-    problem: Problem,
-    terms: list[list[LinearTerm]],
-    numbers: list[list[float]],
-    order: int,
-    wave: NDArray[np.float64],
+    problem: Problem, terms: list[_Frozen], order: int, wave: NDArray[np.float64]
 ) -> tuple[float, float] | None:
     """(largest Re λ, largest |λ|) of the symbol at one wave vector; None where it is singular."""
     primary, count = len(problem.unknowns), len(problem.channels)
     blocks = np.zeros((order + 1, count, count), dtype=complex)
-    for i, (row, values) in enumerate(zip(terms, numbers, strict=True)):
-        for term, c in zip(row, values, strict=True):
-            j = problem.channels.index(term.unknown)
-            blocks[term.order[0], i, j] += c * np.prod((1j * wave) ** np.array(term.order[1:]))
+    for i, term, c in terms:
+        j = problem.channels.index(term.unknown)
+        blocks[term.order[0], i, j] += c * np.prod((1j * wave) ** np.array(term.order[1:]))
     try:
         if count > primary:  # auxiliary unknowns are functions of the others
             inner = blocks[0, primary:, primary:]
