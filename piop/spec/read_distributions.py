@@ -12,6 +12,7 @@ from piop.spec.distributions import (
     AXIS_BOUNDARIES,
     DISTRIBUTIONS,
     Distribution,
+    FromData,
     FromFile,
     Matern,
 )
@@ -71,13 +72,6 @@ def _cells(reader: Reader, node: Node, path: str) -> int | tuple[int, ...]:
     return found if isinstance(node, SequenceNode) else found[0]
 
 
-def _wavenumbers(reader: Reader, node: Node, path: str) -> tuple[int, int]:
-    low, high = reader.interval(node, path)
-    if low != int(low) or high != int(high) or low < 0 or high > 10_000:
-        raise reader.fail(node.place, f"{path}: wavenumbers are whole numbers from 0 to 10000")
-    return int(low), int(high)
-
-
 def _matern(reader: Reader, node: Node, path: str) -> Matern:
     readers = {"smoothness": Reader.number, "length": Reader.number, "variance": Reader.number}
     values = reader.record(node, path, readers, ("smoothness", "length"), "matern needs {}")
@@ -86,10 +80,8 @@ def _matern(reader: Reader, node: Node, path: str) -> Matern:
 
 def read_levels(reader: Reader, node: Node, path: str) -> tuple[float, ...]:
     """One level of noise, or a list of them."""
-    levels = reader.several(node, path, Reader.number)
-    if any(level < 0 for level in levels):
-        raise reader.fail(node.place, f"{path}: a noise level is a number from 0 on")
-    return levels
+    levels = {"noise": reader.several(node, path, Reader.number)}
+    return _build(reader, FromData, levels, node, path.removesuffix(".noise")).noise
 
 
 def _path(reader: Reader, node: Node, path: str) -> str:
@@ -107,7 +99,7 @@ _READERS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(("terms", "modes", "times"), _count),
     **dict.fromkeys(("amplitude", "phase"), Reader.interval),
     "cells": _cells,
-    "wavenumber": _wavenumbers,
+    "wavenumber": partial(Reader.interval, read=partial(Reader.integer, most=10_000)),
     "matern": _matern,
     "boundary": partial(Reader.entries, read=partial(Reader.word, allowed=AXIS_BOUNDARIES)),
     "zero_mean": Reader.boolean,

@@ -205,13 +205,15 @@ class Reader:
             raise self.fail(node.place, message)
         return int(value)
 
-    def interval(self, node: Node, path: str) -> tuple[float, float]:
-        """``[low, high]`` with low ≤ high."""
+    def interval(
+        self, node: Node, path: str, read: Callable[..., float] = number
+    ) -> tuple[float, float]:
+        """``[low, high]`` with low ≤ high, each by ``read``."""
         items = self.items(node, path)
         if len(items) != 2:
             message = f"{path}: [low, high] needs two numbers; {len(items)} given"
             raise self.fail(node.place, message)
-        low, high = (self.number(item, path) for item in items)
+        low, high = (read(self, item, path) for item in items)
         if low > high:
             raise self.fail(node.place, f"{path}: low {low:g} is above high {high:g}")
         return low, high

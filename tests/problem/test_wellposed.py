@@ -121,6 +121,7 @@ CASES = [
     (EQ, "dt(u) = nu*dxxxx(u)", (10, 5), "short waves grow without bound", ""),
     (EQ, "dt(u) + dxxx(u) = -nu*dxx(u)", (10, 5), "short waves grow without bound", ""),
     (EQ, "dt(u) = nu*(2 + sin(2*pi*x))*dxx(u) - 5*nu*dxx(u)", (10, 5), "short waves grow", ""),
+    (EQ, "dt(u) = u0*u + (1 + u0)*u - nu*dxx(u)", (10, 5), "short waves grow", ""),
     (EQ, "dt(u) + dx(u) = -nu*dxxx(u)", None, None, None),
     (EQ, "dt(u) + u*dx(u) = -dxx(u) - nu*dxxxx(u)", None, None, None),
     # conservation laws
@@ -128,8 +129,9 @@ CASES = [
     (EQ, "dt(u) + dx(nu*u**2) = 0", None, None, None),
     # laws
     ("terms: 3", "terms: 0", (8, 45), "0 is not a whole number from 1", ""),
+    ("[1, 3]", "[3, 1]", (8, 80), "wavenumber: low 3 is above high 1", ""),
     ("[-1, 1]", "[1, -1]", (8, 59), "low 1 is above high -1", ""),
-    ("[1, 3]", "[1.5, 3]", (8, 80), "whole numbers", ""),
+    ("[1, 3]", "[1.5, 3]", (8, 81), "wavenumber: 1.5 is not a whole number from 0", ""),
     # sections
     ("[0, 1]}\nspace", "[1, 1]}\nspace", (3, 11), "the interval has no length", ""),
     ("name: heat", "name: heat\nsave: {z: 3}", (3, 8), "'z' is not a coordinate", ""),
