@@ -75,6 +75,9 @@ def observed_at(
         if name not in items:
             raise UsageError(f"sensors: {name!r} is not a visible input; one of {', '.join(items)}")
         shape = (counts,) if isinstance(counts, int) else tuple(counts)
+        if place not in list(SensorPlacement):
+            ways = ", ".join(SensorPlacement)
+            raise UsageError(f"sensors.{name}: {place!r} is not a way to place them; one of {ways}")
         try:
             item = replace(items[name], sensor_shape=shape, place=SensorPlacement(place))
             points = place_sensors(problem, item, draws)

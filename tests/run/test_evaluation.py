@@ -162,7 +162,7 @@ def test_other_sensors_may_be_asked_for(trained):
     ("sensors", "message"),
     [
         ({"v": (3, "grid")}, "'v' is not a visible input; one of u0"),
-        ({"u0": (3, "anywhere")}, "sensors.u0: .*anywhere"),
+        ({"u0": (3, "anywhere")}, "sensors.u0: 'anywhere' is not .*; one of grid, uniform, "),
         ({"u0": ([3, 3], "grid")}, "sensors.u0"),
     ],
 )
