@@ -64,7 +64,7 @@ def _require_end(problem: Problem, queries: Queries) -> None:
     time = problem.time
     if time is None:
         return
-    times = queries.tensor()[..., 0]
+    times = queries.tensor()[..., 0] if queries.axes is None else queries.axes[time.name]
     other = times[(times - time.high).abs() > 1e-6 * time.length]
     if len(other):
         raise UsageError(
