@@ -246,6 +246,11 @@ def lazy_array(
     return StoredArray(tuple(kept.values()), np.dtype(source.dtype), names, read_samples)
 
 
+def axis_arrays(**positions: Source) -> dict[str, StoredArray]:
+    """Describe coordinates along themselves, by name: ``x(x)``."""
+    return {name: lazy_array(values, (name,)) for name, values in positions.items()}
+
+
 def _sample_axis(dimensions: tuple[str, ...] | None) -> int | None:
     return dimensions.index(SAMPLE) if dimensions and SAMPLE in dimensions else None
 

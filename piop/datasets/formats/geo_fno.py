@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from piop.datasets.lazy_arrays import SAMPLE, OpenFile, Source, StoredArray, lazy_array
+from piop.datasets.lazy_arrays import SAMPLE, OpenFile, Source, StoredArray, axis_arrays, lazy_array
 from piop.errors import DataError
 
 FLOW = ("rho", "vx", "vy", "p", "mach")
@@ -54,7 +54,7 @@ def name_airfoil(path: str, x: Source, y: Source, q: Source) -> OpenFile:
     """
     along = (SAMPLE, "s", "r")
     arrays = {"px": lazy_array(x, along), "py": lazy_array(y, along)}
-    arrays |= _square(x.shape[1:])
+    arrays |= _square(*x.shape[1:])
     for channel, name in enumerate(FLOW):
         arrays[name] = lazy_array(q, along, (ALL, channel, ALL, ALL))
     attributes = {
@@ -76,8 +76,8 @@ def name_plasticity(path: str, sources: Mapping[str, Source], kind: str) -> Open
     """Name the arrays as ``pdes/plasticity.yaml`` does."""
     output = sources["output"]
     times = output.shape[3]
-    arrays = {"die": lazy_array(sources["input"], (SAMPLE, "s"))} | _square(output.shape[1:3])
-    arrays["t"] = lazy_array((1 + np.arange(times)) / times, ("t",))
+    arrays = {"die": lazy_array(sources["input"], (SAMPLE, "s"))} | _square(*output.shape[1:3])
+    arrays |= axis_arrays(t=(1 + np.arange(times)) / times)
     for channel, name in enumerate(FORGED):
         arrays[name] = lazy_array(output, (SAMPLE, "s", "r", "t"), (ALL, ALL, ALL, ALL, channel))
     attributes = {
@@ -90,8 +90,5 @@ def name_plasticity(path: str, sources: Mapping[str, Source], kind: str) -> Open
     )
 
 
-def _square(shape: tuple[int, ...]) -> dict[str, StoredArray]:
-    return {
-        name: lazy_array(np.linspace(0, 1, n), (name,))
-        for name, n in zip(("s", "r"), shape, strict=True)
-    }
+def _square(n: int, m: int) -> dict[str, StoredArray]:
+    return axis_arrays(s=np.linspace(0, 1, n), r=np.linspace(0, 1, m))

@@ -18,6 +18,7 @@ from piop.datasets.lazy_arrays import (
     OpenFile,
     Reversed,
     Source,
+    axis_arrays,
     is_number,
     lazy_array,
     transformed,
@@ -63,8 +64,7 @@ def _burgers(path: str, a: Source, u: Source, kind: str) -> OpenFile:
     arrays = {
         "u0": lazy_array(a, (SAMPLE, "x")),
         "u": transformed(whole, lambda v: v[:, None], (SAMPLE, "t", "x"), (samples, 1, n)),
-        "t": lazy_array(np.array([1.0]), ("t",)),
-        "x": lazy_array(np.arange(n) / n, ("x",)),
+        **axis_arrays(t=np.array([1.0]), x=np.arange(n) / n),
     }
     attributes = {
         "equation": "dt(u) + u*dx(u) = nu*dxx(u), periodic on [0, 1]; nu is not in the file",
@@ -79,13 +79,10 @@ def _burgers(path: str, a: Source, u: Source, kind: str) -> OpenFile:
 def _flow(path: str, a: Source, u: Source, t: Source, kind: str) -> OpenFile:
     n = a.shape[1]
     times = np.asarray(t[(slice(None),) * len(t.shape)], dtype=np.float64).ravel()
-    positions = np.arange(n) / n
     arrays = {
         "w0": lazy_array(a, (SAMPLE, "x", "y")),
         "w": lazy_array(u, (SAMPLE, "x", "y", "t")),
-        "t": lazy_array(times, ("t",)),
-        "x": lazy_array(positions, ("x",)),
-        "y": lazy_array(positions, ("y",)),
+        **axis_arrays(t=times, x=np.arange(n) / n, y=np.arange(n) / n),
     }
     attributes = {
         "equation": "vorticity w of a forced flow, periodic on [0, 1] x [0, 1]; nu is not in "
@@ -104,8 +101,7 @@ def _darcy(path: str, coefficient: Source, solution: Source, kind: str) -> OpenF
     arrays = {
         "a": lazy_array(coefficient, (SAMPLE, "x", "y")),
         "u": lazy_array(solution, (SAMPLE, "x", "y")),
-        "x": lazy_array(positions, ("x",)),
-        "y": lazy_array(positions, ("y",)),
+        **axis_arrays(x=positions, y=positions),
     }
     attributes = {
         "equation": "-div(a*grad(u)) = 1, u = 0 on the boundary of [0, 1] x [0, 1]",

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from piop.datasets.atomic_output import replacing
-from piop.datasets.lazy_arrays import SAMPLE, OpenFile, Select, is_position, lazy_array
+from piop.datasets.lazy_arrays import SAMPLE, OpenFile, is_position, lazy_array
 from piop.datasets.writer import DatasetWriter, NewVariable
 
 if TYPE_CHECKING:
@@ -87,24 +87,6 @@ UNNAMED = "phony_dim_"
 """How xarray calls dimensions that have no name."""
 
 
-@final
-class _Decoded:
-    """A variable of xarray, which applies scales, offsets and missing values.
-
-    Args:
-        variable: xarray's.
-    """
-
-    def __init__(self, variable: Any) -> None:
-        self.variable = variable
-        self.shape: tuple[int, ...] = tuple(variable.shape)
-        self.dtype: Any = variable.dtype
-
-    def __getitem__(self, select: Select, /) -> np.ndarray:
-        """Read a part."""
-        return np.asarray(self.variable[select].values)
-
-
 def open_netcdf(path: Path, engine: str = "h5netcdf", expected: str = "") -> OpenFile:
     """Open a file by xarray, with times as the numbers they are."""
     import xarray  # half a second to import, and CSV does not need it
@@ -125,8 +107,9 @@ def open_netcdf(path: Path, engine: str = "h5netcdf", expected: str = "") -> Ope
     for name, variable in data.variables.items():
         names = tuple(map(str, variable.dims))
         named = not any(d.startswith(UNNAMED) for d in names)
-        # xarray and h5netcdf take milliseconds for a read, h5py a tenth of one
-        source = direct[str(name)] if direct and _is_plain(variable) else _Decoded(variable)
+        # xarray applies scales, offsets and missing values; it and h5netcdf take milliseconds for a
+        # read, h5py a tenth of one
+        source = direct[str(name)] if direct and _is_plain(variable) else variable
         arrays[str(name)] = lazy_array(source, names if named else None)
     return OpenFile(str(path), "netcdf", arrays, dict(data.attrs), expected, close)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from piop.datasets.axes import increasing
-from piop.datasets.lazy_arrays import SAMPLE, OpenFile, lazy_array, reason_of
+from piop.datasets.lazy_arrays import SAMPLE, OpenFile, axis_arrays, lazy_array, reason_of
 from piop.errors import DataError
 
 DARCY_GRIDS = (16, 32)
@@ -75,8 +75,7 @@ def _read_darcy(path: str, stored: Stored) -> OpenFile:
     arrays = {
         "a": lazy_array(np.where(stored["x"].numpy(), high, low), (SAMPLE, "x", "y")),
         "u": lazy_array(stored["y"].numpy(), (SAMPLE, "x", "y")),
-        "x": lazy_array(positions, ("x",)),
-        "y": lazy_array(positions, ("y",)),
+        **axis_arrays(x=positions, y=positions),
     }
     attributes = {
         "equation": "-div(a*grad(u)) = 1, u = 0 on the boundary of [0, 1] x [0, 1]",
@@ -98,17 +97,16 @@ def _is_burgers(stored: Stored) -> bool:
 
 
 def _read_burgers(path: str, stored: Stored) -> OpenFile:
-    viscosity, end = float(stored["visc"]), BURGERS_INTERVAL * (BURGERS_ROWS - 1)
+    viscosity, times = float(stored["visc"]), BURGERS_INTERVAL * np.arange(BURGERS_ROWS)
     arrays = {
         "u0": lazy_array(stored["x"].numpy(), (SAMPLE, "x")),
         "u": lazy_array(stored["y"].numpy(), (SAMPLE, "t", "x")),
-        "t": lazy_array(BURGERS_INTERVAL * np.arange(BURGERS_ROWS), ("t",)),
-        "x": lazy_array(np.arange(BURGERS_POINTS) / BURGERS_POINTS, ("x",)),
+        **axis_arrays(t=times, x=np.arange(BURGERS_POINTS) / BURGERS_POINTS),
     }
     attributes = {
         "equation": f"dt(u) + u*dx(u) = {viscosity:g}*dxx(u), periodic on [0, 1]",
         "places": f"i/{BURGERS_POINTS}: the right end, which is the left one, is left out",
-        "times": f"rows {BURGERS_INTERVAL:g} apart from 0 to {end:g}; the first is u0",
+        "times": f"rows {BURGERS_INTERVAL:g} apart from 0 to {times[-1]:g}; the first is u0",
         "spec": "burgers_wang",
     }
     name = "torch: neuraloperator's Burgers data"
