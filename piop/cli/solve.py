@@ -141,13 +141,13 @@ def resume(
     if steps is not None and time is not None:
         raise UsageError("give --steps or --time, not both")
     from piop.run import resume as resume_run
-    from piop.run.folder import open_folder
+    from piop.run.folder import RunFolder
     from piop.training.settings import parse_time
 
     seconds = None if time is None else parse_time(time)
     budget = {"steps": steps, "time": seconds}
     if steps is None and time is None:
-        budget = open_folder(run).read_config()["training"]["budget"]
+        budget = RunFolder(run).read_config()["training"]["budget"]
     with stop_on_termination(run), progress(run, budget["steps"], budget["time"]) as show:
         resumed = resume_run(
             run,

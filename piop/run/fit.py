@@ -23,7 +23,7 @@ from piop.run.configuration import (
     threads_of,
 )
 from piop.run.data import DataArgument, GivenData, note_grids, training_and_held_out, usable_data
-from piop.run.folder import RunFolder, new_folder, open_folder, write_json
+from piop.run.folder import RunFolder, new_folder, write_json
 from piop.run.run import Run
 from piop.training.batches.batch import BatchSource
 from piop.training.build import build_model, build_objective, build_source
@@ -114,14 +114,14 @@ def fit(
     with joined() as processes:
         require_work(config, data is not None, processes)
         path = processes.lead(lambda: str(new_folder(out, problem.name, force).path))
-        folder = RunFolder(Path(path))
+        folder = RunFolder(path)
         given = None if data is None else GivenData.open(problem, data)
         if given is not None:
             given.require_trainable(problem)
         job = _plan(problem, config, settings or {}, given, processes)
         initial = None
         if init_from is not None:
-            other = open_folder(init_from)
+            other = RunFolder(init_from)
             other.read_config()
             initial = load_weights(other.weights)
         processes.lead(lambda: folder.begin(problem, config, job.statistics, job.record))
@@ -159,7 +159,7 @@ def resume(
             setting may not change.
         TrainingError: If its checkpoint cannot be read.
     """
-    folder = open_folder(path)
+    folder = RunFolder(path)
     record = folder.read_config()
     problem = folder.read_problem(record)
     config = TrainingConfig.from_json(record["training"])

@@ -45,8 +45,8 @@ class RunFolder:
         profile: Time of each part of a step, where that was profiled.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path) -> None:
+        self.path = path = Path(path)
         self.spec = path / "spec.yaml"
         self.config = path / "config.json"
         self.weights = path / "model.safetensors"
@@ -106,6 +106,8 @@ class RunFolder:
         Raises:
             UsageError: If this is no run folder, or one of a newer format.
         """
+        if not self.path.is_dir():
+            raise UsageError(f"{self.path}: there is no such run folder")
         if not self.config.is_file():
             raise UsageError(f"{self.path}: is not a run folder: it has no config.json")
         try:
@@ -156,7 +158,7 @@ def new_folder(path: str | Path | None, name: str, force: bool) -> RunFolder:
         while path.exists():
             count += 1
             path = Path("runs") / f"{name}-{stamp}-{count}"
-    folder = RunFolder(Path(path))
+    folder = RunFolder(path)
     if not folder.path.exists():
         return folder
     if not folder.path.is_dir():
@@ -194,15 +196,3 @@ def versions() -> dict[str, str]:
     """Name the versions that a run's numbers depend on."""
     packages = ("piop", "torch", "numpy", "sympy", "pytorch_optimizer")
     return {"python": platform.python_version()} | {p: installed_version(p) for p in packages}
-
-
-def open_folder(path: str | Path) -> RunFolder:
-    """Give the folder at a path.
-
-    Raises:
-        UsageError: If there is none.
-    """
-    folder = RunFolder(Path(path))
-    if not folder.path.is_dir():
-        raise UsageError(f"{path}: there is no such run folder")
-    return folder

@@ -16,7 +16,7 @@ from piop.problem import Problem, lazy
 from piop.run import evaluation
 from piop.run.configuration import move_to_device
 from piop.run.data import DataArgument, GivenData, check_values, training_and_held_out
-from piop.run.folder import RunFolder, open_folder, read_json, versions, write_json
+from piop.run.folder import RunFolder, read_json, versions, write_json
 from piop.run.held_out import DrawnInputs, HeldOut, HeldOutData, HeldOutSource
 from piop.run.held_out import Sensors as Placement
 from piop.run.parameter_estimation import infer, trained_estimates
@@ -72,7 +72,7 @@ class Run:
             UsageError: If it is no run folder, is of a newer format, its spec was changed, or it
                 has no weights yet.
         """
-        folder = open_folder(path)
+        folder = RunFolder(path)
         record = folder.read_config()
         problem = folder.read_problem(record)
         config = move_to_device(TrainingConfig.from_json(record["training"]), device)
