@@ -323,7 +323,6 @@ class Refinement(Generic[L, R]):
             self.values,
             self.rates,
             self.error,
-            self.error <= request.tolerance,
             self.modes,
             self.step,
             request.tolerance,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,6 @@ class Solution:
         error_estimate: Upper bound of the error of each trajectory ``[B]`` (dimensionless): largest
             over unknowns and save times of ‖error‖₂ over space, relative to the root mean square
             over time of the unknown's ‖·‖₂. The relative L2 error over space and time is below it.
-        accepted: Whether the estimate met the tolerance ``[B]``.
         modes: Points of the finest grid used, per trajectory ``[B, d]``.
         step: Longest step used, per trajectory ``[B]`` (units of time).
         tolerance: The error estimate requested.
@@ -44,49 +43,42 @@ class Solution:
     values: dict[str, Tensor]
     time_derivatives: dict[str, Tensor]
     error_estimate: Tensor
-    accepted: Tensor
     modes: Tensor
     step: Tensor
     tolerance: float
     notes: tuple[str, ...] = ()
     points: Tensor | None = None
 
+    @property
+    def accepted(self) -> Tensor:
+        """Whether the estimate met the tolerance ``[B]``."""
+        return self.error_estimate <= self.tolerance
+
     def take(self, index: Tensor) -> Solution:
         """Give the samples with these indices of the batch, in their order ``[B']``."""
-
-        def taken(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            return {name: value[index] for name, value in values.items()}
-
-        return replace(
-            self,
-            values=taken(self.values),
-            time_derivatives=taken(self.time_derivatives),
-            error_estimate=self.error_estimate[index],
-            accepted=self.accepted[index],
-            modes=self.modes[index],
-            step=self.step[index],
-            points=None if self.points is None else self.points[index],
-        )
+        return _along_batch([self], lambda own: own[0][index])
 
 
 def concatenate(parts: Sequence[Solution]) -> Solution:
     """Concatenate solutions along the batch, all on one grid or at the same number of points."""
+    notes = tuple(note for part in parts for note in part.notes)
+    return replace(_along_batch(parts, torch.cat), notes=notes)
+
+
+def _along_batch(parts: Sequence[Solution], combine: Callable[[list[Tensor]], Tensor]) -> Solution:
+    """The first solution, with each tensor along the batch made from those of all."""
     first = parts[0]
-
-    def along_batch(what: Callable[[Solution], Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        return {n: torch.cat([what(p)[n] for p in parts]) for n in what(first)}
-
     points = [p.points for p in parts if p.points is not None]
     return replace(
         first,
-        values=along_batch(lambda p: p.values),
-        time_derivatives=along_batch(lambda p: p.time_derivatives),
-        error_estimate=torch.cat([p.error_estimate for p in parts]),
-        accepted=torch.cat([p.accepted for p in parts]),
-        modes=torch.cat([p.modes for p in parts]),
-        step=torch.cat([p.step for p in parts]),
-        notes=tuple(note for p in parts for note in p.notes),
-        points=torch.cat(points) if points else None,
+        values={n: combine([p.values[n] for p in parts]) for n in first.values},
+        time_derivatives={
+            n: combine([p.time_derivatives[n] for p in parts]) for n in first.time_derivatives
+        },
+        error_estimate=combine([p.error_estimate for p in parts]),
+        modes=combine([p.modes for p in parts]),
+        step=combine([p.step for p in parts]),
+        points=combine(points) if points else None,
     )
 
 

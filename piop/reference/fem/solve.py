@@ -103,14 +103,12 @@ def _failed(sources: Sources, request: Request, notes: Sequence[str]) -> Solutio
     problem, f64 = sources.problem, {"dtype": torch.float64, "device": request.device}
     batch = len(notes)
     nan = torch.full((batch, problem.points or 0), math.nan, **f64)
-    error = torch.full((batch,), math.inf, **f64)
     return Solution(
         torch.empty(0, **f64),
         (),
         dict.fromkeys(problem.channels, nan),
         {},
-        error,
-        error < 0,
+        torch.full((batch,), math.inf, **f64),
         torch.zeros((batch, 2), dtype=torch.int64),
         torch.zeros(batch, **f64),
         request.tolerance,
