@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
 
@@ -28,7 +27,7 @@ from piop.reference.refinement import (
     Earlier,
     Fields,
     GridLevel,
-    LevelResult,
+    GridResult,
     LevelSolver,
     SolvedSamples,
     observed_order,
@@ -43,23 +42,7 @@ _SECOND = (1.8, 2.2)  # observed orders that are taken for the second
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class CellResult(LevelResult[GridLevel]):
-    """A sample solved on a grid of cells.
-
-    Attributes:
-        imbalance: Of sources and fluxes on this grid, where a constant is free.
-        first_imbalance: Of the first grid.
-        estimated: The values whose error is estimated: these, or extrapolated ones.
-    """
-
-    imbalance: float
-    first_imbalance: float
-    estimated: Tensor
-
-
-@final
-class CellSolver(LevelSolver[GridLevel, CellResult]):
+class CellSolver(LevelSolver[GridLevel, GridResult]):
     """Solves a steady linear equation in divergence form on a box.
 
     Cell-centred finite volumes with harmonic means, solved by conjugate gradients with a multigrid
@@ -78,37 +61,41 @@ class CellSolver(LevelSolver[GridLevel, CellResult]):
         sizes, self.aligned = first_grid(self.problem, request.shape, self.most)
         self.coarsest = GridLevel(1, sizes)
         self.algebraic = min(1e-9, max(1e-2 * request.tolerance, 1e-12))
+        self.first_imbalance: dict[int, float] = {}
 
     def bytes_per_sample(self, level: GridLevel) -> float:
         """See the base class."""
         return 8 * _NUMBERS * math.prod(level.sizes)
 
     def solve(
-        self, level: GridLevel, samples: Sequence[int], earlier: Earlier[CellResult]
-    ) -> SolvedSamples[CellResult]:
+        self, level: GridLevel, samples: Sequence[int], earlier: Earlier[GridResult]
+    ) -> SolvedSamples[GridResult]:
         """See the base class."""
         sources = self.sources.take(samples)
         discrete = Discrete(self.form, sources, samples, level.sizes)
         cells = solve_cells(discrete, self.algebraic, self.form.gauge, samples)
         values = discrete.reconstruct(cells, self.request.shape)
-        found = zip(values, discrete.imbalance.tolist(), earlier, strict=True)
-        results = [self._result(level, *of_sample) for of_sample in found]
+        found = [self._result(level, *own) for own in zip(values, earlier, strict=True)]
+        imbalance = discrete.imbalance.tolist()
+        for sample, own in zip(samples, imbalance, strict=True):
+            self.first_imbalance.setdefault(sample, own)
 
         def evaluate(rows: Sequence[int]) -> Fields:
             for row in rows:
-                self._require_balance(samples[row], results[row])
-            return {self.form.unknown: torch.stack([results[r].estimated for r in rows])}, {}
+                self._require_balance(samples[row], imbalance[row])
+            return {self.form.unknown: torch.stack([found[row][1] for row in rows])}, {}
 
-        return SolvedSamples(results, evaluate)
+        return SolvedSamples([result for result, _ in found], evaluate)
 
     def _result(
-        self, level: GridLevel, values: Tensor, imbalance: float, earlier: Sequence[CellResult]
-    ) -> CellResult:
+        self, level: GridLevel, values: Tensor, earlier: Sequence[GridResult]
+    ) -> tuple[GridResult, Tensor]:
+        """Return a result, and the values whose error it bounds: its own, or extrapolated ones."""
         estimated, error, order = self._estimate([values, *(e.values for e in earlier)])
         left = math.floor(math.log2(self.most / max(level.sizes)))
         cheap = 2 * max(level.sizes) <= self.worthwhile
         why = "its coefficient has jumps" if self.form.rough else "it is not resolved"
-        return CellResult(
+        result = GridResult(
             error,
             level.halved() if left >= 1 else None,
             level.sizes,
@@ -116,10 +103,8 @@ class CellSolver(LevelSolver[GridLevel, CellResult]):
             values,
             expected=0.0 if cheap else error * 2 ** (-left * order),
             remark=f"the error falls with order {order:.1f}: {why}",
-            imbalance=imbalance,
-            first_imbalance=earlier[-1].first_imbalance if earlier else imbalance,
-            estimated=estimated,
         )
+        return result, estimated
 
     def _estimate(self, values: Sequence[Tensor]) -> tuple[Tensor, float, float]:
         """Estimate the error of the last grid's values, or of extrapolated ones, and its order."""
@@ -136,14 +121,12 @@ class CellSolver(LevelSolver[GridLevel, CellResult]):
         order = min(max(observed, 0.5), 1.0 if self.form.rough else 2.0)
         return values[0], richardson_error(differences[0], order) + self.algebraic, order
 
-    def _require_balance(self, sample: int, result: CellResult) -> None:
+    def _require_balance(self, sample: int, imbalance: float) -> None:
         """Where a constant is free, sources and fluxes through walls must balance."""
-        first, last = result.first_imbalance, result.imbalance
-        if self.form.gauge is None:
-            return
-        if last > max(self.request.tolerance, 1e-9) and last > 0.5 * first:
+        allowed = max(self.request.tolerance, 1e-9, 0.5 * self.first_imbalance[sample])
+        if self.form.gauge is not None and imbalance > allowed:
             raise SolverError(
                 f"sample {sample}: the equation for {self.form.unknown} has no solution: sources "
-                f"and fluxes through the walls do not balance, their sum is {last:.1e} of their "
-                "size; subtract the mean"
+                f"and fluxes through the walls do not balance, their sum is {imbalance:.1e} of "
+                "their size; subtract the mean"
             )
