@@ -22,14 +22,7 @@ from piop.reference.fourier.error_control import (
     resolved,
     round_up,
 )
-from piop.reference.fourier.grid import (
-    PeriodicGrid,
-    embed,
-    evaluate_on,
-    nonlinear_auxiliaries,
-    power,
-    tail,
-)
+from piop.reference.fourier.grid import embed, evaluate_on, nonlinear_auxiliaries, power, tail
 from piop.reference.fourier.nonlinear import longest_step
 from piop.reference.fourier.time_stepping import (
     Discretisation,
@@ -64,11 +57,9 @@ class SpectralResult(LevelResult[SpectralLevel]):
 
     Attributes:
         assessment: Its errors in space and time.
-        grid: Grid of its spectra.
     """
 
     assessment: Assessment
-    grid: PeriodicGrid
 
 
 @final
@@ -208,7 +199,8 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         difference, before = None, None
         for last in earlier:
             before = last.assessment
-            gap = run.spectra[row] - embed(last.values, last.grid, run.grid)
+            grid = run.grid.with_sizes(last.resolution)
+            gap = run.spectra[row] - embed(last.values, grid, run.grid)
             energy = power(gap, run.grid)[:, self.measured]
             difference = float((energy.sqrt() / scale[row]).max())
         measured = Measurements(level, tails, middles, tuple(run.rough[row].tolist()), difference)
@@ -226,7 +218,6 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             step=level.step,
             remark="its step is too long" if fits else "its spectrum is not resolved",
             assessment=assessment,
-            grid=run.grid,
             reported=reported,
         )
 
@@ -252,6 +243,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
                     values.setdefault(channel.name, []).append(value)
                 if c < self.states:
                     rate = evaluate_on(speed[index, c], run.grid, shape)
-                    rates.setdefault(self.discretisation.label(c), []).append(rate)
+                    label = channel.label(self.problem.coordinates[0].name)
+                    rates.setdefault(label, []).append(rate)
         found, slopes = ({n: torch.stack(v, 1) for n, v in f.items()} for f in (values, rates))
         return found, slopes

@@ -353,10 +353,6 @@ class Discretisation:
         lengths = tuple(float(c.high - c.low) for c in problem.space)
         self.box = PeriodicGrid(lows, lengths, (2,) * len(lows), sources.device)
 
-    def label(self, channel: int) -> str:
-        """Return the name of the time derivative of a state."""
-        return self.split.channels[channel].label(self.problem.coordinates[0].name)
-
     @property
     def order_in_time(self) -> float:
         """Order to credit: 3.5, or 2 where a product holds second derivatives in all (stiff)."""
