@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
 
@@ -39,26 +38,17 @@ from piop.reference.refinement import (
 )
 from piop.reference.solution import Request
 
-
-@dataclass(frozen=True)
-class Window:
-    """Intervals along an axis that means are taken over.
-
-    Attributes:
-        low: Left ends of the windows; beyond the axis where it is periodic, cut there otherwise.
-        high: Right ends.
-        periodic: Whether the axis is.
-    """
-
-    low: Tensor
-    high: Tensor
-    periodic: bool
+Window = tuple[Tensor, Tensor]
+"""Left and right ends of the intervals along an axis that means are taken over."""
 
 
 def output_windows(
     problem: Problem, shape: tuple[int, ...], points: Sequence[Tensor]
 ) -> tuple[Window, ...]:
-    """Windows as wide as the spacing of the spec's ``save`` grid, or of a finer output's."""
+    """Windows as wide as the spacing of the spec's ``save`` grid, or of a finer output's.
+
+    They reach beyond a periodic axis, and are cut at the ends of another.
+    """
     saved = problem.save[-len(problem.space) :]
     windows = []
     for axis, n, kept, middles in zip(problem.space, shape, saved, points, strict=True):
@@ -67,7 +57,7 @@ def output_windows(
         low, high = middles - width / 2, middles + width / 2
         if not axis.periodic:
             low, high = low.clamp(min=axis.low), high.clamp(max=axis.high)
-        windows.append(Window(low, high, axis.periodic))
+        windows.append((low, high))
     return tuple(windows)
 
 
@@ -80,22 +70,19 @@ def means(u: Tensor, mesh: CellMesh, windows: tuple[Window, ...], linear: bool =
         windows: Along each axis.
         linear: Whether the function is taken as limited-linear in a cell, or constant.
     """
-    for axis, window in enumerate(windows):
-        total = _integral(u, mesh, axis, window, window.high, linear)
-        total = total - _integral(u, mesh, axis, window, window.low, linear)
-        width = (window.high - window.low).reshape([-1] + [1] * (u.ndim - 3 - axis))
+    for axis, (low, high) in enumerate(windows):
+        width = (high - low).reshape([-1] + [1] * (u.ndim - 3 - axis))
+        total = _integral(u, mesh, axis, high, linear) - _integral(u, mesh, axis, low, linear)
         u = total / width
     return u
 
 
-def _integral(
-    u: Tensor, mesh: CellMesh, axis: int, window: Window, ends: Tensor, linear: bool
-) -> Tensor:
+def _integral(u: Tensor, mesh: CellMesh, axis: int, ends: Tensor, linear: bool) -> Tensor:
     """∫ from the low end of the axis to ``ends``."""
     dim, n, h = 2 + axis, mesh.sizes[axis], mesh.widths[axis]
-    position = (ends - mesh.space[axis].low) / h
+    position, periodic = (ends - mesh.space[axis].low) / h, mesh.space[axis].periodic
     cell = position.floor()
-    if not window.periodic:
+    if not periodic:
         cell = cell.clamp(0, n - 1)
     shape = [-1] + [1] * (u.ndim - 1 - dim)
     within = (position - cell).reshape(shape)
@@ -105,7 +92,7 @@ def _integral(
     before = (sums - u).index_select(dim, index) + laps * whole
     part = u.index_select(dim, index) * within
     if linear:
-        slope = limited_slopes(beside(u, dim, window.periodic), dim).index_select(dim, index)
+        slope = limited_slopes(beside(u, dim, periodic), dim).index_select(dim, index)
         part = part + 0.5 * slope * (within**2 - within)
     return h * (before + part)
 
@@ -137,8 +124,8 @@ class ShockSolver(LevelSolver[GridLevel, GridResult]):
     def _first_level(self) -> GridLevel:
         """Return a mesh of half a cell per window, but four levels below the limit."""
         start, sizes = _START[len(self.problem.space) - 1], []
-        for axis, window in zip(self.problem.space, self.windows, strict=True):
-            cells = axis.length / float((window.high - window.low).max())
+        for axis, (low, high) in zip(self.problem.space, self.windows, strict=True):
+            cells = axis.length / float((high - low).max())
             power = 2 ** max(0, round(cells).bit_length() - 1)
             sizes.append(max(4, min(max(start, power // 2), self.most // 8)))
         return GridLevel(1, tuple(sizes))
