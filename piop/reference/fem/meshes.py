@@ -143,10 +143,9 @@ def samples_by_region(family: RegionFamily, sources: Sources) -> list[list[int]]
         Samples of each region that occurs. Radii are not compared: where they depend on inputs
         every sample is by itself.
     """
-    if family.redrawn:
-        return [[sample] for sample in range(sources.batch)]
+    own = range(sources.batch) if family.redrawn else region_numbers(family, sources)
     found: dict[int, list[int]] = {}
-    for sample, number in enumerate(region_numbers(family, sources)):
+    for sample, number in enumerate(own):
         found.setdefault(number, []).append(sample)
     return list(found.values())
 
@@ -242,8 +241,3 @@ def spread_points(outline: Outline, nodes: Array, count: int) -> Array:
         away = np.minimum(away, gap)
         selected.append(int(away.argmax()))
     return np.sort(selected)
-
-
-def nearest_points(points: Array, wanted: Array) -> Array:
-    """Numbers of those of ``points [n, 2]`` that are nearest to each of ``wanted [m, 2]``."""
-    return np.asarray(KDTree(points).query(wanted)[1])

@@ -10,6 +10,7 @@ from typing import cast, final
 
 import numpy as np
 import torch
+from scipy.spatial import KDTree
 from torch import Tensor
 
 from piop.domain import GeometryError, Outline, PlaneRegion, RegionFamily
@@ -19,7 +20,6 @@ from piop.forms.weak import WeakForm, weak_form
 from piop.reference.fem.meshes import (
     MeshHierarchy,
     mesh_for,
-    nearest_points,
     samples_by_region,
     spread_points,
     trace_outline,
@@ -209,7 +209,7 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
             self.points = space.points[chosen]
             return chosen
         if self.problem.points is not None and self.level == 2:
-            self.numbers = nearest_points(space.points[space.corners], self.points)
+            _, self.numbers = KDTree(space.points[space.corners]).query(self.points)
         return space.corners[self.numbers]
 
     def _result(
