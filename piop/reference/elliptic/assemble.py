@@ -27,10 +27,10 @@ from piop.errors import SolverError
 from piop.forms.linear_forms import DivergenceForm
 from piop.reference.elliptic.cells import (
     StencilOperator,
-    at_centres,
     at_nodes,
     between,
     centres,
+    every_other,
     half_steps,
     interleave,
 )
@@ -60,7 +60,8 @@ class WallValue:
         """Keep the centres of cells along some axes."""
         constant, factor = self.constant, self.factor
         for i in axes:
-            constant, factor = (at_centres(v, i + 1, space[i].periodic) for v in (constant, factor))
+            first = 0 if space[i].periodic else 1
+            constant, factor = (every_other(v, i + 1, first) for v in (constant, factor))
         return WallValue(constant, factor)
 
 

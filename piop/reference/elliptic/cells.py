@@ -59,11 +59,6 @@ def interleave(inner: Tensor, outer: Tensor, dim: int) -> Tensor:
     return torch.cat([pairs, outer.narrow(dim, n, 1)], dim)
 
 
-def at_centres(values: Tensor, dim: int, periodic: bool) -> Tensor:
-    """Keep the centres of values at half steps."""
-    return every_other(values, dim, 0 if periodic else 1)
-
-
 def every_other(values: Tensor, dim: int, first: int) -> Tensor:
     """Entries first, first + 2, … along a dimension, as a view."""
     index: list[slice] = [slice(None)] * values.ndim
