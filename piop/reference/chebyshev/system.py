@@ -58,10 +58,8 @@ class CollocationSystem:
         if self._lowered is not None:
             nodes, extrapolate = self._lowered
             for channel in self.equations.multipliers:
-                own = w[:, :, channel].flatten(2)
-                lowered = own[..., nodes] - own @ extrapolate.T
-                rows = out[:, :, channel].flatten(2).index_copy(2, nodes, lowered)
-                out[:, :, channel] = rows.reshape(out[:, :, channel].shape)
+                own, rows = w[:, :, channel].flatten(2), out.view(*w.shape[:3], -1)
+                rows[:, :, channel, nodes] = own[..., nodes] - own @ extrapolate.T
         for row, face, _ in self.conditions:
             axis, end = face
             found = row.value(self._read_at(face, row, values))[0]
