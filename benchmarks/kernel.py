@@ -25,7 +25,7 @@ from piop.forms.stream_plan import plan_streams
 from piop.problem import Problem
 from piop.residual.attention.kernel import Kernel, missing_for_triton
 from piop.residual.attention.online import online_totals
-from piop.residual.compiled_step import TracedStep, compile_step
+from piop.residual.compiled_step import TracedStep
 from piop.residual.rules import attention as scores
 from piop.residual.stream_tensor import StreamLayout, StreamTensor
 
@@ -43,7 +43,9 @@ def step_of(kernel: Kernel | None, tensors: list[Tensor], compiled: bool) -> Tra
         return found.data.square().mean()
 
     with written_out():
-        return compile_step(loss, tensors, [], compiled=compiled)
+        step = TracedStep(loss, compiled=compiled)
+        step.prepare(tensors, [])
+    return step
 
 
 def written_out() -> Any:

@@ -16,7 +16,7 @@ from piop.models import build_backbone
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.residual import compile_residual
-from piop.residual.compiled_step import compile_step
+from piop.residual.compiled_step import TracedStep
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.batches.batch import Batch, CollocationPoints, flatten
 from piop.training.build import signature_of
@@ -55,7 +55,8 @@ class Case:
         def flat(values: list[Tensor], tensors: list[Tensor]) -> Tensor:
             return self.losses[loss](values, rebuild(tensors))
 
-        step = compile_step(flat, self.parameters, pieces[0][0], compiled=compiled)
+        step = TracedStep(flat, compiled=compiled)
+        step.prepare(self.parameters, pieces[0][0])
         if step.eager_because is not None:
             raise RuntimeError(f"{loss} does not compile: {step.eager_because}")
 

@@ -30,7 +30,7 @@ from piop.models import AxisSignature, InputSignature, Signature
 from piop.models.deeponet.network import DeepONet, DeepONetConfig, glorot_linear
 from piop.problem import Problem
 from piop.residual import compile_residual
-from piop.residual.compiled_step import compile_step
+from piop.residual.compiled_step import TracedStep
 from steps.timing import Options, Run, interleaved, peak_memory
 
 FUNCTIONS, QUERIES, SENSORS, WIDTH = 50, 260, 50, 128
@@ -135,7 +135,8 @@ def piop_steps(
     runs: dict[str, Run] = {}
     for name in ("eager", *["compiled"] * options.compiled):
         start = time.perf_counter()
-        step = compile_step(loss, parameters, tensors, compiled=name == "compiled")
+        step = TracedStep(loss, compiled=name == "compiled")
+        step.prepare(parameters, tensors)
         if step.eager_because is not None:
             raise RuntimeError(f"the step does not compile: {step.eager_because}")
         if name == "compiled":

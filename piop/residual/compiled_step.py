@@ -21,44 +21,16 @@ VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
 """Reshapes without a copy, which hold for the strides of the traced run alone."""
 
 
-def compile_step(
-    loss_function: LossFunction,
-    params: Sequence[Tensor],
-    inputs: Sequence[Tensor],
-    *,
-    compiled: bool = True,
-    graphs: bool = False,
-) -> TracedStep:
-    """Prepare a training step.
+@final
+class TracedStep:
+    """A training step, a callable (params, inputs) -> (parts, grads).
 
     Args:
         loss_function: Maps (parameters, inputs) to the loss, or to a tuple that begins with it.
             Anything else it reads, buffers too, is frozen as it is when a shape first occurs.
-        params: Parameters, of which the gradients are wanted.
-        inputs: Tensors of one batch; their shapes are compiled now.
         compiled: Whether to trace and compile; otherwise everything is eager.
         graphs: Whether to record CUDA graphs of the compiled step. They read the parameters where
             they lie, so those must be changed in place; inputs are copied, and so is what is given.
-
-    Returns:
-        A :class:`TracedStep`.
-
-    Warns:
-        RuntimeWarning: If tracing or compiling fails, upon which the step is eager.
-    """
-    step = TracedStep(loss_function, compiled=compiled, graphs=graphs)
-    step.prepare(params, inputs)
-    return step
-
-
-@final
-class TracedStep:
-    """A callable (params, inputs) -> (parts, grads).
-
-    Args:
-        loss_function: As in :func:`compile_step`.
-        compiled: Whether to trace and compile.
-        graphs: Whether to record CUDA graphs.
 
     Attributes:
         eager_because: Why compilation was given up; None while it was not.
@@ -78,11 +50,14 @@ class TracedStep:
         """Compute loss and gradients.
 
         Args:
-            params: Parameters.
+            params: Parameters, of which the gradients are wanted.
             inputs: Tensors of one batch.
 
         Returns:
             What the loss function gave, detached, the loss first; and a gradient per parameter.
+
+        Warns:
+            RuntimeWarning: If tracing or compiling fails, upon which the step is eager.
         """
         count = len(params)
         run = self.prepare(params, inputs)
@@ -92,7 +67,11 @@ class TracedStep:
         return out[:-count], out[-count:]
 
     def prepare(self, params: Sequence[Tensor], inputs: Sequence[Tensor]) -> FlatFunction | None:
-        """Trace and compile for the shapes of these tensors; give None where the step is eager."""
+        """Trace and compile for the shapes of these tensors; give None where the step is eager.
+
+        Warns:
+            RuntimeWarning: If tracing or compiling fails, upon which the step is eager.
+        """
         if not self.compiled or self.eager_because is not None:
             return None
         tensors, count = (*params, *inputs), len(params)
@@ -115,20 +94,22 @@ class TracedStep:
 
     def _compiled(self, function: FlatFunction, flat: list[Tensor], count: int) -> FlatFunction:
         """Trace, compile and try; once more without the cache, which a killed compile damages."""
-        fixed = count if self.graphs else None
-        try:
-            graph = trace(function, flat, fixed)
+
+        def attempt() -> FlatFunction:
+            graph = trace(function, flat, count if self.graphs else None)
             with torch.no_grad():
                 graph(flat)
+            return graph
+
+        try:
+            return attempt()
         except (MemoryError, torch.OutOfMemoryError):
             raise
         except Exception:  # half a library is left behind by a compiler that was killed
             from torch._inductor.utils import fresh_cache  # slow to import
 
-            with fresh_cache(), torch.no_grad():
-                graph = trace(function, flat, fixed)
-                graph(flat)
-        return graph
+            with fresh_cache():
+                return attempt()
 
     def _flat(self, count: int) -> FlatFunction:
         """Give the step as a function of one list: parameters, then inputs."""

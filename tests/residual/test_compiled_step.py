@@ -12,7 +12,7 @@ from torch import nn
 from torch.func import functional_call
 
 from piop.residual import compile_residual
-from piop.residual.compiled_step import compile_step, trace
+from piop.residual.compiled_step import TracedStep, trace
 
 
 class Net(nn.Module):
@@ -65,7 +65,7 @@ def _batch(n: int = 5) -> list[torch.Tensor]:
 def test_eager_step_gives_backwards_gradients(loss) -> None:
     function, params = module_loss(loss)
     batch = _batch()
-    parts, grads = compile_step(function, params, batch, compiled=False)(params, batch)
+    parts, grads = TracedStep(function, compiled=False)(params, batch)
     out = loss(*batch)
     out[0].backward()
     torch.testing.assert_close(parts, tuple(v.detach() for v in out))
@@ -82,8 +82,9 @@ def test_compiled_step_equals_the_eager_one(loss) -> None:
     batch = _batch()
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="the training step stays eager")
-        step = compile_step(function, params, batch)
-    eager = compile_step(function, params, batch, compiled=False)
+        step = TracedStep(function)
+        step.prepare(params, batch)
+    eager = TracedStep(function, compiled=False)
     for size in (5, 5, 7):  # another shape is compiled anew
         parts, grads = step(params, _batch(size))
         expected_parts, expected = eager(params, _batch(size))
@@ -102,7 +103,8 @@ def test_what_cannot_be_traced_stays_eager_with_one_warning() -> None:
 
     params, inputs = [torch.ones(3)], [torch.ones(3)]
     with pytest.warns(RuntimeWarning, match="the training step stays eager"):
-        step = compile_step(branching, params, inputs)
+        step = TracedStep(branching)
+        step.prepare(params, inputs)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         parts, grads = step(params, inputs)
@@ -148,8 +150,8 @@ def test_what_cuda_graphs_give_outlives_their_next_run(loss, monkeypatch) -> Non
     monkeypatch.setattr(torch, "compile", recorder)
     function, params = module_loss(loss)
     first, second = [_batch(), [t + 0.5 for t in _batch()]]
-    step = compile_step(function, params, first, graphs=True)
-    eager = compile_step(function, params, first, compiled=False)
+    step = TracedStep(function, graphs=True)
+    eager = TracedStep(function, compiled=False)
     found = [step(params, batch) for batch in (first, second)]
     expected = [eager(params, batch) for batch in (first, second)]
     torch.testing.assert_close(found, expected)
@@ -161,9 +163,9 @@ def test_cuda_graphs_read_parameters_in_place_and_copy_the_batch(loss, monkeypat
     recorder = Recorder()
     monkeypatch.setattr(torch, "compile", recorder)
     function, params = module_loss(loss)
-    compile_step(function, params, _batch(), graphs=True)
+    TracedStep(function, graphs=True).prepare(params, _batch())
     assert recorder.fixed == [True] * len(params) + [False] * 2
-    compile_step(function, params, _batch())
+    TracedStep(function).prepare(params, _batch())
     assert recorder.fixed == [False] * (len(params) + 2)
     assert "mode" not in recorder.options[1]
 
@@ -191,11 +193,11 @@ import subprocess
 import sys
 import warnings
 import torch
-from piop.residual.compiled_step import compile_step
+from piop.residual.compiled_step import TracedStep
 
 with warnings.catch_warnings(record=True) as found:
     warnings.simplefilter("always")
-    step = compile_step(lambda p, x: (p[0] * x[0]).sin().sum(), [torch.ones(3)], [torch.ones(3)])
+    step = TracedStep(lambda p, x: (p[0] * x[0]).sin().sum())
     for _ in range(2):
         (loss,), (gradient,) = step([torch.ones(3)], [torch.ones(3)])
 assert [str(w.message).startswith("the training step stays eager") for w in found
@@ -213,11 +215,11 @@ def test_without_a_compiler_the_step_is_eager_with_one_warning(tmp_path) -> None
 
 COMPILED = """
 import torch
-from piop.residual.compiled_step import compile_step
+from piop.residual.compiled_step import TracedStep
 
-step = compile_step(lambda p, x: (p[0] * x[0]).sin().sum(), [torch.ones(3)], [torch.ones(3)])
-assert step.eager_because is None, step.eager_because
+step = TracedStep(lambda p, x: (p[0] * x[0]).sin().sum())
 (loss,), (gradient,) = step([torch.ones(3)], [torch.ones(3)])
+assert step.eager_because is None, step.eager_because
 assert torch.allclose(gradient, torch.ones(3).cos()), gradient
 """
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from piop.residual.compiled_step import TracedStep, compile_step
+from piop.residual.compiled_step import TracedStep
 from piop.training.batches.batch import Batch, CollocationPoints, flatten, map_tensors
 from piop.training.distributed import Processes
 from piop.training.loop.phases import Gradients
@@ -237,7 +237,7 @@ class CompiledGradients:
                 self._parts, self._statistics = list(parts), list(statistics)
                 return (*parts.values(), *statistics.values())
 
-            self.step = compile_step(flat_loss, self.parameters, tensors, graphs=self.graphs)
+            self.step = TracedStep(flat_loss, graphs=self.graphs)
         found, gradients = self.step(self.parameters, tensors)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             before = parameter.grad
