@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
-from sympy import Derivative, Expr, Function, Symbol
+from sympy import Expr, Symbol
 from torch import Tensor
 
 from piop.fields import InputFunction
@@ -42,13 +42,16 @@ class InputDerivatives:
     ) -> None:
         self._coordinates = tuple(coordinates)
         self._of = {item.name: tuple(item.of) for item in inputs}
-        atoms = {(name_of(a), argument_order(a)) for e in expressions for a in outermost_atoms(e)}
         given = {*coordinates, *known}
-        symbols = {(str(symbol), ()) for e in expressions for symbol in e.free_symbols - given}
-        found = {(name, order) for name, order in atoms if name not in given} | symbols
+        found: dict[tuple[str, Index], Any] = {}
+        for e in expressions:
+            found |= {(str(symbol), ()): symbol for symbol in e.free_symbols - given}
+            atoms = (a for a in outermost_atoms(e) if name_of(a) not in given)
+            found |= {(name_of(atom), argument_order(atom)): atom for atom in atoms}
         self.entries = tuple(sorted(found))
-        self.atoms = [self._atom(name, order) for name, order in self.entries]
+        self.atoms = [found[entry] for entry in self.entries]
 
+    @torch.no_grad()
     def at(self, functions: Mapping[str, InputFunction], queries: Tensor) -> tuple[Tensor, ...]:
         """Evaluate at ``queries [B or 1, N, D]``, each giving ``[B, N]`` without gradient.
 
@@ -56,14 +59,14 @@ class InputDerivatives:
             KeyError: If a function is missing.
         """
         out = []
-        with torch.no_grad():
-            for name, order in self.entries:
-                columns = queries.detach()[..., self._columns(name)]
-                value = _find(functions, name).derivative(columns, order)
-                shape = torch.broadcast_shapes(value.shape, queries.shape[:-1])
-                out.append(value.to(queries.dtype).expand(shape))
+        for name, order in self.entries:
+            columns = queries.detach()[..., self._columns(name)]
+            value = _find(functions, name).derivative(columns, order)
+            shape = torch.broadcast_shapes(value.shape, queries.shape[:-1])
+            out.append(value.to(queries.dtype).expand(shape))
         return tuple(out)
 
+    @torch.no_grad()
     def on_grid(
         self, functions: Mapping[str, InputFunction], axes: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
@@ -77,29 +80,18 @@ class InputDerivatives:
             KeyError: If a function is missing.
         """
         out = []
-        with torch.no_grad():
-            for name, order in self.entries:
-                columns = self._columns(name)
-                found = _find(functions, name).on_grid([axes[c] for c in columns], order)
-                shape = [found.shape[0]] + [1] * len(axes)
-                for position, column in enumerate(columns):
-                    shape[1 + column] = found.shape[1 + position]
-                in_order = sorted(range(1, 1 + len(columns)), key=lambda i: columns[i - 1])
-                out.append(found.permute(0, *in_order).reshape(shape).to(axes[0]))
+        for name, order in self.entries:
+            columns = self._columns(name)
+            found = _find(functions, name).on_grid([axes[c] for c in columns], order)
+            wide = found[(..., *(None,) * (len(axes) - len(columns)))]
+            places = [1 + c for c in columns]
+            out.append(wide.movedim([*range(1, 1 + len(columns))], places).to(axes[0]))
         return tuple(out)
 
     def _columns(self, name: str) -> list[int]:
         """Find the columns of a query that an input depends on; a parameter depends on none."""
         names = [c.name for c in self._coordinates]
         return [names.index(n) for n in self._of.get(name, ())]
-
-    def _atom(self, name: str, order: Index) -> Expr:
-        symbols = [self._coordinates[c] for c in self._columns(name)]
-        if not symbols:
-            return Symbol(name, real=True)
-        counts = [(s, n) for s, n in zip(symbols, order, strict=True) if n]
-        function = Function(name, real=True)(*symbols)
-        return Derivative(function, *counts) if counts else function
 
 
 def _find(functions: Mapping[str, InputFunction], name: str) -> InputFunction:
