@@ -125,7 +125,7 @@ def multiply(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     a, b = align(a, b)
     left, right = a.data.unbind(0), b.data.unbind(0)
     out = [left[0] * right[0]]
-    anchor = _larger(a, b)
+    anchor = larger(a, b)
     for r, groups in enumerate(a.layout.products[1:], start=1):
         total = torch.addcmul(left[0] * right[r], left[r], right[0])
         for group, i, j in pairs(groups):
@@ -165,7 +165,7 @@ def bilinear(a: StreamTensor, b: StreamTensor, product: Bilinear) -> Tensor:
 def divide(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     """Divide elementwise: the rule of the product y·b = a, solved for the streams of y."""
     a, b = align(a, b)
-    anchor = _larger(a, b)
+    anchor = larger(a, b)
     streams = a.data.unbind(0), b.data.unbind(0)
     return anchor.replace(torch.stack(quotients(*streams, a.layout, anchor.coefficients)))
 
@@ -188,7 +188,7 @@ def quotients(
     return out
 
 
-def _larger(a: StreamTensor, b: StreamTensor) -> StreamTensor:
+def larger(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     """Return whichever carries the coefficients of more points."""
     if a.coefficients is None or (b.coefficients is not None and b.numel() > a.numel()):
         return b

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from piop.residual.rules import elementwise_derivatives as derivatives
-from piop.residual.rules.composition import compose, divide, multiply
+from piop.residual.rules.composition import compose, divide, larger, multiply
 from piop.residual.stream_tensor import (
     NoRuleError,
     OperandRule,
@@ -18,6 +18,7 @@ from piop.residual.stream_tensor import (
     align,
     reflected,
     rule,
+    streamed,
 )
 
 SMOOTH = ("exp", "sin", "cos", "sinh", "cosh", "tanh", "tan", "sigmoid", "erf", "log", "log1p")
@@ -45,35 +46,28 @@ def softplus(x: StreamTensor, beta: float = 1.0, threshold: float = 20.0) -> Str
     return compose(x * beta, derivatives.softplus) * (1.0 / beta)
 
 
-def _add_both(a: StreamTensor, b: StreamTensor, *, alpha: float = 1) -> StreamTensor:
-    a, b = align(a, b if alpha == 1 else b * alpha)
-    anchor = a if b.coefficients is None or a.numel() >= b.numel() else b
-    return anchor.replace(a.data + b.data)
+def _add_streams(a: StreamTensor, b: StreamTensor) -> StreamTensor:
+    a, b = align(a, b)
+    return larger(a, b).replace(a.data + b.data)
 
 
-def _add_constant(a: StreamTensor, b: Any, *, alpha: float = 1) -> StreamTensor:
-    return a.plus(b if alpha == 1 else b * alpha)
+_sum = OperandRule(_add_streams, lambda a, b: a.plus(b), lambda a, b: b.plus(a))
 
 
-def _add_to_constant(a: Any, b: StreamTensor, *, alpha: float = 1) -> StreamTensor:
-    return (b if alpha == 1 else b * alpha).plus(a)
+@rule("add", "__add__", "__radd__")
+def add(a: Any, b: Any, *, alpha: float = 1) -> StreamTensor:
+    """Return a + alpha·b."""
+    return _sum(a, b if alpha == 1 else b * alpha)
 
 
-add = rule("add", "__add__", "__radd__")(OperandRule(_add_both, _add_constant, _add_to_constant))
-
-
-def _subtract_both(a: StreamTensor, b: StreamTensor, *, alpha: float = 1) -> StreamTensor:
-    if a.shape == b.shape and alpha == 1:
-        return StreamTensor(a.data - b.data, a.layout, a.coefficients)
-    return _add_both(a, b * -alpha)
-
-
-def _add_negative(a: Any, b: Any, *, alpha: float = 1) -> StreamTensor:
+@rule("sub", "subtract", "__sub__")
+def subtract(a: Any, b: Any, *, alpha: float = 1) -> StreamTensor:
+    """Return a − alpha·b."""
+    if alpha == 1 and len(streamed((a, b))) == 2 and a.shape == b.shape:
+        return a.replace(a.data - b.data)
     return add(a, b * -alpha)
 
 
-subtract = OperandRule(_subtract_both, _add_negative, _add_negative)
-rule("sub", "subtract", "__sub__")(subtract)
 rule("rsub", "__rsub__")(reflected(subtract))
 
 
@@ -114,25 +108,19 @@ def neg(x: StreamTensor) -> StreamTensor:
 rule("positive", "__pos__")(lambda x: x)
 
 
-def _exponential_of_log(logarithm: Any, b: Any) -> StreamTensor:
+def _exponential(a: Any, b: Any) -> StreamTensor:
+    """Return aᵇ as exp(b·log a)."""
+    logarithm = math.log(a) if isinstance(a, int | float) else torch.log(a)
     return compose(product(b, logarithm), derivatives.exp)
 
 
 def _constant_power(a: StreamTensor, b: Any) -> StreamTensor:
     if isinstance(b, Tensor) and (b.numel() != 1 or b.requires_grad):
-        return compose(compose(a, derivatives.log) * b, derivatives.exp)
+        return _exponential(a, b)
     return compose(a, derivatives.power(float(b)))
 
 
-def _power_of_constant(a: Any, b: StreamTensor) -> StreamTensor:
-    return _exponential_of_log(torch.log(a) if isinstance(a, Tensor) else math.log(a), b)
-
-
-power = OperandRule(
-    lambda a, b: _exponential_of_log(compose(a, derivatives.log), b),
-    _constant_power,
-    _power_of_constant,
-)
+power = OperandRule(_exponential, _constant_power, _exponential)
 rule("pow", "float_power", "__pow__")(power)
 rule("__rpow__")(reflected(power))
 rule("square")(lambda x: power(x, 2))
