@@ -63,15 +63,12 @@ class Residual(ABC):
         trained: Names of the parameters that are given with every call, and may carry a gradient.
         streams: S, the number of Taylor streams that a field is evaluated on; 0 for a grid, whose
             derivatives are taken of the values.
+        grid: The grid on which a field is evaluated as a whole; None for one evaluated at points.
     """
 
     trained: tuple[str, ...]
     streams: int
-
-    @property
-    @abstractmethod
-    def grid(self) -> TensorGrid | None:
-        """The grid on which a field is evaluated as a whole; None for one evaluated at points."""
+    grid: TensorGrid | None
 
     @abstractmethod
     def place(self, draw: Callable[[], Tensor]) -> Tensor:

@@ -241,6 +241,7 @@ class GridResidual(Residual):
         like: A tensor of the device and precision of what it is evaluated on.
 
     Attributes:
+        grid: The grid.
         axes: Positions along each coordinate.
         points: Where the residual is evaluated ``[1, N', D]``, the time slowest. Of steps there are
             two blocks, the beginnings of all steps and then their ends.
@@ -257,7 +258,8 @@ class GridResidual(Residual):
         like: Tensor | None = None,
     ) -> None:
         like = torch.empty(0, dtype=torch.float64) if like is None else like
-        self._grid, self.streams, self.trained = grid, 0, tuple(problem.infer)
+        self.grid = self._grid = grid
+        self.streams, self.trained = 0, tuple(problem.infer)
         expressions = tuple(problem.residuals if expressions is None else expressions)
         symbols = tuple(c.symbol for c in problem.coordinates)
         self._symbols, self._inputs, self._channels = symbols, problem.inputs, problem.channels
@@ -281,11 +283,6 @@ class GridResidual(Residual):
             (axis, order): self._matrix(problem, axis, order).to(like)
             for axis, order in sorted(orders)
         }
-
-    @property
-    def grid(self) -> TensorGrid:
-        """The grid."""
-        return self._grid
 
     def place(self, draw: Callable[[], Tensor]) -> Tensor:
         """Return the points of the grid."""
@@ -356,18 +353,18 @@ class GridResidual(Residual):
         index: Index,
         known: dict[tuple[int, Index], Tensor],
     ) -> Tensor:
-        """Differentiate one channel ``[B, n_1, …, n_D]``, keeping all in ``known``."""
-        first = self._grid.time
-        reached = tuple(0 if i != first else n for i, n in enumerate(index))
-        if (channel, reached) not in known:
-            known[channel, reached] = self._in_time(values[..., channel], index)
-        for axis, order in enumerate(index):
-            if axis != first and order:
-                found = known[channel, reached]
-                reached = (*reached[:axis], order, *reached[axis + 1 :])
-                if (channel, reached) not in known:
-                    known[channel, reached] = _apply(self._matrices[axis, order], found, axis + 1)
-        return known[channel, reached]
+        """Differentiate one channel ``[B, n_1, …, n_D]``, in time first; keep all in ``known``."""
+        if (channel, index) not in known:
+            axes = [axis for axis, n in enumerate(index) if n and axis != self._grid.time]
+            if axes:
+                axis = axes[-1]
+                lower = (*index[:axis], 0, *index[axis + 1 :])
+                found = self._derivative(values, channel, lower, known)
+                found = _apply(self._matrices[axis, index[axis]], found, axis + 1)
+            else:
+                found = self._in_time(values[..., channel], index)
+            known[channel, index] = found
+        return known[channel, index]
 
     def _in_time(self, values: Tensor, index: Index) -> Tensor:
         time = self._grid.time

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
 import sympy
 import torch
 from sympy import Expr
@@ -72,6 +73,8 @@ class PointwiseResidual(Residual):
         fallback: Why nested reverse mode is used in place of streams; None while streams work.
     """
 
+    grid = None
+
     def __init__(
         self,
         plan: StreamPlan,
@@ -91,7 +94,7 @@ class PointwiseResidual(Residual):
         atoms = [*plan.coordinates, *self.input_derivatives.atoms]
         self._coefficients = compile_expressions(plan.coefficients, atoms)
         atoms += parameters
-        self._seed_table, self._seed_slots = _seeds(plan)
+        self._seeds = _seeds(plan)
         sums = {
             (share.channel, share.stream): sympy.Dummy(real=True)
             for shares in plan.shares
@@ -108,10 +111,6 @@ class PointwiseResidual(Residual):
         every = unknown_derivatives(residuals, plan.coordinates, plan.channels)
         self._every = tuple(every.values())
         self._combine_reverse = compile_expressions(tuple(residuals), [*atoms, *every])
-
-    @property
-    def grid(self) -> None:
-        """None: the field is evaluated at any points."""
 
     def place(self, draw: Callable[[], Tensor]) -> Tensor:
         """Return the points that ``draw`` returns."""
@@ -194,9 +193,10 @@ class PointwiseResidual(Residual):
             queries = queries.expand(*shape, -1)
             found = torch.stack([w.expand(shape) for w in found])
             coefficients = found[..., None].expand(-1, *queries.shape)
-        table = queries.new_tensor(self._seed_table)[1:, None, None]
+        numbers, *slots = self._seeds
+        table = queries.new_tensor(numbers)[1:, None, None]
         data = torch.cat([queries[None], table.expand(-1, *queries.shape)])
-        for weight, entries in zip(found, self._seed_slots, strict=True):
+        for weight, entries in zip(found, slots, strict=True):
             data = data + queries.new_tensor(entries)[:, None, None] * weight[..., None]
         return StreamTensor(data, self._layout, coefficients)
 
@@ -237,19 +237,16 @@ class PointwiseResidual(Residual):
         return {(self.plan.channels[c], index): v for (c, index), v in found.items()}
 
 
-def _seeds(plan: StreamPlan) -> tuple[list[list[float]], list[list[list[float]]]]:
+def _seeds(plan: StreamPlan) -> list[list[list[float]]]:
     """Differentiate the coordinates: ``[S, D]`` numbers, and the like per coefficient."""
-    slots = {c: i for i, c in enumerate(plan.coefficients)}
-    tables = [
-        [[0.0] * len(plan.coordinates) for _ in range(plan.count)] for _ in range(1 + len(slots))
-    ]
+    slots = {c: i for i, c in enumerate((None, *plan.coefficients))}
+    tables = np.zeros((len(slots), plan.count, len(plan.coordinates)))
     for stream, terms in enumerate(plan.sums):
         for index, coefficient in terms:
             if sum(index) == 1:
-                factor, slot = split_coefficient(coefficient)
-                table = tables[0] if slot is None else tables[1 + slots[slot]]
-                table[stream][index.index(1)] = factor
-    return tables[0], tables[1:]
+                factor, rest = split_coefficient(coefficient)
+                tables[slots[rest], stream, index.index(1)] = factor
+    return tables.tolist()
 
 
 def _stacked(totals: Sequence[Tensor], points: Any, input_values: Sequence[Tensor]) -> Tensor:
