@@ -19,8 +19,8 @@ from piop.report.style import (
     figure,
     label,
     legend,
-    light_grid,
     set_labels,
+    style_lines,
 )
 
 PANEL = (2.7, 2.1)  # inches
@@ -128,8 +128,7 @@ def _lines(
         mark = None if when else "prediction"
         axes.plot(x, predicted, "--", color=colour, linewidth=1.1, label=mark)
     head = title or "\nbroad: reference, dashed: prediction"
-    set_labels(axes, head, label(along, view.units), label(name, view.units))
-    light_grid(axes)
+    style_lines(axes, head, label(along, view.units), label(name, view.units))
     legend(axes, beside=len(names) > 1)
 
 
@@ -153,8 +152,7 @@ def residual_figure(
             if view.image_axes() is None:
                 (along,) = view.axes
                 axes.semilogy(view.axes[along], np.maximum(size, 1e-300), color=LINES[0])
-                set_labels(axes, head, label(along, view.units), "|residual|")
-                light_grid(axes)
+                style_lines(axes, head, label(along, view.units), "|residual|")
                 continue
             flat, where = view.slice(size)
             top = float(flat.max()) or 1.0

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from piop.estimates import INFERRED, estimate_text
-from piop.report.style import GREY, LINES, figure, label, legend, light_grid, set_labels
+from piop.report.style import GREY, LINES, figure, label, legend, style_lines
 
 OTHER_COLUMNS = {"step", "seconds", "learning_rate", "gradient"}
 SMALLEST_ERROR = 1e-4  # of the largest error: rounding at the initial time is not worth showing
@@ -35,14 +35,12 @@ def loss_figure(rows: Sequence[Mapping[str, float]]) -> Figure:
         top.plot(step, value, color=colour, linewidth=0.5, alpha=0.25)
         top.plot(step, _running_median(value), color=colour, linewidth=1.3, label=name)
     top.set_yscale("log")
-    set_labels(top, "Training loss (not the accuracy)", y="loss")
-    light_grid(top)
+    style_lines(top, "Training loss (not the accuracy)", y="loss")
     if top.get_lines():
         legend(top)
     step, rate = _column(rows, "learning_rate")
     bottom.plot(step, rate, color=GREY, linewidth=1.0)
-    set_labels(bottom, x="step", y="step size")
-    light_grid(bottom)
+    style_lines(bottom, x="step", y="step size")
     return fig
 
 
@@ -78,8 +76,7 @@ def inferred_figure(
             axes.axhline(estimate["value"], color=LINES[1], linewidth=1.1, label="from the data")
             axes.axhspan(*interval, color=LINES[1], alpha=0.25, linewidth=0)
         title = "" if not estimate else f"{name} = {estimate_text(estimate)}"
-        set_labels(axes, title, "step", label(name, units))
-        light_grid(axes)
+        style_lines(axes, title, "step", label(name, units))
         legend(axes)
     return fig
 
@@ -126,8 +123,7 @@ def error_figure(
         axes.set_yscale("log")
         top = float(np.nanmax(drawn))
         axes.set_ylim(bottom=max(axes.get_ylim()[0], SMALLEST_ERROR * top))
-    set_labels(axes, "Error on held-out inputs", label(time, units), "relative L2 error")
-    light_grid(axes)
+    style_lines(axes, "Error on held-out inputs", label(time, units), "relative L2 error")
     legend(axes)
     return fig
 
@@ -152,15 +148,14 @@ def resolution_figure(found: Mapping[str, Any]) -> Figure:
     for style, s in enumerate(sensors):
         name = f"{s} of sensors" if "%" in s else f"{s} sensors"
         _line(left, grids, [errors[s, g] for g in grids], name, style)
-    set_labels(left, "Other grids", "points of the grid per axis", "relative L2 error")
     for style, g in enumerate(grids):
         _line(right, sensors, [errors[s, g] for s in sensors], f"grid {g}", style)
-    set_labels(right, "Other sensors", "sensors of the input", "relative L2 error")
     if all(math.isfinite(e) and e > 0 for e in errors.values()):
         left.set_yscale("log")
-    for axes in (left, right):
-        light_grid(axes)
-        legend(axes)
+    style_lines(left, "Other grids", "points of the grid per axis", "relative L2 error")
+    style_lines(right, "Other sensors", "sensors of the input", "relative L2 error")
+    legend(left)
+    legend(right)
     return fig
 
 

@@ -38,8 +38,9 @@ def set_labels(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
         side.set_linewidth(0.6)
 
 
-def light_grid(axes: Axes) -> None:
-    """Remove the upper and right frame of a line plot and add a light grid."""
+def style_lines(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
+    """Label a line plot as a panel, remove its upper and right frame and add a light grid."""
+    set_labels(axes, title, x, y)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(visible=True, color="#e4e4e4", linewidth=0.5)
     axes.set_axisbelow(True)
