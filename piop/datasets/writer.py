@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -107,16 +107,30 @@ class NewVariable:
         return float("nan") if self.dtype.kind == "f" else None
 
 
-class DatasetWriter(ABC):
+class ArrayStore(ABC):
+    """A file of some format, to which arrays are written."""
+
+    @abstractmethod
+    def create(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
+        """Create a variable for all samples, or a coordinate with its positions."""
+
+    @abstractmethod
+    def put(self, name: str, start: int, array: np.ndarray) -> None:
+        """Write samples from ``start`` on."""
+
+
+@final
+class DatasetWriter:
     """A file of a known number of samples, filled in order; see :meth:`open`.
 
     Args:
         problem: The problem whose names and units are used.
         count: Total number of samples.
+        store: The file.
     """
 
-    def __init__(self, problem: Problem, count: int) -> None:
-        self._problem, self._count = problem, count
+    def __init__(self, problem: Problem, count: int, store: ArrayStore) -> None:
+        self._problem, self._count, self._store = problem, count, store
         self._filled: dict[str, int] = {}
 
     @staticmethod
@@ -148,11 +162,12 @@ class DatasetWriter(ABC):
         """
         check_names(problem)
         if Path(path).suffix == ZARR:
-            from piop.datasets.formats.zarr import zarr_writer as writer_of
+            from piop.datasets.formats.zarr import zarr_store as store_of
         else:
-            from piop.datasets.formats.netcdf import netcdf_writer as writer_of
+            from piop.datasets.formats.netcdf import netcdf_store as store_of
         found = file_attributes(problem, **attributes)
-        with writer_of(Path(path), problem, count, found, workspace) as writer:
+        with store_of(Path(path), count, found, workspace) as store:
+            writer = DatasetWriter(problem, count, store)
             yield writer
             for name, filled in writer._filled.items():
                 if filled != count:
@@ -175,7 +190,8 @@ class DatasetWriter(ABC):
     def axis(self, name: str, positions: Tensor | np.ndarray) -> None:
         """Add a coordinate along itself: ``x(x)``."""
         array, labels = _array(positions), variable_attributes(self._problem, name)
-        self._make(NewVariable(name, (name,), array.shape, array.shape, array.dtype, labels), array)
+        variable = NewVariable(name, (name,), array.shape, array.shape, array.dtype, labels)
+        self._store.create(variable, array)
 
     def append(self, name: str, dimensions: Sequence[str], values: Tensor | np.ndarray) -> None:
         """Add the next samples of a variable.
@@ -190,20 +206,11 @@ class DatasetWriter(ABC):
             one = max(1, int(np.prod(array.shape[1:], dtype=int)) * array.itemsize)
             chunk = min(self._count, max(1, CHUNK_BYTES // one))
             rest, labels = array.shape[1:], variable_attributes(self._problem, name)
-            shape, chunks = (self._count, *rest), (chunk, *rest)
-            self._make(NewVariable(name, (SAMPLE, *dimensions), shape, chunks, array.dtype, labels))
+            shape, chunks, along = (self._count, *rest), (chunk, *rest), (SAMPLE, *dimensions)
+            self._store.create(NewVariable(name, along, shape, chunks, array.dtype, labels))
             self._filled[name] = 0
-        start = self._filled[name]
-        self._put(name, start, array)
-        self._filled[name] = start + len(array)
-
-    @abstractmethod
-    def _make(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
-        """Create a variable for all samples, or a coordinate with its positions."""
-
-    @abstractmethod
-    def _put(self, name: str, start: int, array: np.ndarray) -> None:
-        """Write samples from ``start`` on."""
+        self._store.put(name, self._filled[name], array)
+        self._filled[name] += len(array)
 
 
 def _array(values: Tensor | np.ndarray) -> np.ndarray:

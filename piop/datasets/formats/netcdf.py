@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import h5netcdf
 import h5py
@@ -14,10 +15,7 @@ import numpy as np
 
 from piop.datasets.atomic_output import replacing
 from piop.datasets.lazy_arrays import SAMPLE, OpenFile, is_position, lazy_array
-from piop.datasets.writer import DatasetWriter, NewVariable
-
-if TYPE_CHECKING:
-    from piop.problem import Problem
+from piop.datasets.writer import ArrayStore, NewVariable
 
 
 def open_h5(path: Path) -> h5py.File:
@@ -124,51 +122,44 @@ def _is_plain(variable: Any) -> bool:
 
 
 @final
-class NetcdfWriter(DatasetWriter):
-    """Fills an open NetCDF file.
+@dataclass(frozen=True)
+class NetcdfStore(ArrayStore):
+    """An open NetCDF file.
 
-    Args:
+    Attributes:
         file: The open file.
         check: Raises if the disk took less than was written.
-        problem: Whose names and units to use.
-        count: Samples in all.
     """
 
-    def __init__(
-        self, file: h5netcdf.File, check: Callable[[], None], problem: Problem, count: int
-    ) -> None:
-        super().__init__(problem, count)
-        self._file, self._check = file, check
-        file.dimensions = {SAMPLE: count}
+    file: h5netcdf.File
+    check: Callable[[], None]
 
-    def _make(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
+    def create(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
+        """Create a variable, and the dimensions of it that are new."""
         for name, length in zip(variable.dimensions, variable.shape, strict=True):
-            if name not in self._file.dimensions:
-                self._file.dimensions[name] = length
+            if name not in self.file.dimensions:
+                self.file.dimensions[name] = length
         content: dict[str, Any] = {"data": positions}
         if positions is None:
             content = {"chunks": variable.chunks, "fillvalue": variable.fill}
         name, dimensions, dtype = variable.name, variable.dimensions, variable.dtype
-        made = self._file.create_variable(name, dimensions, dtype, **content)
+        made = self.file.create_variable(name, dimensions, dtype, **content)
         made.attrs.update(variable.labels)
 
-    def _put(self, name: str, start: int, array: np.ndarray) -> None:
-        self._file.variables[name][start : start + len(array)] = array
-        self._check()
+    def put(self, name: str, start: int, array: np.ndarray) -> None:
+        """Write samples, and make sure that the disk took them."""
+        self.file.variables[name][start : start + len(array)] = array
+        self.check()
 
 
 @contextmanager
-def netcdf_writer(
-    path: Path,
-    problem: Problem,
-    count: int,
-    attributes: Mapping[str, Any],
-    workspace: Path | None = None,
-) -> Iterator[NetcdfWriter]:
+def netcdf_store(
+    path: Path, count: int, attributes: Mapping[str, Any], workspace: Path | None = None
+) -> Iterator[NetcdfStore]:
     """Open a NetCDF file that appears under its name when the block ends."""
     with replacing(path, workspace) as temporary, GuardedFile(temporary) as guarded:
         with h5netcdf.File(guarded, "w") as file:
-            writer = NetcdfWriter(file, guarded.check, problem, count)
+            file.dimensions = {SAMPLE: count}
             file.attrs.update(attributes)
-            yield writer
+            yield NetcdfStore(file, guarded.check)
         guarded.check()

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
 from piop.datasets.atomic_output import replacing_folder, require_place
 from piop.datasets.lazy_arrays import OpenFile, is_number, lazy_array, plain_numbers
-from piop.datasets.writer import DatasetWriter, NewVariable
+from piop.datasets.writer import ArrayStore, NewVariable
 from piop.errors import DataError, NotSupportedError
-
-if TYPE_CHECKING:
-    from piop.problem import Problem
-
 
 ZARR_FILE = "zarr.json"
 OF_VERSION_2 = ".zgroup"
@@ -70,22 +67,23 @@ def _dimensions(array: Any) -> tuple[str, ...] | None:
 
 
 @final
-class ZarrWriter(DatasetWriter):
-    """Fills the arrays of a group.
+@dataclass(frozen=True)
+class ZarrStore(ArrayStore):
+    """An open group of Zarr.
 
-    Args:
+    Attributes:
         group: Zarr's group.
-        problem: Whose names and units to use.
         count: Samples in all.
+        waiting: Samples of each array that do not fill a chunk yet.
     """
 
-    def __init__(self, group: Any, problem: Problem, count: int) -> None:
-        super().__init__(problem, count)
-        self._group = group
-        self._waiting: dict[str, np.ndarray] = {}
+    group: Any
+    count: int
+    waiting: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def _make(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
-        made = self._group.create_array(
+    def create(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
+        """Create an array."""
+        made = self.group.create_array(
             variable.name,
             shape=variable.shape,
             chunks=variable.chunks,
@@ -98,32 +96,28 @@ class ZarrWriter(DatasetWriter):
         if positions is not None:
             made[:] = positions
 
-    def _put(self, name: str, start: int, array: np.ndarray) -> None:
+    def put(self, name: str, start: int, array: np.ndarray) -> None:
         """Write whole chunks, each once; what does not fill one waits for more."""
-        waiting = np.concatenate([self._waiting.get(name, array[:0]), array])
-        end, place = start + len(array), self._group[name]
-        whole = len(waiting) if end == self._count else len(waiting) - end % place.chunks[0]
+        waiting = np.concatenate([self.waiting.get(name, array[:0]), array])
+        end, place = start + len(array), self.group[name]
+        whole = len(waiting) if end == self.count else len(waiting) - end % place.chunks[0]
         if whole > 0:
             first = end - len(waiting)
             place[first : first + whole] = waiting[:whole]
             waiting = waiting[whole:]
-        self._waiting[name] = waiting
+        self.waiting[name] = waiting
 
 
 @contextmanager
-def zarr_writer(
-    path: Path,
-    problem: Problem,
-    count: int,
-    attributes: Mapping[str, Any],
-    workspace: Path | None = None,
-) -> Iterator[ZarrWriter]:
+def zarr_store(
+    path: Path, count: int, attributes: Mapping[str, Any], workspace: Path | None = None
+) -> Iterator[ZarrStore]:
     """Open a folder that appears under its name when the block ends."""
     zarr = zarr_library(path)
     with replacing_folder(path, ZARR_FILE, workspace) as temporary:
         plain = plain_numbers(attributes)
         group = zarr.open_group(temporary, mode="w", zarr_format=3, attributes=plain)
-        yield ZarrWriter(group, problem, count)
+        yield ZarrStore(group, count)
 
 
 def require_zarr(path: Path) -> None:
