@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from piop.datasets.axes import check_axis, check_domain, check_finite, flattened_points, numbers
+from piop.datasets.axes import check_axis, check_domain, flattened_points, numbers
 from piop.datasets.formats.detect import read_raw
 from piop.datasets.lazy_arrays import RawFile
 from piop.datasets.sensors import column, grouped_by_sample, sample_numbers
@@ -167,6 +167,5 @@ def _axis(raw: RawFile, coordinate: Coordinate, values: np.ndarray) -> Tensor:
 
 def _points(raw: RawFile, problem: Problem, points: np.ndarray) -> Queries:
     for i, coordinate in enumerate(problem.coordinates):
-        check_finite(raw.path, coordinate.name, points[..., i])
         points[..., i] = check_domain(raw.path, "query", coordinate, points[..., i])
     return Queries(points=torch.from_numpy(points))

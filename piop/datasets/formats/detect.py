@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -86,15 +87,13 @@ def _open_folder(path: Path) -> OpenFile:
 def _open_hdf5(path: Path) -> OpenFile:
     """Open a file by its layout; one of no published layout is NetCDF."""
     layouts = ((is_matlab7, open_matlab7), (is_well, open_well), (is_pdebench, open_pdebench))
-    file = open_h5(path)
-    try:
+    with ExitStack() as stack:
+        file = stack.enter_context(open_h5(path))
         for fits, opener in layouts:
             if fits(file):
-                return opener(path, file)
-    except BaseException:
-        file.close()
-        raise
-    file.close()
+                found = opener(path, file)
+                stack.pop_all()  # it stays open
+                return found
     expected = (
         f"Expected the names of the spec along named dimensions, as NetCDF has them; or "
         f"{PDEBENCH}; or {THE_WELL}. See docs/datasets.md"
