@@ -45,24 +45,22 @@ try:
 except PackageNotFoundError:  # used from a checkout that is not installed
     __version__ = "0+unknown"
 
-_NAMES_OF = {
-    "piop.datasets": (
-        "Dataset",
-        "Queries",
-        "read_dataset",
-        "read_queries",
-        "read_sensors",
-        "write_dataset",
-        "write_prediction",
-    ),
-    "piop.fields": ("FunctionSamples",),
-    "piop.generation": ("generate",),
-    "piop.models": ("Backbone",),
-    "piop.problem": ("Problem",),
-    "piop.reference": ("solve_reference",),
-    "piop.run": ("Run", "resume"),
+_MODULE_OF = {
+    "Backbone": "piop.models",
+    "Dataset": "piop.datasets",
+    "FunctionSamples": "piop.fields",
+    "Problem": "piop.problem",
+    "Queries": "piop.datasets",
+    "Run": "piop.run",
+    "generate": "piop.generation",
+    "read_dataset": "piop.datasets",
+    "read_queries": "piop.datasets",
+    "read_sensors": "piop.datasets",
+    "resume": "piop.run",
+    "solve_reference": "piop.reference",
+    "write_dataset": "piop.datasets",
+    "write_prediction": "piop.datasets",
 }
-_MODULE = {name: module for module, names in _NAMES_OF.items() for name in names}
 
 __all__ = [
     "Backbone",
@@ -92,9 +90,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
-    if name not in _MODULE:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'piop' has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULE[name]), name)
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from piop.cli.console import COUNT, DEVICE, PATH, SEED, common_options, say
+from piop.cli.console import COUNT, DEVICE, PATH, SEED, F, common_options, say
 from piop.cli.failures import INTERRUPTED
 from piop.cli.progress import progress
 from piop.cli.results import show_results
@@ -21,6 +21,24 @@ if TYPE_CHECKING:
     from piop.run import Run
 
 DEFAULT_TIME = "5m"
+
+
+def settings_option(meaning: str) -> Callable[[F], F]:
+    """Give a command ``--set``, which may be repeated."""
+    return click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help=meaning)
+
+
+def seconds_of(steps: int | None, time: str | None) -> float | None:
+    """Return the budget in seconds, where it is a time.
+
+    Raises:
+        UsageError: If steps are given too, or the time cannot be read.
+    """
+    from piop.training.settings import parse_time
+
+    if steps is not None and time is not None:
+        raise UsageError("give --steps or --time, not both")
+    return None if time is None else parse_time(time)
 
 
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,9 +75,7 @@ profile_option = click.option(
 @click.option(
     "--seed", type=SEED, default=0, show_default=True, help="Of weights, functions and points."
 )
-@click.option(
-    "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated."
-)
+@settings_option("Any other setting; may be repeated.")
 @profile_option
 @click.option("--force", is_flag=True, help="Replace an existing run folder.")
 @click.option("--out", type=PATH, help="The run folder; by default runs/NAME-DATE-TIME.")
@@ -82,19 +98,14 @@ def solve(
     """
     from piop.problem import Problem
 
-    if steps is not None and time is not None:
-        raise UsageError("give --steps or --time, not both")
-    if steps is None and time is None:
-        time = DEFAULT_TIME
     problem = Problem.from_file(spec)  # a bad spec is reported before torch is imported
     settings = parse_settings(pairs)
+    seconds = seconds_of(steps, DEFAULT_TIME if steps is None and time is None else time)
 
     from piop.run import fit
     from piop.run.folder import new_folder
     from piop.training.distributed import joined
-    from piop.training.settings import parse_time
 
-    seconds = None if time is None else parse_time(time)
     if (out := options.pop("out")) is None:
         with joined() as processes:
             out = Path(processes.lead(lambda: str(new_folder(None, problem.name, False).path)))
@@ -117,12 +128,8 @@ def solve(
 @click.argument("run", type=PATH)
 @budget_options
 @profile_option
-@click.option(
-    "--set",
-    "pairs",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Another size of the batch, such as functions=4, or learning_rate; may be repeated.",
+@settings_option(
+    "Another size of the batch, such as functions=4, or learning_rate; may be repeated."
 )
 @common_options
 def resume(
@@ -138,13 +145,10 @@ def resume(
     The numbers are the same as if it had not been stopped, unless --set changes them. --steps or
     --time give it a new total budget.
     """
-    if steps is not None and time is not None:
-        raise UsageError("give --steps or --time, not both")
     from piop.run import resume as resume_run
     from piop.run.folder import RunFolder
-    from piop.training.settings import parse_time
 
-    seconds = None if time is None else parse_time(time)
+    seconds = seconds_of(steps, time)
     budget = {"steps": steps, "time": seconds}
     if steps is None and time is None:
         budget = RunFolder(run).read_config()["training"]["budget"]
