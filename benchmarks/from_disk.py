@@ -27,7 +27,7 @@ from piop.problem import Problem
 from piop.run.configuration import configure
 from piop.run.data import note_grids
 from piop.training.build import build_model, build_objective, build_source
-from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
+from piop.training.config import BudgetConfig, TrainingConfig
 from piop.training.loop.gradients import make_gradients
 from piop.training.loss.statistics import find_statistics
 
@@ -59,7 +59,7 @@ class Training:
     """A run that is timed step by step."""
 
     def __init__(self, problem: Problem, data: AnyDataset, backbone: str, functions: int) -> None:
-        config = TrainingConfig(BudgetConfig(steps=1000), MachineConfig(), physics=False)
+        config = TrainingConfig(BudgetConfig(steps=1000), physics=False)
         settings = {"data_functions": functions}
         config = configure(problem, config, backbone, settings)
         sizes = find_statistics(problem, data, 0, physics=False)

@@ -77,7 +77,7 @@ def measure(options: argparse.Namespace, processes: Processes) -> dict[str, Any]
     """Time the three kinds of step in turns."""
     problem = Problem.from_file(options.problem)
     machine = MachineConfig(device=device(), compile=options.compile)  # type: ignore[arg-type]
-    config = TrainingConfig(BudgetConfig(steps=1000), machine)
+    config = TrainingConfig(BudgetConfig(steps=1000), machine=machine)
     config = configure(problem, config, None, None)
     points = config.points
     larger = replace(points, functions=points.functions * processes.count)

@@ -92,7 +92,7 @@ def rounded_keys(loss: ResidualLoss) -> Iterator[None]:
 def build(problem: Problem, precision: str, data: Dataset | None) -> tuple[ResidualLoss, Any]:
     """Build the objective and its source; on data alone where there are data."""
     machine = MachineConfig(precision=precision)  # type: ignore[arg-type]
-    config = TrainingConfig(BudgetConfig(steps=1), machine, physics=data is None)
+    config = TrainingConfig(BudgetConfig(steps=1), machine=machine, physics=data is None)
     statistics = distribution_statistics(problem, compile_residual(problem), 0)
     model = build_model(problem, statistics, config)
     loss = build_objective(problem, model, statistics, config)

@@ -107,7 +107,7 @@ def fit(
         problem, physics = problem.inverse(), False
     budget = BudgetConfig(steps, None if time is None else parse_time(time))
     machine = choose_machine(budget, device, precision, compile, threads, seed)
-    config = TrainingConfig(budget, machine, physics=physics)
+    config = TrainingConfig(budget, machine=machine, physics=physics)
     config = configure(problem, config, backbone, settings)
     choose_kernel(config.machine.kernel, machine.device)  # before anything is written
     require_graphs(config.machine)

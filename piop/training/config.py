@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
 from piop.errors import UsageError
-from piop.models.core.base import POINT_FIELD, FieldKind
 from piop.training.loss.weighting import WEIGHTINGS
 from piop.training.optimisers.build import OPTIMISERS
 from piop.training.settings import (
@@ -29,6 +28,9 @@ from piop.training.settings import (
     settings_of,
     unknown_key,
 )
+
+PARTS = ("residual", "initial", "boundary", "data")
+"""The parts that a loss may have."""
 
 POINTWISE = Applies(
     "backbones that are evaluated pointwise; one that answers on a grid takes grid and times",
@@ -160,12 +162,7 @@ class LossConfig:
     @property
     def weights(self) -> dict[str, float]:
         """The fixed weight of each part of the loss, by its name."""
-        return {
-            "residual": self.residual_weight,
-            "initial": self.initial_weight,
-            "boundary": self.boundary_weight,
-            "data": self.data_weight,
-        }
+        return {part: getattr(self, f"{part}_weight") for part in PARTS}
 
 
 @dataclass(frozen=True)
@@ -283,40 +280,30 @@ class BudgetConfig:
         return min(spent, 1.0)
 
 
-SECTIONS: dict[str, type] = {
-    "points": PointsConfig,
-    "sampling": SamplingConfig,
-    "loss": LossConfig,
-    "adaptive": AdaptiveConfig,
-    "optimiser": OptimiserConfig,
-    "machine": MachineConfig,
-}
-
-
 @dataclass(frozen=True)
 class TrainingConfig:
     """All of a run but the spec.
 
     Attributes:
         budget: When it ends.
-        machine: Device and precision.
         points: Functions and points of a step.
         sampling: Placement of points by residual and progress.
         loss: Terms of the loss and their fixed weights.
         adaptive: Weights that adapt.
         optimiser: The optimiser and its schedule.
+        machine: Device and precision.
         backbone: Name of the backbone.
         backbone_settings: Its settings that differ from the preset, ``preset`` among them.
         physics: Train on the equations.
     """
 
     budget: BudgetConfig
-    machine: MachineConfig = field(default_factory=MachineConfig)
-    points: PointsConfig = field(default_factory=PointsConfig)
-    sampling: SamplingConfig = field(default_factory=SamplingConfig)
-    loss: LossConfig = field(default_factory=LossConfig)
-    adaptive: AdaptiveConfig = field(default_factory=AdaptiveConfig)
-    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    points: PointsConfig = PointsConfig()
+    sampling: SamplingConfig = SamplingConfig()
+    loss: LossConfig = LossConfig()
+    adaptive: AdaptiveConfig = AdaptiveConfig()
+    optimiser: OptimiserConfig = OptimiserConfig()
+    machine: MachineConfig = MachineConfig()
     backbone: str = "pit"
     backbone_settings: Mapping[str, Any] = field(default_factory=dict)
     physics: bool = True
@@ -347,6 +334,11 @@ class TrainingConfig:
         parts |= {"budget": BudgetConfig(**data["budget"]), "backbone_settings": backbone}
         return cls(**{**data, **parts})
 
+
+SECTIONS: dict[str, type] = {
+    f.name: type(f.default) for f in fields(TrainingConfig) if is_dataclass(f.default)
+}
+"""The config of each section, by its name."""
 
 SETTINGS: dict[str, tuple[str, Setting]] = {
     declared.name: (name, declared)
@@ -411,28 +403,20 @@ def change_settings(config: TrainingConfig, settings: Mapping[str, Any]) -> Trai
     return apply_settings(config, settings, {})
 
 
-def require_applicable(
-    config: TrainingConfig,
-    keys: Collection[str],
-    parts: Collection[str],
-    field: FieldKind = POINT_FIELD,
-) -> None:
+def require_applicable(keys: Collection[str], circumstances: Circumstances) -> None:
     """Make sure that settings that were given have an effect in a run.
 
     Args:
-        config: The run's choices.
         keys: The settings that were given.
-        parts: The parts that the loss has.
-        field: How the network is evaluated.
+        circumstances: The run.
 
     Raises:
         UsageError: For the first that has none, with what it belongs to.
 
     Example:
-        >>> config = TrainingConfig(BudgetConfig(steps=10))
-        >>> require_applicable(config, ["precondition"], {"residual"})  # of SOAP, the default
+        >>> run = Circumstances(TrainingConfig(BudgetConfig(steps=10)), {"residual"})
+        >>> require_applicable(["precondition"], run)  # of SOAP, the default
     """
-    circumstances = Circumstances(config, parts, field)
     for key in (key for key in keys if key in SETTINGS):
         for condition in SETTINGS[key][1].applies:
             if not condition.holds(circumstances):

@@ -16,6 +16,7 @@ from piop.training.config import TrainingConfig, require_applicable
 from piop.training.distributed import Processes, require_device
 from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting import require_weightings
+from piop.training.settings import Circumstances
 
 BOXED = ("latin_hypercube",)
 """Ways to place points that fill boxes alone."""
@@ -55,7 +56,7 @@ def require_choices(
             "method: 'residual_adaptive' chooses other points for each function, and shared: True "
             "asks for the same ones; use --set shared=false or --set method=uniform"
         )
-    require_applicable(config, given, parts, field)
+    require_applicable(given, Circumstances(config, parts, field))
 
 
 def require_backbone(

@@ -8,13 +8,17 @@ from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 
 
 def test_a_run_that_moves_to_the_cpu_leaves_the_gpu_kernel_behind():
-    config = TrainingConfig(BudgetConfig(steps=1), MachineConfig(device="cuda", kernel="triton"))
+    config = TrainingConfig(
+        BudgetConfig(steps=1), machine=MachineConfig(device="cuda", kernel="triton")
+    )
     machine = move_to_device(config, "cpu").machine
     assert (machine.device, machine.kernel) == ("cpu", "torch")
 
 
 def test_a_run_that_moves_to_the_cpu_leaves_cuda_graphs_behind():
-    config = TrainingConfig(BudgetConfig(steps=1), MachineConfig(device="cuda", cuda_graphs=True))
+    config = TrainingConfig(
+        BudgetConfig(steps=1), machine=MachineConfig(device="cuda", cuda_graphs=True)
+    )
     machine = move_to_device(config, "cpu").machine
     assert (machine.device, machine.cuda_graphs) == ("cpu", False)
 

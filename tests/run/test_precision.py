@@ -30,7 +30,7 @@ def data():
 
 def outcome(heat, precision):
     """The parts of one mixed step and its gradients."""
-    config = TrainingConfig(BudgetConfig(steps=1), MachineConfig(precision=precision))
+    config = TrainingConfig(BudgetConfig(steps=1), machine=MachineConfig(precision=precision))
     config = replace(config, backbone_settings={"width": 16, "blocks": 1, "heads": 2})
     statistics = distribution_statistics(heat, compile_residual(heat), 0)
     model = build_model(heat, statistics, config)

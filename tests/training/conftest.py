@@ -49,11 +49,11 @@ def build(problem, data=None, physics=True, points=None, sampling=None, **settin
     adaptive = {key: value for key, value in settings.items() if key not in own}
     config = TrainingConfig(
         BudgetConfig(steps=4),
-        MachineConfig(precision="float64"),
         points or PointsConfig(functions=3, queries=20, boundary=6),
         sampling or SamplingConfig(),
         LossConfig(**loss),
         AdaptiveConfig(**adaptive),
+        machine=MachineConfig(precision="float64"),
         backbone_settings=SMALL,
         physics=physics,
     )

@@ -45,8 +45,8 @@ INVERSE = BURGERS.replace("0.05*", "nu*") + "parameters: {nu: 0.05}\ninfer: [nu]
 
 BASE = TrainingConfig(
     BudgetConfig(steps=7),
-    MachineConfig(precision="float64", checkpoint=0.0),
     PointsConfig(functions=5, queries=20, boundary=6, data_functions=7, data_queries=9),
+    machine=MachineConfig(precision="float64", checkpoint=0.0),
     optimiser=OptimiserConfig(warmup=0.3, precondition=3),
     backbone_settings={"width": 8, "blocks": 1, "heads": 2},
 )

@@ -14,6 +14,7 @@ from piop.training.config import (
     settings_for,
 )
 from piop.training.loss.weighting import WEIGHTINGS
+from piop.training.settings import Circumstances
 
 START = TrainingConfig(BudgetConfig(steps=10))
 
@@ -135,7 +136,7 @@ PHYSICS = {"residual"}
 def test_a_setting_that_does_nothing_is_refused_with_what_it_belongs_to(settings, key, belongs):
     config = apply_settings(START, settings, {})
     with pytest.raises(UsageError, match=f"{key}: does nothing here") as error:
-        require_applicable(config, settings, PHYSICS)
+        require_applicable(settings, Circumstances(config, PHYSICS))
     assert belongs in str(error.value)
 
 
@@ -152,22 +153,23 @@ def test_a_setting_that_does_nothing_is_refused_with_what_it_belongs_to(settings
     ],
 )
 def test_settings_that_do_something_pass(settings, parts):
-    require_applicable(apply_settings(START, settings, {}), settings, parts)
+    config = apply_settings(START, settings, {})
+    require_applicable(settings, Circumstances(config, parts))
 
 
 def test_a_horizon_is_for_points_and_for_marches_and_not_for_grids():
     config = apply_settings(START, {"horizon": 0.5}, {})
     for field in (POINT_FIELD, ROLLOUT_FIELD):
-        require_applicable(config, ["horizon"], PHYSICS, field)
+        require_applicable(["horizon"], Circumstances(config, PHYSICS, field))
     with pytest.raises(UsageError, match=r"horizon: does nothing here.* all of its times at once"):
-        require_applicable(config, ["horizon"], PHYSICS, GRID_FIELD)
+        require_applicable(["horizon"], Circumstances(config, PHYSICS, GRID_FIELD))
 
 
 def test_without_physics_points_of_the_equations_do_nothing():
     config = TrainingConfig(BudgetConfig(steps=10), physics=False)
     for key in ("functions", "queries", "method", "front", "relative", "residual_weight"):
         with pytest.raises(UsageError, match="training on the equations"):
-            require_applicable(config, [key], {"data"})
+            require_applicable([key], Circumstances(config, {"data"}))
 
 
 def test_every_setting_has_a_meaning_and_an_allowed_default():

@@ -43,8 +43,8 @@ def build(
 ):
     config = TrainingConfig(
         BudgetConfig(steps=4),
-        MachineConfig(precision="float64"),
         points,
+        machine=MachineConfig(precision="float64"),
         loss=LossConfig(**loss),
         sampling=sampling or SamplingConfig(),
         backbone=backbone,

@@ -90,7 +90,7 @@ def objective(heat, monkeypatch):
         preset = Preset(network, Fault(kind))
         monkeypatch.setattr("piop.models.registry.find_presets", lambda name: {"default": preset})
         config = TrainingConfig(
-            BudgetConfig(steps=2), MachineConfig(precision="float64"), backbone="theirs"
+            BudgetConfig(steps=2), machine=MachineConfig(precision="float64"), backbone="theirs"
         )
         config = replace(config, physics=physics)
         statistics = find_statistics(heat, None, 0)

@@ -127,7 +127,7 @@ def test_rounded_products_take_no_differences_on_a_grid(monkeypatch):
     table = {"gridded": {"default": Preset(Gridded, Sizes())}}
     monkeypatch.setattr("piop.models.registry.BACKBONES", table)
     machine = MachineConfig(device="cuda", precision="tf32")
-    config = TrainingConfig(BudgetConfig(steps=1), machine, backbone="gridded")
+    config = TrainingConfig(BudgetConfig(steps=1), machine=machine, backbone="gridded")
     with pytest.raises(UsageError, match="tf32 rounds the differences"):
         require_backbone(Problem.from_file("heat"), config, None, False)
     data = replace(config, physics=False)

@@ -9,10 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from piop.training.config import OptimiserConfig, TrainingConfig
+from piop.training.config import PARTS, OptimiserConfig, TrainingConfig
 from piop.training.optimisers.build import OPTIMISERS
 
-TERMS = ("residual", "initial", "boundary", "data")
 ABOVE_LOWEST, ABOVE_FIRST, IN_A_ROW = 1e6, 1e3, 5
 NO_GRADIENTS = "the gradients are not finite, though the loss is"
 
@@ -49,7 +48,7 @@ class DivergenceMonitor:
             return bad
         wrong = self.verdict(row)
         self.count = self.count + 1 if wrong else 0
-        terms = {name: value for name, value in row.items() if name in TERMS}
+        terms = {name: value for name, value in row.items() if name in PARTS}
         if self.first is None:
             self.first = sum(terms.values())
         for name, value in terms.items():
@@ -98,7 +97,7 @@ class DivergenceMonitor:
 
 def not_finite(row: Mapping[str, float]) -> str | None:
     """Return in words which terms of a step are not finite; None where all are."""
-    bad = [name for name in TERMS if not math.isfinite(row.get(name, 0.0))]
+    bad = [name for name in PARTS if not math.isfinite(row.get(name, 0.0))]
     loss = row.get("loss", 0.0)
     if not math.isfinite(loss):
         return f"the loss is {loss}" + (f" through its {' and '.join(bad)}" if bad else "")

@@ -95,8 +95,8 @@ def test_noise_is_new_at_every_step_and_the_same_on_any_process(problem):
     def noise(functions, step, processes=None):
         config = TrainingConfig(
             BudgetConfig(steps=1),
-            MachineConfig(seed=7),
             PointsConfig(data_functions=functions),
+            machine=MachineConfig(seed=7),
         )
         shared = (processes,) if processes else ()
         setting = BatchSetting(problem, None, {}, config, torch.empty(0), *shared)
