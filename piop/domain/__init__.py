@@ -1,6 +1,6 @@
 """Domains: boxes and regions of the plane; ``piop.domain.triangulation`` meshes them with SciPy."""
 
-from piop.domain.curve import Curve, GeometryError
+from piop.domain.curve import GeometryError
 from piop.domain.distance import DistanceFactor
 from piop.domain.domain import ENDS, Box, Coordinate, Domain, FixedDomain
 from piop.domain.outline import Outline, outline
@@ -12,7 +12,6 @@ __all__ = [
     "ENDS",
     "Box",
     "Coordinate",
-    "Curve",
     "Difference",
     "Disk",
     "DistanceFactor",

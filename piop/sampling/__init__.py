@@ -1,7 +1,7 @@
 """Random input functions, sensors and collocation points, all keyed by (seed, step, sample)."""
 
 from piop.sampling.collocation import boundary_points, collocation, initial_points
-from piop.sampling.distributions import InputSampler, input_statistics, sample_inputs
+from piop.sampling.distributions import InputSampler, sample_inputs
 from piop.sampling.random import Draws
 from piop.sampling.sensors import observe, place_sensors, reconstruct
 
@@ -11,7 +11,6 @@ __all__ = [
     "boundary_points",
     "collocation",
     "initial_points",
-    "input_statistics",
     "observe",
     "place_sensors",
     "reconstruct",

@@ -94,8 +94,8 @@ class Sampler(ABC, Generic[Distribution]):
         Raises:
             NotSupportedError: For the distributions ``history`` and ``data``.
         """
-        mean, std = positive_deviation(self.moments())
-        matern = spec.Matern(_SMOOTHNESS, _LENGTH, std**2)
+        mean, std = self.moments()
+        matern = spec.Matern(_SMOOTHNESS, _LENGTH, std**2 if std > 0 else 1.0)
         # On axes of length 1; a wall's axis is periodic over twice its length, never seen whole.
         ends = [(0.0, 1.0) if a.periodic else (-0.5, 1.5) for a in self.axes]
         pairs = zip(self.axes, ends, strict=True)
@@ -433,27 +433,6 @@ def sample_inputs(
         DataError: For ``from_file``, if the file does not fit.
     """
     return InputSampler(problem)(draws, dtype)
-
-
-def input_statistics(problem: Problem) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation of every input, over all draws and the whole domain.
-
-    Exact for the distributions themselves; estimated for ``from_file`` and for inputs by expression
-    from up to 256 functions at 64 points each. The deviation of an input that never varies is given
-    as 1, so that one may divide by it.
-
-    Raises:
-        NotSupportedError: For the distributions ``history`` and ``data``.
-        DataError: If a file does not fit.
-    """
-    found = {item.name: input_sampler(problem, item).moments() for item in problem.inputs}
-    return {name: positive_deviation(moments) for name, moments in found.items()}
-
-
-def positive_deviation(moments: tuple[float, float]) -> tuple[float, float]:
-    """Replace a deviation of zero by one."""
-    mean, std = moments
-    return mean, std if std > 0 else 1.0
 
 
 def _estimate(functions: InputFunction, axes: Sequence[Coordinate]) -> tuple[float, float]:

@@ -57,29 +57,6 @@ class Draft(NamedTuple):
     issues: list[Issue]
 
 
-def load_spec(path: str | Path) -> Spec:
-    """Read a spec from a file; paths in it must stay inside its folder.
-
-    Raises:
-        SpecError: With every issue, if it cannot be used; also if it cannot be read.
-    """
-    return _only_spec(draft_file(path))
-
-
-def parse_spec(text: str, file: str = "<text>", folder: Path | None = None) -> Spec:
-    """Read a spec from YAML text.
-
-    Args:
-        text: YAML.
-        file: Its name, for messages.
-        folder: Folder that paths in it must stay inside; None means the current one.
-
-    Raises:
-        SpecError: With every issue.
-    """
-    return _only_spec(draft_text(text, file, folder))
-
-
 def draft_file(path: str | Path) -> Draft:
     """Read a file as far as it can be read, with the issues in the draft.
 
@@ -155,8 +132,3 @@ def _draft(tree: Node, folder: Path | None) -> Draft:
     spec = Spec(**values, places=MappingProxyType(reader.places))
     broken = _lost(tree, values) | reader.constants.broken
     return Draft(spec, resolve(spec, issues, broken, frozenset(failed)), issues)
-
-
-def _only_spec(draft: Draft) -> Spec:
-    raise_issues(draft.issues)
-    return draft.spec

@@ -10,35 +10,23 @@ from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any
 
-from piop.errors import Issue
 from piop.expression import write
 from piop.spec.distributions import NAMES, Distribution, Matern
 from piop.spec.model import AuxiliarySpec, ConditionSpec, InputSpec, LearnSpec, SensorSpec, Spec
 from piop.spec.read_domain import alternatives, chooser
-from piop.spec.reader import is_number, raise_issues
-from piop.spec.resolve import Resolved, resolve
+from piop.spec.reader import is_number
+from piop.spec.resolve import Resolved
 from piop.spec.sections import NONE_KNOWN, SECTIONS
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
 
-def canonical_hash(spec: Spec) -> str:
-    """SHA-256 of what a spec means, as 64 hexadecimal digits.
+def hash_of(spec: Spec, resolved: Resolved) -> str:
+    """SHA-256 of what a spec and its formulas mean, as 64 hexadecimal digits.
 
     Spelling does not enter: the order of keys and terms, ``1e-3`` or ``0.001``, ``dxx(u)`` or
     ``d(u, x, 2)``, constant parameters and definitions or the same written out. Labels (name,
     title, source, units) and the recipe (solve) do not enter either.
-
-    Raises:
-        SpecError: If a formula of the spec cannot be read.
     """
-    issues: list[Issue] = []
-    resolved = resolve(spec, issues)
-    raise_issues(issues)
-    return hash_of(spec, resolved)
-
-
-def hash_of(spec: Spec, resolved: Resolved) -> str:
-    """The hash, given the formulas."""
     meaning = _meaning(spec, resolved)
     text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), default=attrgetter("text"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -6,7 +6,6 @@ import pytest
 import sympy
 
 from piop.problem import Problem
-from piop.spec import canonical_hash, parse_spec, spec_to_yaml
 
 BURGERS = Problem.from_file("burgers")
 TEXT = BURGERS.to_yaml()
@@ -89,10 +88,10 @@ def test_another_problem_has_another_hash(changes):
     assert Problem.from_yaml(problem.to_yaml()) == problem
 
 
-def test_the_spec_layer_gives_the_same_hash():
-    spec = parse_spec(TEXT)
-    assert canonical_hash(spec) == BURGERS.hash
-    assert parse_spec(spec_to_yaml(spec)) == spec
+def test_yaml_gives_the_same_hash_and_its_spec_comes_back():
+    problem = Problem.from_yaml(TEXT)
+    assert problem.hash == BURGERS.hash
+    assert Problem.from_yaml(problem.to_yaml()).spec == problem.spec
 
 
 RICH = """

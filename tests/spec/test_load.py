@@ -6,7 +6,7 @@ import pytest
 
 from piop.errors import Issue, Place, SpecError
 from piop.problem import Problem
-from piop.spec import load_spec
+from piop.spec.load import draft_file
 from piop.spec.reader import refuse
 from piop.spec.tree import read_objects
 
@@ -48,10 +48,10 @@ def test_a_path_inside_is_resolved_and_python_may_pass_any(tmp_path):
 
 def test_files_that_cannot_be_read_say_why(tmp_path):
     with pytest.raises(SpecError, match="cannot be read: No such file"):
-        load_spec(tmp_path / "none.yaml")
+        draft_file(tmp_path / "none.yaml")
     (tmp_path / "b.yaml").write_bytes(b"piop: 1\nname: \xff\n")
     with pytest.raises(SpecError, match=r"b.yaml:2:7: this is not UTF-8"):
-        load_spec(tmp_path / "b.yaml")
+        draft_file(tmp_path / "b.yaml")
     with pytest.raises(SpecError, match=r"no built-in problem .*Did you mean 'burgers'"):
         Problem.from_file("burger")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from piop.errors import SpecError
-from piop.spec import parse_spec
+from piop.problem import Problem
 from piop.spec.tree import read_yaml
 
 BASE = """piop: 1
@@ -23,12 +23,12 @@ boundary: {x: periodic}
 
 def issues_of(text):
     with pytest.raises(SpecError) as caught:
-        parse_spec(text, "f.yaml")
+        Problem.from_yaml(text, "f.yaml")
     return [(i.line, i.column, f"{i.message} {i.hint}") for i in caught.value.issues]
 
 
 def number(text):
-    return parse_spec(BASE.replace("0.01", text)).parameters["nu"].text
+    return Problem.from_yaml(BASE.replace("0.01", text)).spec.parameters["nu"].text
 
 
 @pytest.mark.parametrize("text", ["1e-3", "1E5", ".5", "2.", "1.5e+2", "2*pi"])
