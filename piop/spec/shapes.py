@@ -12,7 +12,7 @@ from typing import Any, final
 from piop.domain import Difference, Disk, Polygon, Radius, Shape, StarShaped, Union, box
 from piop.expression import Scope, as_number, parse
 from piop.spec.reader import Reader
-from piop.spec.tree import Node, ScalarNode, child
+from piop.spec.tree import Node, ScalarNode, child, entries
 
 Intervals = list[tuple[float, float]]
 Number = Callable[[ScalarNode], float]
@@ -153,28 +153,19 @@ class ShapeBuilder:
     constants: Scope
     radius: Callable[[str], Radius]
 
-    def whole(self, node: Any, path: str) -> Shape:
+    def whole(self, node: Node, path: str) -> Shape:
         """Return the shape less its holes."""
-        found = {key.text: value for key, value in node.items}
-        holes = found.pop("holes", None)
-        shape = self._shape(*next(iter(found.items())), path)
-        if holes is None or not holes.items:
-            return shape
-        removed = tuple(
-            self._named(hole, f"{path}.holes.{name.text}", name.text) for name, hole in holes.items
-        )
-        return Difference(shape, removed)
+        shape, holes = self.part(node, path), entries(child(node, "holes"))
+        removed = [self.part(hole, f"{path}.holes.{n.text}", n.text) for n, hole in holes]
+        return Difference(shape, tuple(removed)) if removed else shape
 
-    def _named(self, node: Any, path: str, face: str = "") -> Shape:
-        """Return a shape written as a mapping of one key."""
-        ((kind, value),) = node.items
-        return self._shape(kind.text, value, path, face)
-
-    def _shape(self, kind: str, node: Any, path: str, face: str = "") -> Shape:
+    def part(self, node: Node, path: str, face: str = "") -> Shape:
+        """Return the shape that a mapping names, holes left aside."""
+        kind, value = next((key.text, v) for key, v in entries(node) if key.text != "holes")
         if kind not in OPERATIONS:
-            return SHAPES[kind].build(self, node, path, face)
-        parts = enumerate(node.items)
-        return OPERATIONS[kind]([self._named(p, f"{path}.{kind}.{n}", face) for n, p in parts])
+            return SHAPES[kind].build(self, value, path, face)
+        parts = enumerate(value.items)
+        return OPERATIONS[kind]([self.part(p, f"{path}.{kind}.{n}", face) for n, p in parts])
 
     def pair(self, node: Any) -> tuple[float, float]:
         """Return two numbers."""
