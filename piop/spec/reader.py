@@ -70,12 +70,9 @@ class Reader:
             message = f"{path}: {shown(node)} where 'key: value' pairs are needed"
             raise self.fail(node.place, message)
         _refuse_split_expression(self, node, path)
-        entries = []
         self.places.setdefault(path, node.place)
-        for key, value in node.items:
-            self.places[f"{path}.{key.text}" if path else key.text] = key.place
-            entries.append((key.text, value, key.place))
-        return entries
+        self.places |= {f"{path}.{k.text}" if path else k.text: k.place for k, _ in node.items}
+        return [(key.text, value, key.place) for key, value in node.items]
 
     def keys(self, node: Node, path: str, allowed: Iterable[str]) -> dict[str, Node]:
         """The entries of a mapping all of whose keys must be known."""

@@ -141,25 +141,24 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event: Any = self.peek_event()
+        self.depth += 1
+        self.count += 1
         if isinstance(event, yaml.AliasEvent):
             hint = "an expression that starts with '*' must be quoted"
             message = f"aliases such as '*{event.anchor}' are not allowed; {hint}"
-            raise _Refused(None, None, message, event.start_mark)
-        if event.anchor is not None:
+        elif event.anchor is not None:
             message = f"anchors such as '&{event.anchor}' are not allowed"
-            raise _Refused(None, None, message, event.start_mark)
-        if event.tag is not None:
+        elif event.tag is not None:
             message = f"tags such as {event.tag!r} are not allowed"
-            raise _Refused(None, None, message, event.start_mark)
-        self.depth += 1
-        self.count += 1
-        if self.depth > MAX_DEPTH:
-            raise _Refused(None, None, f"nested deeper than {MAX_DEPTH} levels", event.start_mark)
-        if self.count > MAX_NODES:
-            raise _Refused(None, None, f"more than {MAX_NODES} values", event.start_mark)
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
+        elif self.depth > MAX_DEPTH:
+            message = f"nested deeper than {MAX_DEPTH} levels"
+        elif self.count > MAX_NODES:
+            message = f"more than {MAX_NODES} values"
+        else:
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+        raise _Refused(None, None, message, event.start_mark)
 
 
 def read_yaml(text: str, file: str) -> Node:
