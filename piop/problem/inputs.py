@@ -32,15 +32,13 @@ def read_inputs(
         points: How many points solutions on a shape are at, where that is given.
         issues: Takes what is wrong.
     """
+    found, drawn = [], {n: InputSpec((), value) for n, value in spec.random_parameters.items()}
+    everything = {**drawn, **spec.inputs}
     for name in spec.sensors:
-        if name not in spec.inputs and name not in spec.random_parameters:
-            refuse(issues, spec.place(f"sensors.{name}"), f"sensors: '{name}' is not an input")
-        elif name in spec.inputs and spec.inputs[name].hidden:
-            message = f"sensors: '{name}' is hidden, so it has no sensors"
-            refuse(issues, spec.place(f"sensors.{name}"), message)
-    found = []
-    drawn = {name: InputSpec((), value) for name, value in spec.random_parameters.items()}
-    for name, item in {**drawn, **spec.inputs}.items():
+        reason = "is hidden, so it has no sensors" if name in everything else "is not an input"
+        if name not in everything or everything[name].hidden:
+            refuse(issues, spec.place(f"sensors.{name}"), f"sensors: '{name}' {reason}")
+    for name, item in everything.items():
         value: Any = resolved.names.values.get(name)
         if value is None:
             continue  # refused already

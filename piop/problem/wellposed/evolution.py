@@ -218,12 +218,8 @@ def _numbers(problem: Problem, matrix: list[list[Expr]]) -> NDArray[np.float64]:
         lookup(problem.function(name))
     for coordinate in problem.coordinates:
         values[coordinate.name] = coordinate.low + coordinate.length * random.random(_STATES)
-    size = len(matrix)
-    result = np.empty((_STATES, size, size))
-    for i, row in enumerate(matrix):
-        for j, entry in enumerate(row):
-            result[:, i, j] = evaluate(entry, lookup)
-    return result
+    rows = [[np.broadcast_to(evaluate(e, lookup), _STATES) for e in row] for row in matrix]
+    return np.moveaxis(np.array(rows, dtype=float), -1, 0)
 
 
 def _kind(mass: NDArray[np.float64], steep: NDArray[np.float64]) -> str | None:
