@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -82,3 +84,19 @@ class SpecError(PiopError):
     def __init__(self, issues: tuple[Issue, ...] | Issue) -> None:
         self.issues = issues if isinstance(issues, tuple) else (issues,)
         super().__init__("\n".join(map(str, self.issues)))
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Propose the nearest known name for a message, or nothing where none is near.
+
+    Args:
+        name: An unknown name.
+        known: The names there are.
+        cutoff: Similarity, up to 1, below which a name is not proposed.
+
+    Example:
+        >>> did_you_mean("perodic", ["periodic", "dirichlet"])
+        "Did you mean 'periodic'?"
+    """
+    near = difflib.get_close_matches(name, known, 1, cutoff)
+    return f"Did you mean '{near[0]}'?" if near else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -12,6 +11,7 @@ import click
 from piop import __version__
 from piop.cli import backbones, data, operators, settings, solve, specs
 from piop.cli.failures import run_command
+from piop.errors import did_you_mean
 
 __all__ = ["cli", "main"]
 
@@ -28,8 +28,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command, or say which there are."""
         if args and not args[0].startswith("-") and args[0] not in self.commands:
-            near = difflib.get_close_matches(args[0], self.commands, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"One of {', '.join(self.commands)}."
+            hint = did_you_mean(args[0], self.commands) or f"One of {', '.join(self.commands)}."
             raise click.UsageError(f"no command '{args[0]}'. {hint}", ctx)
         return super().resolve_command(ctx, args)
 

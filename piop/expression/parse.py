@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import keyword
 import re
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from itertools import product
 import sympy
 from sympy import Symbol
 
+from piop.errors import did_you_mean
 from piop.expression import quantity as q
 from piop.expression import vector_calculus as calculus
 from piop.expression.functions import BY_SYNTAX, FUNCTIONS
@@ -127,12 +127,6 @@ def short_derivative(name: str, coordinates: Mapping[str, Symbol]) -> tuple[str,
     choices = (along for n in range(1, 5) for along in product(coordinates, repeat=n))
     found = {tuple(sorted(along)) for along in choices if name == "d" + "".join(along)}
     return found.pop() if len(found) == 1 else None
-
-
-def did_you_mean(name: str, known: list[str] | tuple[str, ...]) -> str:
-    """``"Did you mean 'periodic'?"``, or an empty text when nothing is near."""
-    near = difflib.get_close_matches(name, known, 1, 0.6)
-    return f"Did you mean '{near[0]}'?" if near else ""
 
 
 def _refuse_equals(text: str) -> None:

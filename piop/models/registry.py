@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from piop.errors import UsageError
+from piop.errors import UsageError, did_you_mean
 from piop.models import deeponet, fno, galerkin, ipot, oformer, pit, position_attention
 from piop.models.core.base import (
     GRID_FIELD,
@@ -152,9 +151,8 @@ def name_clash(name: str, owner: str) -> str:
 def unknown(what: str, got: str, allowed: Iterable[str]) -> str:
     """Describe an unknown name: the allowed ones, and the closest of them."""
     names = sorted(allowed)
-    near = difflib.get_close_matches(got, names, 1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"{got!r} is not a {what}; one of {', '.join(names)}.{hint}"
+    hint = did_you_mean(got, names)
+    return f"{got!r} is not a {what}; one of {', '.join(names)}. {hint}".rstrip()
 
 
 GROUP = "piop.backbones"

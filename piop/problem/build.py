@@ -12,8 +12,8 @@ from sympy import Expr
 
 from piop.boundary import BoundaryCondition
 from piop.domain import ENDS, Coordinate
-from piop.errors import Issue
-from piop.expression.parse import SYMPY_FAILS, did_you_mean
+from piop.errors import Issue, did_you_mean
+from piop.expression.parse import SYMPY_FAILS
 from piop.forms.differentiate import differentiate
 from piop.forms.pde import PDE, Auxiliary
 from piop.problem.build_domain import build_domain, trace_shapes, varies

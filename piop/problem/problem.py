@@ -12,9 +12,8 @@ from sympy import Expr
 
 from piop.boundary import BoundaryCondition
 from piop.domain import Coordinate, Domain
-from piop.errors import Issue, SpecError
+from piop.errors import Issue, SpecError, did_you_mean
 from piop.expression import Quantity
-from piop.expression.parse import did_you_mean
 from piop.forms.pde import PDE, Input
 from piop.problem import lazy
 from piop.problem.build import build

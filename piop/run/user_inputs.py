@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from piop.datasets import Dataset, Queries
 from piop.datasets.axes import SLACK, outside
-from piop.errors import DataError, UsageError
+from piop.errors import DataError, UsageError, did_you_mean
 from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
 from piop.problem import Coordinate, Input, Problem
 from piop.problem.inputs import channels_of, history_of, query_coordinates
@@ -55,9 +54,8 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
         raise DataError(f"input {missing[0]!r} is missing; given: {', '.join(names) or 'none'}")
     for name in names:
         if name not in items and not isinstance(given, xr.Dataset):
-            near = difflib.get_close_matches(name, items, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(items)}"
-            raise DataError(f"{name!r} is not an input of {problem.name}: {hint}")
+            hint = did_you_mean(name, items) or f"One of {', '.join(items)}."
+            raise DataError(f"{name!r} is not an input of {problem.name}. {hint}")
     found = {name: _read(problem, item, given[name]) for name, item in items.items()}
     sizes = {name: len(samples.values) for name, samples in found.items()}
     batch = max(sizes.values(), default=1)

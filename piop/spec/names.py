@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from sympy import Function, Symbol
 
-from piop.errors import Issue, Place
+from piop.errors import Issue, Place, did_you_mean
 from piop.expression import Quantity, Scope, symbol
-from piop.expression.parse import RESERVED, did_you_mean, short_derivative
+from piop.expression.parse import RESERVED, short_derivative
 from piop.spec.model import Spec, Text
 from piop.spec.read_domain import stars
 from piop.spec.reader import NAME, evaluate, refuse

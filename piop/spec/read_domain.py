@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from piop.boundary import CONDITIONS, GeneralCondition
-from piop.expression.parse import did_you_mean
+from piop.errors import did_you_mean
 from piop.spec.model import ConditionSpec
 from piop.spec.reader import Bad, Reader
 from piop.spec.shapes import OPERATIONS, SHAPES

@@ -8,9 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from piop.errors import Issue, Place, SpecError
+from piop.errors import Issue, Place, SpecError, did_you_mean
 from piop.expression import Quantity, Refusal, Scope, as_number, parse
-from piop.expression.parse import did_you_mean
 from piop.spec.model import issue_at
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 

@@ -9,9 +9,8 @@ from graphlib import CycleError, TopologicalSorter
 from sympy import Expr
 
 from piop.boundary import BoundaryCondition, normal_symbols
-from piop.errors import Issue, Place
+from piop.errors import Issue, Place, did_you_mean
 from piop.expression import Quantity, Refusal, Scalar, Scope, parse_equation, symbol
-from piop.expression.parse import did_you_mean
 from piop.spec.model import Spec, Text
 from piop.spec.names import Names, declare
 from piop.spec.read_domain import chooser, stars

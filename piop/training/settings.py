@@ -6,7 +6,6 @@ Conversion from the text of a command line, error messages, ``piop settings`` an
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 import re
@@ -14,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from piop.errors import UsageError
+from piop.errors import UsageError, did_you_mean
 from piop.models.core.base import POINT_FIELD, FieldKind
 
 if TYPE_CHECKING:
@@ -162,9 +161,8 @@ def attribute_meanings(section: type) -> dict[str, str]:
 
 def unknown_key(key: str, known: list[str]) -> str:
     """Return a message that a setting does not exist, with the nearest name or the list of all."""
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
-    hint = f"did you mean {near[0]!r}?" if near else "one of " + ", ".join(sorted(known))
-    return f"{key!r} is not a setting: {hint}"
+    hint = did_you_mean(key, known, 0.7) or f"One of {', '.join(sorted(known))}."
+    return f"{key!r} is not a setting. {hint}"
 
 
 def convert(key: str, value: Any, kind: Any) -> Any:

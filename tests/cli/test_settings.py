@@ -45,7 +45,7 @@ def test_a_topic_is_a_section_a_setting_or_a_backbone(topic, present, absent):
 def test_an_unknown_topic_is_answered_with_the_nearest():
     result = CliRunner().invoke(cli, ["settings", "lerning_rate"])
     assert result.exit_code == 2
-    assert "did you mean 'learning_rate'" in result.output
+    assert "Did you mean 'learning_rate'" in result.output
 
 
 def test_one_json_object_holds_all_settings():

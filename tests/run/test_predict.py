@@ -148,7 +148,7 @@ def test_a_loaded_run_predicts_the_same(trained):
     ("inputs", "message"),
     [
         ({}, "'u0' is missing"),
-        ({"u0": U0, "u_0": U0}, "'u_0' is not an input.*did you mean 'u0'"),
+        ({"u0": U0, "u_0": U0}, "'u_0' is not an input.*Did you mean 'u0'"),
         ({"u0": np.where(X == 0.5, np.nan, U0)}, "sensor 2 of sample 0 is nan"),
         ({"u0": (X + 1, U0)}, r"sensor 5 of sample 0 is at x = 2.25, outside \[0, 2\]"),
         ({"u0": (X[:4], U0)}, "do not fit"),

@@ -52,13 +52,13 @@ def test_untouched_settings_keep_their_values():
 
 
 def test_an_unknown_key_names_the_nearest():
-    with pytest.raises(UsageError, match="did you mean 'learning_rate'"):
+    with pytest.raises(UsageError, match="Did you mean 'learning_rate'"):
         apply_settings(START, {"lerning_rate": 1}, {})
 
 
 @pytest.mark.parametrize("key", ["zzz", "finish"])
 def test_an_unknown_key_far_from_all_lists_them(key):
-    with pytest.raises(UsageError, match=r"one of attention_decay, .*width"):
+    with pytest.raises(UsageError, match=r"One of attention_decay, .*width"):
         apply_settings(START, {key: 1}, {"width": 64})
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from piop.boundary import BoundaryCondition
 from piop.domain import Coordinate
-from piop.errors import Issue
+from piop.errors import Issue, did_you_mean
 from piop.expression import as_number, parse
-from piop.expression.parse import did_you_mean
 from piop.forms.terms import multipliers, orders
 from piop.spec.distributions import Integer
 from piop.spec.model import issue_at

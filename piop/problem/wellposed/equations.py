@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from sympy import Derivative, Expr, Symbol
 
-from piop.errors import Issue
-from piop.expression.parse import did_you_mean
+from piop.errors import Issue, did_you_mean
 from piop.problem.wellposed.distributions import expressions
 from piop.spec.model import issue_at
 from piop.spec.names import declarations
