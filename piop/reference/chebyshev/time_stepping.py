@@ -196,22 +196,16 @@ class StepControl:
     """Choice of the lengths of steps.
 
     Attributes:
-        tolerance: Of a step's leading coefficient, relative to its channel; infinite for steps that
-            are all the interval divided by ``2**halvings``.
+        tolerance: Of a step's leading coefficient, relative to its channel.
         halvings: Least number of halvings of an interval between save times.
         most: Most steps of a run.
         newton: Relative correction at which iterations stop.
     """
 
     tolerance: float
-    halvings: int = 0
-    most: int = 400_000
-    newton: float = 1e-12
-
-    @property
-    def fixed(self) -> bool:
-        """Whether all steps are equal."""
-        return self.tolerance == math.inf
+    halvings: int
+    most: int
+    newton: float
 
 
 @dataclass
@@ -259,6 +253,9 @@ class TimeStepping:
         self.system, self.scheme, self.control = system, scheme, control
         self.moving = system.differential()
         self.nodes = torch.tensor([0.0, *scheme.nodes], dtype=torch.float64)
+        self.powers = torch.arange(len(self.nodes))
+        # Coefficients of powers from values at the points of a step.
+        self.fit = torch.linalg.inv(self.nodes[:, None] ** self.powers)
         channels = system.equations.channels
         self.measured = [
             i for i, c in enumerate(channels) if not c.time_order and bool(self.moving[i].any())
@@ -283,10 +280,10 @@ class TimeStepping:
                 w, self.last = step.points[:, -1], step
             if self.last is None:  # every instance was given up
                 break
-            self._keep(i, self.last, 1.0)
+            self._keep(i, self.last)
             t = time
         if first is not None and times[0] <= start:
-            self._keep(0, first, 0.0)
+            self._keep(0, first, start=True)
         return self.result
 
     def _interval(self, w: Tensor, t: float, end: float) -> Iterator[_Step]:
@@ -296,12 +293,12 @@ class TimeStepping:
         if self.last is not None:
             k = math.ceil(math.log2(length / self.last.length) - 1e-9)
         while done < whole:
-            k = max(k, self.control.halvings) if not self.control.fixed else self.control.halvings
+            k = max(k, self.control.halvings)
             moment = t + length * (done / whole)
             step = self._try(w, moment, length / 2**k)
             worst = float(step.errors.amax())
-            if worst > self.control.tolerance or worst == math.inf:
-                if self.control.fixed or k >= _SHORTEST or self.result.steps > self.control.most:
+            if worst > self.control.tolerance:
+                if k >= _SHORTEST or self.result.steps > self.control.most:
                     w = self._give_up(step, w, moment)
                     if bool((self.result.until < math.inf).all()):
                         return
@@ -313,7 +310,7 @@ class TimeStepping:
             self.result.steps += 1
             self.result.longest = max(self.result.longest, step.length)
             yield step
-            if done < whole and not self.control.fixed:
+            if done < whole:
                 k = self._grow(worst, k, done, whole)
 
     def _try(self, w: Tensor, t: float, h: float) -> _Step:
@@ -334,15 +331,8 @@ class TimeStepping:
         """Stages by the polynomial of the last step."""
         if self.last is None or self.stepper.fixed or h > 2.01 * self.last.length:
             return None
-        matrix = self._lagrange(1 + h / self.last.length * self.nodes[1:])
-        return _over_points(matrix, self.last.points)
-
-    def _lagrange(self, wanted: Tensor, start: int = 0) -> Tensor:
-        """Weights of a step's points, from number ``start`` on, at parts ``wanted`` of it."""
-        nodes = self.nodes[start:]
-        powers = torch.arange(len(nodes))
-        inverse = torch.linalg.inv(nodes[:, None] ** powers)
-        return wanted[:, None] ** powers @ inverse
+        wanted = 1 + h / self.last.length * self.nodes[1:]
+        return _over_points(wanted[:, None] ** self.powers @ self.fit, self.last.points)
 
     def _halve(self, error: float) -> int:
         if error == math.inf:
@@ -360,31 +350,25 @@ class TimeStepping:
 
     def _give_up(self, step: _Step, w: Tensor, t: float) -> Tensor:
         """Carry on without the instances whose steps are not solved."""
-        broken = (step.errors > self.control.tolerance) | (step.errors == math.inf)
+        broken = step.errors > self.control.tolerance
         self.result.until[broken] = t
         keep = ~broken.reshape(-1, *(1,) * (w.ndim - 1))
         self.last = None
         return torch.where(keep, w, 0.0)
 
-    def _keep(self, i: int, step: _Step, part: float) -> None:
-        """Keep the values and slopes at the end (1) or the start (0) of a step.
+    def _keep(self, i: int, step: _Step, start: bool = False) -> None:
+        """Keep the values and slopes at the end of a step, or at its start.
 
         At the start, what has no initial data of its own follows from the stages.
         """
-        points, start = step.points, part == 0.0
+        points = step.points
         self.result.values[:, i] = points[:, 0 if start else -1]
-        slope = _over_points(self._lagrange_slope(part), points)[:, 0]
-        self.result.slopes[:, i] = slope / step.length
+        weights = self.fit[1] if start else self.powers.double() @ self.fit  # of d/dx at 0 or 1
+        self.result.slopes[:, i] = _over_points(weights, points)[:, 0] / step.length
         free = [c for c in range(points.shape[2]) if not bool(self.moving[c].any())]
         if start and free:
-            weights = self._lagrange(torch.zeros(1, dtype=torch.float64), 1)
+            weights = torch.linalg.inv(self.nodes[1:, None] ** self.powers[:-1])[0]
             self.result.values[:, i, free] = _over_points(weights, points[:, 1:, free])[:, 0]
-
-    def _lagrange_slope(self, part: float) -> Tensor:
-        powers = torch.arange(len(self.nodes))
-        inverse = torch.linalg.inv(self.nodes[:, None] ** powers)
-        at = powers * torch.tensor(part, dtype=torch.float64) ** (powers - 1).clamp_min(0)
-        return at.double() @ inverse
 
 
 def _over_points(weights: Tensor, points: Tensor) -> Tensor:
