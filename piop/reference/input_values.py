@@ -28,6 +28,13 @@ def moves(problem: Problem, atom: Any) -> bool:
     return any(i.name == name_of(atom) and time.name in i.of for i in problem.inputs)
 
 
+def inputs_in(expression: Any, problem: Problem) -> list[Any]:
+    """Input functions, their derivatives and scalar inputs in an expression."""
+    names = {i.name for i in problem.inputs}
+    scalars = [i.symbol for i in problem.inputs if not i.of and i.symbol in expression.free_symbols]
+    return [*(a for a in outermost_atoms(expression) if name_of(a) in names), *scalars]
+
+
 @final
 class Sources:
     """Values of everything in the equations but unknowns, for a batch of problem instances.
@@ -144,7 +151,7 @@ class Sources:
     def field(self, expression: Expr, axes: Axes, t: float) -> Tensor:
         """An expression without unknowns on a grid, ``[B, *sizes]`` (initial data)."""
         expression = sympy.sympify(expression)
-        atoms = self.inputs_of(expression) + [c.symbol for c in self.problem.coordinates]
+        atoms = inputs_in(expression, self.problem) + [c.symbol for c in self.problem.coordinates]
         values = [self.value(atom, axes, t) for atom in atoms]
         found = compile_expression(expression, atoms)(values).to(values[-1])
         return found.expand(self.batch, *map(len, axes)).contiguous()
@@ -156,7 +163,7 @@ class Sources:
             Values ``[B or 1, n]`` of the coordinate → values of the expression ``[B or 1, n]``.
         """
         expression = sympy.sympify(expression)
-        atoms = self.inputs_of(expression)
+        atoms = inputs_in(expression, self.problem)
         run = compile_expression(expression, [*atoms, *symbols])
 
         def evaluate(positions: Tensor) -> Tensor:
@@ -165,8 +172,3 @@ class Sources:
             return run([*values, *columns.values()]).expand_as(positions)
 
         return evaluate
-
-    def inputs_of(self, expression: Expr) -> list[Any]:
-        """Input functions, their derivatives and scalar inputs in an expression."""
-        scalars = [s for s in self.scalars if s in expression.free_symbols]
-        return [*outermost_atoms(expression), *scalars]

@@ -16,10 +16,9 @@ from skfem.refdom import RefTri
 from sympy import Expr, Symbol, Tuple
 from torch import Tensor
 
-from piop.forms.terms import name_of, outermost_atoms
 from piop.lowering import compile_expressions
 from piop.problem import Problem
-from piop.reference.input_values import Sources
+from piop.reference.input_values import Sources, inputs_in
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Evaluate = Callable[[Sequence[Tensor]], list[Array]]
@@ -41,14 +40,10 @@ class PointEvaluator:
         self, problem: Problem, expressions: Sequence[Expr], unknowns: Sequence[Any]
     ) -> None:
         self.space = tuple(c.name for c in problem.space)
-        names = {i.name for i in problem.inputs}
-        every = Tuple(*expressions)
-        self.functions = [a for a in outermost_atoms(every) if name_of(a) in names]
-        scalars = [i.symbol for i in problem.inputs if not i.of]
-        self.scalars = [s for s in scalars if s in every.free_symbols]
+        self.inputs = inputs_in(Tuple(*expressions), problem)
         normal = [Symbol(name, real=True) for name in problem.domain.normal_names]
         axes = [c.symbol for c in problem.space]
-        atoms = [*self.functions, *self.scalars, *axes, *normal, *unknowns]
+        atoms = [*self.inputs, *axes, *normal, *unknowns]
         self.run = compile_expressions(expressions, atoms)
 
     def at(self, sources: Sources, points: Array, normals: Array | None = None) -> Evaluate:
@@ -64,11 +59,10 @@ class PointEvaluator:
             dict(zip(self.space, part.T[:, None], strict=True))
             for part in positions.to(sources.device).split(_POINTS)
         ]
-        found = [
-            torch.cat([sources.at_points(atom, part) for part in parts], 1).cpu()
-            for atom in self.functions
-        ]
-        found += [sources.at_points(symbol, {}).cpu() for symbol in self.scalars]
+        found = []
+        for atom in self.inputs:
+            own = parts[:1] if atom.is_Symbol else parts  # a scalar has one value at all points
+            found.append(torch.cat([sources.at_points(atom, part) for part in own], 1).cpu())
         outward = torch.zeros_like(positions) if normals is None else torch.from_numpy(normals)
         known = [*found, *(v[None] for v in (*positions.T, *outward.T))]
 

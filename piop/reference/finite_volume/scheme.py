@@ -19,7 +19,7 @@ from piop.forms.wave_speeds import find_gas
 from piop.lowering import compile_expression, compile_expressions
 from piop.problem import Coordinate, Problem
 from piop.reference.finite_volume.flux import Flow, Variables, contact_slopes, limited_slopes
-from piop.reference.input_values import Axes, Sources, moves
+from piop.reference.input_values import Axes, Sources, inputs_in, moves
 from piop.reference.refinement import refuse
 
 
@@ -90,15 +90,13 @@ class CoefficientValues:
 
     def __init__(self, problem: Problem, sources: Sources, expressions: Iterable[Expr]) -> None:
         self.problem, self.sources = problem, sources
-        names = {i.name for i in problem.inputs}
         every = sympy.Tuple(*expressions)
-        atoms = outermost_atoms(every)
-        functions = [a for a in atoms if name_of(a) in names]
+        inputs = inputs_in(every, problem)
+        self.scalars = [i for i in inputs if i.is_Symbol]
         # Symbols that are arguments of an input alone are not needed.
-        symbols = every.xreplace({a: sympy.Dummy() for a in atoms}).free_symbols
-        self.scalars = [s for s in sources.scalars if s in symbols]
+        symbols = every.xreplace({a: sympy.Dummy() for a in outermost_atoms(every)}).free_symbols
         coordinates = [c.symbol for c in problem.coordinates if c.symbol in symbols]
-        self.atoms: tuple[Any, ...] = (*self.scalars, *coordinates, *functions)
+        self.atoms: tuple[Any, ...] = (*coordinates, *inputs)
         self._kept: dict[tuple[Tensor, ...], dict[Any, Tensor]] = {}
 
     def at(self, nodes: tuple[Tensor, ...], t: Tensor) -> list[Tensor]:
