@@ -119,6 +119,11 @@ class PDE:
         """Whether every space axis is periodic."""
         return all(c.periodic for c in self.space)
 
+    @property
+    def means(self) -> dict[str, float]:
+        """Each unknown of which the spec gives the mean, auxiliary ones too, and that mean."""
+        return dict(self.gauge) | {a.name: a.mean for a in self.auxiliaries if a.gauged}
+
     def function(self, name: str) -> Expr:
         """The applied function (or symbol) of an unknown or an input, such as ``u(t, x)``.
 

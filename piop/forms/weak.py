@@ -218,7 +218,6 @@ def weak_form(pde: PDE) -> WeakForm:
     integrands = [_integrand(volume, atoms), *(_integrand(n, atoms) for n in natural.values())]
     slopes = [s[-1] for integrand in integrands for s in integrand.slopes]
     known = [i.symbol for i in pde.inputs]
-    means = {**pde.gauge, **{a.name: a.mean for a in pde.auxiliaries if a.gauged}}
     return WeakForm(
         atoms,
         integrands[0],
@@ -228,7 +227,7 @@ def weak_form(pde: PDE) -> WeakForm:
         shared=not any(s.has(*unknowns, *known) for s in slopes),
         jumps=tuple(dict.fromkeys(j for _, _, e in volume for j in _jumping(pde, e))),
         kinked=any(_jumping(pde, e) for _, k, e in volume if k),
-        gauge={names.index(n): m for n, m in means.items()},
+        gauge={names.index(n): m for n, m in pde.means.items()},
         solved=solved,
         recovered=recovered,
     )

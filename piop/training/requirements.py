@@ -191,8 +191,7 @@ def parts_of(problem: Problem, config: TrainingConfig, data: bool) -> set[str]:
     found = {"data": data}
     if config.physics:
         constraints = constraints_of(problem, config)
-        gauged = problem.pde.gauge or any(item.gauged for item in problem.pde.auxiliaries)
         walls = constraints.soft_periodic or constraints.soft_faces
         found |= {"residual": True, "initial": bool(constraints.soft_initial)}
-        found["boundary"] = bool(walls or gauged)
+        found["boundary"] = bool(walls or problem.pde.means)
     return {part for part, present in found.items() if present}

@@ -78,9 +78,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         self.equations = Equations(problem)
         self.scheme = Radau(STAGES)
         channels = self.equations.channels
-        means = {a.name: a.mean for a in problem.pde.auxiliaries if a.gauged} | dict(
-            problem.pde.gauge
-        )
+        means = problem.pde.means
         self.gauges = {i: means[c.name] for i, c in enumerate(channels) if c.name in means}
         self.measured = [i for i, c in enumerate(channels) if not c.time_order]
         self.levels = [n for n in points if n <= max(self.most, points[0])]
@@ -241,9 +239,8 @@ def solve_steady(system: CollocationSystem, guess: Tensor) -> tuple[Tensor, Tens
         damping = torch.where(good, 1.0, damping)
         while True:
             following = w + damping.reshape(-1, *pad) * change
-            next_size = _size(system, _correction(system, factored, following)).nan_to_num(
-                torch.inf
-            )
+            further = _correction(system, factored, following)
+            next_size = _size(system, further).nan_to_num(torch.inf)
             fits = good | (next_size <= (1 - damping / 4) * size) | (size <= 1e-9 * scale)
             if bool((fits | (damping < _SHORTEST)).all()):
                 break
@@ -257,9 +254,8 @@ def solve_steady(system: CollocationSystem, guess: Tensor) -> tuple[Tensor, Tens
 
 
 def _correction(system: CollocationSystem, factored: tuple[Tensor, Tensor], w: Tensor) -> Tensor:
-    return -solve_factored(factored, system.value(w.unsqueeze(1), (0.0,)).flatten(1)).reshape(
-        w.shape
-    )
+    residual = system.value(w.unsqueeze(1), (0.0,)).flatten(1)
+    return -solve_factored(factored, residual).reshape(w.shape)
 
 
 def _size(system: CollocationSystem, w: Tensor) -> Tensor:

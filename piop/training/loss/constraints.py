@@ -266,8 +266,7 @@ def soft_constraints(
         found[f"periodic/{axis.name}"] = SoftPeriodicity(setting, axis)
     for face, conditions in constraints.soft_faces.items():
         found[f"wall/{face}"] = SoftFaceConditions(setting, face, conditions)
-    means = dict(problem.pde.gauge) | {a.name: a.mean for a in problem.pde.auxiliaries if a.gauged}
-    if means:
+    if means := problem.pde.means:
         found["gauge"] = SoftGauge(setting, means)
     return found
 
