@@ -104,15 +104,12 @@ class NonlinearTerm:
         pointwise: Compiled products.
         symbols: The system's symbols on the grid of the coefficients.
         fine: Grid of the points: that grid itself, or a padded one.
-        states: Number of states; channels from there on are auxiliary unknowns.
     """
 
-    def __init__(
-        self, pointwise: PointwiseProducts, symbols: Symbols, fine: PeriodicGrid, states: int
-    ) -> None:
-        self.pointwise, self.fine = pointwise, fine
+    def __init__(self, pointwise: PointwiseProducts, symbols: Symbols, fine: PeriodicGrid) -> None:
+        self.pointwise, self.fine, states = pointwise, fine, symbols.split.states
         self.grid, self.sources = symbols.grid, symbols.sources
-        self.readers = [_reader(c, o, symbols, states) for c, o in pointwise.unknowns]
+        self.readers = [_reader(c, o, symbols) for c, o in pointwise.unknowns]
         self.needs_auxiliary = any(c >= states for c, _ in self.readers)
         plain = [(i, None) for i in range(states)]
         self.direct = self.readers == plain  # the states themselves, in order: nothing to copy
@@ -201,9 +198,10 @@ class NonlinearTerm:
         return embed(spectra, self.fine, self.grid)
 
 
-def _reader(channel: int, order: Order, symbols: Symbols, states: int) -> tuple[int, Tensor | None]:
+def _reader(channel: int, order: Order, symbols: Symbols) -> tuple[int, Tensor | None]:
     """Return the channel that an atom is computed from, and the symbol to multiply it by."""
     symbol = symbols.grid.derivative(order) if any(order) else None
+    states = symbols.split.states
     i = channel - states
     sources = [c for row, c in symbols.auxiliary if row == i]
     products = any(row == i for row, _ in symbols.auxiliary_prefactors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import final
@@ -31,41 +31,36 @@ from piop.reference.refinement import Level
 
 @final
 class ETDRK4:
-    """One step of w_t = L w + M F(w, t), with F evaluated by a callable on spectra.
+    """One step of w_t = L w + M F(w, t).
 
     Args:
         nonlinear: F, with the symbols L and M.
         step: h, in units of time.
-
-    Attributes:
-        products: Components of F; 0 makes the step exact.
     """
 
     def __init__(self, nonlinear: Nonlinear, step: float) -> None:
         states, keep = nonlinear.split.states, nonlinear.symbols.grid.interior()
-        self.step, self.products = step, nonlinear.products
+        self.step, self.nonlinear = step, nonlinear
         tables = _coefficients(nonlinear.symbols, states, step)
         whole, half = ({k: s * keep for k, s in tables[name].items()} for name in ("E", "E2"))
         self.whole, self.half = Multiplier(whole, states, states), Multiplier(half, states, states)
-        if self.products:
+        if nonlinear.products:
             q, *f = (multiply(tables[k], nonlinear.prefactors) for k in ("Q", "f1", "f2", "f3"))
             change = {(i, j): v - 1 if i == j else v for (i, j), v in half.items()}
             self.change = Multiplier(change, states, states)
             self.first, self.third, self.f1, self.f2, self.f3 = (
-                Multiplier(c, states, self.products)
+                Multiplier(c, states, nonlinear.products)
                 for c in (q, {k: 2 * v for k, v in q.items()}, *f)
             )
 
-    def __call__(
-        self, w: Tensor, now: Tensor | None, t: float, evaluate: Callable[[Tensor, float], Tensor]
-    ) -> Tensor:
+    def __call__(self, w: Tensor, now: Tensor | None, t: float) -> Tensor:
         """Advance ``w [B, states, *modes]`` from t to t + h.
 
         Args:
             w: Spectra of the state.
-            now: F(w, t), which the caller has for its own use; None without products.
+            now: F(w, t) ``[B, products, *modes]``, which the caller has for its own use; None
+                without products, where the step is exact.
             t: Time.
-            evaluate: F, giving ``[B, products, *modes]``.
 
         Returns:
             The new state; ``w`` is left alone.
@@ -74,7 +69,7 @@ class ETDRK4:
             return self.whole(w)
         # Sums are formed as soon as their terms are there, while those are in the cache. The third
         # stage E2 a + Q (2 F(b) − F(w)) is written with Q F(w) = a − E2 w.
-        middle = t + self.step / 2
+        evaluate, middle = self.nonlinear.evaluate, t + self.step / 2
         half = self.half(w)
         a = self.first.plus(half, now)
         new = self.f1.add(now, self.whole(w))
@@ -301,7 +296,7 @@ class SpectralStepper:
                     now = self.nonlinear.evaluate(w, moment)
                 if j % _INTERVAL == 0:
                     self._measure(w, now, moment, result)
-                w = self.scheme(length)(w, now, moment, self.nonlinear.evaluate)
+                w = self.scheme(length)(w, now, moment)
             t = time
             out[:, i] = w
             if bool((result.until < math.inf).all()):
@@ -383,10 +378,9 @@ class Discretisation:
         """Discretise at a level for the instances in ``sources``."""
         grid = self.box.with_sizes(level.sizes)
         fine = grid.with_sizes(self._padded(level.sizes)) if level.padded else grid
-        n = self.split.states
         symbols = Symbols(self.split, self.means, grid, fine.points, sources)
         main, extra = (
-            NonlinearTerm(term, symbols, fine, n) if system.products else None
+            NonlinearTerm(term, symbols, fine) if system.products else None
             for term, system in (
                 (self.main, self.split.right),
                 (self.auxiliary, self.split.auxiliary),
