@@ -159,11 +159,9 @@ class Stepper:
         residual += self.system.value(found, times).reshape(batch, stages, -1)
         parts = torch.einsum("ki,bin->bkn", self.into, residual.to(self.into.dtype))
         out = torch.zeros_like(residual)
-        for k, (lu, shift) in enumerate(
-            zip(self._factor(h, slope), self.scheme.shifts, strict=True)
-        ):
-            part = parts[:, k] if shift.imag else parts[:, k].real
-            solved = solve_factored(lu, part)
+        factors = self._factor(h, slope)
+        for k, shift in enumerate(self.scheme.shifts):
+            solved = solve_factored(factors[k], parts[:, k] if shift.imag else parts[:, k].real)
             out -= (self.back[:, k][:, None] * solved[:, None]).real
         return out.reshape(found.shape)
 
