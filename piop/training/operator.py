@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import mul
 from typing import Any, final
@@ -219,25 +220,22 @@ class Operator(nn.Module):
 
 
 @final
+@dataclass(eq=False)
 class OperatorField:
     """An operator with inputs and lift fixed: the function of the queries that a residual needs.
 
-    Args:
+    Attributes:
         operator: The operator.
         inputs: Sensor values of the input functions.
         lift: What hard constraints add, compiled for that residual; None for nothing.
         rows: Its streams ``[S, B, N, C]`` at the queries to come, or its values on the grid.
     """
 
-    def __init__(
-        self,
-        operator: Operator,
-        inputs: Inputs,
-        lift: Lift | None = None,
-        rows: Tensor | None = None,
-    ) -> None:
-        self.operator, self.inputs, self.lift, self.rows = operator, inputs, lift, rows
-        self._values: Tensor | None = None
+    operator: Operator
+    inputs: Inputs
+    lift: Lift | None = None
+    rows: Tensor | None = None
+    _values: Tensor | None = field(default=None, init=False)
 
     def __call__(self, queries: Any) -> Any:
         """Evaluate at queries ``[B, N, D]``, a stream or a tensor."""

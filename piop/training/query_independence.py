@@ -137,7 +137,7 @@ def _samples(
     lattices: Mapping[str, Axes],
 ) -> FunctionSamples:
     """Make up the values of an input at its sensors, of its own mean and standard deviation."""
-    own = [signature.coordinates[signature.axis(name)] for name in entry.of]
+    own = signature.axes_of(entry)
     if entry.name in lattices:
         ticks = [torch.as_tensor(t) for t in lattices[entry.name]]
         points = tensor_grid(ticks).to(draws.index.device).expand(draws.batch, -1, -1)

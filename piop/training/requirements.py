@@ -18,9 +18,6 @@ from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting import require_weightings
 from piop.training.settings import Circumstances
 
-BOXED = ("latin_hypercube",)
-"""Ways to place points that fill boxes alone."""
-
 
 def require_choices(
     problem: Problem, config: TrainingConfig, data: bool, given: Collection[str] = ()
@@ -46,10 +43,10 @@ def require_choices(
         raise UsageError("shared: True is for points of the equations, and there is no physics")
     if curriculum and problem.time is None:
         raise UsageError(f"{asked} is a part of the time axis, and this problem has none")
-    if not problem.domain.is_box and config.physics and config.points.method in BOXED:
+    if not problem.domain.is_box and config.physics and config.points.method == "latin_hypercube":
         raise UsageError(
-            f"method: {config.points.method!r} divides a box, which a shape does not fill; use "
-            f"uniform or sobol"
+            "method: 'latin_hypercube' divides a box, which a shape does not fill; use uniform or "
+            "sobol"
         )
     if adaptive and config.points.shared:
         raise UsageError(

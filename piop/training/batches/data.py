@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from typing import final
 
 import torch
@@ -89,26 +90,25 @@ class InMemoryTrajectories(Trajectories):
 
 
 @final
+@dataclass
 class StreamedTrajectories(Trajectories):
     """Reads the trajectories of each step, and those of the next ones ahead of time.
 
     What a step takes follows from its number alone, so that nothing depends on when it is read.
 
-    Args:
+    Attributes:
         read: Reads trajectories.
         plan: Which trajectories a step takes.
         channels: Channels that the data have; their values are finite.
+        reader: The thread that reads.
+        coming: The trajectories of steps that are read ahead.
     """
 
-    def __init__(
-        self,
-        read: Callable[[Tensor], PreparedTrajectories],
-        plan: Callable[[int], Tensor],
-        channels: int,
-    ) -> None:
-        self.read, self.plan, self.channels = read, plan, channels
-        self.reader = ThreadPoolExecutor(1, "piop-data")
-        self.coming: dict[int, Future[tuple[PreparedTrajectories, Tensor]]] = {}
+    read: Callable[[Tensor], PreparedTrajectories]
+    plan: Callable[[int], Tensor]
+    channels: int
+    reader: Executor = field(default_factory=partial(ThreadPoolExecutor, 1, "piop-data"))
+    coming: dict[int, Future[tuple[PreparedTrajectories, Tensor]]] = field(default_factory=dict)
 
     def find(self, step: int) -> tuple[PreparedTrajectories, Tensor]:
         """Read the trajectories of the step, unless they were read ahead."""

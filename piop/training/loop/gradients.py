@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
 from typing import Any
@@ -262,32 +262,28 @@ class ControlFlags:
     save: bool = False
 
 
+@dataclass
 class SharedGradients:
     """Batch → the outcome of the whole batch, leaving its gradients in the parameters.
 
-    Args:
+    Attributes:
         gradients: The step on this process's part of the batch.
         module: Whose gradients are summed.
         processes: Those that share the batch.
-        flags: Returns the control flags of this process.
+        own_flags: Returns the control flags of this process.
         profile: Takes the time of the message, in which slower processes are waited for.
-
-    Attributes:
         flags: The combined flags of all processes, as of the last step.
     """
 
-    def __init__(
-        self,
-        gradients: Gradients,
-        module: nn.Module,
-        processes: Processes,
-        flags: Callable[[], ControlFlags],
-        profile: Profile | None = None,
-    ) -> None:
-        self.gradients, self.processes, self.own_flags = gradients, processes, flags
-        self.profile = profile or Profile()
-        self.parameters = [p for p in module.parameters() if p.requires_grad]
-        self.flags = ControlFlags()
+    gradients: Gradients
+    module: nn.Module
+    processes: Processes
+    own_flags: Callable[[], ControlFlags]
+    profile: Profile = field(default_factory=Profile)
+    flags: ControlFlags = ControlFlags()
+
+    def __post_init__(self) -> None:
+        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
 
     def __call__(self, batch: Batch) -> Outcome:
         """Compute the own part, then sum over the processes."""

@@ -191,10 +191,7 @@ class Statistics:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Statistics:
         """Build the statistics that :meth:`to_json` wrote."""
-        stored: dict[str, Any] = dict(data)
-        for name in ("channel_mean", "channel_scale", "equation_scale", "gridded", "grid"):
-            if stored.get(name) is not None:
-                stored[name] = tuple(stored[name])
+        stored: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
         return cls(**stored)
 
 

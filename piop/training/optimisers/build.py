@@ -192,8 +192,7 @@ def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
     Returns:
         The norm before, a scalar tensor.
     """
-    graded = [p for p in parameters if p.grad is not None]
-    return nn.utils.clip_grad_norm_(graded, limit if limit > 0 else math.inf)
+    return nn.utils.clip_grad_norm_(parameters, limit if limit > 0 else math.inf)
 
 
 class WeightAverage:
