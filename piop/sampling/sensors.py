@@ -43,7 +43,6 @@ def place_sensors(
         ``[B, M, d]``, physical coordinates; ``[B, 1, 0]`` for a scalar input.
 
     Raises:
-        ValueError: If a grid does not have one count per coordinate.
         NotSupportedError: For sensors at the points of a solution where there is none.
     """
     axes = input_axes(problem, item)
@@ -58,11 +57,6 @@ def place_sensors(
         names = [c.name for c in problem.coordinates]
         return points[..., [names.index(name) for name in item.of]].to(draws.index.device, dtype)
     if item.place is SensorPlacement.GRID:
-        if len(item.sensor_shape) != len(axes):
-            raise ValueError(
-                f"sensors.{item.name}: a grid needs one count for each of {', '.join(item.of)}, "
-                f"got {item.sensor_shape}"
-            )
         counted = zip(axes, item.sensor_shape, strict=True)
         ticks = [grid_axis(a.low, a.high, n, a.periodic) for a, n in counted]
         return tensor_grid(ticks).to(draws.index.device, dtype).expand(draws.batch, -1, -1)

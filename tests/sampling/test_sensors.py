@@ -71,12 +71,6 @@ def test_another_step_moves_the_sensors(item, problem, many):
     assert not torch.equal(a, b)
 
 
-def test_a_grid_without_a_count_per_coordinate_is_refused(item, problem, square, many):
-    one = item("a", ["x", "y"], LAW, "grid", (16,))
-    with pytest.raises(ValueError, match=r"sensors.a: a grid needs one count for each of x, y"):
-        place_sensors(problem(one, space=square), one, many(1))
-
-
 def test_sensors_at_the_points_of_the_solution_are_those_of_each_sample(
     item, problem, square, many
 ):
