@@ -111,10 +111,10 @@ def build(draft: Draft) -> dict[str, Any]:
     )
     time, space = (space[0], space[1:]) if spec.time else (None, space)
     auxiliaries = tuple(
-        Auxiliary(name, e.left - e.right, resolved.means.get(name, 0.0), name in resolved.means)
+        Auxiliary(name, e.residual, resolved.means.get(name, 0.0), name in resolved.means)
         for name, e in resolved.auxiliary.items()
     )
-    raw = (*(e.left - e.right for e in resolved.equations), *(a.equation for a in auxiliaries))
+    raw = (*(e.residual for e in resolved.equations), *(a.equation for a in auxiliaries))
     residuals = _differentiate(raw, resolved, issues)
     unknowns = tuple(u.text for u in spec.unknowns if u.text in names.values)
     constants, angles = names.constants, names.angles.items()

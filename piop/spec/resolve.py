@@ -21,10 +21,9 @@ _INITIAL = re.compile(r"\s*(?:(?:d(\w+)|d)\(\s*(\w+)\s*((?:,\s*\w+\s*)*)\)|(\w+)
 
 @dataclass(frozen=True)
 class Equation:
-    """One scalar equation ``left = right`` and where it stands."""
+    """One scalar equation, its left minus its right side, and where it stands."""
 
-    left: Expr
-    right: Expr
+    residual: Expr
     place: Place
 
 
@@ -139,7 +138,7 @@ def _equation(text: Text, scope: Scope, issues: list[Issue], path: str) -> list[
     except Refusal as refusal:
         record(refusal, text, issues, path)
         return []
-    return [Equation(a, b, text.place) for a, b in zip(_flat(left), _flat(right), strict=True)]
+    return [Equation(a - b, text.place) for a, b in zip(_flat(left), _flat(right), strict=True)]
 
 
 def _flat(value: Quantity) -> list[Expr]:
@@ -269,7 +268,7 @@ def _boundary(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
                 equations = _equation(condition.values[0], full, issues, path)
                 if len(equations) > 1:
                     refuse(issues, condition.place, f"{path}: one scalar equation is needed")
-                values = [e.left - e.right for e in equations] if len(equations) == 1 else [None]
+                values = [e.residual for e in equations] if len(equations) == 1 else [None]
             else:
                 where = f"{path}.{kind.keyword}"
                 values = [_scalar(value, plain, issues, where) for value in condition.values]

@@ -50,9 +50,9 @@ def _meaning(spec: Spec, resolved: Resolved) -> dict[str, Any]:
             ]
             for k, v in spec.inputs.items()
         },
-        "equations": [write(e.left - e.right) for e in resolved.equations],
+        "equations": [write(e.residual) for e in resolved.equations],
         "auxiliary": {
-            k: [write(e.left - e.right), repr(resolved.means.get(k))]
+            k: [write(e.residual), repr(resolved.means.get(k))]
             for k, e in resolved.auxiliary.items()
         },
         "gauge": {k: repr(v) for k, v in resolved.gauge.items()},

@@ -48,9 +48,9 @@ def _expressions(problem: Problem, resolved: Resolved) -> Iterator[tuple[str, Ex
     for (name, order), (expr, place) in resolved.initial.items():
         yield f"initial.{'dt(' * order}{name}{')' * order}", expr, place
     for equation in resolved.equations:
-        yield "equations", equation.left - equation.right, equation.place
+        yield "equations", equation.residual, equation.place
     for name, equation in resolved.auxiliary.items():
-        yield f"auxiliary.{name}", equation.left - equation.right, equation.place
+        yield f"auxiliary.{name}", equation.residual, equation.place
     for name, expr in resolved.inputs.items():
         yield f"inputs.{name}", expr, problem.spec.place(f"inputs.{name}.expression")
     for face, condition in problem.pde.face_conditions:
