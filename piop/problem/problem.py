@@ -21,18 +21,10 @@ from piop.problem.capabilities import Capabilities, find_capabilities
 from piop.problem.describe import to_html, to_text
 from piop.problem.inverse_operator import inverse_spec
 from piop.problem.wellposed import check
-from piop.spec import Spec, spec_to_yaml
-from piop.spec.load import (
-    Draft,
-    builtin_names,
-    draft_file,
-    draft_spec,
-    draft_text,
-    draft_words,
-    find_builtin,
-)
-from piop.spec.model import LearnSpec, Setting
-from piop.spec.tree import ScalarNode
+from piop.spec.load import Draft, builtin_names, draft_file, draft_spec, draft_tree, find_builtin
+from piop.spec.model import LearnSpec, Setting, Spec
+from piop.spec.tree import ScalarNode, read_objects, read_yaml
+from piop.spec.writer import spec_to_yaml
 
 if TYPE_CHECKING:
     from piop.fields import InputFunction
@@ -98,7 +90,7 @@ class Problem:
         Raises:
             SpecError: With everything that is wrong.
         """
-        self._fill(draft_words(words))
+        self._fill(draft_tree(read_objects(words), None))
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -122,7 +114,7 @@ class Problem:
         Raises:
             SpecError: With every issue and its place.
         """
-        return cls._of(draft_text(text, file, folder))
+        return cls._of(draft_tree(read_yaml(text, file), folder or Path()))
 
     @classmethod
     def _of(cls, draft: Draft) -> Self:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +13,7 @@ from piop.spec.model import Spec
 from piop.spec.reader import Bad, Reader, raise_issues
 from piop.spec.resolve import Resolved, resolve
 from piop.spec.sections import SECTIONS
-from piop.spec.tree import MAX_SIZE, Node, entries, read_objects, read_yaml
+from piop.spec.tree import MAX_SIZE, Node, entries, read_yaml
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -75,12 +74,7 @@ def draft_file(path: str | Path) -> Draft:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
         raise SpecError(Issue("this is not UTF-8 text", str(path), line, column)) from None
-    return draft_text(text, str(path), path.parent)
-
-
-def draft_text(text: str, file: str, folder: Path | None) -> Draft:
-    """The same for YAML text."""
-    return _draft(read_yaml(text, file), folder or Path())
+    return draft_tree(read_yaml(text, str(path)), path.parent)
 
 
 def draft_spec(spec: Spec) -> Draft:
@@ -89,12 +83,7 @@ def draft_spec(spec: Spec) -> Draft:
     return Draft(spec, resolve(spec, issues), issues)
 
 
-def draft_words(words: Mapping[str, Any]) -> Draft:
-    """The same for the words of ``piop.Problem(...)``, in which any path may be given."""
-    return _draft(read_objects(words), None)
-
-
-def _draft(tree: Node, folder: Path | None) -> Draft:
+def draft_tree(tree: Node, folder: Path | None) -> Draft:
     """Understand the words of a spec, and its formulas.
 
     Args:
