@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -59,25 +59,19 @@ def find_gas(law: ConservationLaw) -> Gas | None:
             momenta = tuple(u.index(f) for f in flows)
             gas = _complete(u, fluxes, density, momenta, law.coordinates)
             if gas is not None:
-                pressure, energy, energy_of = gas
-                rest = {density, *momenta, energy}
-                carried = tuple(i for i in range(len(u)) if i not in rest)
-                formulas: list[Any] = [
-                    pressure.xreplace(back),
-                    energy_of and energy_of.xreplace(back),
-                ]
-                return Gas(density, momenta, energy, carried, *formulas)
+                energy_of: Any = gas.energy_of and gas.energy_of.xreplace(back)
+                return replace(gas, pressure=gas.pressure.xreplace(back), energy_of=energy_of)
     return None
 
 
 def _complete(
-    u: list[Dummy],
-    fluxes: list[list[Expr]],
+    u: list[Any],
+    fluxes: list[list[Any]],
     density: int,
     momenta: tuple[int, ...],
     coordinates: frozenset[Expr],
-) -> tuple[Expr, int, Expr | None] | None:
-    """The pressure, the position of the energy, and the energy as a function of pressure."""
+) -> Gas | None:
+    """The gas of a density and momenta, in the symbols u; None where the rest is that of none."""
     rho, axes = u[density], range(len(momenta))
     pressure = sympy.cancel(fluxes[0][momenta[0]] - u[momenta[0]] ** 2 / rho)
     if pressure.atoms(AppliedUndef) or pressure.free_symbols & coordinates:
@@ -98,11 +92,13 @@ def _complete(
     (energy,) = energies
     if not all(vanishes(beyond[energy][i] - pressure * velocity[i]) for i in axes):
         return None
+    carried = tuple(row for row in sorted(beyond) if row != energy)
     slope = sympy.cancel(pressure.diff(u[energy]))
     if slope.has(u[energy]) or slope == 0:
-        return pressure, energy, None
+        return Gas(density, momenta, energy, carried, pressure, None)
     rest = pressure.xreplace({u[energy]: sympy.S.Zero})
-    return pressure, energy, sympy.cancel((PRESSURE - rest) / slope)
+    energy_of = sympy.cancel((PRESSURE - rest) / slope)
+    return Gas(density, momenta, energy, carried, pressure, energy_of)
 
 
 _LARGEST = 5  # unknowns for which the characteristic polynomial is formed
@@ -131,13 +127,10 @@ def wave_speeds(law: ConservationLaw, axis: int, gas: Gas | None) -> Pairs | Non
         pairs = _formulas(a, velocity)
     except (*SYMPY_FAILS, sympy.PolynomialError):
         return None
-    if pairs is None:
-        return None
-    found: Any = tuple(tuple(speed.xreplace(back) for speed in pair) for pair in pairs)
-    return found
+    return pairs and tuple((low.xreplace(back), high.xreplace(back)) for low, high in pairs)
 
 
-def _formulas(a: Any, velocity: Expr | None) -> Pairs | None:
+def _formulas(a: Any, velocity: Expr | None) -> tuple[tuple[Any, Any], ...] | None:
     n = a.rows
     if n == 1:
         return ((a[0, 0], a[0, 0]),)
@@ -149,7 +142,7 @@ def _formulas(a: Any, velocity: Expr | None) -> Pairs | None:
     return _factored(a) if n <= _LARGEST else None
 
 
-def _factored(a: Any) -> Pairs | None:
+def _factored(a: Any) -> tuple[tuple[Any, Any], ...] | None:
     speed = Dummy("speed", real=True)
     whole = sympy.together((speed * sympy.eye(a.rows) - a).det(method="berkowitz"))
     pairs = []
