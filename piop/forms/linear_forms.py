@@ -205,10 +205,8 @@ def transport_form(pde: PDE) -> LinearTransport:
         rough = [i.name for i in pde.inputs if not i.smooth and part.has(i.symbol)]
         if rough:
             raise NotSupportedError(f"a coefficient jumps ({', '.join(rough)})")
-    ends = []
-    for face in (f"{axis.name}.min", f"{axis.name}.max"):
-        conditions = pde.boundary[face]
-        if any(c.prescribed is None for c in conditions):
+    for face, condition in pde.face_conditions:
+        if condition.prescribed is None:
             raise NotSupportedError(f"a condition at {face} that does not give the value")
-        ends.append(conditions[0].prescribed if conditions else None)
-    return LinearTransport(name, a, b, f, (ends[0], ends[1]))
+    low, high = (pde.prescribed(name, face) for face in pde.domain.faces)
+    return LinearTransport(name, a, b, f, (low, high))
