@@ -162,14 +162,11 @@ class _Splitter:
 
     def _streams(self) -> Iterator[tuple[Expr, Expr, Expr]]:
         """Find (psi, w, k) with w = k Δψ by an auxiliary equation alone."""
-        count = len(self.pde.unknowns)
-        for auxiliary, residual in zip(
-            self.pde.auxiliaries, self.pde.residuals_raw[count:], strict=True
-        ):
-            psi = self.pde.function(auxiliary.name)
+        for auxiliary in self.pde.auxiliaries:
+            psi, residual = self.pde.function(auxiliary.name), auxiliary.equation.doit()
             for name in self.pde.unknowns:
                 w = self.pde.function(name)
-                factor = stream_function(residual.doit(), psi, w, self.space)
+                factor = stream_function(residual, psi, w, self.space)
                 if factor is not None:
                     yield psi, w, factor
 
