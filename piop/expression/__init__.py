@@ -7,7 +7,7 @@ SymPy object exists, so that no text can exhaust time or memory.
 
 from piop.expression.parse import Scope, parse, parse_equation
 from piop.expression.printing import write
-from piop.expression.quantity import Quantity, Scalar, as_number, number, symbol
+from piop.expression.quantity import Quantity, Scalar, as_number, number
 from piop.expression.text_checks import Refusal
 
 __all__ = [
@@ -19,6 +19,5 @@ __all__ = [
     "number",
     "parse",
     "parse_equation",
-    "symbol",
     "write",
 ]

@@ -29,7 +29,7 @@ _BITS = 1100  # of a numerator or denominator: a double's range
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A SymPy expression and bounds on its size.
+    """A SymPy expression and bounds on its size, by default those of a declared name.
 
     Attributes:
         expr: The expression.
@@ -51,11 +51,6 @@ class Scalar:
 Quantity: TypeAlias = "Scalar | tuple[Quantity, ...]"
 
 _KNOWN = {function.symbolic for function in FUNCTIONS.values()}
-
-
-def symbol(expr: Expr) -> Scalar:
-    """A name: a coordinate, an unknown, an input."""
-    return Scalar(expr)
 
 
 def number(value: float | str | Rational) -> Scalar:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sympy import Function, Symbol
 
 from piop.errors import Issue, Place, did_you_mean
-from piop.expression import Quantity, Scope, symbol
+from piop.expression import Quantity, Scalar, Scope
 from piop.expression.parse import RESERVED, short_derivative
 from piop.spec.model import Spec, Text
 from piop.spec.read_domain import stars
@@ -68,7 +68,7 @@ class Names:
         known = {*own, *spec.parameters}
         values = {n: v for n, v in self.values.items() if n in known}
         axis = {angle: self.angles[angle]}
-        values[angle] = symbol(self.angles[angle])
+        values[angle] = Scalar(self.angles[angle])
         return Scope(values, axis, (), self.broken, self.used)
 
 
@@ -104,12 +104,12 @@ def declare(
     names = Names({n: Symbol(n, real=True) for n in order}, {}, broken=broken)
     names.angles = {s.angle.text: Symbol(s.angle.text, real=True) for s in stars(spec.domain)}
     _check_names(spec, issues)
-    names.values.update({n: symbol(s) for n, s in names.coordinates.items()})
+    names.values.update({n: Scalar(s) for n, s in names.coordinates.items()})
     _declare_parameters(spec, names, issues)
     everywhere = tuple(names.coordinates.values())
     for unknown in [*(u.text for u in spec.unknowns), *spec.auxiliary]:
         if NAME.match(unknown):
-            names.values[unknown] = symbol(Function(unknown, real=True)(*everywhere))
+            names.values[unknown] = Scalar(Function(unknown, real=True)(*everywhere))
     for name, item in spec.inputs.items():
         axes = [_axis(names, text, name, [] if "domain" in failed else issues) for text in item.of]
         if None not in axes and len(set(axes)) < len(axes):
@@ -122,7 +122,7 @@ def declare(
             refuse(issues, item.of[0].place, message)
         names.used.update(text.text for text in item.of)
         is_function = Function(name, real=True)
-        names.values[name] = symbol(is_function(*axes) if axes else Symbol(name, real=True))
+        names.values[name] = Scalar(is_function(*axes) if axes else Symbol(name, real=True))
     _declare_bounds(spec, names, issues)
     return names
 
@@ -159,7 +159,7 @@ def _declare_parameters(spec: Spec, names: Names, issues: list[Issue]) -> None:
     known: dict[str, Quantity] = {}
     for name, value in spec.parameters.items():
         if not isinstance(value, ScalarNode):
-            names.values[name] = symbol(Symbol(name, real=True))
+            names.values[name] = Scalar(Symbol(name, real=True))
             continue
         quantity = evaluate(value, Scope(known, broken=names.broken, used=names.used), issues, name)
         if quantity is None or isinstance(quantity, tuple):
@@ -169,7 +169,7 @@ def _declare_parameters(spec: Spec, names: Names, issues: list[Issue]) -> None:
             refuse(issues, value.place, message, "Write it out where it is used.")
             names.broken |= {name}
         else:
-            known[name] = symbol(Symbol(name, real=True)) if name in infer else quantity
+            known[name] = Scalar(Symbol(name, real=True)) if name in infer else quantity
             names.constants[name] = quantity.number
             names.values[name] = known[name]
 

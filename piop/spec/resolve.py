@@ -10,7 +10,7 @@ from sympy import Expr
 
 from piop.boundary import BoundaryCondition, normal_symbols
 from piop.errors import Issue, Place, did_you_mean
-from piop.expression import Quantity, Refusal, Scalar, Scope, parse_equation, symbol
+from piop.expression import Quantity, Refusal, Scalar, Scope, parse_equation
 from piop.spec.model import Spec, Text
 from piop.spec.names import Names, declare
 from piop.spec.read_domain import chooser, stars
@@ -251,7 +251,7 @@ def _initial_key(key: str, times: tuple[str, ...]) -> tuple[str, int] | None:
 
 def _boundary(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
     plain = _known(spec, result)
-    normals: dict[str, Quantity] = {n.name: symbol(n) for n in normal_symbols(spec.space)}
+    normals: dict[str, Quantity] = {n.name: Scalar(n) for n in normal_symbols(spec.space)}
     full = result.names.scope(spec, {**normals, **result.definitions})
     known = [u.text for u in spec.unknowns] + list(spec.auxiliary)
     for face, conditions in spec.boundary.items():

@@ -8,21 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Derivative, Function, Rational, Symbol
 
-from piop.expression import Refusal, Scope, number, parse, parse_equation, symbol, write
+from piop.expression import Refusal, Scalar, Scope, number, parse, parse_equation, write
 
 t, x, y, z = (Symbol(n, real=True) for n in "txyz")
 u = Function("u", real=True)(t, x, y)
 v = Function("v", real=True)(t, x, y)
 SCOPE = Scope(
     {
-        "t": symbol(t),
-        "x": symbol(x),
-        "y": symbol(y),
-        "u": symbol(u),
-        "v": symbol(v),
+        "t": Scalar(t),
+        "x": Scalar(x),
+        "y": Scalar(y),
+        "u": Scalar(u),
+        "v": Scalar(v),
         "nu": number(0.01),
         "E": number(7),
-        "V": (symbol(u), symbol(v)),
+        "V": (Scalar(u), Scalar(v)),
     },
     {"t": t, "x": x, "y": y},
     (x, y),
@@ -79,7 +79,7 @@ def test_vectors_follow_the_nabla_convention():
 def test_curl_in_three_dimensions():
     f = [Function(n, real=True)(x, y, z) for n in "fgh"]
     scope = Scope(
-        dict(zip("fgh", map(symbol, f), strict=True)), {"x": x, "y": y, "z": z}, (x, y, z)
+        dict(zip("fgh", map(Scalar, f), strict=True)), {"x": x, "y": y, "z": z}, (x, y, z)
     )
     found = [part.expr for part in parse("curl((f, g, h))", scope)]
     assert found == [
