@@ -294,18 +294,15 @@ class _Walker:
             raise Refusal("d takes an expression and coordinates, as in d(u, x, 2)")
         along: list[str] = []
         for node in arguments[1:]:
-            if isinstance(node, ast.Name) and node.id in self.scope.coordinates:
-                along.append(node.id)
-            elif (
-                isinstance(node, ast.Constant)
-                and type(node.value) is int
-                and along
-                and 1 <= node.value <= 8
-            ):
-                along += [along[-1]] * (node.value - 1)
-            else:
-                names = ", ".join(self.scope.coordinates) or "none is declared"
-                raise self._refuse(node, f"d needs a coordinate ({names}) or an order up to 8 here")
+            match node:
+                case ast.Name(id=name) if name in self.scope.coordinates:
+                    along.append(name)
+                case ast.Constant(value=n) if type(n) is int and along and 1 <= n <= 8:
+                    along += [along[-1]] * (n - 1)
+                case _:
+                    names = ", ".join(self.scope.coordinates) or "none is declared"
+                    message = f"d needs a coordinate ({names}) or an order up to 8 here"
+                    raise self._refuse(node, message)
         self.scope.used.update(along)
         return self._along(self.visit(arguments[0], depth), tuple(along))
 
