@@ -74,10 +74,8 @@ def sinh(x: Tensor, s: Tensor, c: Tensor) -> Derivatives:
     return cycle((s, c))
 
 
-@_of(torch.sinh, torch.cosh)
-def cosh(x: Tensor, s: Tensor, c: Tensor) -> Derivatives:
-    """Differentiate cosh."""
-    return cycle((c, s))
+cosh = _of(torch.cosh, torch.sinh)(sinh.series)
+"""cosh, which sinh and cosh exchanged differentiate alike."""
 
 
 @_of(torch.tanh)
@@ -183,11 +181,8 @@ def log(x: Tensor, y: Tensor, inverse: Tensor) -> Derivatives:
     yield from _falling(inverse, inverse, -1.0)
 
 
-@_of(torch.log1p, lambda x: 1 / (1 + x))
-def log1p(x: Tensor, y: Tensor, inverse: Tensor) -> Derivatives:
-    """Differentiate log(1 + x)."""
-    yield y
-    yield from _falling(inverse, inverse, -1.0)
+log1p = _of(torch.log1p, lambda x: 1 / (1 + x))(log.series)
+"""log(1 + x): log with another argument."""
 
 
 @_of(torch.expm1, torch.exp)
