@@ -147,18 +147,10 @@ def trace(function: FlatFunction, examples: list[Tensor], fixed: int | None = No
         return cast(FlatFunction, torch.compile(graph, fullgraph=True, dynamic=False))
     for tensor in examples[:fixed]:  # else every step would copy all parameters
         torch._dynamo.mark_static_address(tensor, guard=False)
-    recorded = torch.compile(graph, fullgraph=True, dynamic=False, mode="reduce-overhead")
-    return copy_outputs(cast(FlatFunction, recorded))
-
-
-def copy_outputs(recorded: FlatFunction) -> FlatFunction:
-    """Copy the outputs of a recorded CUDA graph, whose next run writes to the same memory.
-
-    Args:
-        recorded: The compiled function.
-    """
+    recorded: Any = torch.compile(graph, fullgraph=True, dynamic=False, mode="reduce-overhead")
 
     def run(tensors: list[Tensor]) -> tuple[Tensor, ...]:
+        """Copy the outputs, since the next run of a recorded graph writes to the same memory."""
         torch.compiler.cudagraph_mark_step_begin()
         found = recorded(tensors)
         # many copies in one kernel

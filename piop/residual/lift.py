@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import factorial
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 import sympy
@@ -13,14 +13,12 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.fields import InputFunction
+from piop.forms.pde import Input
 from piop.forms.stream_plan import Index, StreamPlan
 from piop.lowering import compile_expressions
 from piop.residual.base import Lift
 from piop.residual.required_derivatives import InputDerivatives, along_axes
 from piop.residual.stream_tensor import carries_streams
-
-if TYPE_CHECKING:
-    from piop.problem import Input
 
 
 @final

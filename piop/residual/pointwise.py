@@ -20,6 +20,7 @@ from torch import Tensor
 
 import piop.residual.rules  # noqa: F401  fills the table of rules
 from piop.fields import InputFunction
+from piop.forms.pde import Input
 from piop.forms.stream_plan import Index, StreamPlan, plan_streams, split_coefficient
 from piop.forms.terms import unknown_derivatives
 from piop.lowering import compile_expressions
@@ -31,7 +32,7 @@ from piop.residual.reverse import nested_derivatives
 from piop.residual.stream_tensor import NoRuleError, StreamLayout, StreamTensor, carries_streams
 
 if TYPE_CHECKING:
-    from piop.problem import Input, Problem
+    from piop.problem import Problem
 
 Field = Callable[[Any], Any]
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import torch
 from sympy import Expr, Symbol
 from torch import Tensor
 
 from piop.fields import InputFunction
+from piop.forms.pde import Input
 from piop.forms.stream_plan import Index
 from piop.forms.terms import argument_order, name_of, outermost_atoms
-
-if TYPE_CHECKING:
-    from piop.problem import Input
 
 
 @final

@@ -59,6 +59,7 @@ class LazyScores(StreamTensor):
     def __init__(self, query: StreamTensor, key: Tensor, mask: Tensor | None = None) -> None:
         self.query, self.key, self.mask, self.layout = query, key, mask, query.layout
         self.dtype, self.device = query.dtype, query.device  # known without the scores
+        self.coefficients = query.coefficients_of(self.shape)
 
     @cached_property
     def data(self) -> Tensor:
@@ -67,11 +68,6 @@ class LazyScores(StreamTensor):
         if self.mask is None:
             return streams
         return StreamTensor(streams, self.layout, self.coefficients).plus(self.mask).data
-
-    @property
-    def coefficients(self) -> Tensor | None:
-        """Coefficients of the points."""
-        return self.query.coefficients_of(self.shape)
 
     @property
     def shape(self) -> torch.Size:
@@ -255,16 +251,12 @@ class LazySoftmax(StreamTensor):
     def __init__(self, scores: StreamTensor) -> None:
         self.scores, self.layout = scores, scores.layout
         self.dtype, self.device = scores.dtype, scores.device
+        self.coefficients = scores.coefficients
 
     @cached_property
     def data(self) -> Tensor:
         """The streams of the normalised weights."""
         return _normalised_streams(self.scores, -1)
-
-    @property
-    def coefficients(self) -> Tensor | None:
-        """Coefficients of the points."""
-        return self.scores.coefficients
 
     @property
     def shape(self) -> torch.Size:
