@@ -41,6 +41,12 @@ VALUES_AT_ONCE = 2**24
 def predict_values(problem: Problem, model: Model, inputs: Inputs, queries: Queries) -> Tensor:
     """Evaluate the operator, with its lift from the sensors.
 
+    A pointwise operator is evaluated at a few samples and queries at a time; one evaluated on a
+    grid at a few samples, and all queries of each together: on the requested grid where that is
+    even and no coarser than the training grid; else on the training grid, from which its values are
+    interpolated, as they are to points. A network that was trained on scattered data is evaluated
+    at the points themselves.
+
     Args:
         problem: The problem.
         model: The operator and its lift.
@@ -52,12 +58,29 @@ def predict_values(problem: Problem, model: Model, inputs: Inputs, queries: Quer
 
     Raises:
         UsageError: If the operator predicts only the final time and others are requested.
+        DataError: If it needs the sensors of an input with jumps on an even grid, and they are not.
     """
-    if model.operator.end_only:
+    operator = model.operator
+    if operator.end_only:
         _require_end(problem, queries)
-    if model.operator.gridded:
-        return _predict_jointly(problem, model, inputs, queries)
-    return _predict_points(problem, model, inputs, queries.tensor().double())
+    if operator.gridded:
+        _require_even(model, inputs)
+    points = queries.points if operator.gridded else queries.tensor()
+    batch = max([len(s.values) for s in inputs.values()] + [1 if points is None else len(points)])
+    count, many = math.prod(queries.shape), _queries_together(model, inputs)
+    size = max(1, min(batch, _samples_together(model, inputs, count, many)))
+    found = torch.empty(batch, count, len(problem.channels), dtype=torch.float64)
+    for start in range(0, batch, size):
+        part = slice(start, start + size)
+        functions, observed = _observed(problem, model, inputs, part)
+        own = points if points is None or len(points) == 1 else points[part]
+        if own is None:
+            found[part] = _on_axes(model, functions, observed, queries)
+        elif operator.gridded:
+            found[part] = _jointly(model, functions, observed, own.double())
+        else:
+            found[part] = _pointwise(model, functions, observed, own.double(), many)
+    return found
 
 
 def _require_end(problem: Problem, queries: Queries) -> None:
@@ -71,26 +94,6 @@ def _require_end(problem: Problem, queries: Queries) -> None:
             f"at: {time.name} = {other[0].item():g}: this operator predicts only the final time; "
             f"request {time.name} = {time.high:g}"
         )
-
-
-def _predict_points(problem: Problem, model: Model, inputs: Inputs, queries: Tensor) -> Tensor:
-    """Evaluate a pointwise operator, a few samples and queries at a time."""
-    batch = max([len(s.values) for s in inputs.values()] + [len(queries)])
-    count = queries.shape[1]
-    found = torch.empty(batch, count, len(problem.channels), dtype=torch.float64)
-    sensors = max([s.points.shape[1] for s in inputs.values()] + [1])
-    many = _queries_together(model, inputs)
-    size = max(1, min(batch, SENSORS_AT_ONCE // sensors, many // max(1, count)))
-    for start in range(0, batch, size):
-        part = slice(start, start + size)
-        functions, observed = _observed(problem, model, inputs, part)
-        own = queries[part] if len(queries) > 1 else queries
-        for first in range(0, count, many):
-            chunk = slice(first, first + many)
-            at = own[:, chunk].to(model.operator.scale)
-            lift = None if model.known is None else model.known(functions, at)
-            found[part, chunk] = model.operator(observed, at, lift).double().cpu()
-    return found
 
 
 def _observed(
@@ -111,40 +114,30 @@ def _queries_together(model: Model, inputs: Inputs) -> int:
     return min(QUERIES_AT_ONCE, max(FEWEST_QUERIES, PAIRS_AT_ONCE // max(1, met)))
 
 
-def _predict_jointly(problem: Problem, model: Model, inputs: Inputs, queries: Queries) -> Tensor:
-    """Evaluate an operator on a grid, a few samples at a time and all queries of each together.
+def _samples_together(model: Model, inputs: Inputs, count: int, many: int) -> int:
+    """Return the number of samples to evaluate at once, at ``count`` queries each."""
+    if model.operator.gridded:
+        axes = model.training_grid
+        return POINTS_AT_ONCE // (count if axes is None else math.prod(map(len, axes)))
+    sensors = max([s.points.shape[1] for s in inputs.values()] + [1])
+    return min(SENSORS_AT_ONCE // sensors, many // max(1, count))
 
-    The operator is evaluated on the requested grid where that is even and no coarser than the
-    training grid; else on the training grid, from which its values are interpolated, as they are
-    to points. A network that was trained on scattered data is evaluated at the points themselves.
 
-    Raises:
-        DataError: If it needs the sensors of an input with jumps on an even grid, and they are not.
-    """
-    _require_even(model, inputs)
-    points = None if queries.points is None else queries.points.double()
-    batch = max([len(s.values) for s in inputs.values()] + [1 if points is None else len(points)])
-    each = math.prod(
-        queries.shape if model.training_grid is None else map(len, model.training_grid)
-    )
-    size = max(1, min(batch, POINTS_AT_ONCE // each))
+def _pointwise(
+    model: Model, functions: Functions, observed: Inputs, points: Tensor, many: int
+) -> Tensor:
+    """Evaluate a pointwise operator at ``points [B or 1, N, D]``, a few at a time."""
     found = []
-    for start in range(0, batch, size):
-        part = slice(start, start + size)
-        functions, observed = _observed(problem, model, inputs, part)
-        if points is None:
-            axes = [axis.double() for axis in (queries.axes or {}).values()]
-            values = _on_axes(model, functions, observed, axes)
-        else:
-            own = points[part] if len(points) > 1 else points
-            values = _at_points(model, functions, observed, own)
-        found.append(values.double().cpu())
-    return torch.cat([v.expand(batch, -1, -1) if len(found) == 1 else v for v in found])
+    for chunk in points.split(many, 1):
+        at = chunk.to(model.operator.scale)
+        lift = None if model.known is None else model.known(functions, at)
+        found.append(model.operator(observed, at, lift).double().cpu())
+    return torch.cat(found, 1)
 
 
-def _on_axes(model: Model, functions: Functions, observed: Inputs, axes: list[Tensor]) -> Tensor:
-    """Evaluate on a tensor grid: ``[B, N, C]``."""
-    like = model.operator.scale
+def _on_axes(model: Model, functions: Functions, observed: Inputs, queries: Queries) -> Tensor:
+    """Evaluate jointly on the grid of the queries: ``[B, N, C]``."""
+    like, axes = model.operator.scale, [axis.double() for axis in (queries.axes or {}).values()]
     layout = lay_out(model.operator.backbone, model.training_grid or axes, axes).to(like)
     lift = None
     if model.known is not None:
@@ -153,8 +146,8 @@ def _on_axes(model: Model, functions: Functions, observed: Inputs, axes: list[Te
     return model.operator.on_layout(observed, layout, lift)
 
 
-def _at_points(model: Model, functions: Functions, observed: Inputs, points: Tensor) -> Tensor:
-    """Evaluate at ``points [B or 1, N, D]``, by interpolation where there is a training grid."""
+def _jointly(model: Model, functions: Functions, observed: Inputs, points: Tensor) -> Tensor:
+    """Evaluate jointly at ``points [B or 1, N, D]``, by interpolation from a training grid."""
     like = model.operator.scale
     at = points.to(like)
     lift = None if model.known is None else model.known(functions, at)
