@@ -125,13 +125,13 @@ def field_kind(config: TrainingConfig) -> FieldKind:
 def signature_of(
     problem: Problem, constraints: Constraints, statistics: Statistics | None = None
 ) -> Signature:
-    """Tell a backbone the shapes and scales of a problem.
+    """Return the shapes and scales of a problem, as a backbone is built for them.
 
     Args:
         problem: The problem.
         constraints: Which axes are periodic as hard constraints.
-        statistics: Sizes of its inputs; without them the shapes alone are told, which is all that
-            a refusal asks for, and takes milliseconds.
+        statistics: Sizes of its inputs; without them the shapes are right and the sizes are not,
+            which is all that a refusal needs, and takes milliseconds.
     """
     gridded = statistics.gridded if statistics else None
     gridded = gridded_inputs(problem) if gridded is None else gridded
@@ -254,7 +254,7 @@ def build_objective(
     Args:
         problem: The problem.
         model: The operator and its constraints.
-        statistics: Sizes under the law.
+        statistics: Typical sizes under the distribution of the inputs.
         config: The run's choices.
         data: Whether there are data.
         part: Which samples of a batch are of this process, out of how many.

@@ -64,7 +64,7 @@ def require_backbone(
     Args:
         problem: The problem.
         config: The run's choices.
-        statistics: Sizes under the law or of the data; None asks for the law alone.
+        statistics: Typical sizes under the distribution or of the data; None for shapes alone.
         scattered: Whether there are data that lie on no grid.
 
     Raises:
@@ -105,7 +105,7 @@ def able_backbones(
     Args:
         problem: The problem.
         config: The run's choices, but for the network.
-        statistics: Sizes under the law or of the data; None asks for the law alone.
+        statistics: Typical sizes under the distribution or of the data; None for shapes alone.
         scattered: Whether there are data that lie on no grid.
     """
     given, found = {"physics": config.physics, "scattered": scattered}, []

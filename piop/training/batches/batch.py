@@ -73,7 +73,8 @@ class Batch:
 
     Attributes:
         inputs: Sensors of B random functions.
-        size: Mean square of the data of each function over that of the law ``[B]``, dimensionless.
+        size: Mean square of the data of each function over the distribution's ``[B]``,
+            dimensionless.
         equations: Collocation points; None without physics.
         conditions: Points of each soft constraint, by its name.
         observations: Data; None without.

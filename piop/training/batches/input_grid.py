@@ -16,13 +16,13 @@ from piop.sampling.distributions import input_axes, input_sampler
 from piop.spec.model import SensorPlacement
 
 NEGLECTED_BY_HARMONICS = 1e-6
-"""Share of an input's variance that the harmonics of a network may leave out.
+"""Fraction of an input's variance that the harmonics of a network may leave out.
 
 What is left out stays in hard initial data and never decays, so its root is a floor of the
 error; at 1e-4 that floor is 0.01.
 """
 NEGLECTED_BY_TOKENS = 1e-4
-"""Share of the variance that attention's tokens may leave out: their number costs time."""
+"""Fraction of the variance that attention's tokens may leave out: their number costs time."""
 LARGEST_WAVENUMBER = {1: 24, 2: 8, 3: 4}
 """Largest wave number of those harmonics, by the number of coordinates: they cost time."""
 SENSORS_PER_WAVE = {1: 4, 2: 3, 3: 3}
@@ -31,7 +31,7 @@ FEWEST_SENSORS = {1: 16, 2: 12, 3: 8}
 """Sensors per axis at least."""
 
 UNEVEN = 1e-5
-"""Share of an axis by which sensors may miss an even grid, as after storing float32."""
+"""Fraction of an axis by which sensors may miss an even grid, as after storing float32."""
 
 Axes = tuple[Tensor, ...]
 
@@ -39,12 +39,12 @@ Axes = tuple[Tensor, ...]
 def highest_wavenumber(
     problem: Problem, item: Input, unseen: float = NEGLECTED_BY_HARMONICS
 ) -> int:
-    """Find the wave number below which all but a share of an input's variance lies.
+    """Find the wave number below which all but a fraction of an input's variance lies.
 
     Args:
         problem: The problem.
         item: One of its inputs.
-        unseen: The share of the variance that may lie above.
+        unseen: The fraction of the variance that may lie above.
 
     Returns:
         Whole periods (half waves between walls) over an axis, at most ``LARGEST_WAVENUMBER``; 0
@@ -68,7 +68,7 @@ def highest_wavenumber(
 
 
 def input_grids(problem: Problem) -> dict[str, Axes]:
-    """Lay an even grid for each visible input whose law has a spectrum, fine enough for it.
+    """Lay an even grid, fine enough, for each visible input whose distribution has a spectrum.
 
     Returns:
         Input → positions along each of its axes.
@@ -92,7 +92,7 @@ def evaluate_on_grids(
     Args:
         grids: As :func:`input_grids` returns them.
         functions: The functions themselves, or their interpolants.
-        seen: What the sensors say; kept for inputs without a grid.
+        seen: Values at the sensors; kept for inputs without a grid.
     """
     found = dict(seen)
     for name, axes in grids.items():
@@ -111,9 +111,9 @@ def gridded_inputs(
 
     Args:
         problem: The problem.
-        physics: Whether functions of the law are seen: where its lattices are, else where the spec
-            places sensors.
-        data: A data set that is seen as well, or alone.
+        physics: Whether functions of the distribution are observed: on :func:`input_grids`, else
+            where the spec places sensors.
+        data: A data set that is observed as well, or alone.
     """
     laid = input_grids(problem) if physics else {}
     functions = [i for i in problem.visible_inputs if i.of and i.name not in problem.vectors]

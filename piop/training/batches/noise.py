@@ -1,6 +1,6 @@
 """Noise on what a network sees: drawn afresh for every sample and step, at the levels of the spec.
 
-A level is a share of the standard deviation that an input has at each of its sensors over the
+A level is a fraction of the standard deviation that an input has at each of its sensors over the
 samples, as in Cao 2021, eq. 23 (arXiv:2105.14995); where sensors differ from sample to sample, of
 its standard deviation over all of them.
 """
@@ -21,7 +21,7 @@ from piop.training.batches.batch import Batch, BatchSetting, BatchSource
 
 
 def noise_levels(problem: Problem) -> tuple[float, ...]:
-    """Give the levels of noise that inputs are seen with; empty where nothing is said of noise."""
+    """Return the levels of noise on the inputs; empty where the spec states none."""
     found = [i.distribution.noise_levels for i in problem.inputs if i.distribution is not None]
     return max(found, key=len, default=())
 
@@ -32,9 +32,9 @@ def add_noise(
     """Add independent normal noise to the values of sensors.
 
     Args:
-        seen: What sensors say of B functions.
+        seen: Values of B functions at sensors.
         scales: Standard deviations, from :func:`piop.training.loss.statistics.noise_scales`.
-        level: Share of them for each function ``[B]``.
+        level: Fraction of them for each function ``[B]``.
         draws: The randomness, B samples.
     """
     found = dict(seen)

@@ -19,7 +19,7 @@ from piop.problem.inputs import query_coordinates
 from piop.training.config import PointsConfig
 
 EVEN = 1e-6
-"""Share of an axis by which positions may miss those of an even axis, as after storing float32."""
+"""Fraction of an axis by which positions may miss an even axis, as after storing float32."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def training_grid(
 
 
 def grid_counts(problem: Problem, config: PointsConfig) -> tuple[int, ...]:
-    """Count the points along each coordinate: what the config says, else ``save`` with a limit."""
+    """Count the points along each coordinate: those of the config, else ``save`` with a limit."""
     d = len(problem.space)
     counts = [config.grid or min(saved, MOST_POINTS[d]) for saved in problem.save]
     if problem.time is not None:
@@ -181,10 +181,10 @@ def _thinned(count: int, most: int, periodic: bool) -> Tensor:
 
 
 def data_at_end(problem: Problem, data: AnyDataset) -> AnyDataset:
-    """Keep what a data set says of the end of the time axis, for networks that answer there alone.
+    """Keep the values of a data set at the final time, for networks that predict it alone.
 
     Raises:
-        UsageError: If it says nothing, or, where it is scattered, something of other times.
+        UsageError: If it has none there, or, where it is scattered, values at other times.
     """
     time = problem.time
     if time is None:

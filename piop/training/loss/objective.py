@@ -98,8 +98,8 @@ class ResidualLoss(nn.Module):
 
         Returns:
             First the parts, dimensionless scalars that are means over the functions (times the
-            batch's share of them, so that processes add up to the mean): ``loss``, their weighted
-            sum, then ``residual``, ``initial``, ``boundary`` and ``data`` as far as
+            batch's fraction of them, so that processes add up to the mean): ``loss``, their
+            weighted sum, then ``residual``, ``initial``, ``boundary`` and ``data`` as far as
             they occur. Second the statistics that adaptive weights learn from: detached sums over
             the samples, which processes add up.
         """
@@ -196,7 +196,7 @@ def relative_weight(size: Tensor, floor: float = 0.1) -> Tensor:
     of large amplitude rule the batch.
 
     Args:
-        size: Mean square of each function's data over the mean of that over the law ``[B]``.
+        size: Mean square of each function's data over its mean under the distribution ``[B]``.
         floor: Keeps the smallest functions from ruling instead, dimensionless.
 
     Returns:

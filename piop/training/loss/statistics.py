@@ -155,24 +155,24 @@ def _elliptic_size(problem: Problem, name: str, driving: Sequence[float]) -> flo
 
 
 FUNCTIONS, POINTS = 256, 64
-"""How many functions of the law, and points on each, the statistics are taken over."""
+"""Random functions, and points on each, over which the statistics are taken."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Sizes under the law of the inputs; kept with the model.
+    """Typical sizes under the distribution of the inputs; kept with the model.
 
     Attributes:
         input_mean: Mean of each visible input, its units.
         input_std: Standard deviation of each visible input, its units.
-        channel_mean: Mean of what initial data and walls tell of each channel, its units.
+        channel_mean: Mean of what initial data and walls prescribe of each channel, its units.
         channel_scale: Typical size of each channel, its units.
         equation_scale: Typical size of each equation's residual, its units.
         gridded: Inputs whose sensors lie on even grids, the same for every function.
-        grid: Points along each coordinate of the data, as far as they are learnt from; empty where
-            they are scattered, or there are none.
-        noise: Standard deviations that levels of noise are shares of, at each sensor of an input or
-            over all; none for inputs that are seen without noise.
+        grid: Points along each coordinate of the data that are trained on; empty where they are
+            scattered, or there are none.
+        noise: Standard deviations that levels of noise are fractions of, at each sensor of an input
+            or over all; none for inputs that are observed without noise.
     """
 
     input_mean: dict[str, float]
@@ -200,16 +200,17 @@ def find_statistics(
 ) -> Statistics:
     """Measure the statistics of a run.
 
-    Data take the place of the law as far as they go; where they have every channel and nothing is
-    learned from the equations, the law is not asked at all, for it may be one that cannot be
-    differentiated. Nor is it of an operator that sees the past of the solution, which no law gives:
-    a channel without data, such as a stream function, is left without a size there.
+    Statistics come from the data where available, else from the distribution of the inputs. Where
+    the data have every channel and nothing is learned from the equations, no function is drawn, for
+    the distribution may be one that cannot be differentiated. Nor is one for an operator that
+    observes the past of the solution, which no distribution gives: a channel without data, such as
+    a stream function, is left without a size there.
 
     Args:
         problem: The problem.
-        data: What is trained on; None for the law alone.
-        seed: Of the functions of the law.
-        physics: Whether the equations are learned from.
+        data: The data to train on; None for the distribution alone.
+        seed: Of the random functions.
+        physics: Whether the operator is trained on the equations.
     """
     problem = problem.at()
     if data is None:
@@ -223,7 +224,7 @@ def find_statistics(
 
 
 def distribution_statistics(problem: Problem, residual: Residual, seed: int) -> Statistics:
-    """Measure the statistics over random functions of the law.
+    """Measure the statistics over random functions of the distribution.
 
     The sizes of unknowns and residuals are found by :func:`find_sizes`.
     """
@@ -273,15 +274,15 @@ def _given(samples: FunctionSamples) -> Tensor:
 
 
 class FunctionSize:
-    """Measures how large each function's solution is, as its mean square over that of the law.
+    """Measures the size of each function's solution: its mean square over the distribution's.
 
-    The mean over the unknowns of (mean square of u0)/scale², where the law's u0 is not zero;
+    The mean over the unknowns of (mean square of u0)/scale², where u0 is not zero;
     otherwise of what drives the unknown instead, as in :func:`distribution_statistics`.
 
     Args:
         problem: The problem.
         residual: Its compiled equations.
-        statistics: Sizes under the law.
+        statistics: Typical sizes under the distribution.
     """
 
     def __init__(self, problem: Problem, residual: Residual, statistics: Statistics) -> None:
@@ -300,8 +301,14 @@ class FunctionSize:
         return (found / found.new_tensor(self.units)).square().mean((1, 2))
 
 
-def data_statistics(problem: Problem, data: AnyDataset, law: Statistics) -> Statistics:
-    """Replace the sizes of inputs and measured channels by those of a data set."""
+def data_statistics(problem: Problem, data: AnyDataset, drawn: Statistics) -> Statistics:
+    """Replace the sizes of inputs and measured channels by those of a data set.
+
+    Args:
+        problem: The problem.
+        data: The data set.
+        drawn: Statistics over functions of the distribution, kept for channels without data.
+    """
     inputs = {item.name: Moments() for item in problem.visible_inputs}
     channels = {name: Moments() for name in data.channels}
     for piece in data.chunks():
@@ -309,12 +316,12 @@ def data_statistics(problem: Problem, data: AnyDataset, law: Statistics) -> Stat
             inputs[name].add(_given(samples).flatten())
         for name, values in piece.values.items():
             channels[name].add(values.double().flatten())
-    mean, scale = list(law.channel_mean), list(law.channel_scale)
+    mean, scale = list(drawn.channel_mean), list(drawn.channel_scale)
     for channel, name in enumerate(problem.channels):
         if own := channels.get(name):
             mean[channel], scale[channel] = float(own.mean), float(own.square) ** 0.5 or 1.0
     return replace(
-        law,
+        drawn,
         input_mean={name: float(m.mean) for name, m in inputs.items()},
         input_std={name: _nonzero(float(m.std)) for name, m in inputs.items()},
         channel_mean=tuple(mean),
