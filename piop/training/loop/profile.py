@@ -61,14 +61,7 @@ class Profile:
 
     def timed(self, name: str, function: Callable[P, R]) -> Callable[P, R]:
         """Count the time of all calls of a function as a part."""
-        if not self.on:
-            return function
-
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self.part(name):
-                return function(*args, **kwargs)
-
-        return call
+        return self.part(name)(function) if self.on else function
 
     def timed_draw(self, draw: Callable[P, Batch]) -> Callable[P, Batch]:
         """Count the time of all draws of a batch, and the points of the batches."""
