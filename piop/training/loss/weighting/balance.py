@@ -123,7 +123,7 @@ class NtkWeighting(TermWeighting):
     def measure(self, batch: Batch, step: int, gradient: Measure) -> None:
         """Estimate the trace of each part."""
         off = {"parts": torch.zeros_like(self.mean.values)}
-        along = [self.probes.along(part, batch, step) for part in self.parts]
+        along = [self.probes.signs(batch, step, part) for part in self.parts]
         self.note(torch.stack([gradient({**off, **signs})[0] for signs in along]))
 
 
@@ -183,7 +183,7 @@ class LocalNtkWeighting(Weighting):
 
     def measure(self, batch: Batch, step: int, gradient: Measure) -> None:
         """Estimate the mean diagonal of each group."""
-        signs = self.probes.along("residual", batch, step)
+        signs = self.probes.signs(batch, step, "residual")
         off = {"parts": self.like.new_zeros(1 + len(self.others))}
         key = PROBE + EQUATIONS
         own = self.cells.of(queries_of(EQUATIONS, batch))[..., None]
@@ -195,7 +195,7 @@ class LocalNtkWeighting(Weighting):
             # The probe divides by all points of the equations: here only those of the bin count.
             found.append(square.to(points) * points.sum() / points[number].clamp(min=1))
         for part in self.others:
-            along = self.probes.along(part, batch, step)
+            along = self.probes.signs(batch, step, part)
             found.append(gradient({**off, **along})[0].to(points))
         present = torch.cat([points > 0, torch.ones(len(self.others)).to(points) > 0])
         self.mean.update(torch.stack(found).to(self.like), present)

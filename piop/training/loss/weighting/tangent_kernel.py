@@ -69,13 +69,21 @@ class Probes:
             PROBE + term.name: self.like.new_zeros(self._shape(term, batch)) for term in self.terms
         }
 
-    def signs(self, batch: Batch, step: int) -> dict[str, Tensor]:
+    def signs(self, batch: Batch, step: int, part: str | None = None) -> dict[str, Tensor]:
         """Draw ±√B for every residual, with B the samples of the whole batch.
 
         A sample's signs depend on its number and the step alone.
+
+        Args:
+            batch: The batch of the step.
+            step: Its number.
+            part: The part of the loss whose signs are drawn, those of all others being zero; None
+                for all parts.
         """
-        found = {}
+        found = self.zeros(batch)
         for term in self.terms:
+            if part not in (None, term.part):
+                continue
             _, *shape = self._shape(term, batch)
             own = self.part(term.samples)
             index = torch.arange(own.start, own.stop)
@@ -84,12 +92,6 @@ class Probes:
             sign = torch.where(positive, 1.0, -1.0).to(self.like)
             found[PROBE + term.name] = sign * term.samples**0.5
         return found
-
-    def along(self, part: str, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Draw the signs of one part of the loss; those of all others are zero."""
-        own = {PROBE + term.name for term in self.terms if term.part == part}
-        signs, silent = self.signs(batch, step), self.zeros(batch)
-        return {key: signs[key] if key in own else silent[key] for key in signs}
 
     def _shape(self, term: ProbedTerm, batch: Batch) -> tuple[int, int, int]:
         """``[B, N, E]`` with N the points of the term, of which its residuals may be fewer."""
