@@ -276,9 +276,8 @@ def build_objective(
         terms.append(ProbedTerm(EQUATIONS, "residual", len(problem.residuals), samples))
         terms += [ProbedTerm(n, c.part, len(c.units), samples) for n, c in soft.items()]
         if residual.grid is None and config.backbone not in BACKBONES:
-            signature = signature_of(problem, model.constraints, statistics)
             network = model.operator.backbone
-            require_independent_queries(config.backbone, network, signature, model.grids, like)
+            require_independent_queries(config.backbone, network, model.grids, like)
     if data:
         samples = config.points.data_functions
         terms.append(ProbedTerm(DATA, "data", len(problem.channels), samples))

@@ -11,13 +11,17 @@ from torch import Tensor, nn
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples, tensor_grid
-from piop.models import AxisSignature, InputSignature, Signature
+from piop.models import AxisSignature, Backbone, InputSignature, Signature
 from piop.sampling import Draws
 from piop.sampling.collocation import scale_to_box
 from piop.training.batches.input_grid import Axes
 
 FUNCTIONS, QUERIES, SENSORS = 2, 8, 16
-"""Functions, queries and, where an input has no lattice, sensors that a network is checked with."""
+"""Functions, queries and, for inputs without an even grid, sensors of the check of a network."""
+SHIFT = 0.25
+"""How far a query is moved inwards, as a fraction of the spread of the queries."""
+TOLERANCE = 16
+"""Largest change of another output that counts as rounding, in units of rounding of the largest."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +41,12 @@ class Coupling:
     change: float
 
 
-def find_coupling(
-    field: Callable[[Tensor], Tensor],
-    queries: Tensor,
-    *,
-    shift: float = 0.25,
-    tolerance: float = 16,
-) -> Coupling | None:
+def find_coupling(field: Callable[[Tensor], Tensor], queries: Tensor) -> Coupling | None:
     """Move one query and look for another output that changes.
 
     Args:
         field: Callable on queries ``[B, N, D]`` that returns ``[B, N, C]``.
         queries: At least two per function.
-        shift: How far the query is moved inwards, as a fraction of the spread of the queries.
-        tolerance: Largest change of another output that counts as rounding, in units of rounding of
-            the largest output.
 
     Returns:
         The largest change; None if every output depends on its own query alone.
@@ -63,7 +58,7 @@ def find_coupling(
         raise ValueError(f"{queries.shape[1]} query per function cannot show a coupling; give two")
     middle = queries.shape[1] // 2
     low, high = queries.amin((0, 1)), queries.amax((0, 1))
-    step = shift * torch.where(high > low, high - low, 1.0)
+    step = SHIFT * torch.where(high > low, high - low, 1.0)
     moved = queries.clone()
     moved[:, middle] += torch.where(queries[:, middle] < (low + high) / 2, step, -step)
     with torch.no_grad():
@@ -71,7 +66,7 @@ def find_coupling(
         change = (field(moved) - values).abs()
     change[:, middle] = 0.0
     scale, largest = values.abs().max(), change.max()
-    if not bool(largest > tolerance * torch.finfo(change.dtype).eps * scale):
+    if not bool(largest > TOLERANCE * torch.finfo(change.dtype).eps * scale):
         return None
     _, query, channel = torch.unravel_index(change.argmax(), change.shape)
     return Coupling(middle, int(query), int(channel), float(largest / scale))
@@ -79,9 +74,8 @@ def find_coupling(
 
 def require_independent_queries(
     name: str,
-    backbone: nn.Module,
-    signature: Signature,
-    lattices: Mapping[str, Axes],
+    backbone: Backbone,
+    grids: Mapping[str, Axes],
     like: Tensor,
 ) -> None:
     """Refuse a network whose output at a query depends on other queries.
@@ -93,16 +87,16 @@ def require_independent_queries(
     Args:
         name: The name of the backbone.
         backbone: The network.
-        signature: Shapes and scales that it was built for.
-        lattices: Ticks of the grids on which it takes inputs, by name.
+        grids: Positions along each axis of the grids on which it takes inputs, by name.
         like: A tensor of its device and precision.
 
     Raises:
         UsageError: If it couples queries.
     """
+    signature = backbone.signature
     draws = Draws(0, 0, torch.arange(FUNCTIONS, device=like.device))
     queries = _points(draws, "queries", signature.coordinates, QUERIES).to(like)
-    inputs = {e.name: _samples(draws, e, signature, lattices).to(like) for e in signature.inputs}
+    inputs = {e.name: _samples(draws, e, signature, grids).to(like) for e in signature.inputs}
     network = copy.deepcopy(backbone)
     _fill_zero_parameters(network, draws)
 
@@ -134,12 +128,12 @@ def _samples(
     draws: Draws,
     entry: InputSignature,
     signature: Signature,
-    lattices: Mapping[str, Axes],
+    grids: Mapping[str, Axes],
 ) -> FunctionSamples:
     """Make up the values of an input at its sensors, of its own mean and standard deviation."""
     own = signature.axes_of(entry)
-    if entry.name in lattices:
-        ticks = [torch.as_tensor(t) for t in lattices[entry.name]]
+    if entry.name in grids:
+        ticks = [torch.as_tensor(t) for t in grids[entry.name]]
         points = tensor_grid(ticks).to(draws.index.device).expand(draws.batch, -1, -1)
     else:
         points = _points(draws, entry.name, own, SENSORS if own else 1)
