@@ -14,6 +14,7 @@ from torch import Tensor
 
 from piop.errors import NotSupportedError, SolverError
 from piop.metrics import relative_l2_by_time
+from piop.report.fields import View
 from piop.residual import compile_residual
 from piop.run import predict_held_out
 from piop.run.evaluation import errors_of, residual_at_points
@@ -33,9 +34,7 @@ class Comparison:
     """Held-out inputs and their predictions, as the figures show them.
 
     Attributes:
-        axes: Coordinate name → positions, time first.
-        time: Name of the time coordinate; None for a steady problem.
-        units: Labels by name.
+        view: The coordinates, time first.
         reference: Channel → ``[rows, *axes]`` of a few held-out inputs.
         prediction: The same, predicted.
         titles: One per row, such as ``"input 3, error 0.021"``.
@@ -44,9 +43,7 @@ class Comparison:
         baselines: Name → mean error over time ``[T]``.
     """
 
-    axes: Mapping[str, np.ndarray]
-    time: str | None
-    units: Mapping[str, str]
+    view: View
     reference: Mapping[str, np.ndarray]
     prediction: Mapping[str, np.ndarray]
     titles: Sequence[str]
@@ -82,19 +79,19 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
 def compare_on_grid(run: Run, held_out: HeldOut, axes: Mapping[str, Tensor]) -> Comparison:
     """Compare solutions on a grid."""
     truth, prediction = held_out.truth, predict_held_out(run.problem, run.model, held_out)
+    positions = {name: axis.numpy() for name, axis in axes.items()}
+    time = None if run.problem.time is None else run.problem.time.name
     shown = Comparison(
-        axes={name: axis.numpy() for name, axis in axes.items()},
-        time=None if run.problem.time is None else run.problem.time.name,
-        units=labels_of_units(run),
+        view=View(positions, time, labels_of_units(run)),
         reference={name: value[:ROWS].numpy() for name, value in truth.items()},
         prediction={name: prediction[name][:ROWS].numpy() for name in truth},
         titles=_titles(prediction, truth),
         residuals=_residuals(run, held_out),
     )
-    if shown.time is None:
+    if time is None:
         return shown
     if run.model.operator.end_only:
-        return _at_the_end(shown, shown.time)
+        return _at_the_end(shown, time)
     still = {name: value[:, :1].expand_as(value) for name, value in truth.items()}
     return replace(
         shown,
@@ -120,9 +117,7 @@ def compare_on_region(run: Run, held_out: HeldOut, positions: Tensor) -> Compari
         return np.stack(rows)
 
     return Comparison(
-        axes=axes,
-        time=None,
-        units=labels_of_units(run),
+        view=View(axes, None, labels_of_units(run)),
         reference={name: interpolated(value) for name, value in truth.items()},
         prediction={name: interpolated(prediction[name]) for name in truth},
         titles=_titles(prediction, truth),
@@ -141,15 +136,15 @@ def _titles(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> li
 
 def _at_the_end(shown: Comparison, time: str) -> Comparison:
     """Treat the only time as a steady solution."""
-    place = list(shown.axes).index(time) + 1
+    place = list(shown.view.axes).index(time) + 1
+    rest = {name: ticks for name, ticks in shown.view.axes.items() if name != time}
 
     def still(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {name: value.take(-1, place) for name, value in values.items()}
 
     return replace(
         shown,
-        axes={name: ticks for name, ticks in shown.axes.items() if name != time},
-        time=None,
+        view=replace(shown.view, axes=rest, time=None),
         reference=still(shown.reference),
         prediction=still(shown.prediction),
         residuals=still(shown.residuals),

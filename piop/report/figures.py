@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from piop.datasets import replacing
 from piop.errors import UsageError
 from piop.report.comparison import Comparison, compare, labels_of_units
-from piop.report.fields import View, field_figure, residual_figure
+from piop.report.fields import field_figure, residual_figure
 from piop.report.lines import error_figure, inferred_figure, loss_figure, resolution_figure
 from piop.report.style import DPI
 from piop.run.folder import RunFolder, read_json
@@ -148,17 +148,15 @@ def _training_figures(
 
 
 def _comparison_figures(comparison: Comparison, unknown: str) -> dict[str, Figure]:
-    view = View(comparison.axes, comparison.time, comparison.units)
-    figures = {}
+    view, figures = comparison.view, {}
     if unknown in comparison.reference:
         reference, prediction = comparison.reference[unknown], comparison.prediction[unknown]
         figures["fields"] = field_figure(view, unknown, reference, prediction, comparison.titles)
     if comparison.residuals:
         figures["residual"] = residual_figure(view, comparison.residuals, comparison.titles)
-    if comparison.errors is not None and comparison.time is not None:
-        times, errors = comparison.axes[comparison.time], comparison.errors
-        baselines, units = comparison.baselines, comparison.units
-        figures["error_over_time"] = error_figure(times, errors, baselines, units, comparison.time)
+    if comparison.errors is not None and view.time is not None:
+        times, errors, baselines = view.axes[view.time], comparison.errors, comparison.baselines
+        figures["error_over_time"] = error_figure(times, errors, baselines, view.units, view.time)
     return figures
 
 

@@ -23,7 +23,7 @@ def test_solutions_at_points_are_interpolated_on_a_grid_inside_the_region(monkey
     monkeypatch.setattr(comparison, "predict_held_out", lambda *_: {"u": truth["u"] * 1.1})
     run = SimpleNamespace(problem=problem, model=None)
     shown = comparison.compare_on_region(run, held_out, points)
-    x, y = np.meshgrid(shown.axes["x"], shown.axes["y"], indexing="ij")
+    x, y = np.meshgrid(shown.view.axes["x"], shown.view.axes["y"], indexing="ij")
     found = shown.reference["u"][0]
     known = np.isfinite(found)
     assert np.abs(found - (2 + x - 3 * y))[known].max() < 1e-12

@@ -131,7 +131,7 @@ def test_steady_problems_and_single_axes_are_drawn(axes, time, count):
 def test_all_files_are_written_and_pyplot_is_never_loaded(tmp_path):
     truth = field(T, X)
     shown = Comparison(
-        {"t": T, "x": X}, "t", {}, {"u": truth, "v": truth}, {"u": truth, "v": truth}, "abc",
+        View({"t": T, "x": X}, "t", {}), {"u": truth, "v": truth}, {"u": truth, "v": truth}, "abc",
         {"equation 1": truth}, np.ones((4, 5)), {"zero": np.ones(5)},
     )  # fmt: skip
     before = "matplotlib.pyplot" in sys.modules
