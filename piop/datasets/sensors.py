@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,15 +43,11 @@ def function_samples(
     return FunctionSamples(torch.from_numpy(points), torch.from_numpy(values)[..., None], mask)
 
 
-def samples_from_columns(raw: RawFile, problem: Problem) -> dict[str, FunctionSamples]:
-    """Read every visible input from columns named as in the spec."""
-    found = {}
-    for item in problem.visible_inputs:
-        if item.history is not None:
-            message = f"'{item.name}' is a history, which a table does not hold"
-            raise DataError(f"{raw.path}: {message}; give the solution on a grid, as NetCDF or npz")
-        found[item.name] = column_samples(raw, item.name, [*map(problem.coordinate, item.of)])
-    return found
+def _from_columns(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
+    if item.history is not None:
+        message = f"'{item.name}' is a history, which a table does not hold"
+        raise DataError(f"{raw.path}: {message}; give the solution on a grid, as NetCDF or npz")
+    return column_samples(raw, item.name, [*map(problem.coordinate, item.of)])
 
 
 def column_samples(raw: RawFile, name: str, axes: Sequence[Coordinate]) -> FunctionSamples:
@@ -150,21 +146,32 @@ def read_sensors(path: str | Path, problem: Problem) -> dict[str, FunctionSample
 
 def sensors_from(raw: RawFile, problem: Problem) -> dict[str, FunctionSamples]:
     """Read every visible input from a file that is open already; see :func:`read_sensors`."""
-    if raw.is_table:
-        found = samples_from_columns(raw, problem)
-    else:
-        found = {i.name: _one(raw, problem, i) for i in problem.visible_inputs}
-    counts = {name: len(s.values) for name, s in found.items()}
+    read = _from_columns if raw.is_table else _from_arrays
+    found = {item.name: read(raw, problem, item) for item in problem.visible_inputs}
+    return equal_batches(raw.path, found)
+
+
+def equal_batches(label: str, inputs: Mapping[str, FunctionSamples]) -> dict[str, FunctionSamples]:
+    """Use an input that is given once for each sample of the others.
+
+    Args:
+        label: Where the inputs are from, for the message.
+        inputs: Name → samples.
+
+    Raises:
+        DataError: For an input of another number of samples.
+    """
+    counts = {name: len(samples.values) for name, samples in inputs.items()}
     batch = max(counts.values(), default=1)
     for name, count in counts.items():
         if count not in (1, batch):
             biggest = max(counts, key=lambda n: counts[n])
             message = f"'{name}' has {count} samples but '{biggest}' has {batch}"
-            raise DataError(f"{raw.path}: {message}; expected the same number, or one for all")
-    return {name: s.repeat(batch) for name, s in found.items()}
+            raise DataError(f"{label}: {message}; expected the same number, or one for all")
+    return {name: samples.repeat(batch) for name, samples in inputs.items()}
 
 
-def _one(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
+def _from_arrays(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:
     if item.history is not None:
         return read_history(raw, problem, item)
     function = f"an input of the spec, a function of {', '.join(item.of)}"

@@ -52,8 +52,9 @@ class GivenData:
             DataError: If the file does not fit the problem.
         """
         if isinstance(data, str | Path):
-            return cls(open_dataset(data, problem), str(data), _absolute(data))
-        return cls(data, "given in Python", None if data.path is None else _absolute(data.path))
+            return cls(open_dataset(data, problem), str(data), str(Path(data).resolve()))
+        path = None if data.path is None else str(Path(data.path).resolve())
+        return cls(data, "given in Python", path)
 
     @property
     def label(self) -> str:
@@ -94,10 +95,6 @@ class GivenData:
             f"the run was trained on samples of {self.path}, so errors on them say little of new "
             f"ones"
         ]
-
-
-def _absolute(path: str | Path) -> str:
-    return str(Path(path).resolve())
 
 
 def check_values(label: str, data: Dataset) -> None:

@@ -224,7 +224,7 @@ class Run:
             f"The operator is saved; evaluate it on fewer inputs: "
             f"piop evaluate {self.path} --samples {max(1, samples // 4)}"
         )
-        given = self._given(data)
+        given, seed = self._given(data), self.config.machine.seed if seed is None else seed
         parameters, doubts = self._infer()
         values = {name: entry["value"] for name, entry in parameters.get("inferred", {}).items()}
         problem = self.problem.at(values)
@@ -234,8 +234,7 @@ class Run:
                 held_out = source.held_out()
                 found = evaluation.compare_with_truth(problem, self.model, held_out)
                 if scales := self.statistics.noise:
-                    own = self.config.machine.seed if seed is None else seed
-                    noise = evaluation.errors_by_noise(problem, self.model, held_out, scales, own)
+                    noise = evaluation.errors_by_noise(problem, self.model, held_out, scales, seed)
                     found["noise"] = noise
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
@@ -332,10 +331,8 @@ class Run:
             return found, [f"{', '.join(module.names)}: as before, because {error}"]
         return infer(self.problem, module.values(), data)
 
-    def _circumstances(self, problem: Problem, seed: int | None) -> dict[str, Any]:
-        rows = self.metrics
-        last = rows[-1] if rows else {"step": 0, "seconds": 0.0}
-        seed = self.config.machine.seed if seed is None else seed
+    def _circumstances(self, problem: Problem, seed: int) -> dict[str, Any]:
+        last = (self.metrics or [{"step": 0, "seconds": 0.0}])[-1]
         return {
             "residual": evaluation.mean_residual(problem, self.model, self.config, seed),
             "steps": int(last["step"]),

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from piop.datasets import Dataset, Queries
 from piop.datasets.axes import SLACK, outside
+from piop.datasets.sensors import equal_batches
 from piop.errors import DataError, UsageError, did_you_mean
 from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
 from piop.problem import Coordinate, Input, Problem
@@ -57,12 +58,7 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
             hint = did_you_mean(name, items) or f"One of {', '.join(items)}."
             raise DataError(f"{name!r} is not an input of {problem.name}. {hint}")
     found = {name: _read(problem, item, given[name]) for name, item in items.items()}
-    sizes = {name: len(samples.values) for name, samples in found.items()}
-    batch = max(sizes.values(), default=1)
-    for name, size in sizes.items():
-        if size not in (1, batch):
-            raise DataError(f"input {name!r} has {size} samples, another has {batch}")
-    return {name: samples.repeat(batch) for name, samples in found.items()}
+    return equal_batches("inputs", found)
 
 
 def _by_name(given: InputData) -> Mapping[Any, Any]:
