@@ -284,13 +284,13 @@ class EncoderLayer(nn.Module):
         width, form, self.norm = config.width, config.form, config.norm
         self.attention = SimpleAttention(config, coordinates)
         self.wide, self.back = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-        self.activate, self.dropout = ACTIVATIONS[form.activation], form.dropout
+        self.activate, self.drop = ACTIVATIONS[form.activation], nn.Dropout(form.dropout)
         count = 0 if self.norm == "heads" else 2
         self.norms = nn.ModuleList(nn.LayerNorm(width, eps=form.eps) for _ in range(count))
 
     def forward(self, state: Tensor, coordinates: Tensor, weights: Tensor) -> Tensor:
         """Update the tokens: arguments as of :meth:`SimpleAttention.forward`."""
-        state = state + self._drop(self.attention(state, coordinates, weights))
+        state = state + self.drop(self.attention(state, coordinates, weights))
         if self.norm == "heads":
             return state + self._perceptron(state)
         inner = self.norms[0](state)
@@ -298,8 +298,5 @@ class EncoderLayer(nn.Module):
         return self.norms[1](skip + self._perceptron(inner))
 
     def _perceptron(self, state: Tensor) -> Tensor:
-        hidden = self._drop(self.activate(self.wide(state)))
-        return self._drop(self.back(hidden))
-
-    def _drop(self, state: Tensor) -> Tensor:
-        return functional.dropout(state, self.dropout, self.training)
+        hidden = self.drop(self.activate(self.wide(state)))
+        return self.drop(self.back(hidden))
