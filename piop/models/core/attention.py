@@ -90,17 +90,14 @@ def rotate(entries: Any, at: Harmonics, *, first: int = 0, parts: int = 1) -> An
     Returns:
         ``[B, n, H, size]``.
     """
-    cos, sin = at[0][:, :, None], at[1][:, :, None]
-    pairs = cos.shape[-1] // parts
-    found = [entries[..., :first]] if first else []
-    for part in range(parts):
-        start = first + 2 * part * pairs
-        real = entries[..., start : start + pairs]
-        imaginary = entries[..., start + pairs : start + 2 * pairs]
-        c, s = (wave[..., part * pairs : (part + 1) * pairs] for wave in (cos, sin))
+    pairs = at[0].shape[-1] // parts
+    cosines, sines = (wave[:, :, None].split(pairs, -1) for wave in at)
+    last = entries.shape[-1] - first - 2 * parts * pairs
+    before, *halves, after = entries.split([first, *[pairs] * (2 * parts), last], -1)
+    found = [before]
+    for c, s, real, imaginary in zip(cosines, sines, halves[::2], halves[1::2], strict=True):
         found += [real * c - imaginary * s, real * s + imaginary * c]
-    end = first + 2 * parts * pairs
-    return torch.cat([*found, entries[..., end:]] if end < entries.shape[-1] else found, -1)
+    return torch.cat([part for part in (*found, after) if part.shape[-1]], -1)
 
 
 @dataclass(frozen=True)

@@ -203,21 +203,16 @@ class KernelCrossAttention(nn.Module):
 
     def _weighed(self, values: Tensor, far: CoordinatePairs) -> Tensor:
         """Values, and some of them times either coordinate of their pair: ``[B, M, H, ·]``."""
-        columns, step = [values[..., : self.depth]], self.moments
-        for i, pair in enumerate(far):
-            first = self.depth + i * step
-            part = values[..., first : first + step]
-            columns += [part * factor for factor in pair]
-        return torch.cat(columns, -1)
+        means, *moments = values.split([self.depth, *[self.moments] * len(far)], -1)
+        weighed = [part * x for part, pair in zip(moments, far, strict=True) for x in pair]
+        return torch.cat([means, *weighed], -1)
 
     def _gathered(self, found: Any, near: CoordinatePairs) -> Any:
         """Means and first moments, the latter relative to the query: ``[B, N, H, ·]``."""
-        columns, step = [found[..., : self.depth]], self.moments
-        for i, (c, s) in enumerate(near):
-            first = self.depth + 2 * i * step
-            real, imaginary = found[..., first : first + step], found[..., first + step :]
-            columns.append(s * real - c * imaginary[..., :step])
-        return torch.cat(columns, -1) if len(columns) > 1 else columns[0]
+        means, *parts = found.split([self.depth, *[self.moments] * (2 * len(near))], -1)
+        pairs = zip(near, parts[::2], parts[1::2], strict=True)
+        moments = [s * real - c * imaginary for (c, s), real, imaginary in pairs]
+        return torch.cat([means, *moments], -1) if moments else means
 
 
 CoordinatePairs = Sequence[tuple[Any, Any]]
