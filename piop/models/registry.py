@@ -90,7 +90,7 @@ def _require_value(key: str, value: Any, usual: Any) -> None:
     elif type(usual) is tuple and type(value) is tuple and value:
         for part in value:
             _require_value(key, part, usual[0])
-    elif type(value) is not type(usual):
+    elif type(value) is not type(usual) or value == ():
         raise UsageError(f"{key} = {value!r}: give a {KINDS.get(type(usual), 'value of its kind')}")
 
 

@@ -51,6 +51,8 @@ def test_overrides_change_the_network():
             {"latent": (8, 0)},
             "latent = 0: give a whole number",
         ),
+        ("oformer", "paper_burgers", {"rates": ()}, "rates = (): give a tuple of numbers"),
+        ("ipot", None, {"points": (24,)}, "points = (24,): give three numbers"),
     ],
 )
 def test_unknown_names_and_bad_values_are_refused(name, preset, overrides, message):

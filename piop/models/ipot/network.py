@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from piop.errors import UsageError
 from piop.models.core.attention import (
     AttentionContext,
     Harmonics,
@@ -53,6 +54,11 @@ class IPOTConfig(RelativeAttentionConfig):
     points: tuple[int, int, int] = (24, 10, 6)
     depth: int = 2
     blocks: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.points) != 3:
+            raise UsageError(f"points = {self.points}: give three numbers, for one to three axes")
 
 
 class InducingGrid(nn.Module):
