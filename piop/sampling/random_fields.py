@@ -80,7 +80,7 @@ def outer(factors: list[Tensor]) -> Tensor:
 NEGLECTED_VARIANCE = 1e-8
 """Fraction of the variance that the default number of modes may leave out, where the cap allows."""
 
-MAX_PERIODS = {1: 256, 2: 64, 3: 16}
+MAX_PERIODS = {1: 256, 2: 64, 3: 16, 4: 8}
 """Most periods per axis by default, by number of coordinates (twice as many half waves).
 
 Rough fields (α − d/2 near 0) meet the cap first; state ``modes`` to keep more of them.
@@ -127,7 +127,7 @@ def default_modes(
     bases = [_basis(a, k, MAX_PERIODS[d] * h) for a, k, h in zip(axes, kinds, halves, strict=True)]
     shifted = _eigenvalues(bases) + tau**2
     kept = float((torch.where(shifted > 0, shifted, torch.inf) ** -alpha).sum())
-    sphere = {1: 2.0, 2: 2 * math.pi, 3: 4 * math.pi}[d]
+    sphere = {1: 2.0, 2: 2 * math.pi, 3: 4 * math.pi, 4: 2 * math.pi**2}[d]
     density = sphere * math.prod(a.length / (2 * math.pi) for a in axes)
     power = 2 * alpha - d
     radius = (NEGLECTED_VARIANCE * kept * power / density) ** (-1 / power)

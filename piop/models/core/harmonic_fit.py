@@ -14,17 +14,17 @@ from piop.linalg import solve
 from piop.models.core.base import AxisSignature, InputSignature, real_points, standardised
 from piop.models.core.coordinates import angles, cell_grid, harmonics, wave_vectors
 
-LARGEST_WAVE = {1: 8, 2: 5, 3: 3}
+LARGEST_WAVE = {1: 8, 2: 5, 3: 3, 4: 2}
 """Largest wave number by default, by the number of coordinates of an input."""
 
-TOKENS_PER_WAVE = {1: 3, 2: 2, 3: 2}
+TOKENS_PER_WAVE = {1: 3, 2: 2, 3: 2, 4: 2}
 """Tokens per axis and shortest harmonic of the bulk; in one dimension they are cheap.
 
 Fewer than the sensors per wave on which training puts exact values: those determine the fit,
 these are what attention costs.
 """
 
-FEWEST_TOKENS = {1: 24, 2: 10, 3: 6}
+FEWEST_TOKENS = {1: 24, 2: 10, 3: 6, 4: 4}
 """Tokens per axis at least: a solution has more harmonics than the input it evolves from."""
 
 MOST_VALUES = 2**20

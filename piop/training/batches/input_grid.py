@@ -23,11 +23,11 @@ error; at 1e-4 that floor is 0.01.
 """
 NEGLECTED_BY_TOKENS = 1e-4
 """Fraction of the variance that attention's tokens may leave out: their number costs time."""
-LARGEST_WAVENUMBER = {1: 24, 2: 8, 3: 4}
+LARGEST_WAVENUMBER = {1: 24, 2: 8, 3: 4, 4: 2}
 """Largest wave number of those harmonics, by the number of coordinates: they cost time."""
-SENSORS_PER_WAVE = {1: 4, 2: 3, 3: 3}
+SENSORS_PER_WAVE = {1: 4, 2: 3, 3: 3, 4: 3}
 """Sensors per axis and shortest harmonic: they determine the harmonic fit of a network."""
-FEWEST_SENSORS = {1: 16, 2: 12, 3: 8}
+FEWEST_SENSORS = {1: 16, 2: 12, 3: 8, 4: 6}
 """Sensors per axis at least."""
 
 UNEVEN = 1e-5

@@ -2,6 +2,8 @@ import torch
 
 from piop.datasets import Dataset
 from piop.fields import FunctionSamples
+from piop.models import AxisSignature, InputSignature
+from piop.models.core.harmonic_fit import HarmonicFit
 from piop.problem import Problem
 from piop.sampling import Draws, observe, reconstruct, sample_inputs
 from piop.training.batches.input_grid import evaluate_on_grids, gridded_inputs, input_grids
@@ -34,6 +36,34 @@ def test_enough_sensors_anywhere_give_the_same_view(heat):
     one = evaluate_on_grids(input_grids(heat), functions, scattered)["u0"].values
     two = evaluate_on_grids(input_grids(heat), guess, scattered)["u0"].values
     assert torch.allclose(one, two, atol=1e-3)
+
+
+def test_a_source_of_time_and_three_axes_is_drawn_and_fitted():
+    problem = Problem(
+        name="p",
+        time={"t": [0, 1]},
+        space={"x": [0, 1], "y": [0, 1], "z": [0, 1]},
+        unknowns=["u"],
+        inputs={
+            "f": {
+                "of": ["t", "x", "y", "z"],
+                "law": "gaussian_random_field",
+                "scale": 1e10,
+                "tau": 7,
+                "alpha": 9,
+            }
+        },
+        equations=["dt(u) = 0.1*lap(u) + f"],
+        initial={"u": "0"},
+        boundary={"x": "periodic", "y": "periodic", "z": "periodic"},
+    )
+    functions, seen = drawn(problem, 1)
+    found = evaluate_on_grids(input_grids(problem), functions, seen)["f"]
+    axes = tuple(AxisSignature(name, 0.0, 1.0, name != "t") for name in "txyz")
+    entry = InputSignature("f", tuple("txyz"), std=float(found.values.std()))
+    fit = HarmonicFit(entry, axes).double()
+    misfit = fit.basis(found.points) @ fit(found) - found.values / entry.std
+    assert misfit.square().mean().sqrt() < 0.2, "harmonics up to 2 leave little of a smooth field"
 
 
 def test_inputs_with_jumps_keep_their_sensors():
