@@ -27,7 +27,7 @@ class Elementwise:
     """The derivatives of one elementwise function.
 
     Attributes:
-        basis: Maps x to the tensors that are dear to compute; they are kept for the backward pass.
+        basis: Maps x to the tensors that are expensive to compute, kept for the backward pass.
         series: Maps (x, *basis) to f, f′, ….
     """
 
@@ -37,10 +37,6 @@ class Elementwise:
     def derivatives(self, x: Tensor, basis: tuple[Tensor, ...], n: int) -> list[Any]:
         """Give f, f′, …, f⁽ⁿ⁾ at x, fewer where the rest is zero, given the basis there."""
         return list(islice(self.series(x, *basis), n + 1))
-
-    def __call__(self, x: Tensor, n: int) -> list[Any]:
-        """Give f, f′, …, f⁽ⁿ⁾ at x."""
-        return self.derivatives(x, self.basis(x), n)
 
 
 def _of(*basis: Callable[[Tensor], Tensor]) -> Callable[[Callable[..., Derivatives]], Elementwise]:
