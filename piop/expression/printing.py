@@ -8,9 +8,8 @@ from typing import Any
 
 import sympy
 from sympy import Expr
-from sympy.core.function import AppliedUndef
 
-from piop.expression.functions import BY_SYMBOL, RELATIONS
+from piop.expression.functions import BY_SYMBOL, RELATIONS, is_applied
 
 _ATOM, _POWER, _PRODUCT, _SUM = 4, 3, 2, 1
 
@@ -34,8 +33,8 @@ def write(expr: Expr, names: Mapping[Expr, str] | None = None) -> str:
 def _write(expr: Any, names: Mapping[Expr, str]) -> tuple[str, int]:
     if expr in names:
         return names[expr], _ATOM
-    if expr.is_Symbol or isinstance(expr, AppliedUndef):
-        return str(expr.func.__name__ if isinstance(expr, AppliedUndef) else expr.name), _ATOM  # type: ignore[attr-defined]
+    if expr.is_Symbol or is_applied(expr):
+        return str(expr.name), _ATOM
     if expr.is_Float:
         return _write(sympy.Rational(repr(float(expr))), names)
     if expr.is_Rational:
