@@ -1,9 +1,10 @@
-"""Functions that meet initial data and prescribed boundary values, in symbols.
+"""Functions that satisfy initial data and prescribed boundary values, in symbols.
 
-On a box the initial data are taken first; then along each axis with prescribed values what these
-still ask is blended from face to face, so that faces and start that agree where they meet are all
-met exactly. In a region of the plane one value that is prescribed all around is met with initial
-data that agree with it. What is left for a network is multiplied by the distance to those faces.
+On a box they start from the initial data. Then, along each axis with prescribed values, what those
+values still require is interpolated linearly from face to face. Initial data and values that agree
+where they meet are all satisfied exactly. In a region of the plane, one value that is prescribed on
+the whole boundary is satisfied, with initial data that agree with it. What a network adds is
+multiplied by the distance to those faces.
 
 Source: transfinite interpolation as a Boolean sum of projectors, Gordon & Hall 1973, sec. 2
 (doi:10.1007/BF01436298); regions as in Sukumar & Srivastava 2022, sec. 3
@@ -42,18 +43,18 @@ def lift_expression(
     faces: Sequence[str],
     constant: float = 0.0,
 ) -> sp.Expr | None:
-    """Return a function that meets initial data and prescribed values of a channel.
+    """Return a function that satisfies initial data and prescribed values of a channel.
 
     Args:
         pde: Equations, domain and conditions.
         channel: Whose data.
-        order: How many initial data to meet: u0, and then the slope in time.
-        faces: Whose prescribed values to meet, each where it agrees with what it touches; all or
+        order: How many initial data to satisfy: u0, and then the slope in time.
+        faces: Whose prescribed values to satisfy, each where it agrees with what it touches; all or
             none in a region of the plane.
         constant: Where to start without initial data, units of the channel.
 
     Returns:
-        The function; None where what it takes on a face is not known before inputs are drawn.
+        The function; None where its values on a face are not known before inputs are drawn.
     """
     if faces and not pde.domain.is_box:
         return _all_around(pde, channel, order)
@@ -73,17 +74,17 @@ def lift_expression(
 def lift_obstacle(
     pde: PDE, channel: str, order: int, faces: Sequence[str], face: str
 ) -> str | None:
-    """Say why the value on a face cannot be met beside the start and the faces before it.
+    """Say why the value on a face contradicts the initial data or the faces before it.
 
     Args:
         pde: Equations, domain and conditions.
         channel: Whose value.
-        order: How many initial data are met.
+        order: How many initial data are satisfied.
         faces: Those before it.
         face: The face, where a value of the channel is prescribed.
 
     Returns:
-        A clause; None where it can be met.
+        A clause; None where it can be satisfied beside them.
     """
     if not pde.domain.is_box:
         return _obstacle_around(pde, channel, order)
@@ -128,7 +129,7 @@ def restrict(pde: PDE, expression: sp.Expr, axis: Coordinate, at: float) -> sp.E
 def _missing(
     pde: PDE, channel: str, found: sp.Expr, axis: Coordinate, faces: Sequence[str]
 ) -> dict[str, sp.Expr] | None:
-    """What each prescribed value demands beyond a function; None where that is not known."""
+    """What each prescribed value requires beyond a function; None where that is not known."""
     gaps: dict[str, sp.Expr] = {}
     for end in ENDS:
         face = f"{axis.name}.{end}"
@@ -145,7 +146,7 @@ def _missing(
 
 
 def _blend(gaps: Mapping[str, sp.Expr], axis: Coordinate) -> sp.Expr:
-    """Spread what two faces ask linearly between them; what one asks reaches as it is."""
+    """Interpolate linearly between two faces; a single face's value is constant along the axis."""
     if len(gaps) < 2:
         return sp.Add(*gaps.values())
     low, high = gaps.values()
@@ -154,7 +155,7 @@ def _blend(gaps: Mapping[str, sp.Expr], axis: Coordinate) -> sp.Expr:
 
 
 def _vanishing(pde: PDE, atom: Any, axis: Coordinate, at: float) -> bool:
-    """Whether a distribution holds an input at zero at an end of an axis."""
+    """Whether a distribution keeps an input at zero at an end of an axis."""
     distribution = next((i.distribution for i in pde.inputs if i.name == name_of(atom)), None)
     return (
         isinstance(distribution, GaussianRandomField)
@@ -195,7 +196,7 @@ def _exact(number: float) -> sp.Expr:
 
 
 def _all_around(pde: PDE, channel: str, order: int) -> sp.Expr:
-    """Meet the initial data and the one value that is prescribed all around a region."""
+    """Satisfy the initial data and the one value prescribed on the whole boundary of a region."""
     face = pde.domain.faces[0]
     value = pde.prescribed(channel, face)
     if value is None:
@@ -208,7 +209,7 @@ def _all_around(pde: PDE, channel: str, order: int) -> sp.Expr:
 
 
 def _obstacle_around(pde: PDE, channel: str, order: int) -> str | None:
-    """Say why what is prescribed around a region cannot be met; None where it can."""
+    """Say why what is prescribed on a region's boundary cannot be satisfied; None where it can."""
     if pde.domain.varies:
         return "the shape differs from sample to sample"
     values = [pde.prescribed(channel, face) for face in pde.domain.faces]

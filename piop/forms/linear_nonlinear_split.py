@@ -129,7 +129,7 @@ class _Splitter:
         states = [Channel(u, p) for u in pde.unknowns for p in range(pde.time_order[u])]
         self.channels = (*states, *(Channel(a.name) for a in pde.auxiliaries))
         self.states = len(states)
-        self.names = {*pde.unknowns, *(a.name for a in pde.auxiliaries)}
+        self.names = {*pde.channels}
         self.index = {(c.name, c.time_order): i for i, c in enumerate(self.channels)}
         self.streams = tuple(self._streams()) if len(self.space) == 2 else ()
 

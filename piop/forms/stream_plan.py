@@ -174,7 +174,7 @@ class StreamPlan:
         sums: What each stream holds, explicit or collapsed.
         shares: For each equation, its top part as a combination of collapsed streams.
         remainders: For each equation, everything else, in explicit derivatives.
-        coefficients: Coefficients that are no numbers; ``Term.slot`` counts them.
+        coefficients: Coefficients that are no numbers; ``ProductGroup.slot`` is an index into them.
         compositions: For each stream s the terms beyond f′·s(u) in D f(u); f is differentiated as
             often as a term multiplies streams, its group's order.
         products: For each stream s the terms beyond a·s(b) + b·s(a) in D(ab).
@@ -203,8 +203,8 @@ class StreamPlan:
 
     def describe(self) -> str:
         """Tell the streams in one line, as ``3 streams: u, u_x, collapsed u_t - 0.01*u_xx``."""
-        name = self.channels[0] if len(self.channels) == 1 else "d"
-        value = name if len(self.channels) == 1 else ", ".join(self.channels)
+        value = ", ".join(self.channels)
+        name = value if len(self.channels) == 1 else "d"
 
         def label(index: Index) -> str:
             letters = "".join(c.name * n for c, n in zip(self.coordinates, index, strict=True))
@@ -337,7 +337,7 @@ def _linear_coefficients(
     for channel, index, dummy in unknowns.values():
         for equation, expression in enumerate(plain):
             coefficient = sympy.diff(expression, dummy)
-            if coefficient.free_symbols & dummies and not _feels(coefficient, dummies):
+            if coefficient.free_symbols & dummies and not _surely_depends(coefficient, dummies):
                 coefficient = sympy.expand(coefficient)
             if coefficient.free_symbols & dummies:
                 refused.add(index)
@@ -345,7 +345,7 @@ def _linear_coefficients(
     return {index: found for index, found in linear.items() if index not in refused}
 
 
-def _feels(expression: Expr, symbols: set[Symbol]) -> bool:
+def _surely_depends(expression: Expr, symbols: set[Symbol]) -> bool:
     """Whether an expression surely depends on symbols: it differs between two random places.
 
     To expand one that does, to see whether they cancel, can take minutes for nothing.

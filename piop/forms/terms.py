@@ -221,10 +221,11 @@ def highest_space_order(pde: PDE, expressions: Iterable[Expr], names: Iterable[s
 
 
 def multipliers(pde: PDE) -> tuple[str, ...]:
-    """Name the multipliers of a steady PDE, fewer than the equations that lack them or as many.
+    """Name the Lagrange multipliers among the unknowns of a steady PDE, such as a pressure.
 
-    What they act on is of second order along every axis, so that its conditions at walls are there
-    without them.
+    A multiplier occurs in first derivatives at most, not in every equation, and only in equations
+    with second derivatives of another unknown along every axis: that one takes the conditions at
+    walls.
     """
     if pde.time is not None:
         return ()

@@ -25,7 +25,7 @@ class ScoreMonomial:
         lead: The stream of the first factor.
         slot: Which coefficient of the points multiplies it; -1 for none.
         factor: The number in front.
-        members: Rows of scores multiplied besides.
+        members: Streams of scores that multiply it besides.
     """
 
     target: int
@@ -104,7 +104,7 @@ class AttentionOperands(NamedTuple):
     """What attention of streams reads.
 
     Attributes:
-        query: Rows of the queries ``[S, *batch, N, d]``.
+        query: Streams of the queries ``[S, *batch, N, d]``.
         key: ``[*batch, M, d]``.
         value: ``[*batch, M, e]``.
         mask: Added to the scores of every query ``[*batch, 1, M]``, or None.

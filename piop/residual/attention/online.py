@@ -33,7 +33,7 @@ def online_totals(
     Args:
         operands: Queries, keys, values, mask and coefficients; the last two without gradient.
         program: What the plan adds.
-        block: Sensors at once; None for as many as ``BLOCK`` allows.
+        block: Sensors at once; None for as many as ``MAX_BLOCK_SCORES`` allows.
 
     Returns:
         ``[S, *batch, N, e + 1]``, numerators and normaliser; differentiable once.
@@ -210,7 +210,7 @@ def _added(
 
 
 def _finite(top: Tensor) -> Tensor:
-    """Leave a query that attends to no sensor unshifted, lest ∞ − ∞ arise."""
+    """Leave a query that attends to no sensor unshifted, since ∞ − ∞ is undefined."""
     return torch.where(top == -math.inf, 0.0, top)
 
 

@@ -181,7 +181,7 @@ def _weighted_sum_gradients(ctx: Any, grad: Tensor) -> Any:
 
 
 class _WeightedSum(torch.autograd.Function):
-    """Rows of z ``[S, *, N, M]``, values ``[*, M, c]`` → streams of the sum ``[S, *, N, c]``."""
+    """Streams of z ``[S, *, N, M]``, values ``[*, M, c]`` → streams of the sum ``[S, *, N, c]``."""
 
     @staticmethod
     def forward(

@@ -33,9 +33,7 @@ def where(condition: Tensor, a: Any, b: Any) -> StreamTensor:
     for i in {0, 1} - set(positions):
         constant = torch.as_tensor(operands[i], dtype=like.dtype, device=like.device)
         operands[i] = constant_stream(constant, like)
-    a, b = align(*operands)
-    ndim = max(a.ndim, condition.ndim)
-    aligned = a.aligned(ndim), b.aligned(ndim)
+    aligned = [x.aligned(condition.ndim) for x in align(*operands)]
     data = torch.where(condition, aligned[0].data, aligned[1].data)
     return max((aligned[i] for i in positions), key=StreamTensor.numel).replace(data)
 
