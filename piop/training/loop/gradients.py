@@ -19,7 +19,7 @@ from piop.training.distributed import Processes
 from piop.training.loop.phases import Gradients
 from piop.training.loop.profile import BACKWARD, COLLECTIVE, COMPILED, LOSS, NETWORK, Profile
 from piop.training.loss.objective import ResidualLoss
-from piop.training.loss.weighting import Outcome
+from piop.training.loss.weighting.base import Outcome
 from piop.training.loss.weighting.tangent_kernel import PROBE
 
 

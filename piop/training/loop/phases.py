@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from piop.training.batches.batch import Batch, BatchSource
 from piop.training.config import OptimiserConfig
-from piop.training.loss.weighting import Outcome, Weightings
+from piop.training.loss.weighting.base import Outcome, Weightings
 from piop.training.optimisers.build import (
     ITERATIONS,
     Muon,

@@ -324,10 +324,8 @@ class OutwardNormal(InputFunction):
 
     def take(self, index: Tensor) -> Self:
         """The same for all functions."""
-        del index
         return self
 
     def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
         """The same anywhere."""
-        del device, dtype
         return self

@@ -16,7 +16,7 @@ from piop.training.batches.batch import Batch, CollocationPoints, Observations
 from piop.training.config import LossConfig
 from piop.training.loss.constraints import SoftConstraint
 from piop.training.loss.lift import KnownField
-from piop.training.loss.weighting import Outcome, Weightings
+from piop.training.loss.weighting.base import Outcome, Weightings
 from piop.training.loss.weighting.tangent_kernel import EQUATIONS, probe, probe_data
 from piop.training.operator import Operator, OperatorField
 

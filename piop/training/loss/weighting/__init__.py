@@ -17,20 +17,11 @@ from piop.training.loss.weighting.balance import (
     LocalNtkWeighting,
     NtkWeighting,
 )
-from piop.training.loss.weighting.base import Outcome, WeightedRun, Weighting, Weightings
+from piop.training.loss.weighting.base import WeightedRun, Weighting, Weightings
 from piop.training.loss.weighting.points import CausalWeighting, ResidualAttention
 
 if TYPE_CHECKING:
     from piop.training.config import TrainingConfig
-
-__all__ = [
-    "WEIGHTINGS",
-    "Outcome",
-    "Weighting",
-    "Weightings",
-    "build_weightings",
-    "require_weightings",
-]
 
 WEIGHTINGS: tuple[type[Weighting], ...] = (
     GradientNormWeighting,
