@@ -16,8 +16,6 @@ from piop.spec.names import Names, declare
 from piop.spec.read_domain import chooser, stars
 from piop.spec.reader import evaluate, record, refuse
 
-_INITIAL = re.compile(r"\s*(?:(?:d(\w+)|d)\(\s*(\w+)\s*((?:,\s*\w+\s*)*)\)|(\w+))\s*\Z")
-
 
 @dataclass(frozen=True)
 class Equation:
@@ -231,21 +229,15 @@ def _known(spec: Spec, result: Resolved, *without: str) -> Scope:
 
 
 def _initial_key(key: str, times: tuple[str, ...]) -> tuple[str, int] | None:
-    """``u`` to (u, 0); ``dt(u)``, ``d(u, t)`` to (u, 1)."""
-    match = _INITIAL.match(key)
-    if not match:
-        return None
-    letters, inner, along, plain = match.groups()
-    if plain:
-        return plain, 0
-    if not times:
-        return None
-    if letters is not None:
-        count, rest = divmod(len(letters), len(times[0]))
-        return (inner, count) if not rest and letters == times[0] * count and not along else None
-    words = [w.strip() for w in along.split(",")[1:]]
-    if words == times[:1] or (len(words) == 2 and words[0] == times[0] and words[1] in "1234"):
-        return inner, int(words[1]) if len(words) == 2 else 1
+    """``u`` to (u, 0); ``dt(u)``, ``d(u, t)`` to (u, 1); ``dtt(u)``, ``d(u, t, 2)`` to (u, 2)."""
+    key = re.sub(r"\s*([(),])\s*", r"\1", key.strip())
+    if re.fullmatch(r"\w+", key):
+        return key, 0
+    for time in map(re.escape, times):
+        if found := re.fullmatch(rf"d((?:{time})+)\((\w+)\)", key):
+            return found[2], found[1].count(times[0])
+        if found := re.fullmatch(rf"d\((\w+),{time}(?:,([1-4]))?\)", key):
+            return found[1], int(found[2] or 1)
     return None
 
 

@@ -257,6 +257,19 @@ def test_systems_are_judged_by_the_eigenvalues_of_their_symbol():
     Problem.from_yaml(gray)
 
 
+@pytest.mark.parametrize("slope", ["dt(u)", " dt( u ) ", "d(u, t)", "d(u,t,1)"])
+def test_initial_slopes_are_written_like_derivatives(slope):
+    change = ("{u: u0}", f'{{u: u0, "{slope}": 2}}')
+    wave = edit(HEAT, (EQ, "d(u, t, 2) = nu*dxx(u)"), change)
+    assert [str(e) for e in Problem.from_yaml(wave).initial["u"]] == ["u0(x)", "2"]
+
+
+@pytest.mark.parametrize("slope", ["dx(u)", "d(u, x)", "d(u, t, 12)", "dt(u, t)", "d t(u)", "u u"])
+def test_what_is_no_derivative_in_time_is_no_initial_datum(slope):
+    wrong = edit(HEAT, ("{u: u0}", f'{{u: u0, "{slope}": 2}}'))
+    assert "is not an unknown or its time derivative" in only(wrong)
+
+
 def test_a_random_coefficient_must_keep_its_sign():
     law = "nu: {law: uniform, low: LOW, high: 1}"
     Problem.from_yaml(edit(HEAT, ("nu: 0.01", law.replace("LOW", "0.1"))))
