@@ -53,8 +53,8 @@ def build_domain(
     """
     if not traced:
         return Box(axes)
-    regions = (PlaneRegion(axes, shape, outline) for shape, outline in traced.values())
-    members = dict(zip((path.removeprefix("domain.of.") for path in traced), regions, strict=True))
+    paths = {path.removeprefix("domain.of."): found for path, found in traced.items()}
+    members = {name: PlaneRegion(axes, *found) for name, found in paths.items()}
     if not varies(spec, resolved):
         return next(iter(members.values()))
     by = chooser(spec.domain)

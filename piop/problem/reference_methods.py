@@ -79,8 +79,6 @@ class Fourier(Method):
             yield f"{names} without a time derivative"
         if max(problem.pde.time_order.values(), default=0) > 2:
             yield "an order in time above two"
-        if not 1 <= len(problem.space) <= 3:
-            yield "it covers one to three axes of space"
         if not problem.domain.is_box:
             yield "the domain is no box"
         if forms_shocks(problem.pde):

@@ -87,10 +87,7 @@ def declarations(spec: Spec) -> Iterator[tuple[str, str, Place]]:
 
 
 def declare(
-    spec: Spec,
-    issues: list[Issue],
-    broken: frozenset[str] = frozenset(),
-    failed: frozenset[str] = frozenset(),
+    spec: Spec, issues: list[Issue], broken: frozenset[str], failed: frozenset[str]
 ) -> Names:
     """Check all declarations and build the symbols.
 
