@@ -192,9 +192,9 @@ class _Design:
         else:
             points = box_points(self.draws, self.stream, [*free.values()], count, self.method)
         columns = dict(zip(free, points.unbind(-1), strict=True))
-        shape = points.shape[:2]
-        at = [columns.get(a, points.new_full(shape, low)) for a, (low, _) in replaced.items()]
-        return torch.stack(at, -1)
+        for axis in replaced.keys() - free.keys():
+            columns[axis] = points.new_full(points.shape[:2], replaced[axis][0])
+        return torch.stack([columns[axis] for axis in axes], -1)
 
 
 def _grid(ends: Mapping[Coordinate, Ends], count: int) -> Tensor:
