@@ -150,6 +150,38 @@ class CoordinateEncoding:
         return torch.cat(columns, -1)
 
 
+def coordinate_features(
+    points: Tensor, axes: Sequence[AxisSignature], frequencies: int, walled: bool = True
+) -> Tensor:
+    """Coordinates as features.
+
+    Args:
+        points: ``[B, N, D]``, units of the axes.
+        axes: The D axes.
+        frequencies: Harmonics of each coordinate; along axes with walls, cosines and sines of half
+            periods beside the coordinate itself, from −1 to 1. With 0 all coordinates run from 0 to
+            1 and there are no harmonics.
+        walled: Whether axes with walls have harmonics too, or the coordinate alone.
+
+    Returns:
+        ``[B, N, p]``.
+    """
+    columns = [points[..., :0]]
+    rates = torch.arange(1, frequencies + 1, dtype=points.dtype, device=points.device)
+    for i, axis in enumerate(axes):
+        column = points[..., i : i + 1]
+        scaled = (column - axis.low) / (axis.high - axis.low)
+        if not frequencies:
+            columns.append(scaled)
+            continue
+        if not axis.periodic:
+            columns.append(2 * scaled - 1)
+        if axis.periodic or walled:
+            phase = angles(column, [axis]) * rates
+            columns += [phase.cos(), phase.sin()]
+    return torch.cat(columns, -1)
+
+
 def cell_grid(
     axes: Sequence[AxisSignature], counts: Sequence[int], like: Tensor, centred: bool = True
 ) -> Tensor:

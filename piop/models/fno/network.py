@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from piop.errors import UsageError
+from piop.fields import tensor_grid
 from piop.models.core.base import Inputs, Signature, require_choices
-from piop.models.core.coordinates import absolute_axes, angles
+from piop.models.core.coordinates import absolute_axes, coordinate_features
 from piop.models.core.grid import GridBackbone
 from piop.models.core.spectral_convolution import (
     FourierTransform,
@@ -219,19 +220,10 @@ class FourierOperator(GridBackbone):
 
     def _coordinates(self, ticks: Sequence[Tensor]) -> Tensor:
         """Coordinates of each point as features: ``[1, n_1, …, n_D, features]``."""
-        grid, columns = [len(tick) for tick in ticks], []
-        for i, (axis, tick) in enumerate(zip(self.axes, ticks, strict=True)):
-            if self.columns[i] not in self.known:
-                continue
-            parts = [(tick - axis.low) / (axis.high - axis.low)]
-            if not self.config.raw and axis.periodic:
-                angle = angles(tick[:, None], [axis])[:, 0]
-                parts = [angle.cos(), angle.sin()]
-            elif not self.config.raw:
-                parts = [2 * parts[0] - 1]
-            further = [1] * (len(ticks) - 1 - i)
-            columns += [part.reshape(-1, *further).expand(grid) for part in parts]
-        return torch.stack(columns, -1)[None] if columns else ticks[0].new_zeros(1, *grid, 0)
+        places = [i for i, column in enumerate(self.columns) if column in self.known]
+        axes, points = [self.axes[i] for i in places], tensor_grid(ticks)[None, :, places]
+        known = coordinate_features(points, axes, int(not self.config.raw), walled=False)
+        return known.unflatten(1, [len(tick) for tick in ticks])
 
 
 @final

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from piop.models.core.base import AxisSignature
-from piop.models.core.coordinates import angles
 from piop.models.core.spectral_convolution import (
     FourierTransform,
     SpectralConvolution,
@@ -47,34 +46,6 @@ def quadrature_weights(
             part = TransformAxis.padded(tick, axis.low, axis.high, 0.0).weight.to(tick)
         weights = (weights[:, None] * part).flatten()
     return weights
-
-
-def coordinate_features(points: Tensor, axes: Sequence[AxisSignature], frequencies: int) -> Tensor:
-    """Coordinates as features.
-
-    Args:
-        points: ``[B, N, D]``, units of the axes.
-        axes: The D axes.
-        frequencies: Harmonics of each coordinate; along axes with walls, cosines and sines of half
-            periods beside the coordinate itself, from −1 to 1. With 0 all coordinates run from 0 to
-            1 and there are no harmonics.
-
-    Returns:
-        ``[B, N, p]``.
-    """
-    columns = []
-    rates = torch.arange(1, frequencies + 1, dtype=points.dtype, device=points.device)
-    for i, axis in enumerate(axes):
-        column = points[..., i : i + 1]
-        scaled = (column - axis.low) / (axis.high - axis.low)
-        if not frequencies:
-            columns.append(scaled)
-            continue
-        if not axis.periodic:
-            columns.append(2 * scaled - 1)
-        phase = angles(column, [axis]) * rates
-        columns += [phase.cos(), phase.sin()]
-    return torch.cat(columns, -1)
 
 
 LAYERS = 2

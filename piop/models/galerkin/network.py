@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from piop.fields import tensor_grid
 from piop.models.core.base import Inputs, Signature
-from piop.models.core.coordinates import take_columns
+from piop.models.core.coordinates import coordinate_features, take_columns
 from piop.models.core.grid import GridBackbone
 from piop.models.core.interpolation import even_ticks
 from piop.models.core.spectral_convolution import FourierTransform, TransformAxis
@@ -25,7 +25,6 @@ from piop.models.galerkin.layers import (
     Down,
     TokenDecoder,
     Up,
-    coordinate_features,
     middle_count,
     quadrature_weights,
     with_coordinates,
