@@ -35,5 +35,5 @@ SHIFT: Presets = {
         small={"width": 16, "layers": 4, "latent": 12, "frames": 12},
     ),
 }
-"""Shifted ones. The PiT paper counts 1,835,297 parameters for the inviscid Burgers' equation and
+"""Shift-DeepONets. The PiT paper counts 1,835,297 parameters for the inviscid Burgers' equation and
 6,047,633 for the shock tube, and gives no sizes; neither count could be matched."""

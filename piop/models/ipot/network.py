@@ -294,7 +294,7 @@ HARMONIC_CHANNELS = 16
 """Channels of an inducing point in :class:`HarmonicLatentAttention`."""
 
 LARGEST_WAVE = {1: 8, 2: 4, 3: 2}
-"""Largest wave number there, by the number of axes of the grid."""
+"""Largest wave number of :class:`HarmonicLatentAttention`, by the number of axes of the grid."""
 
 
 class InducingBlock(nn.Module):
@@ -452,7 +452,7 @@ class IPOT(LatentBackbone):
 
 @dataclass(frozen=True)
 class IPOTRolloutConfig(IPOTConfig):
-    """The same, with steps in time.
+    """Sizes of the default IPOT as a rollout, all dimensionless.
 
     Attributes:
         steps: Steps over the time axis, one pass of the processor each.

@@ -33,7 +33,7 @@ ENCODER_EXPANSION = 4
 """Hidden over outer width of the encoder's feed-forward, as in the code, against its setting."""
 
 EXPANSION = 2
-"""The same in the processor, and on the channels of the output."""
+"""Hidden over outer width in the processor, and on the channels of the output."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class PaperIPOTConfig:
 
 @dataclass(frozen=True)
 class PaperIPOTRolloutConfig(PaperIPOTConfig):
-    """The same, with steps in time (eq. 9).
+    """Sizes of the paper's IPOT as a rollout (eq. 9), all dimensionless.
 
     Attributes:
         steps: Steps over the time axis, one pass of the processor each.

@@ -52,7 +52,7 @@ INVERSE_SHARPNESS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "tangent": torch.atan,
     "sine_tangent": lambda sharp: torch.asin(torch.atan(sharp) * (4 / (math.pi * CAP)) - 1),
 }
-"""Their inverses: the initial parameter for a given λ."""
+"""Inverse maps: the initial parameter for a given λ."""
 
 
 def first_sharpness(heads: int, sharpness: str) -> Tensor:
