@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import final
 
 import torch
@@ -85,7 +86,7 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
             gap = (values - before).square().mean(2).sqrt().amax(1)
             errors = (SAFETY / _CREDIT * gap / scale + _ROUNDING).tolist()
         finite = torch.isfinite(values).flatten(1).all(1).tolist()
-        intervals = torch.tensor([self.start, *self.request.times]).diff()
+        longest = max(b - a for a, b in pairwise([self.start, *self.request.times]))
         results = [
             GridResult(
                 error,
@@ -93,7 +94,7 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
                 self.request.shape,
                 f"{steps} steps between save times",
                 own,
-                step=float(intervals.amax()) / steps,
+                step=longest / steps,
             )
             if fine
             else None

@@ -59,6 +59,13 @@ def test_a_kink_from_the_corner_stays_sharp():
     check(carried("dt(u) + (1 + x)*dx(u) = 0", INLET), exact, rate)
 
 
+def test_the_longest_step_is_part_of_the_longest_interval():
+    problem = carried("dt(u) + (1 + x)*dx(u) = 0", INLET)
+    solution = solve_reference(problem, {}, times=(0.1, 0.4), tolerance=1e-6)
+    halvings = math.log2((0.4 - 0.1) / float(solution.step[0]))
+    assert halvings == round(halvings) > 0
+
+
 def test_growth_and_source_along_the_way_from_the_other_end():
     """u_t − 2u_x = 3u/2 + x, from the right: u = e^(1.5s) u* + ∫ (x + 2r) e^(1.5r) dr over s."""
     problem = carried(
