@@ -176,7 +176,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         self, stepper: SpectralStepper, w: Tensor, level: SpectralLevel, scale: Tensor
     ) -> Tensor:
         """Part of the initial state that decays or turns many times in a step ``[B]``."""
-        rates = torch.zeros(1, self.states, *stepper.grid.modes, device=w.device)
+        rates = w.real.new_zeros(1, *w.shape[1:])
         for (row, _), symbol in stepper.nonlinear.symbols.linear.items():
             rates = rates.expand(max(len(rates), len(symbol)), *rates.shape[1:]).clone()
             rates[:, row] += symbol.abs()
