@@ -187,32 +187,27 @@ _FINER = 0.85  # by which triangles shrink where there are too few
 _SMOOTH = 1e-6  # angles that differ from π by more make a corner
 
 
-def mesh_for(outline: Outline, points: int, degree: int) -> TriangleMesh:
+def mesh_for(outline: Outline, points: int) -> TriangleMesh:
     """Mesh a shape so finely that elements have somewhat more nodes than the output has points.
+
+    Elements of degree two have nodes at corners and at middles of edges.
 
     Args:
         outline: Its boundary.
         points: Number of points of the output.
-        degree: Of the elements.
 
     Raises:
         GeometryError: If it cannot be meshed.
     """
     wanted = _SPARE * points + len(outline.corners)
-    nodes_of_a_unit = degree**2 * 2 / math.sqrt(3)  # of triangles with sides of one
+    nodes_of_a_unit = 8 / math.sqrt(3)  # of triangles with sides of one
     side = math.sqrt(nodes_of_a_unit * outline.area / wanted)
     while True:
         mesh = triangulate(outline, side)
-        have = count_nodes(mesh, degree)
+        have = len(mesh.points) + (3 * len(mesh.triangles) + len(mesh.edges)) // 2
         if have >= wanted:
             return mesh
         side *= min(_FINER, math.sqrt(have / wanted))
-
-
-def count_nodes(mesh: TriangleMesh, degree: int) -> int:
-    """Count the nodes of elements of degree one or two: corners, and middles of edges."""
-    edges = (3 * len(mesh.triangles) + len(mesh.edges)) // 2
-    return len(mesh.points) + (edges if degree == 2 else 0)
 
 
 def spread_points(outline: Outline, nodes: Array, count: int) -> Array:

@@ -40,6 +40,7 @@ from piop.reference.refinement import (
 from piop.reference.solution import Request, Solution, concatenate
 
 DEGREE = 2
+"""Of the piecewise polynomials."""
 _MOST = 250_000  # coefficients of all unknowns on the finest mesh
 _WORTHWHILE = 60_000  # beyond which nothing is refined that cannot reach the tolerance
 _NUMBERS = 200  # float64 numbers per coefficient that a sample takes, about
@@ -55,11 +56,10 @@ class ShapeSolver:
             the steps of such a grid, and their corners are the points of the output. Where the
             problem says how many points there are, these are spread over the shape, and the
             triangles are as large as they can be.
-        degree: Of the piecewise polynomials, 1 or 2.
     """
 
-    def __init__(self, sources: Sources, request: Request, degree: int = DEGREE) -> None:
-        self.sources, self.request, self.degree = sources, request, degree
+    def __init__(self, sources: Sources, request: Request) -> None:
+        self.sources, self.request = sources, request
         self.form = weak_form(sources.problem.pde)
 
     def run(self) -> Solution:
@@ -93,24 +93,23 @@ class ShapeSolver:
             return _failed(own, self.request, [f"sample {s}: the shape: {error}" for s in samples])
 
     def _solve_on(self, outline: Outline, sources: Sources, samples: Sequence[int]) -> Solution:
-        solver = MeshSolver(sources, self.request, self.form, outline, self.degree)
+        solver = MeshSolver(sources, self.request, self.form, outline)
         solver.samples = samples
         return solver.run()
 
 
 def _failed(sources: Sources, request: Request, notes: Sequence[str]) -> Solution:
     """Return NaN for samples without a region, with the reasons."""
-    problem, f64 = sources.problem, {"dtype": torch.float64, "device": request.device}
-    batch = len(notes)
-    nan = torch.full((batch, problem.points or 0), math.nan, **f64)
+    batch, f64 = len(notes), {"dtype": torch.float64, "device": request.device}
+    nan = torch.full((batch, sources.problem.points or 0), math.nan, **f64)
     return Solution(
-        torch.empty(0, **f64),
+        nan.new_empty(0),
         (),
-        dict.fromkeys(problem.channels, nan),
+        dict.fromkeys(sources.problem.channels, nan),
         {},
-        torch.full((batch,), math.inf, **f64),
+        nan.new_full((batch,), math.inf),
         torch.zeros((batch, 2), dtype=torch.int64),
-        torch.zeros(batch, **f64),
+        nan.new_zeros(batch),
         request.tolerance,
         tuple(notes),
         points=nan[..., None].expand(-1, -1, 2),
@@ -126,7 +125,6 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         request: What is requested.
         form: The weak form of the problem.
         outline: Boundary of the region, which all samples have.
-        degree: Of the elements.
 
     Attributes:
         side: Length of the sides of the coarsest mesh, about.
@@ -139,21 +137,21 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
     coarsest = GridLevel(1, ())
 
     def __init__(
-        self, sources: Sources, request: Request, form: WeakForm, outline: Outline, degree: int
+        self, sources: Sources, request: Request, form: WeakForm, outline: Outline
     ) -> None:
         super().__init__(sources, request)
         self.axes = ()
-        self.form, self.outline, self.degree = form, outline, degree
+        self.form, self.outline = form, outline
         if self.problem.points is None:
             counts = zip(self.problem.space, request.shape, strict=True)
             self.side = math.sqrt(math.prod(c.length / max(n - 1, 1) for c, n in counts))
             mesh = triangulate(outline, self.side)
         else:
-            mesh = mesh_for(outline, self.problem.points, degree)
+            mesh = mesh_for(outline, self.problem.points)
             mean = outline.area / len(mesh.triangles)
             self.side = math.sqrt(mean * 4 / math.sqrt(3))
         prescribed = {face: bool(given) for face, given in self.form.values.items()}
-        self.meshes = iter(MeshHierarchy(outline, mesh, prescribed, degree))
+        self.meshes = iter(MeshHierarchy(outline, mesh, prescribed, DEGREE))
         self.points, self.numbers = mesh.points, np.arange(len(mesh.points))
         self.level = 0
 
@@ -191,9 +189,9 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         """Discretise on the mesh of a level; meshes come one after the other."""
         while self.level < level.number:
             mesh, self.level = next(self.meshes), self.level + 1
-            bent = mesh.mesh if self.degree == 1 else mesh.curved(self.outline)
             crossed = [f for f, integrand in self.form.faces.items() if integrand.terms]
-            self.space = Space(bent, self.degree, mesh.faces(self.outline), crossed)
+            faces = mesh.faces(self.outline)
+            self.space = Space(mesh.curved(self.outline), DEGREE, faces, crossed)
             self.nodes = self._output_nodes(self.space)
             self.system = FiniteElementSystem(self.problem, self.form, self.space)
             self.recovery = Recovery(self.problem, self.form, self.space)
@@ -221,7 +219,7 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         left = math.floor(math.log(min(_MOST, self.request.limits.modes[1] ** 2) / size, 4))
         # Two meshes show no order yet: a third is worth its cost where the best order would do.
         unknown = len(every) < 3 and not self.form.jumps
-        best = self.degree + 1.0 if unknown else order
+        best = DEGREE + 1.0 if unknown else order
         expected = error * (2**order - 1) / (2**best - 1) * 2 ** (-left * best)
         side = self.side / 2 ** (level.number - 1)
         return GridResult(
@@ -246,5 +244,5 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
             order = 1.0 if self.form.kinked else 1.5
             largest = max([differences[0], *(d / 2**order for d in differences[1:])])
             return richardson_error(largest, order), order
-        order = min(max(observed_order(differences), 0.5), self.degree + 1.0)
+        order = min(max(observed_order(differences), 0.5), DEGREE + 1.0)
         return richardson_error(differences[0], order), order
