@@ -20,6 +20,7 @@ from torch import Tensor
 from piop.errors import NotSupportedError
 from piop.forms.linear_nonlinear_split import Polynomial, Split
 from piop.linalg import invert
+from piop.problem import Coordinate
 from piop.reference.input_values import Sources
 
 
@@ -28,14 +29,12 @@ class PeriodicGrid:
     """A periodic box.
 
     Attributes:
-        lows: Left end of each axis (physical).
-        lengths: Period of each axis (physical).
+        space: Its axes.
         sizes: Points along each axis.
         device: Where tensors live.
     """
 
-    lows: tuple[float, ...]
-    lengths: tuple[float, ...]
+    space: tuple[Coordinate, ...]
     sizes: tuple[int, ...]
     device: torch.device
 
@@ -56,8 +55,8 @@ class PeriodicGrid:
     def axes(self) -> tuple[Tensor, ...]:
         """Coordinates along each axis, each ``[n_i]``."""
         return tuple(
-            low + length / n * torch.arange(n, dtype=torch.float64, device=self.device)
-            for low, length, n in zip(self.lows, self.lengths, self.sizes, strict=True)
+            c.low + c.length / n * torch.arange(n, dtype=torch.float64, device=self.device)
+            for c, n in zip(self.space, self.sizes, strict=True)
         )
 
     def indices(self) -> tuple[Tensor, ...]:
@@ -72,8 +71,8 @@ class PeriodicGrid:
 
     def wavenumbers(self) -> tuple[Tensor, ...]:
         """Angular wavenumbers 2π·index/length along each axis (per unit of length)."""
-        pairs = zip(self.lengths, self.indices(), strict=True)
-        return tuple(2 * math.pi / length * index for length, index in pairs)
+        pairs = zip(self.space, self.indices(), strict=True)
+        return tuple(2 * math.pi / c.length * index for c, index in pairs)
 
     def derivative(self, order: Sequence[int]) -> Tensor:
         """Symbol (ik)^order, complex, ``modes`` or broadcastable to it."""

@@ -39,12 +39,11 @@ class Nonlinear:
     ) -> None:
         self.symbols, self.split = symbols, symbols.split
         self.main, self.auxiliary = main, auxiliary
-        self._late = symbols.late
         self._base: Tensor | None = None
         products, states = len(self.split.right.products), self.split.states
-        self.products, self.prefactors = products + len(self._late), symbols.prefactors
+        self.products, self.prefactors = products + len(symbols.late), symbols.prefactors
         self._sum: Multiplier | None = None
-        if products > states and not self._late:
+        if products > states and not symbols.late:
             one = torch.ones((1,) * (1 + len(symbols.grid.sizes)), dtype=torch.complex128)
             self._sum = Multiplier(symbols.prefactors, states, products)
             self.products = states
@@ -77,13 +76,13 @@ class Nonlinear:
         They are those of the products; of more products than states, of what the products add to
         each state, so that a step handles fewer of them.
         """
-        plain = self.main is not None and not self._late and not self.main.needs_auxiliary
+        plain = self.main is not None and not self.symbols.late and not self.main.needs_auxiliary
         channels = w.unbind(1) if plain else self.channels(w, t)
         if self._sum is not None:
             return self._total(channels, w, t)
         spectra = [] if self.main is None else [self.main(channels, w, t)]
-        if self._late:
-            late = [channels[self.split.states + i] for i in self._late]
+        if self.symbols.late:
+            late = [channels[self.split.states + i] for i in self.symbols.late]
             spectra.append(torch.stack(late, 1))
         return spectra[0] if len(spectra) == 1 else torch.cat(spectra, 1)
 

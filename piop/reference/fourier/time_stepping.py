@@ -344,9 +344,7 @@ class Discretisation:
         self.auxiliary = PointwiseProducts(problem, self.split, self.split.auxiliary)
         self.means = tuple(float(a.mean or 0.0) for a in problem.pde.auxiliaries)
         self.sources, self.start = sources, sources.start
-        lows = tuple(float(c.low) for c in problem.space)
-        lengths = tuple(float(c.high - c.low) for c in problem.space)
-        self.box = PeriodicGrid(lows, lengths, (2,) * len(lows), sources.device)
+        self.box = PeriodicGrid(problem.space, (2,) * len(problem.space), sources.device)
 
     @property
     def order_in_time(self) -> float:

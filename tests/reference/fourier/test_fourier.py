@@ -3,17 +3,26 @@
 import math
 
 import pytest
+import sympy
 import torch
 
+from piop.problem import Coordinate
 from piop.reference.fourier.grid import Multiplier, PeriodicGrid, embed, evaluate_on, power, tail
 
 from ..cases import Waves, evolve, periodic
 
-CPU = torch.device("cpu")
+
+def box(sizes, *ends):
+    """A grid of a box with these ends of its axes."""
+    symbols = sympy.symbols("x y z", real=True)[: len(ends)]
+    space = [Coordinate(s.name, s, *own, True) for s, own in zip(symbols, ends, strict=True)]
+    return PeriodicGrid(tuple(space), sizes, torch.device("cpu"))
+
+
 GRIDS = {
-    "1d": PeriodicGrid((-1.0,), (3.0,), (16,), CPU),
-    "2d": PeriodicGrid((0.0, 1.0), (1.0, 2.0), (12, 18), CPU),
-    "3d": PeriodicGrid((0.0, 0.0, 0.0), (1.0, 2.0, 4.0), (8, 10, 12), CPU),
+    "1d": box((16,), (-1.0, 2.0)),
+    "2d": box((12, 18), (0.0, 1.0), (1.0, 3.0)),
+    "3d": box((8, 10, 12), (0.0, 1.0), (0.0, 2.0), (0.0, 4.0)),
 }
 
 
@@ -21,7 +30,8 @@ def wave(grid, order=None):
     """A product of low waves that is no product of axes, and a derivative of it."""
     rank = len(grid.sizes)
     vectors = torch.tensor([[[2.0, -3.0, 1.0][:rank], [1.0, 1.0, -2.0][:rank]]])
-    waves = Waves([[1.0, 0.4]], vectors, [[0.3, 1.1]], grid.lows, grid.lengths, mean=0.7)
+    lows, lengths = [c.low for c in grid.space], [c.length for c in grid.space]
+    waves = Waves([[1.0, 0.4]], vectors, [[0.3, 1.1]], lows, lengths, mean=0.7)
     return waves.on_grid(grid.axes(), order or (0,) * rank)[0]
 
 
@@ -76,7 +86,7 @@ def test_power_sums_to_the_mean_square(name):
 
 
 def test_tail_sees_only_its_band():
-    grid = PeriodicGrid((0.0,), (1.0,), (40,), CPU)
+    grid = box((40,), (0.0, 1.0))
     x = grid.axes()[0]
     waves = torch.sin(2 * math.pi * 19 * x) + torch.sin(2 * math.pi * 9 * x)
     spectrum = grid.forward(waves)
@@ -86,7 +96,7 @@ def test_tail_sees_only_its_band():
 
 
 def test_tail_is_taken_along_each_axis():
-    grid = PeriodicGrid((0.0, 0.0), (1.0, 1.0), (40, 20), CPU)
+    grid = box((40, 20), (0.0, 1.0), (0.0, 1.0))
     x, y = (a[:, None] if i == 0 else a for i, a in enumerate(grid.axes()))
     both = torch.sin(2 * math.pi * (19 * x + 3 * y)) + torch.sin(2 * math.pi * (2 * x - 9 * y))
     assert tail(grid.forward(both), grid).tolist() == pytest.approx([0.5, 0.5])
