@@ -80,7 +80,7 @@ class ShapeSolver:
             return concatenate(parts).take(order)
         try:
             outline = cast("PlaneRegion", domain).outline
-            return self._solve_on(outline, sources, range(sources.batch))
+            return MeshSolver(sources, self.request, self.form, outline).run()
         except GeometryError as error:
             raise SolverError(f"{sources.problem.name}: {error}") from None
 
@@ -88,14 +88,11 @@ class ShapeSolver:
         """Solve samples of one region on that region; NaN where it cannot be traced or meshed."""
         own = self.sources.take(samples)
         try:
-            return self._solve_on(trace_outline(family, own), own, samples)
+            solver = MeshSolver(own, self.request, self.form, trace_outline(family, own))
+            solver.samples = samples
+            return solver.run()
         except GeometryError as error:
             return _failed(own, self.request, [f"sample {s}: the shape: {error}" for s in samples])
-
-    def _solve_on(self, outline: Outline, sources: Sources, samples: Sequence[int]) -> Solution:
-        solver = MeshSolver(sources, self.request, self.form, outline)
-        solver.samples = samples
-        return solver.run()
 
 
 def _failed(sources: Sources, request: Request, notes: Sequence[str]) -> Solution:
