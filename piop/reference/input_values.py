@@ -148,11 +148,11 @@ class Sources:
             function = function.take(torch.zeros(len(points), dtype=torch.int64))
         return function.derivative(points, argument_order(atom))
 
-    def field(self, expression: Expr, axes: Axes, t: float) -> Tensor:
-        """An expression without unknowns on a grid, ``[B, *sizes]`` (initial data)."""
+    def field(self, expression: Expr, axes: Axes) -> Tensor:
+        """An expression without unknowns on a grid, ``[B, *sizes]``; at the start of the time."""
         expression = sympy.sympify(expression)
         atoms = inputs_in(expression, self.problem) + [c.symbol for c in self.problem.coordinates]
-        values = [self.value(atom, axes, t) for atom in atoms]
+        values = [self.value(atom, axes, self.start) for atom in atoms]
         found = compile_expression(expression, atoms)(values).to(values[-1])
         return found.expand(self.batch, *map(len, axes)).contiguous()
 

@@ -141,7 +141,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         for channel in self.equations.channels:
             given = dict(enumerate(self.problem.initial.get(channel.name, ())))
             expression = given.get(channel.time_order, Integer(0))
-            fields.append(system.sources.field(expression, system.mesh.axes(), self.start))
+            fields.append(system.sources.field(expression, system.mesh.axes()))
         return torch.stack(fields, 1)
 
     def _steady(

@@ -92,7 +92,7 @@ class Discrete:
         self.space = sources.problem.space
         fine = [centres(c, 2 * n, sources.device) for c, n in zip(self.space, sizes, strict=True)]
         volume = math.prod(c.length / n for c, n in zip(self.space, sizes, strict=True))
-        fields = {a: sources.field(a, fine, 0.0) for a in dict.fromkeys(form.diffusion)}
+        fields = {a: sources.field(a, fine) for a in dict.fromkeys(form.diffusion)}
         sign = self._sign(list(fields.values()))
         self.right = sign * volume * self._cell_mean(form.source, fine)
         mass = sign * volume * self._cell_mean(form.reaction, fine)
@@ -138,7 +138,7 @@ class Discrete:
             size = (self.sources.batch, *self.sizes)
             value = float(expression)
             return torch.full(size, value, dtype=torch.float64, device=self.sources.device)
-        return mean_of_halves(self.sources.field(expression, fine, 0.0))
+        return mean_of_halves(self.sources.field(expression, fine))
 
     def _wall(self, wall: RobinForm, axis: int, end: int, slope: Tensor) -> WallValue:
         """Solve αu + β∂u/∂n = g for the value on the wall.
@@ -150,7 +150,7 @@ class Discrete:
         position = self.space[axis].high if end else self.space[axis].low
         along[axis] = torch.tensor([position], dtype=torch.float64, device=device)
         alpha, beta, value, a = (
-            self.sources.field(e, along, 0.0)
+            self.sources.field(e, along)
             for e in (wall.alpha, wall.beta, wall.value, self.form.diffusion[axis])
         )
         for i, c in enumerate(self.space):

@@ -192,7 +192,7 @@ def initial_means(problem: Problem, sources: Sources, mesh: CellMesh) -> Tensor:
         offsets = 0.5 + 0.5 * _GAUSS * torch.tensor([-1.0, 1.0], dtype=torch.float64)
     weights = torch.full((len(offsets),), 1 / len(offsets), dtype=torch.float64)
     nodes = mesh.quadrature(offsets)
-    fields = [mesh.averages(sources.field(e, nodes, sources.start), weights) for e in expressions]
+    fields = [mesh.averages(sources.field(e, nodes), weights) for e in expressions]
     return torch.stack(fields, 1)
 
 

@@ -367,7 +367,7 @@ class Discretisation:
     def initial(self, grid: PeriodicGrid, sources: Sources) -> Tensor:
         """Spectra of the initial state ``[B, states, *modes]``, zero at Nyquist."""
         fields = [
-            sources.field(self.problem.initial[c.name][c.time_order], grid.axes(), self.start)
+            sources.field(self.problem.initial[c.name][c.time_order], grid.axes())
             for c in self.split.channels[: self.split.states]
         ]
         return grid.forward(torch.stack(fields, 1)) * grid.interior()
