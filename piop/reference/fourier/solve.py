@@ -80,12 +80,10 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         self.span = self.times[-1] - self.start
         split = self.discretisation.split
         self.states = split.states
-        self.measured = [
-            i for i, c in enumerate(split.channels[: split.states]) if not c.time_order
-        ]
-        self.exact = not split.right.products and not nonlinear_auxiliaries(
-            split, self.discretisation.means
-        )
+        states = split.channels[: split.states]
+        self.measured = [i for i, c in enumerate(states) if not c.time_order]
+        late = nonlinear_auxiliaries(split, self.discretisation.means)
+        self.exact = not split.right.products and not late
         self.order = 0.0 if self.exact else self.discretisation.order_in_time
         rank = len(request.shape)
         spectra = 16 * _USUAL[rank - 1] ** rank * len(request.times) * self.states  # bytes
