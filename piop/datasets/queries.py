@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from piop.datasets.formats.detect import read_raw
 from piop.datasets.lazy_arrays import RawFile
 from piop.datasets.sensors import column, grouped_by_sample, sample_numbers
 from piop.errors import DataError, UsageError
+from piop.expression import Refusal, Scope, as_number, parse
 from piop.fields import tensor_grid
 
 if TYPE_CHECKING:
@@ -105,21 +106,11 @@ def _positions(text: str, name: str, example: str) -> list[float]:
     return np.linspace(first, last, count).tolist()
 
 
-_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_REAL = re.compile(rf"([+-]?)(?:({_NUMBER})|(?:({_NUMBER})\s*\*\s*)?(pi)(?:\s*/\s*({_NUMBER}))?)")
-
-
 def _real(text: str) -> float | None:
-    """Read ``1.5``, ``-2e3``, ``2*pi`` or ``pi/4``; None for anything else."""
-    match = _REAL.fullmatch(text)
-    if not match:
-        return None
-    sign, plain, factor, pi, divisor = match.groups()
-    value = float(plain) if plain else float(factor or 1) * math.pi
-    if pi and divisor:
-        value = value / float(divisor) if float(divisor) else math.inf
-    value = -value if sign == "-" else value
-    return value if math.isfinite(value) else None
+    """Read a number as a spec has it, ``1.5``, ``-2e3``, ``2*pi``; None for anything else."""
+    with suppress(Refusal):
+        return as_number(parse(text, Scope({})))
+    return None
 
 
 def _points_of_table(raw: RawFile, problem: Problem) -> Queries:
