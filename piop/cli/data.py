@@ -35,11 +35,9 @@ def data(
     spec: str | None,
     count: int | None,
     output: Path | None,
-    seed: int,
-    tolerance: float | None,
-    noise: float,
     inspect: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Make a data set of reference solutions, or describe a file (--inspect).
 
@@ -55,7 +53,7 @@ def data(
         given = {"SPEC": spec, "-n": count, "--output": output}
         missing = next(name for name, value in given.items() if value is None)
         raise UsageError(f"{missing} is missing. Example: piop data burgers -n 100 --output F.nc")
-    _make(spec, count, output, as_json, seed=seed, tolerance=tolerance, noise=noise)
+    _make(spec, count, output, as_json, **options)
 
 
 def _make(spec: str, count: int, output: Path, as_json: bool, **options: Any) -> None:

@@ -52,7 +52,7 @@ def inspect_file(path: str | Path, problem: Problem | None = None) -> dict[str, 
     """
     with open_raw(path) as file:
         with reading(path, file.format):
-            variables = _variables(file)
+            variables = {name: _variable(array) for name, array in file.arrays.items()}
         found = {
             "path": str(path),
             "format": file.format,
@@ -65,19 +65,7 @@ def inspect_file(path: str | Path, problem: Problem | None = None) -> dict[str, 
         return found
 
 
-def _variables(file: OpenFile) -> dict[str, Any]:
-    return {
-        name: {
-            "dimensions": None if v.dimensions is None else list(v.dimensions),
-            "shape": list(v.shape),
-            "dtype": str(v.dtype),
-            **_range(v),
-        }
-        for name, v in file.arrays.items()
-    }
-
-
-def _range(array: StoredArray) -> dict[str, float | int | None]:
+def _variable(array: StoredArray) -> dict[str, Any]:
     lows, highs, nan = [], [], 0
     for values in _chunks(array):
         if not is_number(values) or not values.size:
@@ -88,8 +76,11 @@ def _range(array: StoredArray) -> dict[str, float | int | None]:
             lows.append(float(np.min(values[~missing])))
             highs.append(float(np.max(values[~missing])))
     return {
-        "minimum": min(lows) if lows else None,
-        "maximum": max(highs) if highs else None,
+        "dimensions": None if array.dimensions is None else list(array.dimensions),
+        "shape": list(array.shape),
+        "dtype": str(array.dtype),
+        "minimum": min(lows, default=None),
+        "maximum": max(highs, default=None),
         "nan": nan,
     }
 
