@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 Mode = Literal["auto", "hard", "soft"]
-AS_REQUESTED = "as requested"
 
 
 @dataclass(frozen=True)
@@ -222,7 +221,7 @@ def _decide(mode: Mode, what: str, obstacle: str | None, reason: str) -> tuple[b
         raise ValueError(f"constraints: hard is not possible for {what}: {obstacle}; {advice}")
     if mode != "soft" and obstacle is None:
         return True, reason
-    return False, obstacle or AS_REQUESTED
+    return False, obstacle or "as requested"
 
 
 def expression_smoothness(problem: Problem, expression: sp.Expr) -> tuple[float, str]:

@@ -100,8 +100,7 @@ def draft_tree(tree: Node, folder: Path | None) -> Draft:
     except Bad:
         raise SpecError(tuple(issues)) from None
     unknown = [k.text for k, _ in entries(tree) if k.text not in SECTIONS]
-    known = [*SECTIONS]
-    failed = {n for key in unknown for n in difflib.get_close_matches(key, known, 1, 0.5)}
+    failed = {n for key in unknown for n in difflib.get_close_matches(key, [*SECTIONS], 1, 0.5)}
     values: dict[str, Any] = {}
     for key in dict.fromkeys(("parameters", *SECTIONS)):  # constants first
         before = len(issues)
