@@ -48,7 +48,7 @@ class Case:
         finer: Points along each axis and steps of the run that errors are taken against; the
             points of both grids that coincide are compared.
         stepper: Name, length and other arguments of exponax's stepper.
-        verified: Whether the whole ladder with its error estimate is timed beside.
+        verified: Whether the whole refinement with its error estimate is timed beside.
     """
 
     name: str
@@ -228,13 +228,13 @@ def fixed(
     discretisation = Discretisation(Sources(problem, functions, torch.device("cpu")))
     level = SpectralLevel(sizes, case.times[1], steps, padded=False)
     with torch.no_grad():
-        marcher = discretisation.stepper(level, discretisation.sources)
-        start = discretisation.initial(marcher.grid, discretisation.sources)
+        stepper = discretisation.stepper(level, discretisation.sources)
+        start = discretisation.initial(stepper.grid, discretisation.sources)
 
     def run() -> Any:
         with torch.no_grad():
-            trajectory = marcher.run(start, 0.0, case.times, level)
-            return marcher.grid.backward(trajectory.spectra[:, :, 0])
+            trajectory = stepper.run(start, 0.0, case.times, level)
+            return stepper.grid.backward(trajectory.spectra[:, :, 0])
 
     return run
 

@@ -292,7 +292,7 @@ def reason_to_stop(result: LevelResult[Any], used: int, most: int, wanted: float
 
 @final
 class Refinement(Generic[L, R]):
-    """What is known of each sample of a batch while it is refined.
+    """Adaptive refinement of a batch: what is known of each of its samples so far.
 
     Args:
         solver: The method, with its samples.
