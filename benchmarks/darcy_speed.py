@@ -52,7 +52,7 @@ def measure(threads: int, samples: int, rounds: int) -> dict[str, Any]:
     from piop.forms.linear_forms import divergence_form
     from piop.problem import Problem
     from piop.reference import solve_reference
-    from piop.reference.elliptic.assemble import Discrete
+    from piop.reference.elliptic.assemble import CellSystem
     from piop.reference.elliptic.linear_solve import assemble, solve_cells
     from piop.reference.input_values import Sources
     from piop.sampling import Draws, sample_inputs
@@ -61,8 +61,8 @@ def measure(threads: int, samples: int, rounds: int) -> dict[str, Any]:
     functions = sample_inputs(problem, Draws(0, 0, torch.arange(samples)))
     sources = Sources(problem, functions, torch.device("cpu"))
     numbers = list(range(samples))
-    discrete = Discrete(divergence_form(problem.pde), sources, numbers, (CELLS, CELLS))
-    systems = [(assemble(discrete.operator, i), discrete.right[i].flatten().numpy())
+    system = CellSystem(divergence_form(problem.pde), sources, numbers, (CELLS, CELLS))
+    systems = [(assemble(system.operator, i), system.right[i].flatten().numpy())
                for i in numbers]  # fmt: skip
 
     def direct() -> Any:
@@ -70,7 +70,7 @@ def measure(threads: int, samples: int, rounds: int) -> dict[str, Any]:
 
     def ours() -> Any:
         with torch.no_grad():
-            return solve_cells(discrete, TOLERANCE, None, numbers).flatten(1).numpy()
+            return solve_cells(system, TOLERANCE, None, numbers).flatten(1).numpy()
 
     found: dict[str, Any] = {}
     seconds: dict[str, list[tuple[float, float]]] = {}

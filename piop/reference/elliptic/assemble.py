@@ -66,7 +66,7 @@ class WallValue:
 
 
 @final
-class Discrete:
+class CellSystem:
     """Matrices and right sides of a batch on a grid of cells, and data for values between centres.
 
     Args:

@@ -20,7 +20,7 @@ from scipy.sparse import csc_matrix
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
-from piop.reference.elliptic.assemble import Discrete
+from piop.reference.elliptic.assemble import CellSystem
 from piop.reference.elliptic.cells import StencilOperator, add_pairs, dense
 from piop.reference.refinement import refuse
 
@@ -162,12 +162,12 @@ def norm(a: Tensor) -> Tensor:
 
 
 def solve_cells(
-    discrete: Discrete, tolerance: float, gauge: float | None, samples: Sequence[int]
+    system: CellSystem, tolerance: float, gauge: float | None, samples: Sequence[int]
 ) -> Tensor:
     """Solve for values at centres.
 
     Args:
-        discrete: Matrices and right sides.
+        system: Matrices and right sides.
         tolerance: Of the algebraic error, in the norm of energy.
         gauge: Mean of the solution where the equation leaves a constant free; then the mean of the
             right side is taken out (whether it vanishes with the cells is for the caller to see).
@@ -179,7 +179,7 @@ def solve_cells(
     Raises:
         SolverError: If a matrix is singular.
     """
-    operator, right, singular = discrete.operator, discrete.right, gauge is not None
+    operator, right, singular = system.operator, system.right, gauge is not None
     if singular:
         right = right - right.mean(tuple(range(1, right.ndim)), keepdim=True)
     values = torch.zeros_like(right)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from piop.errors import SolverError
 from piop.forms.linear_forms import divergence_form
-from piop.reference.elliptic.assemble import Discrete
+from piop.reference.elliptic.assemble import CellSystem
 from piop.reference.elliptic.cells import first_grid
 from piop.reference.elliptic.linear_solve import solve_cells
 from piop.reference.input_values import Sources
@@ -72,11 +72,11 @@ class CellSolver(LevelSolver[GridLevel, GridResult]):
     ) -> SolvedSamples[GridResult]:
         """See the base class."""
         sources = self.sources.take(samples)
-        discrete = Discrete(self.form, sources, samples, level.sizes)
-        cells = solve_cells(discrete, self.algebraic, self.form.gauge, samples)
-        values = discrete.reconstruct(cells, self.request.shape)
+        system = CellSystem(self.form, sources, samples, level.sizes)
+        cells = solve_cells(system, self.algebraic, self.form.gauge, samples)
+        values = system.reconstruct(cells, self.request.shape)
         found = [self._result(level, *own) for own in zip(values, earlier, strict=True)]
-        imbalance = discrete.imbalance.tolist()
+        imbalance = system.imbalance.tolist()
         for sample, own in zip(samples, imbalance, strict=True):
             self.first_imbalance.setdefault(sample, own)
 

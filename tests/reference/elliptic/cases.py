@@ -8,7 +8,7 @@ import torch
 from piop.expression import write
 from piop.forms.linear_forms import divergence_form
 from piop.problem import Problem
-from piop.reference.elliptic.assemble import Discrete
+from piop.reference.elliptic.assemble import CellSystem
 from piop.reference.elliptic.linear_solve import solve_cells
 from piop.reference.elliptic.solve import CellSolver
 from piop.reference.input_values import Sources
@@ -81,14 +81,14 @@ def at_centres(problem, functions, sizes, tolerance=1e-12):
     sources = Sources(problem, functions, torch.device("cpu"))
     form, samples = divergence_form(problem.pde), list(range(sources.batch))
     with torch.no_grad():
-        discrete = Discrete(form, sources, samples, sizes)
-        return discrete, solve_cells(discrete, tolerance, form.gauge, samples)
+        system = CellSystem(form, sources, samples, sizes)
+        return system, solve_cells(system, tolerance, form.gauge, samples)
 
 
 def on_one_grid(problem, functions, sizes, shape):
     """The same at the nodes ``[B, *shape]``."""
-    discrete, cells = at_centres(problem, functions, sizes)
-    return discrete.reconstruct(cells, shape)
+    system, cells = at_centres(problem, functions, sizes)
+    return system.reconstruct(cells, shape)
 
 
 def solve(problem, shape=(17, 17), tolerance=1e-4, limits=None):

@@ -156,11 +156,11 @@ def test_multigrid_and_factorisation_agree(contrast):
     }  # fmt: skip
     problem = steady("-div(a*grad(u)) = 1", "xy", inputs=inputs)
     functions = sample_inputs(problem, Draws(1, 0, torch.arange(2)))
-    discrete, found = at_centres(problem, functions, (48, 40))
-    direct = solve_directly(discrete.operator, discrete.right, singular=False)
-    residual = discrete.operator.apply(found) - discrete.right
+    system, found = at_centres(problem, functions, (48, 40))
+    direct = solve_directly(system.operator, system.right, singular=False)
+    residual = system.operator.apply(found) - system.right
     assert relative(found, direct) < 1e-8
-    assert float(residual.norm() / discrete.right.norm()) < 1e-8
+    assert float(residual.norm() / system.right.norm()) < 1e-8
 
 
 @pytest.mark.slow

@@ -43,22 +43,22 @@ CASES = {
 def test_twelve_steps_suffice_for_nine_digits(name, monkeypatch):
     problem, sizes = CASES[name]
     functions = sample_inputs(problem, Draws(4, 0, torch.arange(2)))
-    discrete, _ = at_centres(problem, functions, sizes)
+    system, _ = at_centres(problem, functions, sizes)
     monkeypatch.setattr(multigrid, "_ITERATIONS", 12)
     singular = name == "free constant"
-    values, met = conjugate_gradients(discrete.operator, discrete.right, 1e-9, singular=singular)
-    residual = discrete.operator.apply(values) - discrete.right
+    values, met = conjugate_gradients(system.operator, system.right, 1e-9, singular=singular)
+    residual = system.operator.apply(values) - system.right
     assert bool(met.all())
-    assert float(residual.norm() / discrete.right.norm()) < 1e-6
+    assert float(residual.norm() / system.right.norm()) < 1e-6
 
 
 @pytest.mark.parametrize("sizes", [(6, 8), (7, 5)])
 def test_a_coarse_network_carries_the_flux_of_the_fine_one(sizes):
     """Slabs across the flow: one value in, the same current through, whatever is merged."""
     problem = steady("-div((1 + x)*grad(u)) = 0", "xy", {"x": DIRICHLET["x"], "y": FREE["y"]})
-    discrete, _ = at_centres(problem, {}, sizes)
+    system, _ = at_centres(problem, {}, sizes)
     found = []
-    for operator in (discrete.operator, discrete.operator.merge(0), discrete.operator.merge(1)):
+    for operator in (system.operator, system.operator.merge(0), system.operator.merge(1)):
         low, high = operator.walls[0]
         right = torch.zeros_like(operator.mass)
         right[:, -1:] = high  # the high wall at one, the low one at zero
