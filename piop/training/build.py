@@ -227,14 +227,12 @@ def residual_of_model(
     Raises:
         UsageError: If its grid is too small for its differences.
     """
-    backbone = model.operator.backbone
     if model.training_grid is None:
         return compile_residual(problem, kernel=kernel)
+    network, order = model.operator.backbone, config.points.time_order
+    time, rollout = network.signature.time, network.field.rollout
     try:
-        time = None if problem.time is None else 0
-        grid = TensorGrid(
-            model.training_grid, time, backbone.field.rollout, config.points.time_order
-        )
+        grid = TensorGrid(model.training_grid, time, rollout, order)
         return GridResidual(problem, grid, like=model.operator.scale)
     except ValueError as error:
         raise UsageError(f"the grid of backbone {config.backbone!r}: {error}") from error
@@ -279,8 +277,7 @@ def build_objective(
             network = model.operator.backbone
             require_independent_queries(config.backbone, network, model.grids, like)
     if data:
-        samples = config.points.data_functions
-        terms.append(ProbedTerm(DATA, "data", len(problem.channels), samples))
+        terms.append(ProbedTerm(DATA, "data", len(problem.channels), config.points.data_functions))
     alike = homogeneous_axes(problem, model.constraints)
     run = WeightedRun(problem, terms, alike, config, part, example_tensor(config))
     loss = ResidualLoss(

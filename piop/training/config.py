@@ -70,10 +70,9 @@ def weighting_with(name: str) -> tuple[Applies]:
     readers = [weighting for weighting in WEIGHTINGS if name in weighting.settings]
     *others, last = [reader.name for reader in readers]
     text = f"{', '.join(others)} or {last}" if others else last
-    chosen = Applies(
-        f"weighting={text}", lambda c: any(w.request(c.config.adaptive) for w in readers)
+    return (
+        Applies(f"weighting={text}", lambda c: any(w.request(c.config.adaptive) for w in readers)),
     )
-    return (chosen,)
 
 
 @dataclass(frozen=True)

@@ -292,13 +292,12 @@ class SharedGradients:
             own = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
             mine, first = self.own_flags(), self.processes.leads
             flags = own[0].new_tensor([mine.spent * first, mine.stop, mine.save and first])
+            tensors, rebuild = flatten((parts, statistics, flags))
             with self.profile.part(COLLECTIVE):
-                found = self.processes.add([*own, *parts.values(), *statistics.values(), flags])
+                found = self.processes.add([*own, *tensors])
             for parameter, gradient in zip(self.parameters, found, strict=False):
                 parameter.grad = gradient
-        rest = iter(found[len(own) :])
-        parts = {name: next(rest) for name in parts}
-        statistics = {name: next(rest) for name in statistics}
-        spent, stop, save = next(rest).tolist()
+        parts, statistics, flags = rebuild(found[len(own) :])
+        spent, stop, save = flags.tolist()
         self.flags = ControlFlags(spent, stop > 0, save > 0)
         return parts, statistics

@@ -128,8 +128,7 @@ class ResidualLoss(nn.Module):
             values = condition.residual(field, points.queries, *known).values
             misfits = condition.misfits(values)
             part = ((misfits**2).sum(-1) * weight).mean() * batch.fraction
-            before = parts.get(condition.part)
-            parts[condition.part] = part if before is None else before + part
+            parts[condition.part] = parts.get(condition.part, 0.0) + part
             total = total + probe(batch.weights, name, misfits, weight) * batch.fraction
         if batch.observations is not None:
             misfits, known = self._data(batch.observations)
