@@ -197,6 +197,14 @@ class Problem:
         return tuple(i for i in self.inputs if not i.hidden)
 
     @property
+    def hidden_inputs(self) -> tuple[Input, ...]:
+        """The hidden inputs on which equations, initial data or boundary values depend."""
+        initial = [e for data in self.initial.values() for e in data]
+        faces = [e for found in self.boundary.values() for c in found for e in c.values]
+        stated = (*self.residuals, *initial, *faces)
+        return tuple(i for i in self.inputs if i.hidden and any(e.has(i.symbol) for e in stated))
+
+    @property
     def vectors(self) -> dict[str, int]:
         """Visible inputs of an angle, and at how many they are observed.
 

@@ -62,7 +62,7 @@ class ForwardModel:
         self.tolerance = max(self.least, FIRST_TOLERANCE)
         if not problem.domain.is_box:
             raise NotSupportedError("solutions on shapes are not compared with data yet")
-        hidden = [i.name for i in problem.inputs if i.hidden and _is_used(problem, i.symbol)]
+        hidden = [i.name for i in problem.hidden_inputs]
         if hidden:
             raise NotSupportedError(f"the data do not tell the hidden input {hidden[0]}")
         self.problem, self.data = problem, data
@@ -132,12 +132,6 @@ def neighbour_correlation(values: Tensor, data: Dataset) -> float | None:
     lines = lines / lines.square().mean((0, 1, 2)).clamp(min=1e-300).sqrt()
     found = (lines[:, :, 1:] * lines[:, :, :-1]).mean()
     return float(found) if math.isfinite(found) else None
-
-
-def _is_used(problem: Problem, symbol: object) -> bool:
-    initial = [e for data in problem.initial.values() for e in data]
-    faces = [e for found in problem.boundary.values() for c in found for e in c.values]
-    return any(e.has(symbol) for e in (*problem.residuals, *initial, *faces))
 
 
 SAMPLES = 64

@@ -167,12 +167,7 @@ def choose_function_source(
         grids: Inputs that are evaluated on even grids, wherever their sensors are.
     """
     distribution = DistributionFunctions(problem)
-    if not problem.infer or data is None or not problem.visible_inputs:
-        return distribution
-    initial = [e for entries in problem.initial.values() for e in entries]
-    faces = [e for found in problem.boundary.values() for c in found for e in c.values]
-    hidden = [item.symbol for item in problem.inputs if item.hidden]
-    if any(e.has(*hidden) for e in (*problem.residuals, *initial, *faces) if hidden):
+    if not problem.infer or data is None or not problem.visible_inputs or problem.hidden_inputs:
         return distribution
     own = DatasetFunctions(problem, data)
     for item in problem.visible_inputs:
