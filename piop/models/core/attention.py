@@ -60,6 +60,11 @@ def split_heads(features: Any, heads: int) -> Any:
     return features.reshape(*features.shape[:2], heads, -1)
 
 
+def head_scores(query: Any, key: Any) -> Any:
+    """Multiply queries ``[B, N, H, d]`` by keys ``[B, M, H, d]`` in each head: ``[B, H, N, M]``."""
+    return torch.matmul(query.transpose(1, 2), key.permute(0, 2, 3, 1))
+
+
 def softmax_attention(query: Any, key: Any, value: Any, blocked: Tensor | None) -> Any:
     """Attend in several heads: softmax(Q Kᵀ) V.
 
@@ -72,7 +77,7 @@ def softmax_attention(query: Any, key: Any, value: Any, blocked: Tensor | None) 
     Returns:
         ``[B, N, H, e]``.
     """
-    scores = torch.matmul(query.transpose(1, 2), key.permute(0, 2, 3, 1))
+    scores = head_scores(query, key)
     scores = scores if blocked is None else scores + blocked
     return torch.matmul(torch.softmax(scores, -1), value.transpose(1, 2)).transpose(1, 2)
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from piop.errors import UsageError
-from piop.models.core.attention import masked_scores, split_heads
+from piop.models.core.attention import head_scores, masked_scores, split_heads
 from piop.models.core.base import AxisSignature, require_choices
 from piop.models.core.coordinates import CIRCUMFERENCE_SQUARED, angles
 from piop.models.position_attention.attention import INVERSE_SHARPNESS, SHARPNESS, smooth_window
@@ -159,7 +159,7 @@ class KernelCrossAttention(nn.Module):
         if self.query is not None and self.key is not None:
             query = split_heads(self.query(state), self.heads) * self.depth**-0.5
             key = split_heads(self.key(tokens), self.heads)
-            scores = scores + torch.matmul(query.transpose(1, 2), key.permute(0, 2, 3, 1))
+            scores = scores + head_scores(query, key)
         if self.window is not None:
             unmoved = coordinate_pairs(at[:, :, None], self.axes)
             scores = scores + smooth_window(self._squares(unmoved, far), self.window)
@@ -182,18 +182,14 @@ class KernelCrossAttention(nn.Module):
                 key += [-(second**2), second]
         if not key:
             return sharp.new_zeros(1, 1, count, 1)
-        keys = torch.cat(key, -1).permute(0, 2, 3, 1)
-        return torch.matmul(torch.cat(query, -1).transpose(1, 2), keys)
+        return head_scores(torch.cat(query, -1), torch.cat(key, -1))
 
     def _squares(self, near: CoordinatePairs, far: CoordinatePairs) -> Any:
         """D of unmoved positions, by products again: ``[B or 1, 1, N, M]``."""
         ones = self.r.new_ones(1, 1)
         total: Any = 0.0
         for axis, (c, s), (first, second) in zip(self.axes, near, far, strict=True):
-            pair = torch.matmul(
-                torch.cat([c, s], -1).transpose(1, 2),
-                torch.cat([first, second], -1).permute(0, 2, 3, 1),
-            )
+            pair = head_scores(torch.cat([c, s], -1), torch.cat([first, second], -1))
             if axis.periodic:
                 total = total + (pair * (-2 / CIRCUMFERENCE_SQUARED) + 2 / CIRCUMFERENCE_SQUARED)
             else:  # (x − x')² with the pair 1 + x x'
