@@ -126,19 +126,6 @@ class Perceptron(nn.Module):
         return self.layers[-1](state)
 
 
-class ChannelScale(nn.Module):
-    """Scale and shift of a batch norm that is allocated and never applied.
-
-    Args:
-        width: Channels.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
-
-
 def keep_variance(module: nn.Module) -> None:
     """Initialise linear maps by Glorot & Bengio 2010, so that layers neither damp nor amplify.
 
@@ -188,7 +175,8 @@ class FourierOperator(GridBackbone):
         if self.periodic:
             self.apply(keep_variance)
         if config.unused_norms:
-            self.norms = nn.ModuleList(ChannelScale(width) for _ in range(config.blocks))
+            norms = (nn.BatchNorm1d(width, track_running_stats=False) for _ in self.blocks)
+            self.norms = nn.ModuleList(norms)
 
     def unused_parameters(self) -> Mapping[str, str]:
         """Name the norms kept for the count alone: see :meth:`Backbone.unused_parameters`."""
