@@ -3,13 +3,14 @@
 from piop.residual.attention.kernel import choose_kernel
 from piop.residual.base import Lift, Residual, ResidualValues
 from piop.residual.grid import GridResidual, TensorGrid
-from piop.residual.lift import GridLift, PointwiseLift
+from piop.residual.lift import GridLift, KnownField, PointwiseLift
 from piop.residual.pointwise import PointwiseResidual, compile_residual
 from piop.residual.stream_tensor import StreamTensor
 
 __all__ = [
     "GridLift",
     "GridResidual",
+    "KnownField",
     "Lift",
     "PointwiseLift",
     "PointwiseResidual",

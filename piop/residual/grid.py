@@ -39,7 +39,7 @@ from piop.forms.stream_plan import Index
 from piop.forms.terms import unknown_derivatives
 from piop.lowering import compile_expressions
 from piop.residual.base import Residual, ResidualValues
-from piop.residual.lift import GridLift
+from piop.residual.lift import GridLift, KnownField
 from piop.residual.required_derivatives import InputDerivatives, along_axes
 
 if TYPE_CHECKING:
@@ -344,7 +344,7 @@ class GridResidual(Residual):
 
     def compile_lift(self, expressions: Sequence[Expr | None]) -> GridLift:
         """Compile known functions, one expression per channel, to their values on the grid."""
-        return GridLift(expressions, self._inputs, self._symbols, self.axes)
+        return GridLift(KnownField(expressions, self._inputs, self._symbols), self.axes)
 
     def _derivative(
         self,

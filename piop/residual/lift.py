@@ -22,6 +22,59 @@ from piop.residual.stream_tensor import carries_streams
 
 
 @final
+class KnownField:
+    """Expressions of the coordinates and inputs, evaluated without gradient.
+
+    Args:
+        expressions: K of them, free of unknowns; None stands for zero.
+        inputs: The inputs of the problem.
+        coordinates: Symbols of the D coordinates.
+
+    Attributes:
+        expressions: The expressions.
+        input_derivatives: The inputs, and derivatives of inputs, that they contain.
+        names: The names of these inputs.
+    """
+
+    def __init__(
+        self,
+        expressions: Sequence[Expr | None],
+        inputs: Sequence[Input],
+        coordinates: Sequence[sympy.Symbol],
+    ) -> None:
+        self.expressions = _expressions(expressions)
+        self.input_derivatives = InputDerivatives(self.expressions, inputs, coordinates)
+        used = {name for name, _ in self.input_derivatives.entries}
+        self.names = tuple(item.name for item in inputs if item.name in used)
+        atoms = [*coordinates, *self.input_derivatives.atoms]
+        self._values = compile_expressions(self.expressions, atoms)
+
+    @torch.no_grad()
+    def values(self, functions: Mapping[str, InputFunction], queries: Tensor) -> list[Tensor]:
+        """Evaluate at ``queries [B or 1, N, D]``, each giving ``[B, N]``."""
+        inputs = self.input_derivatives.at(functions, queries)
+        found = self._values([*queries.detach().unbind(-1), *inputs])
+        shape = torch.broadcast_shapes(queries.shape[:-1], *(v.shape for v in found))
+        return [v.to(queries).expand(shape) for v in found]
+
+    def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
+        """Evaluate at ``queries [B or 1, N, D]``: ``[B, N, K]``."""
+        return torch.stack(self.values(functions, queries), -1)
+
+    @torch.no_grad()
+    def on_grid(self, functions: Mapping[str, InputFunction], axes: Sequence[Tensor]) -> Tensor:
+        """Evaluate on the tensor grid of ``axes``.
+
+        Returns:
+            ``[B, n_1, …, n_D, K]``, with 1 in place of n along the axes on which nothing depends.
+        """
+        inputs = self.input_derivatives.on_grid(functions, axes)
+        found = self._values([*along_axes(axes), *inputs])
+        shape = torch.broadcast_shapes(*(v.shape for v in found), (1,) * (len(axes) + 1))
+        return torch.stack([v.to(axes[0]).expand(shape) for v in found], -1)
+
+
+@final
 class PointwiseLift(Lift):
     """The streams of one known function per channel.
 
@@ -31,7 +84,7 @@ class PointwiseLift(Lift):
         inputs: The inputs of the problem.
 
     Attributes:
-        input_derivatives: The inputs, and derivatives of inputs, that the streams contain.
+        known: The streams of all channels.
 
     Example:
         Hard initial data, u = u0 + (t − t0)·net::
@@ -54,11 +107,8 @@ class PointwiseLift(Lift):
         if self._pivots is None:
             sums += [((i, sympy.S.One),) for i in plan.top]
         streams = [_apply(terms, e, plan) for terms in sums for e in known]
-        self.input_derivatives = InputDerivatives(streams, inputs, plan.coordinates)
-        atoms = [*plan.coordinates, *self.input_derivatives.atoms]
-        self._streams = compile_expressions(streams, atoms)
+        self.known = KnownField(streams, inputs, plan.coordinates)
 
-    @torch.no_grad()
     def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
         """Evaluate all streams, without gradient.
 
@@ -70,10 +120,7 @@ class PointwiseLift(Lift):
             ``[S, B, N, C]``; where no coefficient of a collapsed stream is a number the top
             derivatives follow as further streams, for nested reverse mode.
         """
-        inputs = self.input_derivatives.at(functions, queries)
-        found = self._streams([*queries.detach().unbind(-1), *inputs])
-        shape = torch.broadcast_shapes(queries.shape[:-1], *(v.shape for v in found))
-        streams = torch.stack([v.expand(shape) for v in found])
+        streams = torch.stack(self.known.values(functions, queries))
         return streams.unflatten(0, (-1, len(self.plan.channels))).movedim(1, -1)
 
     def attach(self, streams: Tensor, queries: Any) -> Any:
@@ -111,25 +158,13 @@ class GridLift(Lift):
     """Values on a grid of one known function per channel.
 
     Args:
-        expressions: For each channel an expression in coordinates and inputs; None stands for zero.
-        inputs: The inputs of the problem.
-        coordinates: Symbols of the D axes.
+        known: One expression per channel.
         axes: The grid.
     """
 
-    def __init__(
-        self,
-        expressions: Sequence[Expr | None],
-        inputs: Sequence[Input],
-        coordinates: Sequence[sympy.Symbol],
-        axes: Sequence[Tensor],
-    ) -> None:
-        known = _expressions(expressions)
-        self.axes = tuple(axes)
-        self._inputs = InputDerivatives(known, inputs, coordinates)
-        self._values = compile_expressions(known, [*coordinates, *self._inputs.atoms])
+    def __init__(self, known: KnownField, axes: Sequence[Tensor]) -> None:
+        self.known, self.axes = known, tuple(axes)
 
-    @torch.no_grad()
     def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
         """Evaluate on the grid.
 
@@ -141,18 +176,15 @@ class GridLift(Lift):
             ``[1, B, n_1, …, n_D, C]``, with 1 in place of n along the axes on which nothing
             depends.
         """
-        axes = [axis.to(queries) for axis in self.axes]
-        found = self._values([*along_axes(axes), *self._inputs.on_grid(functions, axes)])
-        shape = torch.broadcast_shapes(*(v.shape for v in found), (1,) * (len(axes) + 1))
-        return torch.stack([v.to(queries).expand(shape) for v in found], -1)[None]
+        return self.known.on_grid(functions, [axis.to(queries) for axis in self.axes])[None]
 
     def attach(self, streams: Tensor, queries: Any) -> Tensor:
         """Return the values."""
         return streams[0]
 
 
-def _expressions(expressions: Sequence[Expr | None]) -> list[Expr]:
-    return [sympy.S.Zero if e is None else sympy.sympify(e) for e in expressions]
+def _expressions(expressions: Sequence[Expr | None]) -> tuple[Expr, ...]:
+    return tuple(sympy.S.Zero if e is None else sympy.sympify(e) for e in expressions)
 
 
 def _pivots(plan: StreamPlan) -> tuple[tuple[Index, ...] | None, list[list[float]]]:

@@ -25,7 +25,14 @@ from piop.models.core.base import FieldKind, Preset
 from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
 from piop.problem.inputs import channels_of, query_coordinates
-from piop.residual import GridResidual, Residual, TensorGrid, choose_kernel, compile_residual
+from piop.residual import (
+    GridResidual,
+    KnownField,
+    Residual,
+    TensorGrid,
+    choose_kernel,
+    compile_residual,
+)
 from piop.residual.attention.kernel import Kernel
 from piop.training.batches.batch import Batch, BatchSetting, BatchSource
 from piop.training.batches.data import DataPointSource, TrajectorySource
@@ -42,7 +49,7 @@ from piop.training.batches.training_grid import training_grid
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, SingleProcess
 from piop.training.loss.constraints import ConditionSetting, SoftConstraint, soft_constraints
-from piop.training.loss.lift import KnownField, hard_constraint_lift
+from piop.training.loss.lift import hard_constraint_lift
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting import build_weightings

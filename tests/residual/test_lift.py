@@ -76,7 +76,7 @@ def test_lift_tells_the_derivatives_of_inputs_it_needs(make_problem) -> None:
     inputs = {"u0": "x"}
     residual = compile_residual(make_problem("tx", ["u"], [EQUATIONS["burgers"]], inputs))
     lift = residual.compile_lift([U0])
-    assert lift.input_derivatives.entries == (("u0", (0,)), ("u0", (1,)), ("u0", (2,)))
+    assert lift.known.input_derivatives.entries == (("u0", (0,)), ("u0", (1,)), ("u0", (2,)))
 
 
 def test_lift_of_nothing_is_zero(burgers, functions) -> None:

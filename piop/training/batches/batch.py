@@ -11,11 +11,11 @@ from torch import Tensor
 
 from piop.fields import FunctionSamples
 from piop.problem import Problem
+from piop.residual import KnownField
 from piop.sampling import Draws
 from piop.training.batches.training_grid import GridLayout
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, SingleProcess
-from piop.training.loss.lift import KnownField
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ from piop.fields import InputFunction, tensor_grid
 from piop.models import Backbone
 from piop.models.core.base import Inputs
 from piop.problem import Problem
+from piop.residual import KnownField
 from piop.sampling import Draws
 from piop.training.batches.batch import Batch, BatchSetting, Observations
 from piop.training.batches.equations import horizon, interpolate_inputs, steps_within
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
 from piop.training.batches.training_grid import GridLayout, data_indices, lay_out
-from piop.training.loss.lift import Functions, KnownField
+from piop.training.loss.lift import Functions
 
 AHEAD = 3
 """Batches that are read while others are learnt from."""

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 
 from piop.problem import Problem
 from piop.problem.describe import equation_texts
-from piop.residual import Lift, Residual
+from piop.residual import KnownField, Lift, Residual
 from piop.training.batches.batch import Batch, CollocationPoints, Observations
 from piop.training.config import LossConfig
 from piop.training.loss.constraints import SoftConstraint
-from piop.training.loss.lift import KnownField
 from piop.training.loss.weighting.base import Outcome, Weightings
 from piop.training.loss.weighting.tangent_kernel import EQUATIONS, probe, probe_data
 from piop.training.operator import Operator, OperatorField

@@ -20,7 +20,7 @@ from piop.problem.constraints import decide_constraints
 from piop.problem.inputs import history_of
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
-from piop.training.loss.lift import Functions, KnownField
+from piop.training.loss.lift import Functions, known_field
 
 TINY = 1e-12
 """Sizes below are rounding."""
@@ -233,7 +233,7 @@ def distribution_statistics(problem: Problem, residual: Residual, seed: int) -> 
     seen = observe(functions, problem, draws)
     queries = collocation(problem, draws, POINTS)
     start = known_expressions(problem)
-    values = KnownField(problem, start)(functions, queries)
+    values = known_field(problem, start)(functions, queries)
 
     def residual_at(expressions: Sequence[sp.Expr]) -> Tensor:
         return _residual_of(residual, residual.compile_lift(expressions), functions, queries)
@@ -289,7 +289,7 @@ class FunctionSize:
         start = known_expressions(problem)
         units = dict(zip(problem.channels, statistics.channel_scale, strict=True))
         given = [(e, name) for e, name in zip(start, problem.channels, strict=True) if e != 0]
-        self.known = KnownField(problem, [e / units[name] for e, name in given])
+        self.known = known_field(problem, [e / units[name] for e, name in given])
         self.residual, self.lift = residual, residual.compile_lift(start)
         self.units = statistics.equation_scale
 

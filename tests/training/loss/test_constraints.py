@@ -6,7 +6,7 @@ from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.sampling import Draws, sample_inputs
 from piop.training.loss.constraints import ConditionSetting, soft_constraints
-from piop.training.loss.lift import KnownField, hard_constraint_lift
+from piop.training.loss.lift import hard_constraint_lift, known_field
 
 
 def draws(count=2):
@@ -19,7 +19,7 @@ def test_known_fields_equal_their_functions_and_derivatives(heat):
     u0 = heat.function("u0")
     functions = sample_inputs(heat, draws())
     queries = torch.rand(2, 5, 2, dtype=torch.float64) + 1
-    known = KnownField(heat, [u0 * t, sp.diff(u0, x), sp.Float(3)])
+    known = known_field(heat, [u0 * t, sp.diff(u0, x), sp.Float(3)])
     found = known(functions, queries)
     f, points = functions["u0"], queries[..., 1:]
     assert torch.allclose(found[..., 0], f(points) * queries[..., 0])
