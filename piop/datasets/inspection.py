@@ -21,7 +21,7 @@ from piop.datasets.lazy_arrays import (
     plain_numbers,
     reading,
 )
-from piop.datasets.reader import dataset_from
+from piop.datasets.reader import dataset_from, stored_name
 
 if TYPE_CHECKING:
     from piop.problem import Problem
@@ -106,7 +106,7 @@ def _as_spec(file: OpenFile) -> dict[str, Any]:
             functions[name] = of
         elif of is not None and is_position(array) and name not in REFERENCE_VARIABLES:
             scalars.append(name)
-    spec = file.attributes.get("spec") or _name_of_spec(file)
+    spec = file.attributes.get("spec") or stored_name(file.attributes)
     return {
         "samples": file.count,
         "coordinates": {
@@ -142,14 +142,6 @@ def _depends_on(array: StoredArray, coordinates: dict[str, np.ndarray]) -> list[
             return None
         found.append(names[0])
     return found
-
-
-def _name_of_spec(file: OpenFile) -> str | None:
-    """Name in the spec that is stored in a file written by piop."""
-    for line in str(file.attributes.get("piop_spec", "")).splitlines():
-        if line.startswith("name:"):
-            return line.removeprefix("name:").strip()
-    return None
 
 
 def _fits(file: OpenFile, problem: Problem) -> dict[str, Any]:

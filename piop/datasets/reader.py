@@ -157,17 +157,23 @@ def compare_spec(attributes: Mapping[str, Any], path: str, problem: Problem) -> 
     written_for = attributes.get("piop_hash")
     if written_for is None or written_for == problem.hash or problem.infer:
         return
-    text = str(attributes.get("piop_spec", ""))
-    if _is_inverse_of(problem, text):
+    if _is_inverse_of(problem, str(attributes.get("piop_spec", ""))):
         return
-    named = re.search(r'^name: "?([^"\s]+)"?$', text, re.MULTILINE)
-    if named and named[1] != problem.name:
-        logger.warning("%s was made from the spec %s; this is %s", path, named[1], problem.name)
+    name = stored_name(attributes)
+    if name and name != problem.name:
+        logger.warning("%s was made from the spec %s; this is %s", path, name, problem.name)
         return
     logger.warning(
         "%s was made from another version of the spec (%s…, this is %s…)",
         path, str(written_for)[:12], problem.hash[:12],
     )  # fmt: skip
+
+
+def stored_name(attributes: Mapping[str, Any]) -> str | None:
+    """Return the name in the spec that a file written by piop holds; None where it holds none."""
+    text = str(attributes.get("piop_spec", ""))
+    found = re.search(r'^name: "?([^"\s]+)"?$', text, re.MULTILINE)
+    return found[1] if found else None
 
 
 def _is_inverse_of(problem: Problem, text: str) -> bool:
