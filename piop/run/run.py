@@ -173,6 +173,7 @@ class Run:
         solved by the reference.
 
         Raises:
+            UsageError: If the number of samples is not above zero.
             NotSupportedError: If no reference solver covers the problem.
         """
         source = self._source(self.solved, samples, seed, self._given(data), queries, sensors)
@@ -213,8 +214,6 @@ class Run:
             UsageError: For arguments that cannot be used.
             DataError: If the data do not fit the problem.
         """
-        if samples < 1:
-            raise UsageError(f"samples: {samples} is not above zero")
         if data is not None and (at is not None or sensors is not None):
             raise UsageError("data: have their own points and sensors; leave at and sensors out")
         queries = None if at is None else read_at(self.problem, at)
@@ -283,8 +282,6 @@ class Run:
         Example:
             ``run.discretisation(sensors="25%,50%,100%", grids="64,128,256")``
         """
-        if samples < 1:
-            raise UsageError(f"samples: {samples} is not above zero")
         seed = self.config.machine.seed if seed is None else seed
         source = self._source(self.solved, samples, seed, self._given(data))
         remedy = "Evaluate on fewer samples, half as many to begin with, or on coarser grids"
@@ -308,6 +305,8 @@ class Run:
         sensors: Placement | None = None,
     ) -> HeldOutSource:
         """Choose where held-out inputs come from, for a problem whose parameters are numbers."""
+        if samples < 1:
+            raise UsageError(f"samples: {samples} is not above zero")
         end = self.model.operator.end_only
         if given is not None:
             data = _first(given.dataset, samples)

@@ -158,6 +158,12 @@ def test_other_sensors_may_be_asked_for(trained):
     assert few > 3 * spec
 
 
+@pytest.mark.parametrize("method", ["evaluate", "held_out"])
+def test_no_samples_are_refused(trained, method):
+    with pytest.raises(UsageError, match="samples: 0 is not above zero"):
+        getattr(trained, method)(0)
+
+
 @pytest.mark.parametrize(
     ("sensors", "message"),
     [
