@@ -56,12 +56,10 @@ def find_sizes(
         if own or source > TINY:
             driven = [driving[e] * _span(problem, order) for e, order in own]
             settled[channel] = next((s for s in (known[channel], *driven, source) if s > TINY), 1.0)
-    evolving = {
-        e: settled[problem.channels.index(k[0])] / _span(problem, k[1])
-        for e, k in enumerate(kind)
-        if k
-    }
-    drives = [evolving.get(e, size) for e, size in enumerate(driving)]
+    drives = [
+        settled[problem.channels.index(k[0])] / _span(problem, k[1]) if k else size
+        for k, size in zip(kind, driving, strict=True)
+    ]
     if len(settled) == len(known) and all(size > TINY for size in drives):
         return [settled[c] for c in range(len(known))], drives
     return balanced_sizes(known, drives, gains(), settled)
