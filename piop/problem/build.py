@@ -54,6 +54,8 @@ def build_boundary(
     for key, conditions in sorted(resolved.boundary.items(), key=lambda item: item[0] == "rest"):
         path, whole = f"boundary.{key}", any(c.whole_axis for c in conditions)
         named["rest"] = [face for face in faces if face not in given]
+        if key not in named and "space" in resolved.failed:
+            continue  # perhaps a face of the axis that was refused
         if key not in named:
             allowed = [*spec.space, *faces, "rest"]
             hint = did_you_mean(key, allowed) or f"One of {', '.join(allowed)}."

@@ -257,6 +257,13 @@ def test_systems_are_judged_by_the_eigenvalues_of_their_symbol():
     Problem.from_yaml(gray)
 
 
+def test_faces_of_an_axis_that_was_refused_are_not_refused_too():
+    text = edit(
+        HEAT, ("x: [0, 1]", "x: [0, 1], y: [0/0, 1]"), ("periodic", "periodic, y: periodic")
+    )
+    assert [i.message for i in refuse(text)] == ["space.y: division by zero"]
+
+
 @pytest.mark.parametrize("slope", ["dt(u)", " dt( u ) ", "d(u, t)", "d(u,t,1)"])
 def test_initial_slopes_are_written_like_derivatives(slope):
     change = ("{u: u0}", f'{{u: u0, "{slope}": 2}}')
