@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import final
 
 import torch
@@ -86,7 +85,6 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
             gap = (values - before).square().mean(2).sqrt().amax(1)
             errors = (SAFETY / _CREDIT * gap / scale + _ROUNDING).tolist()
         finite = torch.isfinite(values).flatten(1).all(1).tolist()
-        longest = max(b - a for a, b in pairwise([self.start, *self.request.times]))
         results = [
             GridResult(
                 error,
@@ -94,7 +92,7 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
                 self.request.shape,
                 f"{steps} steps between save times",
                 own,
-                step=longest / steps,
+                step=self.longest / steps,
             )
             if fine
             else None

@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import pairwise
 from typing import Any, Generic, TypeVar, final
 
 import torch
@@ -198,6 +199,7 @@ class LevelSolver(ABC, Generic[L, R]):
         joint: Whether all samples go on until each meets the tolerance.
         failures: Failures at the same time after which a solution is taken to blow up there.
         span: Interval of time, by which the times of failures are compared.
+        longest: Longest interval between the start and the save times; 0 for a steady problem.
         most: Most points along an axis.
         axes: Coordinates of the output along each axis.
         coarsest: The first level.
@@ -216,6 +218,8 @@ class LevelSolver(ABC, Generic[L, R]):
     def __init__(self, sources: Sources, request: Request) -> None:
         self.problem, self.sources, self.request = sources.problem, sources, request
         self.start = sources.start
+        moments = [self.start, *request.times]
+        self.longest = max((b - a for a, b in pairwise(moments)), default=0.0)
         self.most = request.limits.modes[len(request.shape) - 1]
         self.axes = request.axes(self.problem.space)
         self.samples: Sequence[int] = range(sources.batch)

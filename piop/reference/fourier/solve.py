@@ -94,8 +94,6 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         rank = len(self.request.shape)
         sizes = (_START[rank - 1],) * rank
         waiting, levels = list(samples), {}
-        times = [self.start, *self.times]
-        longest = max(b - a for a, b in zip(times, self.times, strict=False)) or 1.0
         while waiting:
             sources = self.sources.take(waiting)
             grid = self.discretisation.box.with_sizes(sizes)
@@ -109,16 +107,15 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
                 good = torch.ones_like(good)
             kept = [sample for sample, fine in zip(waiting, good.tolist(), strict=True) if fine]
             if kept:
-                steps = self._longest_steps(sizes, kept, longest)
+                steps = self._longest_steps(sizes, kept)
                 for sample, step in zip(kept, steps, strict=True):
                     levels[sample] = SpectralLevel(sizes, step, 1, padded=not self.exact)
             waiting = [sample for sample in waiting if sample not in levels]
             sizes = bigger
         return levels
 
-    def _longest_steps(
-        self, sizes: tuple[int, ...], samples: Sequence[int], longest: float
-    ) -> Sequence[float]:
+    def _longest_steps(self, sizes: tuple[int, ...], samples: Sequence[int]) -> Sequence[float]:
+        longest = self.longest or 1.0
         if not self.discretisation.split.right.products:
             return [longest] * len(samples)
         sources = self.sources.take(samples)
