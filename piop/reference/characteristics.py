@@ -136,7 +136,7 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
             The new ``state`` and ``left``.
         """
         position, inside, left = state[0], (left == math.inf).all(0), left.clone()
-        following = _runge_kutta(self._slope, state, torch.full_like(position, h))
+        following = _runge_kutta(self._slope, state, torch.full_like(position, h), position)
         for side, wall in enumerate(self.ends):
             beyond = inside & ((following[0] < wall) if side == 0 else (following[0] > wall))
             if self.walls[side] is None or not bool(beyond.any()):
@@ -172,10 +172,9 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
 
 
 def _runge_kutta(
-    slope: Callable[[Tensor, Tensor], Tensor], y: Tensor, h: Tensor, x: Tensor | None = None
+    slope: Callable[[Tensor, Tensor], Tensor], y: Tensor, h: Tensor, x: Tensor
 ) -> Tensor:
     """The classical step of fourth order, of each entry by its own length ``h [B, N]``."""
-    x = torch.zeros_like(h) if x is None else x
     k1 = slope(y, x)
     k2 = slope(y + h / 2 * k1, x + h / 2)
     k3 = slope(y + h / 2 * k2, x + h / 2)
