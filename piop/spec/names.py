@@ -59,8 +59,7 @@ class Names:
 
     def angle_of(self, spec: Spec, name: str) -> str | None:
         """The angle that an input is of; None for one of coordinates, and for numbers."""
-        of = [text.text for text in spec.inputs[name].of]
-        return of[0] if of and of[0] in self.angles else None
+        return next((t.text for t in spec.inputs[name].of if t.text in self.angles), None)
 
     def around(self, spec: Spec, angle: str) -> Scope:
         """A scope of an angle, the inputs of it, and numbers."""
