@@ -190,7 +190,7 @@ def _check_hyperbolic(problem: Problem, time: Symbol, resolved: Resolved) -> Ite
         steep = _jacobian(rows, [Derivative(f, axis.symbol) for f in functions])
         fluxes = _numbers(problem, mass), _numbers(problem, steep)
         kinds = [_kind(m, s) for m, s in zip(*fluxes, strict=True)]
-        if kinds and all(k for k in kinds if k is not None) and any(kinds):
+        if all(k for k in kinds if k is not None) and any(kinds):
             only_complex = "complex" in kinds and "defective" not in kinds
             lacks = "real eigenvalues" if only_complex else "a full set of eigenvectors"
             message = (
