@@ -46,10 +46,10 @@ def nested(entries: Sequence[Entry]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in entries:
         body = {
-            "network": entry.network,
+            "network": entry.network.__name__,
             "parameters": entry.parameters,
-            "field": entry.field.name,
-            "times": "end" if entry.end_only else "any",
+            "field": entry.network.field.name,
+            "times": "end" if entry.network.end_only else "any",
             "source": entry.source,
             "physics": entry.physics,
             "data": entry.data,
@@ -71,8 +71,8 @@ def table_rows(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
             first.backbone,
             ", ".join(entry.preset for entry in same),
             f"{first.parameters:,}",
-            first.field.label,
-            "the end" if first.end_only else "any",
+            first.network.field.label,
+            "the end" if first.network.end_only else "any",
             _fraction(first.physics),
             _fraction(first.data),
             first.source,

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from piop.errors import NotSupportedError, UsageError
-from piop.models.core.base import FieldKind, Preset
+from piop.models.core.base import Backbone, FieldKind, Preset
 from piop.models.registry import all_backbones
 from piop.problem import Problem
 from piop.spec.load import builtin_names
@@ -31,10 +31,8 @@ class Entry:
     Attributes:
         backbone: Name of the backbone.
         preset: Name of the preset.
-        network: Name of its class.
+        network: Its class, which states how it is evaluated.
         parameters: How many, at the preset's own signature.
-        field: How it is evaluated.
-        end_only: Whether it knows the end of the time axis alone.
         source: The published column or script that it is; empty for piop's own.
         physics: What it can learn from the equations.
         data: What it can learn from data on a grid.
@@ -43,10 +41,8 @@ class Entry:
 
     backbone: str
     preset: str
-    network: str
+    network: type[Backbone]
     parameters: int
-    field: FieldKind
-    end_only: bool
     source: str
     physics: Obstacles
     data: Obstacles
@@ -69,7 +65,7 @@ def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str
     entries = []
     for backbone, presets in found.items():
         for name, preset in presets.items():
-            network, kind = preset.build, preset.build.field
+            kind = preset.build.field
             served: dict[bool, Obstacles] = {}
             for physics in (True, False):
                 if (kind, physics) not in judges:
@@ -81,7 +77,7 @@ def catalogue(specs: Sequence[str] | None = None) -> tuple[list[Entry], list[str
                 }
             first = next(key for key, other in presets.items() if other is preset)
             same = "" if first == name else first
-            own = network.__name__, parameters(preset), kind, network.end_only, preset.source
+            own = preset.build, parameters(preset), preset.source
             entries.append(Entry(backbone, name, *own, served[True], served[False], same))
     return entries, faults
 

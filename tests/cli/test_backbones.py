@@ -12,32 +12,39 @@ import pytest
 from piop.cli import backbones as module
 from piop.cli.backbones import nested, plain_table, reason_lines, table_rows
 from piop.errors import NotSupportedError
-from piop.models.core.base import GRID_FIELD, POINT_FIELD, ROLLOUT_FIELD
+from piop.models.core.base import GRID_FIELD, POINT_FIELD, ROLLOUT_FIELD, Backbone
 from piop.problem import Problem
 from piop.spec.load import builtin_names
 from piop.training import catalogue
 from piop.training.catalogue import Entry
 
 SERVED = {"burgers": None, "heat": None}
+REFUSED = {"burgers": "no", "heat": "no"}
+
+
+class Points(Backbone):
+    """Evaluated pointwise."""
+
+    field = POINT_FIELD
+
+
+class FinalGrid(Backbone):
+    """Evaluated on a grid at the final time."""
+
+    field, end_only = GRID_FIELD, True
+
+
+class Steps(Backbone):
+    """Evaluated in steps."""
+
+    field = ROLLOUT_FIELD
+
+
 ENTRIES = [
-    Entry("pit", "default", "PIT", 94_146, POINT_FIELD, False, "", SERVED, SERVED),
-    Entry(
-        "fno", "paper_x", "FNO", 5, GRID_FIELD, True, "a", {"burgers": "no", "heat": "no"}, SERVED
-    ),
-    Entry(
-        "fno", "code_x", "FNO", 5, GRID_FIELD, True, "a", {"burgers": "no", "heat": "no"}, SERVED
-    ),
-    Entry(
-        "fno",
-        "march",
-        "March",
-        7,
-        ROLLOUT_FIELD,
-        False,
-        "",
-        SERVED,
-        {"burgers": None, "heat": "why"},
-    ),
+    Entry("pit", "default", Points, 94_146, "", SERVED, SERVED),
+    Entry("fno", "paper_x", FinalGrid, 5, "a", REFUSED, SERVED),
+    Entry("fno", "code_x", FinalGrid, 5, "a", REFUSED, SERVED),
+    Entry("fno", "march", Steps, 7, "", SERVED, {"burgers": None, "heat": "why"}),
 ]
 
 
@@ -103,7 +110,7 @@ def test_json_nests_backbone_preset_and_the_rest(piop, listed):
     assert body["faults"] == ["'z' of a 1.0 is broken"]
     assert list(body["backbones"]) == ["pit", "fno"]
     assert body["backbones"]["pit"]["default"] == {
-        "network": "PIT",
+        "network": "Points",
         "parameters": 94_146,
         "field": "point",
         "times": "any",

@@ -65,7 +65,7 @@ def test_a_network_serves_what_it_does_not_refuse_and_the_reason_is_told(only):
     only({"one": {"default": Preset(OneInput, Nothing(), source="a paper")}})
     (entry,), faults = catalogue(["burgers", "heat2d"])
     assert not faults
-    assert (entry.parameters, entry.field, entry.end_only) == (0, GRID_FIELD, True)
+    assert (entry.parameters, entry.network) == (0, OneInput)
     assert entry.source == "a paper"
     assert entry.data == {"burgers": None, "heat2d": "input 'u0' has 2 coordinates"}
     assert "end of the time axis" in entry.physics["burgers"]
