@@ -76,11 +76,14 @@ class Nonlinear:
         They are those of the products; of more products than states, of what the products add to
         each state, so that a step handles fewer of them.
         """
-        plain = self.main is not None and not self.symbols.late and not self.main.needs_auxiliary
-        channels = w.unbind(1) if plain else self.channels(w, t)
+        main = self.main
+        if main is not None and not self.symbols.late and not main.needs_auxiliary:
+            channels = () if main.direct else w.unbind(1)
+            return main(channels, w, t) if self._sum is None else self._total(channels, w, t)
+        channels = self.channels(w, t)
         if self._sum is not None:
             return self._total(channels, w, t)
-        spectra = [] if self.main is None else [self.main(channels, w, t)]
+        spectra = [] if main is None else [main(channels, w, t)]
         if self.symbols.late:
             late = [channels[self.split.states + i] for i in self.symbols.late]
             spectra.append(torch.stack(late, 1))

@@ -288,15 +288,16 @@ class SpectralStepper:
         result = SpectralTrajectory(level, self.grid, out, tails, middles, rough, until)
         now, t = None, start
         for i, time in enumerate(times):
-            count = level.steps(time - t) if time > t else 0
-            length = (time - t) / count if count else 0.0
-            for j in range(count):
-                moment = t + j * (time - t) / count
-                if self.nonlinear.products:
-                    now = self.nonlinear.evaluate(w, moment)
-                if j % _INTERVAL == 0:
-                    self._measure(w, now, moment, result)
-                w = self.scheme(length)(w, now, moment)
+            if time > t:
+                count = level.steps(time - t)
+                scheme = self.scheme((time - t) / count)
+                for j in range(count):
+                    moment = t + j * (time - t) / count
+                    if self.nonlinear.products:
+                        now = self.nonlinear.evaluate(w, moment)
+                    if j % _INTERVAL == 0:
+                        self._measure(w, now, moment, result)
+                    w = scheme(w, now, moment)
             t = time
             out[:, i] = w
             if bool((result.until < math.inf).all()):
