@@ -29,7 +29,7 @@ from table.summary import markdown, summarise
 
 from piop.errors import PiopError, UsageError
 from piop.problem import Problem
-from piop.training.settings import parse_time
+from piop.training.setting_declarations import parse_time
 
 ROOT = Path(__file__).parents[1]
 GPU_TIME = "10m"

@@ -11,7 +11,7 @@ import click
 from piop.cli.console import aligned, common_options, is_terminal, print_json, say
 
 if TYPE_CHECKING:
-    from piop.training.catalogue import Entry
+    from piop.training.backbone_catalogue import Entry
 
 HEADINGS = ("backbone", "preset", "parameters", "evaluated", "times", "physics", "data", "source")
 
@@ -25,7 +25,7 @@ def backbones(as_json: bool) -> None:
     equation. Under physics and data stands how many of the problems that come with piop it can
     learn that way; the reasons follow. A preset is chosen by --backbone NAME --set preset=PRESET.
     """
-    from piop.training.catalogue import catalogue
+    from piop.training.backbone_catalogue import catalogue
 
     entries, faults = catalogue()
     if as_json:

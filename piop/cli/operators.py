@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from piop.cli.console import COUNT, PATH, SEED, common_options, device_option, print_json
-from piop.cli.results import show_discretisation, show_results
+from piop.cli.error_tables import show_discretisation, show_results
 from piop.errors import UsageError
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self, final
 
 from piop.cli.console import is_terminal, say
-from piop.estimates import parameters_of
+from piop.inferred_parameters import parameters_of
 
 Row = Mapping[str, float]
 EVERY = 10.0  # seconds between plain lines

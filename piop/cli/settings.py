@@ -45,7 +45,7 @@ def settings(topic: str | None, markdown: bool, as_json: bool) -> None:
 def sections() -> dict[str, list[dict[str, Any]]]:
     """Return the settings of each section, as plain values."""
     from piop.training.config import SECTIONS
-    from piop.training.settings import settings_of
+    from piop.training.setting_declarations import settings_of
 
     return {
         name: [
@@ -107,7 +107,7 @@ def _of_topic(
         UsageError: If the topic is none of these.
     """
     from piop.models.registry import all_backbones
-    from piop.training.settings import attribute_meanings, unknown_key
+    from piop.training.setting_declarations import attribute_meanings, unknown_key
 
     if topic in found:
         return {topic: found[topic]}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from piop.cli.console import COUNT, DEVICE, PATH, SEED, F, common_options, say
+from piop.cli.error_tables import show_results
 from piop.cli.failures import INTERRUPTED
 from piop.cli.progress import progress
-from piop.cli.results import show_results
 from piop.errors import UsageError
 from piop.training.torchrun import launched_first
 
@@ -34,7 +34,7 @@ def seconds_of(steps: int | None, time: str | None) -> float | None:
     Raises:
         UsageError: If steps are given too, or the time cannot be read.
     """
-    from piop.training.settings import parse_time
+    from piop.training.setting_declarations import parse_time
 
     if steps is not None and time is not None:
         raise UsageError("give --steps or --time, not both")

@@ -18,11 +18,11 @@ from piop.forms.differentiate import differentiate
 from piop.forms.pde import PDE, Auxiliary
 from piop.problem.build_domain import build_domain, trace_shapes, varies
 from piop.problem.inputs import read_inputs
+from piop.spec.formulas import Resolved
 from piop.spec.load import Draft
 from piop.spec.model import Spec
 from piop.spec.read_domain import part_names
 from piop.spec.reader import raise_issues, refuse
-from piop.spec.resolve import Resolved
 from piop.spec.writer import hash_of
 
 Faces = Mapping[str, tuple[BoundaryCondition, ...]]

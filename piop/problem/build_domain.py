@@ -30,10 +30,10 @@ from piop.domain import (
 from piop.domain.plane_region import OUTLINE
 from piop.errors import Issue
 from piop.expression.functions import evaluate
+from piop.spec.formulas import Resolved
 from piop.spec.model import Spec
 from piop.spec.read_domain import alternatives, chooser, part_names, stars
 from piop.spec.reader import refuse
-from piop.spec.resolve import Resolved
 from piop.spec.shapes import ShapeBuilder
 
 Traced = Mapping[str, tuple[Shape, Outline]]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, final
 import sympy as sp
 
 from piop.expression.functions import KINKS
-from piop.forms.lift import lift_obstacle
+from piop.forms.hard_constraints import lift_obstacle
 from piop.forms.terms import derivative_index, highest_space_order
 
 if TYPE_CHECKING:

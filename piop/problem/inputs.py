@@ -10,9 +10,9 @@ from piop.domain import Coordinate
 from piop.errors import Issue
 from piop.expression.functions import JUMPS
 from piop.forms.pde import Input
+from piop.spec.formulas import Resolved
 from piop.spec.model import InputSpec, SensorPlacement, SensorSpec, Spec
 from piop.spec.reader import refuse
-from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem

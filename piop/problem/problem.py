@@ -15,7 +15,7 @@ from piop.domain import Coordinate, Domain
 from piop.errors import Issue, SpecError, did_you_mean
 from piop.expression import Quantity
 from piop.forms.pde import PDE, Input
-from piop.problem import lazy
+from piop.problem import late_imports as lazy
 from piop.problem.build import build
 from piop.problem.capabilities import Capabilities, find_capabilities
 from piop.problem.describe import to_html, to_text

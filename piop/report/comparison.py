@@ -14,7 +14,7 @@ from torch import Tensor
 
 from piop.errors import NotSupportedError, SolverError
 from piop.metrics import relative_l2_by_time
-from piop.report.fields import View
+from piop.report.field_figures import View
 from piop.residual import compile_residual
 from piop.run import predict_held_out
 from piop.run.evaluation import errors_of, residual_at_points

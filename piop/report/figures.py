@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from piop.datasets import replacing
 from piop.errors import UsageError
 from piop.report.comparison import Comparison, compare, labels_of_units
-from piop.report.fields import field_figure, residual_figure
-from piop.report.lines import error_figure, inferred_figure, loss_figure, resolution_figure
+from piop.report.field_figures import field_figure, residual_figure
+from piop.report.line_figures import error_figure, inferred_figure, loss_figure, resolution_figure
 from piop.report.style import DPI
 from piop.run.folder import RunFolder, read_json
 

@@ -3,7 +3,7 @@
 from piop.residual.attention.kernel import choose_kernel
 from piop.residual.base import Lift, Residual, ResidualValues
 from piop.residual.grid import GridResidual, TensorGrid
-from piop.residual.lift import GridLift, KnownField, PointwiseLift
+from piop.residual.known_functions import GridLift, KnownField, PointwiseLift
 from piop.residual.pointwise import PointwiseResidual, compile_residual
 from piop.residual.stream_tensor import StreamTensor
 

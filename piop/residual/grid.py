@@ -39,8 +39,8 @@ from piop.forms.stream_plan import Index
 from piop.forms.terms import unknown_derivatives
 from piop.lowering import compile_expressions
 from piop.residual.base import Residual, ResidualValues
-from piop.residual.lift import GridLift, KnownField
-from piop.residual.required_derivatives import InputDerivatives, along_axes
+from piop.residual.known_functions import GridLift, KnownField
+from piop.residual.required_inputs import InputDerivatives, along_axes
 
 if TYPE_CHECKING:
     from piop.problem import Problem

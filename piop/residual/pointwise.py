@@ -26,8 +26,8 @@ from piop.forms.terms import unknown_derivatives
 from piop.lowering import compile_expressions
 from piop.residual.attention.kernel import Kernel
 from piop.residual.base import Residual, ResidualValues
-from piop.residual.lift import PointwiseLift
-from piop.residual.required_derivatives import InputDerivatives
+from piop.residual.known_functions import PointwiseLift
+from piop.residual.required_inputs import InputDerivatives
 from piop.residual.reverse import nested_derivatives
 from piop.residual.stream_tensor import NoRuleError, StreamLayout, StreamTensor, carries_streams
 

@@ -37,7 +37,7 @@ from piop.training.loop.trainer import Trainer
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.requirements import require_backbone, require_choices, require_work
-from piop.training.settings import parse_time
+from piop.training.setting_declarations import parse_time
 
 Progress = Callable[[Row], None]
 HELD_OUT = 64

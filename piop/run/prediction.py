@@ -20,7 +20,7 @@ from piop.training.batches.data import interpolate_needed_inputs
 from piop.training.batches.input_grid import evaluate_on_grids, is_even_grid
 from piop.training.batches.training_grid import lay_out
 from piop.training.build import Model
-from piop.training.loss.lift import Functions
+from piop.training.loss.known_functions import Functions
 
 PAIRS_AT_ONCE = 2**20
 """Pairs of a query and a sensor or token evaluated together: bounds memory, and keeps the work

@@ -12,7 +12,8 @@ import xarray as xr
 
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import NotSupportedError, SolverError, UsageError
-from piop.problem import Problem, lazy
+from piop.problem import Problem
+from piop.problem import late_imports as lazy
 from piop.run import evaluation
 from piop.run.configuration import move_to_device
 from piop.run.data import DataArgument, GivenData, check_values, training_and_held_out

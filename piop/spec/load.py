@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from piop.errors import Issue, SpecError
+from piop.spec.formulas import Resolved, resolve
 from piop.spec.model import Spec
 from piop.spec.reader import Bad, Reader, raise_issues
-from piop.spec.resolve import Resolved, resolve
 from piop.spec.sections import SECTIONS
 from piop.spec.tree import MAX_SIZE, Node, entries, read_yaml
 

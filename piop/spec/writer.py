@@ -12,10 +12,10 @@ from typing import Any
 
 from piop.expression import write
 from piop.spec.distributions import NAMES, Distribution, Matern
+from piop.spec.formulas import Resolved
 from piop.spec.model import AuxiliarySpec, ConditionSpec, InputSpec, LearnSpec, SensorSpec, Spec
 from piop.spec.read_domain import alternatives, chooser
 from piop.spec.reader import is_number
-from piop.spec.resolve import Resolved
 from piop.spec.sections import NONE_KNOWN, SECTIONS
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 

@@ -49,7 +49,7 @@ from piop.training.batches.training_grid import training_grid
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, SingleProcess
 from piop.training.loss.constraints import ConditionSetting, SoftConstraint, soft_constraints
-from piop.training.loss.lift import hard_constraint_lift
+from piop.training.loss.known_functions import hard_constraint_lift
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting import build_weightings

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from piop.errors import UsageError
 from piop.training.loss.weighting import WEIGHTINGS
 from piop.training.optimisers.build import OPTIMISERS
-from piop.training.settings import (
+from piop.training.setting_declarations import (
     FRACTION,
     NOT_NEGATIVE,
     POSITIVE,

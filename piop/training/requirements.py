@@ -16,7 +16,7 @@ from piop.training.config import TrainingConfig, require_applicable
 from piop.training.distributed import Processes, require_device
 from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting import require_weightings
-from piop.training.settings import Circumstances
+from piop.training.setting_declarations import Circumstances
 
 
 def require_choices(

@@ -15,8 +15,8 @@ from piop.errors import NotSupportedError
 from piop.models.core.base import GRID_FIELD, POINT_FIELD, ROLLOUT_FIELD, Backbone
 from piop.problem import Problem
 from piop.spec.load import builtin_names
-from piop.training import catalogue
-from piop.training.catalogue import Entry
+from piop.training import backbone_catalogue as catalogue
+from piop.training.backbone_catalogue import Entry
 
 SERVED = {"burgers": None, "heat": None}
 REFUSED = {"burgers": "no", "heat": "no"}

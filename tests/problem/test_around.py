@@ -3,7 +3,7 @@
 import pytest
 import sympy as sp
 
-from piop.forms.lift import lift_expression
+from piop.forms.hard_constraints import lift_expression
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 

@@ -10,8 +10,8 @@ import pytest
 
 from piop.errors import PiopError
 from piop.report import Comparison, draw_figures
-from piop.report.fields import View, field_figure, residual_figure
-from piop.report.lines import error_figure, inferred_figure, loss_figure
+from piop.report.field_figures import View, field_figure, residual_figure
+from piop.report.line_figures import error_figure, inferred_figure, loss_figure
 from piop.report.style import error_colours, field_colours, label
 
 T, X, Y, Z = np.linspace(0, 1, 5), np.linspace(0, 1, 8), np.linspace(0, 2, 6), np.linspace(0, 1, 4)

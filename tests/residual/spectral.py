@@ -18,7 +18,7 @@ from piop.errors import NotSupportedError
 from piop.fields import InputFunction
 from piop.forms.terms import derivative_index, name_of, unknown_derivatives
 from piop.lowering import compile_expressions
-from piop.residual.required_derivatives import InputDerivatives
+from piop.residual.required_inputs import InputDerivatives
 
 
 def grid_residual(

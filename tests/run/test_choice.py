@@ -10,7 +10,7 @@ import pytest
 import torch
 import xarray as xr
 
-from piop.cli.results import error_table
+from piop.cli.error_tables import error_table
 from piop.datasets import read_dataset
 from piop.errors import DataError, UsageError
 from piop.generation import generate

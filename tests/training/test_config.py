@@ -14,7 +14,7 @@ from piop.training.config import (
     settings_for,
 )
 from piop.training.loss.weighting import WEIGHTINGS
-from piop.training.settings import Circumstances
+from piop.training.setting_declarations import Circumstances
 
 START = TrainingConfig(BudgetConfig(steps=10))
 

@@ -8,7 +8,7 @@ from piop.problem.constraints import decide_constraints
 from piop.residual import compile_residual
 from piop.sampling import Draws, sample_inputs
 from piop.training.loss.constraints import ConditionSetting, soft_constraints
-from piop.training.loss.lift import hard_constraint_lift
+from piop.training.loss.known_functions import hard_constraint_lift
 from piop.training.loss.statistics import balanced_sizes, distribution_statistics
 from piop.training.operator import Operator
 

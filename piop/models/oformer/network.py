@@ -16,13 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from piop.fields import FunctionSamples
-from piop.models.core.attention import (
-    AttentionContext,
-    Harmonics,
-    perceptron,
-    rotate,
-    split_heads,
-)
+from piop.models.core.attention import AttentionContext, Harmonics, perceptron, rotate, split_heads
 from piop.models.core.base import (
     AxisSignature,
     Backbone,

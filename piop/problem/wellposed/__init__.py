@@ -17,9 +17,9 @@ from piop.problem.wellposed.domain import check_boundary, check_domain
 from piop.problem.wellposed.equations import check_data, check_equations, check_initial, check_usage
 from piop.problem.wellposed.evolution import check_flux, check_growth
 from piop.problem.wellposed.periodic import check_gauge, check_periodicity, check_solvable
+from piop.spec.formulas import Resolved
 from piop.spec.load import Draft
 from piop.spec.reader import raise_issues
-from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem

@@ -13,8 +13,8 @@ from piop.expression import write
 from piop.forms.pde import Input
 from piop.problem.inputs import history_of
 from piop.spec import distributions
+from piop.spec.formulas import Resolved
 from piop.spec.model import issue_at
-from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem

@@ -11,9 +11,9 @@ from piop.errors import Issue, did_you_mean
 from piop.expression import as_number, parse
 from piop.forms.terms import multipliers, orders
 from piop.spec.distributions import Integer
+from piop.spec.formulas import Resolved
 from piop.spec.model import issue_at
 from piop.spec.read_domain import alternatives, bounding_boxes, chooser
-from piop.spec.resolve import Resolved
 from piop.spec.tree import Node, ScalarNode, child
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from sympy import Derivative, Expr, Symbol
 
 from piop.errors import Issue, did_you_mean
 from piop.problem.wellposed.distributions import expressions
+from piop.spec.formulas import Resolved
 from piop.spec.model import issue_at
 from piop.spec.names import declarations
-from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem

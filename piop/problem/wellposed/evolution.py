@@ -22,15 +22,9 @@ from piop.expression import write
 from piop.expression.functions import evaluate
 from piop.forms.differentiate import partial
 from piop.forms.pde import PDE
-from piop.forms.terms import (
-    LinearTerm,
-    highest_space_order,
-    read_terms,
-    space_order,
-    split_terms,
-)
+from piop.forms.terms import LinearTerm, highest_space_order, read_terms, space_order, split_terms
+from piop.spec.formulas import Resolved
 from piop.spec.model import issue_at
-from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem

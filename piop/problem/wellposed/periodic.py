@@ -15,8 +15,8 @@ from piop.errors import Issue, Place
 from piop.expression.functions import JUMPS, evaluate
 from piop.expression.vector_calculus import occurs_bare
 from piop.forms.terms import additive_terms, orders, split_terms
+from piop.spec.formulas import Resolved
 from piop.spec.model import issue_at
-from piop.spec.resolve import Resolved
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem

@@ -23,7 +23,7 @@ from piop.training.batches.batch import Batch, BatchSetting, Observations
 from piop.training.batches.equations import horizon, interpolate_inputs, steps_within
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
 from piop.training.batches.training_grid import GridLayout, data_indices, lay_out
-from piop.training.loss.lift import Functions
+from piop.training.loss.known_functions import Functions
 
 AHEAD = 3
 """Batches that are read while others are learnt from."""

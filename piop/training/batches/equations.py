@@ -20,7 +20,7 @@ from piop.sampling.collocation import choose_by_density, residual_density
 from piop.training.batches.batch import Batch, BatchSetting, CollocationPoints
 from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.config import SamplingConfig
-from piop.training.loss.lift import Functions
+from piop.training.loss.known_functions import Functions
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import FunctionSize, Statistics
 from piop.training.loss.weighting.tangent_kernel import EQUATIONS

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from piop.errors import TrainingError
-from piop.estimates import INFERRED
+from piop.inferred_parameters import INFERRED
 from piop.training.batches.batch import BatchSource
 from piop.training.config import TrainingConfig
 from piop.training.distributed import LostProcessError, Processes, SingleProcess, checksum

@@ -27,7 +27,7 @@ from piop.residual import GridResidual, PointwiseResidual, Residual, TensorGrid
 from piop.sampling import Draws, boundary_points, initial_points
 from piop.sampling.collocation import inside
 from piop.spec.model import SensorPlacement
-from piop.training.loss.lift import Functions
+from piop.training.loss.known_functions import Functions
 
 SLANTED = (sp.Rational(3, 5), sp.Rational(4, 5))
 """A unit vector, for the size of a condition on a face that is not straight."""

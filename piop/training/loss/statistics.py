@@ -13,14 +13,14 @@ from torch import Tensor
 
 from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples
-from piop.forms.lift import lift_expression
+from piop.forms.hard_constraints import lift_expression
 from piop.forms.terms import derivative_index
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.problem.inputs import history_of
 from piop.residual import Lift, Residual, compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
-from piop.training.loss.lift import Functions, known_field
+from piop.training.loss.known_functions import Functions, known_field
 
 TINY = 1e-12
 """Sizes below are rounding."""

@@ -6,7 +6,7 @@ from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.sampling import Draws, sample_inputs
 from piop.training.loss.constraints import ConditionSetting, soft_constraints
-from piop.training.loss.lift import hard_constraint_lift, known_field
+from piop.training.loss.known_functions import hard_constraint_lift, known_field
 
 
 def draws(count=2):

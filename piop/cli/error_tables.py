@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from piop.cli.console import aligned, print_json, say
-from piop.estimates import estimate_text
+from piop.inferred_parameters import estimate_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,7 +1,7 @@
 import pytest
 import sympy as sp
 
-from piop.forms.lift import lift_expression, restrict
+from piop.forms.hard_constraints import lift_expression, restrict
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 

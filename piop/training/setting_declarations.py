@@ -19,6 +19,7 @@ from piop.models.core.base import POINT_FIELD, FieldKind
 if TYPE_CHECKING:
     from piop.training.config import TrainingConfig
 
+
 TIME_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from piop.estimates import INFERRED, estimate_text
+from piop.inferred_parameters import INFERRED, estimate_text
 from piop.report.style import GREY, LINES, figure, label, legend, style_lines
 
 OTHER_COLUMNS = {"step", "seconds", "learning_rate", "gradient"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from piop.report.lines import resolution_figure
+from piop.report.line_figures import resolution_figure
 
 FOUND = {
     "sensors": {"25%": {"u0": 4}, "20": {"u0": 20}},

@@ -1,7 +1,7 @@
 import pytest
 
 from piop.errors import UsageError
-from piop.training.settings import parse_time
+from piop.training.setting_declarations import parse_time
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from piop.forms.pde import Input
 from piop.forms.stream_plan import Index, StreamPlan
 from piop.lowering import compile_expressions
 from piop.residual.base import Lift
-from piop.residual.required_derivatives import InputDerivatives, along_axes
+from piop.residual.required_inputs import InputDerivatives, along_axes
 from piop.residual.stream_tensor import carries_streams
 
 

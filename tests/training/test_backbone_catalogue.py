@@ -10,9 +10,9 @@ from piop.models import BACKBONES, Backbone, build_backbone, find_preset
 from piop.models.core.base import BURGERS, GRID_FIELD, Preset
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
-from piop.training import catalogue as module
+from piop.training import backbone_catalogue as module
+from piop.training.backbone_catalogue import catalogue, parameters
 from piop.training.build import signature_of
-from piop.training.catalogue import catalogue, parameters
 from piop.training.requirements import obstacle
 
 STEADY = """

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import sympy as sp
 
 from piop.fields import InputFunction
-from piop.forms.lift import lift_expression
+from piop.forms.hard_constraints import lift_expression
 from piop.problem import Problem
 from piop.problem.constraints import Constraints
 from piop.residual import KnownField
@@ -32,8 +32,8 @@ def hard_constraint_lift(
         mean: Constant of each channel without hard initial data, its units.
 
     Returns:
-        For each channel what :func:`piop.forms.lift.lift_expression` writes; None where nothing
-        is added.
+        For each channel what :func:`piop.forms.hard_constraints.lift_expression` writes; None where
+        nothing is added.
     """
     if not any((*constraints.lift_orders, *constraints.hard_faces)):
         return None

@@ -8,7 +8,7 @@ import logging
 import numpy as np
 
 from piop.cli.console import prepare_output, print_json
-from piop.cli.results import error_table, profile_table, resolution_table
+from piop.cli.error_tables import error_table, profile_table, resolution_table
 
 EVALUATION = {
     "relative_l2": {"mean": 0.0421, "std": 0.013, "per_sample": [0.03, 0.05]},
