@@ -15,7 +15,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from piop.datasets import DatasetWriter
-from piop.datasets.atomic_output import Shards
+from piop.datasets.atomic_output import Shards, require_new
 from piop.datasets.lazy_arrays import ACCEPTED, AXIS, ESTIMATE, POINT, POINTS, STEP
 from piop.datasets.writer import file_attributes
 from piop.errors import UsageError
@@ -44,6 +44,7 @@ def generate(
     tolerance: float | None = None,
     noise: float = 0.0,
     device: str | None = None,
+    force: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Draw inputs, solve, and write a file that appears under its name once it is complete.
@@ -58,8 +59,7 @@ def generate(
     Args:
         problem: The problem to solve.
         count: Number of samples.
-        path: The file; a name that ends in ``.zarr`` is a folder in Zarr's format, any other one
-            NetCDF.
+        path: The file: NetCDF (``.nc``) or a folder in Zarr's format (``.zarr``).
         seed: Seed of the inputs.
         tolerance: Relative L2 error that each solution should stay below; the method's own by
             default, see ``piop.reference.solve_reference``.
@@ -67,6 +67,7 @@ def generate(
             fraction of that of the unknown over its sample. Error estimates are of the solution
             without it.
         device: Device of the solver; the CPU by default.
+        force: Replace a file that is there, once the new one is complete.
         progress: Called with the number of samples done after each batch.
 
     Returns:
@@ -78,7 +79,8 @@ def generate(
         NotSupportedError: No reference solver covers the problem, with the reason.
         SolverError: A solution is not finite.
         UsageError: A count or tolerance out of range; more than one sample of a problem that has
-            one solution; parts of another data set.
+            one solution; parts of another data set; a file that is there already, or of no known
+            format.
         DataError: The file cannot be written.
         LostProcessError: Another process has ended.
     """
@@ -101,13 +103,16 @@ def generate(
     with joined() as processes, ExitStack() as stack:
 
         def begin() -> list[bool]:
-            DatasetWriter.require(path)
+            DatasetWriter.require(path, force=True)
             manifest = _manifest(problem, attributes, device)
             opened.append(stack.enter_context(Shards.open(path, manifest)))
-            return [opened[0].has(part) for part in parts]
+            there = [opened[0].has(part) for part in parts]
+            if not all(there):  # else a file that is there is what an earlier call wrote last
+                require_new(Path(path), force)
+            return there
 
         def finish() -> dict[str, Any]:
-            return _assemble(problem, count, path, attributes, opened[0], parts)
+            return _assemble(problem, parts, path, attributes, opened[0], force or all(there))
 
         opened: list[Shards] = []  # in the first process
         there = processes.lead(begin)
@@ -142,16 +147,17 @@ def _manifest(problem: Problem, attributes: dict[str, Any], device: str | None) 
 
 def _assemble(
     problem: Problem,
-    count: int,
+    parts: Sequence[range],
     path: str | Path,
     attributes: dict[str, Any],
     shards: Shards,
-    parts: Sequence[range],
+    force: bool,
 ) -> dict[str, Any]:
     """Write the file from its parts, remove them, and summarise the errors."""
     estimates: list[Tensor] = []
-    missed, tolerance = 0, attributes["tolerance"]
-    with DatasetWriter.open(path, problem, count, workspace=shards.folder, **attributes) as writer:
+    count, missed, tolerance = parts[-1].stop, 0, attributes["tolerance"]
+    own = {"workspace": shards.folder, "force": force, **attributes}
+    with DatasetWriter.open(path, problem, count, **own) as writer:
         for part in parts:
             batch = load_tensors(shards.read(part))
             _write(writer, problem, batch, first=not estimates)

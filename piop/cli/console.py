@@ -86,6 +86,7 @@ def common_options(command: F) -> F:
     return as_json(debug_option(command))
 
 
+force_option = click.option("--force", is_flag=True, help="Replace an existing file.")
 device_option = click.option("--device", type=DEVICE, help="By default the run's own.")
 
 

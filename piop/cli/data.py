@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from piop.cli.console import COUNT, PATH, SEED, common_options, print_json, say
+from piop.cli.console import COUNT, PATH, SEED, common_options, force_option, print_json, say
 from piop.errors import UsageError
 
 
@@ -29,6 +29,7 @@ from piop.errors import UsageError
     default=0.0,
     help="Add normal noise, this fraction of each solution's standard deviation.",
 )
+@force_option
 @click.option("--inspect", type=PATH, help="Describe a file and how it maps to a spec.")
 @common_options
 def data(

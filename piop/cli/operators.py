@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from piop.cli.console import COUNT, PATH, SEED, common_options, device_option, print_json
+from piop.cli.console import (
+    COUNT,
+    PATH,
+    SEED,
+    common_options,
+    device_option,
+    force_option,
+    print_json,
+)
 from piop.cli.error_tables import show_discretisation, show_results
 from piop.errors import UsageError
 
@@ -64,7 +72,8 @@ def evaluate(
 @click.option("--input", "source", type=PATH, help="Sensors: NetCDF, npz or CSV.")
 @click.option("--at", help='Queries as ranges: "t=0:1:11, x=0:1:64"; by default the save grid.')
 @click.option("--queries", type=PATH, help="Queries as a file.")
-@click.option("--output", type=PATH, required=True, help="The NetCDF to write.")
+@click.option("--output", type=PATH, required=True, help="F.nc or F.zarr.")
+@force_option
 @device_option
 @common_options
 def predict(
@@ -73,6 +82,7 @@ def predict(
     at: str | None,
     queries: Path | None,
     output: Path,
+    force: bool,
     device: str | None,
     as_json: bool,
 ) -> None:
@@ -89,15 +99,17 @@ def predict(
     if source is None and loaded.problem.visible_inputs:
         names = ", ".join(i.name for i in loaded.problem.visible_inputs)
         raise UsageError(f"--input is missing: {run} needs sensors of {names}")
-    from piop.datasets import read_queries, read_sensors, write_prediction
+    from piop.datasets import DatasetWriter, read_queries, read_sensors, write_prediction
 
+    DatasetWriter.require(output, force)  # before the work
     observed = {} if source is None else read_sensors(source, loaded.problem)
     where = queries if queries is not None else at
     given = None if where is None else read_queries(where, loaded.problem)
     requested = read_at(loaded.problem, given, loaded.model.operator.end_only)
     found = loaded.predict(observed, requested)
     values = {str(name): variable.values for name, variable in found.data_vars.items()}
-    write_prediction(output, loaded.problem, requested, values, run=str(run), input=str(source))
+    made_from = {"run": str(run), "input": str(source)}
+    write_prediction(output, loaded.problem, requested, values, force=force, **made_from)
     summary: dict[str, Any] = {
         "output": str(output),
         "samples": found.sizes["sample"],

@@ -134,6 +134,22 @@ def require_place(path: Path, ours: str | None = None) -> None:
         raise DataError(f"{path}: cannot be written: it is not a regular file")
 
 
+def require_new(path: Path, force: bool) -> None:
+    """Refuse to replace what is there already.
+
+    Args:
+        path: Name of an output that a user gave.
+        force: Whether the user asked to replace it.
+
+    Raises:
+        UsageError: If there is something, and it is not to be replaced.
+    """
+    if not force and os.path.lexists(path):
+        raise UsageError(
+            f"{path}: exists already; give another name, or replace it with --force (force=True)"
+        )
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -148,7 +164,7 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-MANIFEST, LOCK = "manifest.json", "lock"
+MANIFEST, LOCK, PART = "manifest.json", "lock", ".safetensors"
 
 
 @final
@@ -168,7 +184,7 @@ class Shards:
         """Open the folder ``NAME.parts`` beside an output, with what an earlier job left there.
 
         The lock goes with the process, however that ends; the folder stays until
-        :meth:`remove`.
+        :meth:`remove`, unless no part was written.
 
         Args:
             path: The output that the parts are for.
@@ -191,14 +207,18 @@ class Shards:
             except OSError:
                 raise UsageError(f"{path}: is being made by another process ({folder})") from None
             shards = cls(folder)
-            shards._agree(path, json.loads(json.dumps(manifest)))
-            shards._clear()
-            yield shards
+            try:
+                shards._agree(path, json.loads(json.dumps(manifest)))
+                shards._clear()
+                yield shards
+            finally:
+                if shards._empty:
+                    shards.remove()
 
     def _agree(self, path: Path, manifest: dict[str, Any]) -> None:
         """Write the manifest, or make sure that it is the same."""
         file = self.folder / MANIFEST
-        if not file.exists():
+        if not file.exists() or self._empty:
             with replacing(file) as temporary:
                 temporary.write_text(json.dumps(manifest, indent=1) + "\n")
             return
@@ -239,9 +259,14 @@ class Shards:
         except OSError as error:
             raise DataError(f"{self._file(part)}: cannot be read: {reason_of(error)}") from None
 
+    @property
+    def _empty(self) -> bool:
+        """Whether there is no part."""
+        return not any(self.folder.glob(f"*{PART}"))
+
     def remove(self) -> None:
         """Remove all parts."""
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _file(self, part: range) -> Path:
-        return self.folder / f"{part.start:09d}-{part.stop:09d}.safetensors"
+        return self.folder / f"{part.start:09d}-{part.stop:09d}{PART}"

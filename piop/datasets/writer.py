@@ -5,20 +5,21 @@ from __future__ import annotations
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from piop.datasets.atomic_output import require_new
 from piop.datasets.dataset import Dataset
 from piop.datasets.lazy_arrays import AXIS, ESTIMATE, POINT, REFERENCE_VARIABLES, SAMPLE
 from piop.datasets.solution import with_history
-from piop.errors import DataError
+from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples, tensor_grid
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 
 CHUNK_BYTES = 4_000_000  # of one variable: what a reader must load to see one sample
-ZARR = ".zarr"
 FORMAT = 1
 
 
@@ -110,6 +110,18 @@ class NewVariable:
 class ArrayStore(ABC):
     """A file of some format, to which arrays are written."""
 
+    @classmethod
+    @abstractmethod
+    def open(
+        cls, path: Path, count: int, attributes: Mapping[str, Any], workspace: Path | None
+    ) -> AbstractContextManager[Self]:
+        """Open a file of so many samples that appears under its name when the block ends."""
+
+    @classmethod
+    @abstractmethod
+    def require(cls, path: Path) -> None:
+        """Make sure that :meth:`open` can write to a path."""
+
     @abstractmethod
     def create(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
         """Create a variable for all samples, or a coordinate with its positions."""
@@ -141,32 +153,30 @@ class DatasetWriter:
         count: int,
         *,
         workspace: Path | None = None,
+        force: bool = False,
         **attributes: Any,
     ) -> Iterator[DatasetWriter]:
         """Open a file that appears under its name once the block has filled it.
 
-        A name that ends in ``.zarr`` is a folder in Zarr's format, any other a NetCDF file.
-
         Args:
-            path: Where to write; a file that is there stays until the new one is complete.
+            path: Where to write: a NetCDF file (``.nc``) or a folder in Zarr's format (``.zarr``).
             problem: Its canonical spec and hash become attributes.
             count: Total number of samples.
             workspace: Folder to write in until the file is complete, on the same disk; by default
                 that of ``path``.
+            force: Replace a file that is there; it stays until the new one is complete.
             attributes: Further attributes, such as the seed.
 
         Raises:
+            UsageError: Another ending, or a file that is there already.
             DataError: The place cannot be written, or the block filled too few samples.
             PiopError: Writing failed, such as on a full disk.
             NotSupportedError: Zarr without its library.
         """
         check_names(problem)
-        if Path(path).suffix == ZARR:
-            from piop.datasets.formats.zarr import zarr_store as store_of
-        else:
-            from piop.datasets.formats.netcdf import netcdf_store as store_of
+        store_type = DatasetWriter.require(path, force)
         found = file_attributes(problem, **attributes)
-        with store_of(Path(path), count, found, workspace) as store:
+        with store_type.open(Path(path), count, found, workspace) as store:
             writer = DatasetWriter(problem, count, store)
             yield writer
             for name, filled in writer._filled.items():
@@ -174,18 +184,28 @@ class DatasetWriter:
                     raise DataError(f"{path}: '{name}' has {filled} of {count} samples")
 
     @staticmethod
-    def require(path: str | Path) -> None:
-        """Make sure that :meth:`open` can write to a path.
+    def require(path: str | Path, force: bool = False) -> type[ArrayStore]:
+        """Make sure that :meth:`open` can write to a path, and find the format of its ending.
 
         Raises:
-            DataError: If it cannot.
+            UsageError: If there is no format of that ending, or something is there already.
+            DataError: If the place cannot be written.
             NotSupportedError: Zarr without its library.
         """
-        if Path(path).suffix == ZARR:
-            from piop.datasets.formats.zarr import require_zarr as require
-        else:
-            from piop.datasets.atomic_output import require_place as require
-        require(Path(path))
+        path = Path(path)
+        match path.suffix:
+            case ".nc":
+                from piop.datasets.formats.netcdf import NetcdfStore as Store
+            case ".zarr":
+                from piop.datasets.formats.zarr import ZarrStore as Store
+            case ending:
+                raise UsageError(
+                    f"{path}: {ending or 'no ending'} is not the ending of a format that is "
+                    f"written; end the name in .nc (NetCDF) or .zarr (Zarr)"
+                )
+        Store.require(path)
+        require_new(path, force)
+        return Store
 
     def axis(self, name: str, positions: Tensor | np.ndarray) -> None:
         """Add a coordinate along itself: ``x(x)``."""
@@ -217,10 +237,25 @@ def _array(values: Tensor | np.ndarray) -> np.ndarray:
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
-def write_dataset(dataset: Dataset, path: str | Path, problem: Problem) -> None:
-    """Write a data set as NetCDF or Zarr; :func:`piop.datasets.read_dataset` gives it back."""
+def write_dataset(
+    dataset: Dataset, path: str | Path, problem: Problem, *, force: bool = False
+) -> None:
+    """Write a data set as NetCDF or Zarr; :func:`piop.datasets.read_dataset` gives it back.
+
+    Args:
+        dataset: The samples.
+        path: Where to write; the ending is ``.nc`` or ``.zarr``.
+        problem: The problem whose names, units and canonical spec are written.
+        force: Replace a file that is there.
+
+    Raises:
+        UsageError: Another ending, or a file that is there already.
+        DataError: The place cannot be written.
+        PiopError: Writing failed, such as on a full disk.
+    """
     dataset = with_history(problem, dataset)
-    with DatasetWriter.open(path, problem, len(dataset), **_own_attributes(dataset)) as writer:
+    own = _own_attributes(dataset)
+    with DatasetWriter.open(path, problem, len(dataset), force=force, **own) as writer:
         _write_values(writer, problem, dataset.axes, dataset.points, dataset.values)
         for item in problem.visible_inputs:
             if item.history is not None:
@@ -297,23 +332,27 @@ def write_prediction(
     problem: Problem,
     queries: Queries,
     values: Mapping[str, Tensor | np.ndarray],
+    *,
+    force: bool = False,
     **attributes: Any,
 ) -> None:
-    """Write a prediction as NetCDF.
+    """Write a prediction as NetCDF or Zarr.
 
     Args:
-        path: Where to write; a file that is there is replaced once the new one is complete.
+        path: Where to write; the ending is ``.nc`` or ``.zarr``.
         problem: The problem whose names, units and canonical spec are written.
         queries: Points or grid of the prediction.
         values: Channel → ``[B, *queries.shape]`` (or flat, ``[B, N]``).
+        force: Replace a file that is there.
         attributes: Further attributes, such as the run.
 
     Raises:
+        UsageError: Another ending, or a file that is there already.
         DataError: The place cannot be written.
         PiopError: Writing failed, such as on a full disk.
     """
     batch = len(next(iter(values.values())))
     points = None if queries.points is None else queries.points.expand(batch, -1, -1)
     shaped = {name: value.reshape(batch, *queries.shape) for name, value in values.items()}
-    with DatasetWriter.open(path, problem, batch, **attributes) as writer:
+    with DatasetWriter.open(path, problem, batch, force=force, **attributes) as writer:
         _write_values(writer, problem, queries.axes or {}, points, shaped)

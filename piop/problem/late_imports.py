@@ -55,9 +55,14 @@ def residual(problem: Problem) -> Residual:
 
 
 def plot(
-    run: Run, figure: str, path: str | Path | None, unknown: str | None, seed: int | None
+    run: Run,
+    figure: str,
+    path: str | Path | None,
+    unknown: str | None,
+    seed: int | None,
+    force: bool,
 ) -> Figure:
     """Draw a figure of a run; see `Run.plot`."""
     from piop import report
 
-    return report.plot(run, figure, path, unknown, seed)
+    return report.plot(run, figure, path, unknown, seed, force)

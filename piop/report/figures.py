@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 
 from piop.datasets import replacing
+from piop.datasets.atomic_output import require_new
 from piop.errors import UsageError
 from piop.report.comparison import Comparison, compare, labels_of_units
 from piop.report.field_figures import field_figure, residual_figure
@@ -39,8 +40,11 @@ def plot(
     path: str | Path | None = None,
     unknown: str | None = None,
     seed: int | None = None,
+    force: bool = False,
 ) -> Figure:
     """Draw one figure of a run; see :meth:`piop.run.Run.plot`."""
+    if path is not None:
+        require_new(Path(path), force)
     needs = OF_COMPARISON | OF_TRAINING
     if figure not in needs:
         raise UsageError(f"figure: {figure!r} is not one of {', '.join(needs)}")

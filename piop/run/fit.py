@@ -124,8 +124,11 @@ def fit(
             other = RunFolder(init_from)
             other.read_config()
             initial = load_weights(other.weights)
-        processes.lead(lambda: folder.begin(problem, config, job.statistics, job.record))
-        return _train(folder, job, progress, profile, samples, initial)
+
+        def begin() -> None:
+            folder.begin(problem, config, job.statistics, job.record)
+
+        return _train(folder, job, progress, profile, samples, initial, begin)
 
 
 def resume(
@@ -244,8 +247,9 @@ def _train(
     profile: bool,
     samples: int,
     initial: Mapping[str, torch.Tensor] | None = None,
+    begin: Callable[[], None] = lambda: None,
 ) -> Run:
-    """Build the model and its loss, train, and evaluate."""
+    """Build the model and its loss, begin the folder of a new run, train, and evaluate."""
     problem, config, statistics = job.problem, job.config, job.statistics
     machine, processes = config.machine, job.processes
     training, held_out = None, None
@@ -261,6 +265,7 @@ def _train(
         draw = build_source(problem, model, loss, statistics, config, training, processes)
         draw = clock.timed_draw(draw)
         gradients = make_gradients(loss, machine.compile, clock, machine.cuda_graphs)
+        processes.lead(begin)  # from here on nothing is refused
         trainer = Trainer(loss, draw, gradients, config, folder.path, progress, clock, processes)
         trainer.resume(torch.device(machine.device))
         advice = partial(_memory_advice, trainer, config, given)
@@ -351,7 +356,9 @@ def _load_backbone(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor
     try:
         operator.load_state_dict({**own, **taken})
     except RuntimeError as error:
-        message = f"the network of that run differs from this one: {error}"
+        _, first, *others = (line.strip() for line in str(error).splitlines())
+        more = f" and {len(others)} more" if others else ""
+        message = f"the network of that run differs from this one: {first}{more}"
         raise UsageError(f"init_from: {message}") from error
 
 

@@ -137,6 +137,7 @@ class Run:
         path: str | Path | None = None,
         unknown: str | None = None,
         seed: int | None = None,
+        force: bool = False,
     ) -> Figure:
         """Draw a figure of the run.
 
@@ -146,18 +147,20 @@ class Run:
             path: File to write it to as well, in the format of its ending, such as ``.png``.
             unknown: The unknown of ``fields``; by default the first.
             seed: Seed of the held-out inputs; by default the run's own.
+            force: Replace a file that is there.
 
         Returns:
             A figure of matplotlib, which a notebook shows.
 
         Raises:
-            UsageError: For another name, or a figure that this run has no data for.
+            UsageError: For another name, a figure that this run has no data for, or a file that is
+                there already.
             PiopError: If the file cannot be written.
 
         Example:
             ``run.plot("error_over_time", "error.pdf")``
         """
-        return lazy.plot(self, figure, path, unknown, seed)
+        return lazy.plot(self, figure, path, unknown, seed, force)
 
     def held_out(
         self,

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from piop.datasets import open_dataset
+from piop.datasets.atomic_output import Shards
+from piop.errors import UsageError
 from piop.generation import generate
 from piop.problem import Problem
 
@@ -160,6 +163,52 @@ def test_two_at_once_are_refused(counted, piop, tmp_path):
     assert "is being made by another process" in codes[0][1]
 
 
+@pytest.mark.parametrize("suffix", ["nc", "zarr"])
+def test_a_finished_data_set_is_replaced_by_request_alone(suffix, piop, tmp_path):
+    if suffix == "zarr":
+        pytest.importorskip("zarr")
+    path = tmp_path / f"d.{suffix}"
+    samples = {}
+    for count, *force in ((3,), (1,), (2, "--force")):
+        code, _, err = piop("data", "heat", "-n", count, "--output", path, *force)
+        samples[count] = len(open_dataset(path, Problem.from_file("heat")))
+        assert [p.name for p in tmp_path.iterdir()] == [path.name]
+        if count == 1:
+            assert code == 2
+            assert f"{path}: exists already; give another name, or replace it with --force" in err
+    assert samples == {3: 3, 1: 3, 2: 2}
+
+
+def test_a_killed_job_that_had_only_its_parts_to_remove_goes_on(tmp_path, monkeypatch):
+    heat, path = Problem.from_file("heat"), tmp_path / "d.nc"
+    monkeypatch.setattr(Shards, "remove", lambda self: None)
+    generate(heat, 3, path)
+    monkeypatch.undo()
+    assert generate(heat, 3, path)["resumed"] == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["d.nc"]
+
+
+def test_a_file_that_appears_in_the_meantime_is_not_replaced(tmp_path):
+    path = tmp_path / "d.nc"
+    with pytest.raises(UsageError, match="exists already"):
+        generate(Problem.from_file("heat"), 3, path, progress=lambda _: path.write_text("mine"))
+    assert path.read_text() == "mine"
+
+
+def test_a_job_that_solved_nothing_leaves_nothing_in_the_way(tmp_path, monkeypatch):
+    path, heat = tmp_path / "d.nc", Problem.from_file("heat")
+    with pytest.raises(Exception, match=r"device|cuda|CUDA"):
+        generate(heat, 1, path, device="nowhere")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(Shards, "remove", lambda self: None)  # as when it is killed
+    with pytest.raises(Exception, match=r"device|cuda|CUDA"):
+        generate(heat, 1, path, device="nowhere")
+    monkeypatch.undo()
+    assert [p.name for p in tmp_path.iterdir()] == ["d.nc.parts"]
+    generate(heat, 1, path)
+    assert [p.name for p in tmp_path.iterdir()] == ["d.nc"]
+
+
 def test_the_command_says_that_it_went_on(counted, piop, tmp_path):
     stop_after_one_batch(tmp_path / "d.nc")
     arguments = ("data", "heat", "-n", 4, "--output", tmp_path / "d.nc")
@@ -197,7 +246,7 @@ def test_a_folder_that_is_no_zarr_is_not_replaced(piop, tmp_path):
 def test_a_zarr_folder_is_replaced_when_the_new_one_is_whole(piop, tmp_path):
     pytest.importorskip("zarr")
     for count in (3, 1):
-        assert piop("data", "heat", "-n", count, "--output", tmp_path / "d.zarr")[0] == 0
+        assert piop("data", "heat", "-n", count, "--output", tmp_path / "d.zarr", "--force")[0] == 0
     with xr.open_zarr(tmp_path / "d.zarr", consolidated=False) as data:
         assert data.sizes["sample"] == 1
     assert [p.name for p in tmp_path.iterdir()] == ["d.zarr"]

@@ -55,13 +55,21 @@ BAD_PREDICTIONS = {
     "bad ranges": (["--input", "good.csv", "--at", "t=0:1"], "not a position or a range"),
     "a time outside": (["--input", "good.csv", "--at", "t=0:9:2, x=0"], "is outside [0, 1]"),
     "two places": (["--input", "good.csv", "--at", "t=0", "--queries", "q"], "not both"),
-    "a folder": (["--input", "good.csv", "--at", "t=0, x=0", "--output", "."], "is a folder"),
+    "a folder": (["--input", "good.csv", "--at", "t=0, x=0", "--output", "."], "no ending is not"),
+    "another format": (
+        ["--input", "good.csv", "--at", "t=0, x=0", "--output", "p.csv"],
+        "p.csv: .csv is not the ending of a format that is written; end the name in .nc",
+    ),
+    "a file that is there": (
+        ["--input", "good.csv", "--at", "t=0, x=0", "--output", "there.nc"],
+        "there.nc: exists already; give another name, or replace it with --force",
+    ),
     "no folder": (
         ["--input", "good.csv", "--at", "t=0, x=0", "--output", "a/b.nc"],
         "no such folder",
     ),
     "a device": (
-        ["--input", "good.csv", "--at", "t=0, x=0", "--output", "/dev/full"],
+        ["--input", "good.csv", "--at", "t=0, x=0", "--output", "full.nc"],
         "regular file",
     ),
 }
@@ -75,9 +83,12 @@ def test_bad_predictions_are_refused(case, piop, finished, tmp_path, monkeypatch
     (tmp_path / "out.csv").write_text("x,u0\n1.5,1\n")
     (tmp_path / "other.csv").write_text("x,v\n0.5,1\n")
     np.savez(tmp_path / "many.npz", u0=np.zeros((2, 1, 3)), x=[0.5])
+    (tmp_path / "there.nc").write_text("mine")
+    (tmp_path / "full.nc").symlink_to("/dev/full")
     before = {p.name for p in tmp_path.iterdir()}
     arguments, message = BAD_PREDICTIONS[case]
     code, out, err = piop("predict", finished, "--output", "p.nc", *arguments)
     assert message in err
     assert (code, out) == (2, "")
     assert {p.name for p in tmp_path.iterdir()} == before
+    assert (tmp_path / "there.nc").read_text() == "mine"

@@ -85,11 +85,11 @@ def test_a_file_that_stays_on_disk_says_the_same(tmp_path):
 
 def test_what_is_written_is_the_whole_trajectory(tmp_path):
     data = read_dataset(write(tmp_path / "d", range(1, 7)), flow())
-    write_dataset(data, tmp_path / "e", flow())
-    with xr.open_dataset(tmp_path / "e") as found:
+    write_dataset(data, tmp_path / "e.nc", flow())
+    with xr.open_dataset(tmp_path / "e.nc") as found:
         assert found["t"].values.tolist() == [1, 2, 3, 4, 5, 6]
         assert set(found.data_vars) == {"w"}
-    again = read_dataset(tmp_path / "e", flow())
+    again = read_dataset(tmp_path / "e.nc", flow())
     assert torch.equal(again.inputs["past"].values, data.inputs["past"].values)
     assert torch.equal(again.values["w"], data.values["w"])
 

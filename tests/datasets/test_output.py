@@ -102,7 +102,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 problem = S(name="p", coordinates=(), angles=(), channels=("u",), unknowns=("u",), inputs=(),
             units={}, hash="h", spec=S(title="t"), to_yaml=lambda: "y")
 try:
-    with DatasetWriter.open(sys.argv[1], problem, 4) as writer:
+    with DatasetWriter.open(sys.argv[1], problem, 4, force=True) as writer:
         for _ in range(4):
             writer.append("u", ("x",), np.random.default_rng(0).normal(size=(1, 20_000)))
 except Exception as error:

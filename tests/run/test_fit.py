@@ -86,9 +86,12 @@ def test_a_run_can_start_from_another(heat, trained, tmp_path):
     assert run.metrics[0]["loss"] < 0.5 * trained.metrics[0]["loss"]
 
 
-def test_a_start_from_another_network_is_refused(heat, trained, tmp_path):
-    with pytest.raises(UsageError, match="differs from this one"):
+def test_a_start_from_another_network_is_refused_in_a_line_and_leaves_nothing(
+    heat, trained, tmp_path
+):
+    with pytest.raises(UsageError, match=r"differs from this one: size mismatch.*more$"):
         fit(heat, steps=1, out=tmp_path / "r", init_from=trained.path, settings={"width": 16})
+    assert not (tmp_path / "r").exists()
 
 
 def test_a_run_that_is_there_is_not_overwritten(heat, tmp_path):

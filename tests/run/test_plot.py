@@ -28,6 +28,12 @@ def test_a_figure_is_written_in_the_format_of_its_name(trained, tmp_path):
     assert (tmp_path / "l.pdf").read_bytes().startswith(b"%PDF")
     with pytest.raises(UsageError, match=r"'xyz' is not a format of figures; one of .*png"):
         trained.plot("losses", tmp_path / "l.xyz")
+    before = (tmp_path / "l.pdf").write_text("mine")
+    with pytest.raises(UsageError, match=r"l\.pdf: exists already.*force=True"):
+        trained.plot("losses", tmp_path / "l.pdf")
+    assert (tmp_path / "l.pdf").stat().st_size == before
+    trained.plot("losses", tmp_path / "l.pdf", force=True)
+    assert (tmp_path / "l.pdf").read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Self, final
 
 import h5netcdf
 import h5py
 import numpy as np
 
-from piop.datasets.atomic_output import replacing
+from piop.datasets.atomic_output import replacing, require_place
 from piop.datasets.lazy_arrays import SAMPLE, OpenFile, is_position, lazy_array
 from piop.datasets.writer import ArrayStore, NewVariable
 
@@ -134,6 +134,24 @@ class NetcdfStore(ArrayStore):
     file: h5netcdf.File
     check: Callable[[], None]
 
+    @classmethod
+    @contextmanager
+    def open(
+        cls, path: Path, count: int, attributes: Mapping[str, Any], workspace: Path | None
+    ) -> Iterator[Self]:
+        """Open a file that appears under its name when the block ends."""
+        with replacing(path, workspace) as temporary, GuardedFile(temporary) as guarded:
+            with h5netcdf.File(guarded, "w") as file:
+                file.dimensions = {SAMPLE: count}
+                file.attrs.update(attributes)
+                yield cls(file, guarded.check)
+            guarded.check()
+
+    @classmethod
+    def require(cls, path: Path) -> None:
+        """Make sure that the file may have this name."""
+        require_place(path)
+
     def create(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
         """Create a variable, and the dimensions of it that are new."""
         for name, length in zip(variable.dimensions, variable.shape, strict=True):
@@ -150,16 +168,3 @@ class NetcdfStore(ArrayStore):
         """Write samples, and make sure that the disk took them."""
         self.file.variables[name][start : start + len(array)] = array
         self.check()
-
-
-@contextmanager
-def netcdf_store(
-    path: Path, count: int, attributes: Mapping[str, Any], workspace: Path | None = None
-) -> Iterator[NetcdfStore]:
-    """Open a NetCDF file that appears under its name when the block ends."""
-    with replacing(path, workspace) as temporary, GuardedFile(temporary) as guarded:
-        with h5netcdf.File(guarded, "w") as file:
-            file.dimensions = {SAMPLE: count}
-            file.attrs.update(attributes)
-            yield NetcdfStore(file, guarded.check)
-        guarded.check()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -81,6 +81,24 @@ class ZarrStore(ArrayStore):
     count: int
     waiting: dict[str, np.ndarray] = field(default_factory=dict)
 
+    @classmethod
+    @contextmanager
+    def open(
+        cls, path: Path, count: int, attributes: Mapping[str, Any], workspace: Path | None
+    ) -> Iterator[Self]:
+        """Open a folder that appears under its name when the block ends."""
+        zarr = zarr_library(path)
+        with replacing_folder(path, ZARR_FILE, workspace) as temporary:
+            plain = plain_numbers(attributes)
+            group = zarr.open_group(temporary, mode="w", zarr_format=3, attributes=plain)
+            yield cls(group, count)
+
+    @classmethod
+    def require(cls, path: Path) -> None:
+        """Make sure that the library is there and that the folder may have this name."""
+        zarr_library(path)
+        require_place(path, ZARR_FILE)
+
     def create(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
         """Create an array."""
         made = self.group.create_array(
@@ -106,21 +124,3 @@ class ZarrStore(ArrayStore):
             place[first : first + whole] = waiting[:whole]
             waiting = waiting[whole:]
         self.waiting[name] = waiting
-
-
-@contextmanager
-def zarr_store(
-    path: Path, count: int, attributes: Mapping[str, Any], workspace: Path | None = None
-) -> Iterator[ZarrStore]:
-    """Open a folder that appears under its name when the block ends."""
-    zarr = zarr_library(path)
-    with replacing_folder(path, ZARR_FILE, workspace) as temporary:
-        plain = plain_numbers(attributes)
-        group = zarr.open_group(temporary, mode="w", zarr_format=3, attributes=plain)
-        yield ZarrStore(group, count)
-
-
-def require_zarr(path: Path) -> None:
-    """Make sure that the library is there and that the folder may have this name."""
-    zarr_library(path)
-    require_place(path, ZARR_FILE)
