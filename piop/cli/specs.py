@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
@@ -55,10 +54,11 @@ def new(name: str) -> None:
 
     An existing file is never overwritten.
     """
+    from piop.spec.reader import NAME, NAME_HINT, shortened
+
     path = Path(name) if name.endswith((".yaml", ".yml")) else Path(f"{name}.yaml")
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", path.stem):
-        allowed = "letters, digits and underscores, a letter first"
-        raise UsageError(f"'{path.stem}' cannot name a problem; allowed: {allowed}")
+    if not NAME.match(path.stem):
+        raise UsageError(f"'{shortened(path.stem)}' cannot name a problem. {NAME_HINT}")
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(TEMPLATE.replace("NAME", path.stem))

@@ -56,7 +56,12 @@ def file_attributes(problem: Problem, **more: Any) -> dict[str, Any]:
         "python_version": platform.python_version(),
         **more,
     }
-    return {name: value for name, value in attributes.items() if value is not None}
+    return {
+        # names of files need not be text
+        name: value.encode(errors="replace").decode() if isinstance(value, str) else value
+        for name, value in attributes.items()
+        if value is not None
+    }
 
 
 def variable_attributes(problem: Problem, name: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from piop.expression import Quantity, Scalar, Scope
 from piop.expression.parse import RESERVED, short_derivative
 from piop.spec.model import Spec, Text
 from piop.spec.read_domain import stars
-from piop.spec.reader import NAME, evaluate, refuse
+from piop.spec.reader import NAME, NAME_HINT, evaluate, refuse, shortened
 from piop.spec.tree import ScalarNode
 
 
@@ -138,8 +138,7 @@ def _check_names(spec: Spec, issues: list[Issue]) -> None:
     coordinates = {n: Symbol(n, real=True) for n in (*spec.time, *spec.space)}
     for section, name, place in declarations(spec):
         if not NAME.match(name):
-            message = f"{section}: '{name}' is not a name (a letter, then letters, digits or _)"
-            refuse(issues, place, message)
+            refuse(issues, place, f"{section}: '{shortened(name)}' is not a name", NAME_HINT)
         elif name in RESERVED or short_derivative(name, coordinates):
             refuse(issues, place, f"{section}: '{name}' is reserved", "Choose another name.")
         elif name in first:

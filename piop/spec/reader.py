@@ -14,7 +14,9 @@ from piop.spec.model import issue_at
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
 T = TypeVar("T")
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
+NAME_HINT = "A name is a letter, then letters, digits or _, 64 in all at most."
+_LABEL = re.compile(r"\w([\w .,+()'-]{0,98}[\w)])?\Z")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\Z")
 
 
@@ -172,15 +174,26 @@ class Reader:
     def name(self, scalar: ScalarNode, path: str) -> None:
         """Refuse a name that cannot be declared."""
         if not NAME.match(scalar.text):
-            message = f"{path}: '{_short(scalar.text)}' is not a name"
-            hint = "A name is a letter, then letters, digits or _."
+            message = f"{path}: '{shortened(scalar.text)}' is not a name"
+            raise self.fail(scalar.place, message, NAME_HINT)
+
+    def label(self, node: Node, path: str) -> str:
+        """The name of the problem, after which run folders are called."""
+        scalar = self.text(node, path)
+        if not _LABEL.match(scalar.text):
+            message = f"{path}: '{shortened(scalar.text)}' is not a name"
+            hint = (
+                "It begins with a letter or digit, ends with one or ')', has _ . , + - ( ) ' and "
+                "spaces in between, and 100 characters at most: run folders are called after it."
+            )
             raise self.fail(scalar.place, message, hint)
+        return scalar.text
 
     def boolean(self, node: Node, path: str) -> bool:
         """``true`` or ``false``, and no other spelling."""
         scalar = self.text(node, path)
         if scalar.boolean is None:
-            message = f"{path}: '{_short(scalar.text)}' is neither true nor false"
+            message = f"{path}: '{shortened(scalar.text)}' is neither true nor false"
             raise self.fail(scalar.place, message, "Write true or false.")
         return scalar.boolean
 
@@ -234,11 +247,12 @@ def is_number(scalar: ScalarNode) -> bool:
 def shown(node: Node) -> str:
     """How messages call a value."""
     if isinstance(node, ScalarNode):
-        return f"'{_short(node.text)}'" if node.text else "nothing"
+        return f"'{shortened(node.text)}'" if node.text else "nothing"
     return "a list" if isinstance(node, SequenceNode) else "a mapping"
 
 
-def _short(text: str) -> str:
+def shortened(text: str) -> str:
+    """Cut a text that is quoted in a message."""
     return text if len(text) <= 40 else text[:37] + "..."
 
 
@@ -248,5 +262,5 @@ def _refuse_split_expression(reader: Reader, node: Node, path: str) -> None:
         empty = isinstance(value, ScalarNode) and not value.text and not value.quoted
         if empty and (")" in key.text or not NAME.match(key.text)):
             hint = "An expression with a comma inside {…} must be quoted."
-            message = f"{path}: '{_short(key.text)}' is half of an expression"
+            message = f"{path}: '{shortened(key.text)}' is half of an expression"
             raise reader.fail(key.place, message, hint)

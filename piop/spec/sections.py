@@ -182,7 +182,7 @@ def _learn(reader: Reader, node: Node, section: str) -> LearnSpec:
 SECTIONS: Mapping[str, Callable[[Reader, Node, str], Any]] = MappingProxyType(
     {
         "piop": _version,
-        "name": _label,
+        "name": Reader.label,
         "title": _label,
         "source": _label,
         "time": partial(_coordinates, most=1),

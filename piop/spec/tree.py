@@ -7,6 +7,7 @@ be, so ``1e-3`` is a number, ``no`` a name and ``1:30`` an error, whatever YAML 
 from __future__ import annotations
 
 import collections.abc
+import re
 from dataclasses import astuple, dataclass, field
 from pathlib import PurePath
 from typing import Any, TypeAlias
@@ -16,6 +17,11 @@ import yaml
 
 from piop.errors import Issue, Place, SpecError
 from piop.expression import write
+
+_LOST = re.compile(
+    "[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+"""Characters that YAML forbids or reads as ends of lines."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,16 @@ class ScalarNode:
     place: Place = field(default_factory=Place, compare=False)
     quoted: bool = field(default=False, compare=False)
     places: tuple[tuple[int, int], ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse characters that neither YAML nor a data file gives back.
+
+        Raises:
+            SpecError: At the first of them.
+        """
+        if match := _LOST.search(self.text):
+            message = f"the character {match[0]!r} is not allowed"
+            raise SpecError(Issue(message, *astuple(self.at(match.start()))))
 
     @property
     def boolean(self) -> bool | None:

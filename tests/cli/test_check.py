@@ -70,7 +70,7 @@ def test_a_new_spec_needs_a_name(name, piop, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, err = piop("new", name)
     assert code == 2
-    assert "cannot name a problem; allowed: letters" in err
+    assert "cannot name a problem. A name is a letter, then letters" in err
     assert list(tmp_path.iterdir()) == []
 
 
