@@ -33,6 +33,7 @@ SAFETY = 2.0
 MEMORY = 2**29
 """Bytes that the samples solved together may take."""
 _FLOOR = 1e-9  # an unknown smaller than this times the largest one is measured against that
+_SAME_SUM = 0.1  # relative change of what sources and fluxes leave over from level to level
 _SAME_TIME = 0.01  # of the interval of time: failures this close are at the same time
 
 Fields = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
@@ -84,6 +85,30 @@ def require_inflow(inward: Tensor, given: bool, face: str, samples: Sequence[int
         f"at {face} characteristics run {does}, and there is {has}; an equation of first order "
         "needs one where they run in",
     )
+
+
+def require_balance(left: float, before: float, allowed: float, unknown: str, sample: int) -> None:
+    """Require sources and wall fluxes that cancel, of an equation that leaves a constant free.
+
+    The integrals of data that balance leave an error of the quadrature, which changes from level to
+    level; what two levels agree on is of the data.
+
+    Args:
+        left: Sum of the integrals on a level, relative to their size.
+        before: The same on the level before.
+        allowed: What may be left over.
+        unknown: Which a constant is free of.
+        sample: Number of the sample.
+
+    Raises:
+        SolverError: Naming the sample and what is left.
+    """
+    if abs(left) > allowed and abs(left - before) <= _SAME_SUM * abs(left):
+        raise SolverError(
+            f"sample {sample}: sources and wall fluxes of the equation of '{unknown}' leave "
+            f"{left:.2e} of their size over, which no solution can balance; their integrals must "
+            "cancel"
+        )
 
 
 def observed_order(differences: Sequence[float]) -> float:

@@ -37,6 +37,7 @@ from piop.reference.refinement import (
     LevelSolver,
     SolvedSamples,
     relative_scale,
+    require_balance,
     require_finite_start,
     require_inflow,
 )
@@ -152,7 +153,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             if own:
                 guess[b] = own[0].mesh.evaluate(own[0].values[0], system.mesh.axes())
         w, good = solve_steady(system, guess)
-        check_steady(system, w, samples)
+        check_balance(system, w, samples, earlier)
         values = w.unsqueeze(1)
         until = torch.where(good, math.inf, 0.0)
         return CollocationTrajectory(system.mesh, values, torch.zeros_like(values), until)
@@ -306,23 +307,26 @@ def _check_flow(system: CollocationSystem, t: float, samples: Sequence[int]) -> 
                 require_inflow(inward, given, f"{coordinate.name}.{face}", samples)
 
 
-def check_steady(system: CollocationSystem, w: Tensor, samples: Sequence[int]) -> None:
+def check_balance(
+    system: CollocationSystem,
+    w: Tensor,
+    samples: Sequence[int],
+    earlier: Earlier[CollocationResult],
+) -> None:
     """Refuse data whose mean the conditions cannot balance, where a gauge fixes a constant.
 
     The gauge stands in its row as mean(u) − m; what is left of it is what has no balance.
 
     Raises:
-        SolverError: Naming the sample and what is left.
+        SolverError: See :func:`require_balance`.
     """
     at_zero = system.value(torch.zeros_like(w).unsqueeze(1), (0.0,))[:, 0]
-    size = system.mesh.norm(at_zero).amax(1).clamp_min(1e-300)
-    for channel, mean in system.gauges.items():
-        left = (w[:, channel] * system.mesh.weights).flatten(1).sum(1) - mean
-        bad = (left.abs() > _MEAN * size).nonzero().flatten().tolist()
-        if bad and system.mesh.points > 12 ** len(system.mesh.sizes):
-            name = system.equations.channels[channel].name
-            raise SolverError(
-                f"sample {samples[bad[0]]}: sources and wall fluxes of the equation of '{name}' "
-                f"leave {float(left[bad[0]]):.2e} over, which no solution can balance; "
-                "their integrals must cancel"
+    sizes = system.mesh.norm(at_zero).amax(1).clamp_min(1e-300).tolist()
+    for row, own in enumerate(earlier):
+        for channel, mean in system.gauges.items() if own else ():
+            left, before = (
+                (float((values[channel] * mesh.weights).sum()) - mean) / sizes[row]
+                for mesh, values in ((system.mesh, w[row]), (own[0].mesh, own[0].values[0]))
             )
+            name = system.equations.channels[channel].name
+            require_balance(left, before, _MEAN, name, samples[row])

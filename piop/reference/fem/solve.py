@@ -35,6 +35,7 @@ from piop.reference.refinement import (
     LevelSolver,
     SolvedSamples,
     observed_order,
+    require_balance,
     richardson_error,
 )
 from piop.reference.solution import Request, Solution, concatenate
@@ -151,6 +152,7 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         self.meshes = iter(MeshHierarchy(outline, mesh, prescribed, DEGREE))
         self.points, self.numbers = mesh.points, np.arange(len(mesh.points))
         self.level = 0
+        self.imbalance: dict[int, Array] = {}
 
     def run(self) -> Solution:
         """See the base class."""
@@ -170,7 +172,9 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         self._go_to(level)
         sources = self.sources.take(samples)
         named = [self.samples[sample] for sample in samples]
-        solved = self.recovery.complete(sources, self.system.solve(sources, named), named)
+        state = self.system.solve(sources, named)
+        self._require_balance(self.system.imbalance(sources, state), samples)
+        solved = self.recovery.complete(sources, state, named)
         results = [
             self._result(level, torch.from_numpy(values[:, self.nodes]), own)
             for values, own in zip(solved, earlier, strict=True)
@@ -181,6 +185,16 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
             return {n: values[:, c] for c, n in enumerate(self.problem.channels)}, {}
 
         return SolvedSamples(results, evaluate)
+
+    def _require_balance(self, imbalance: Array, samples: Sequence[int]) -> None:
+        """Where a constant is free, sources and fluxes must cancel."""
+        for own, sample in zip(imbalance, samples, strict=True):
+            before = self.imbalance.get(sample, own * math.nan)
+            for i in self.system.means:
+                name = self.problem.channels[self.form.solved[i]]
+                tolerance = self.request.tolerance
+                require_balance(own[i], before[i], tolerance, name, self.samples[sample])
+            self.imbalance[sample] = own
 
     def _go_to(self, level: GridLevel) -> None:
         """Discretise on the mesh of a level; meshes come one after the other."""

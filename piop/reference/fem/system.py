@@ -132,6 +132,7 @@ class FiniteElementSystem:
         self.free = np.ones((self.channels, space.count), dtype=bool)
         for face, i in self.prescribed:
             self.free[i, space.on_face[face]] = False
+        self.means = {i: m for i, m in form.gauge.items() if self.free[i].all()}
 
     def given(self, sources: Sources) -> Array:
         """Prescribed values at the nodes that have one, zero elsewhere ``[B, C, count]``."""
@@ -157,6 +158,29 @@ class FiniteElementSystem:
             self.parts = [*self._volume(own, self.jumps), *self.faces]
             found.append(solve(own, given[b : b + 1], [sample]))
         return np.concatenate(found)
+
+    def imbalance(self, sources: Sources, state: Array) -> Array:
+        """Sums of sources and fluxes, of each equation that leaves a constant free.
+
+        Args:
+            sources: Inputs of B samples.
+            state: Their solutions ``[B, C, count]``.
+
+        Returns:
+            Relative to the sums of their absolute values ``[B, C]``; zero for other equations.
+        """
+        found = np.zeros(state.shape[:2])
+        for b in range(len(state) if self.means else 0):
+            own, w = sources.take([b]), state[b : b + 1]
+            parts = [*self._volume(own, self.jumps), *self.faces]
+            terms = [p.at(p.terms, own) for p in parts]
+            for i in self.means:
+                left, data = (
+                    np.sum([p.residual(t, v)[0, i] for p, t in zip(parts, terms, strict=True)], 0)
+                    for v in (w, np.zeros_like(w))
+                )
+                found[b, i] = left.sum() / max(np.abs(data).sum(), 1e-300)
+        return found
 
     def _volume(self, sources: Sources, jumps: PointEvaluator) -> list[Part]:
         """The integral over the shape; triangles in which data jump are subdivided."""
@@ -258,7 +282,7 @@ class FiniteElementSystem:
         matrix = assemble_blocks(blocks, self.space.count, self.channels).tocsr()
         free = self.free.ravel()
         kept, across = matrix[free][:, free], matrix[free][:, ~free]
-        means = {i: m for i, m in self.form.gauge.items() if self.free[i].all()}
+        means = self.means
         rows = np.array([self._mean(i)[free] for i in means])
         if means:
             kept = block_array([[kept, rows.T], [rows, None]])

@@ -58,6 +58,21 @@ def test_a_free_constant_is_fixed_by_the_gauge():
     assert np.ptp(found[0, 0] - truth) < 1e-11
 
 
+@pytest.mark.parametrize(
+    ("source", "balanced"), [("1", True), ("1.01", False), ("5*where(x > 0.37, 1, 0)", False)]
+)
+def test_sources_that_no_flux_balances_are_refused(source, balanced):
+    """1/4 leaves a disk of radius 1/2 along its circle, which is what a source of one brings."""
+    boundary = {"rest": {"neumann": {"u": "-1/4"}}}
+    domain = {"disk": [0.5, 0.5, 0.5]}
+    problem = on_shape(f"-lap(u) = {source}", boundary, domain, gauge={"u": {"mean": 0}})
+    if balanced:
+        assert bool(solve_reference(problem, {}).accepted.all())
+        return
+    with pytest.raises(SolverError, match=r"sample 0: .* of 'u' leave .* integrals must cancel"):
+        solve_reference(problem, {})
+
+
 def test_one_matrix_serves_all_sources_and_each_coefficient_has_its_own():
     law = {"of": ["x", "y"], "law": "gaussian_random_field", "scale": 100, "tau": 5, "alpha": 4}
     inputs = {"f": {**law, "modes": 6}, "k": {"law": "uniform", "low": 1, "high": 3}}
