@@ -23,6 +23,10 @@ class DataError(UsageError):
     """A data file whose content does not fit: names, shapes, NaN, points outside the domain."""
 
 
+class DamagedFileError(UsageError):
+    """A file of a run folder whose content is not what was written."""
+
+
 class NotSupportedError(UsageError):
     """Something the spec language knows but this version cannot run yet, and why."""
 

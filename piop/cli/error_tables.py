@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ PRECISIONS = {
 
 
 def show_results(run: Run, as_json: bool, profile: bool = False, data: Path | None = None) -> None:
-    """Print the content of ``evaluation.json``, then draw the figures into the run folder.
+    """Print the content of ``evaluation.json``, then draw figures unless they are as they were.
 
     Args:
         run: The run.
@@ -32,8 +31,10 @@ def show_results(run: Run, as_json: bool, profile: bool = False, data: Path | No
         profile: Print ``profile.json`` too.
         data: File of the evaluation, where it is not the held-out part of the run's own data.
     """
-    evaluation = json.loads((run.path / "evaluation.json").read_text())
-    times = json.loads((run.path / "profile.json").read_text()) if profile else None
+    from piop.run.folder import EVALUATION, PROFILE
+
+    evaluation = run.folder.read_json(EVALUATION)
+    times = run.folder.read_json(PROFILE) if profile else None
     if as_json:
         extra = {} if times is None else {"profile": times}
         print_json({"run": str(run.path), **evaluation, **extra})
@@ -42,6 +43,8 @@ def show_results(run: Run, as_json: bool, profile: bool = False, data: Path | No
         if times is not None:
             print(profile_table(times))
         print(f"Run folder: {run.path}", flush=True)
+    if run.unchanged:
+        return
     from piop.report import draw_run
 
     figures = draw_run(run, data=data)

@@ -170,7 +170,7 @@ def finish(run: Run, as_json: bool, profile: bool = False) -> int:
         say(f"piop: interrupted; saved. Continue with: piop resume {run.path}")
         return INTERRUPTED
     if launched_first():
-        show_results(run, as_json, profile)
+        show_results(run, as_json, profile and not run.unchanged)
     return 0
 
 

@@ -15,7 +15,7 @@ from piop.report.comparison import Comparison, compare, labels_of_units
 from piop.report.field_figures import field_figure, residual_figure
 from piop.report.line_figures import error_figure, inferred_figure, loss_figure, resolution_figure
 from piop.report.style import DPI
-from piop.run.folder import RunFolder, read_json
+from piop.run.folder import DISCRETISATION, EVALUATION
 
 if TYPE_CHECKING:
     from piop.run import Run
@@ -53,9 +53,8 @@ def plot(
         names = ", ".join(run.problem.channels)
         raise UsageError(f"unknown: {unknown!r} is not an unknown of the problem; one of {names}")
     if figure in OF_TRAINING:
-        folder = RunFolder(run.path)
-        inferred = read_json(folder.evaluation).get("inferred") or {}
-        study = read_json(folder.discretisation)
+        inferred = run.folder.read_json(EVALUATION).get("inferred") or {}
+        study = run.folder.read_json(DISCRETISATION)
         drawn = _training_figures(run.metrics, inferred, labels_of_units(run), study)
     else:
         comparison = compare(run, seed)
@@ -83,10 +82,11 @@ def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> lis
     Raises:
         PiopError: A file cannot be written.
     """
-    inferred = read_json(RunFolder(run.path).evaluation).get("inferred")
+    inferred = run.folder.read_json(EVALUATION).get("inferred")
     comparison = compare(run, seed, data)
     folder, units = run.path / "figures", labels_of_units(run)
-    return draw_figures(folder, run.metrics, comparison, inferred, units)
+    with run.folder.writing():
+        return draw_figures(folder, run.metrics, comparison, inferred, units)
 
 
 def draw_discretisation(run: Run, study: Mapping[str, Any]) -> Path:
@@ -100,8 +100,9 @@ def draw_discretisation(run: Run, study: Mapping[str, Any]) -> Path:
         PiopError: The file cannot be written.
     """
     folder = run.path / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
-    return save(resolution_figure(study), folder / "discretisation.png")
+    with run.folder.writing():
+        folder.mkdir(parents=True, exist_ok=True)
+        return save(resolution_figure(study), folder / "discretisation.png")
 
 
 def draw_figures(

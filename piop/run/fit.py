@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,13 +25,13 @@ from piop.run.configuration import (
     threads_of,
 )
 from piop.run.data import DataArgument, GivenData, note_grids, training_and_held_out, usable_data
-from piop.run.folder import RunFolder, new_folder, write_json
+from piop.run.folder import PROFILE, RunFolder, new_folder
 from piop.run.run import Run
 from piop.training.batches.batch import BatchSource
 from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings
 from piop.training.distributed import Processes, joined
-from piop.training.loop.checkpoint import Row, load_weights, read_metrics
+from piop.training.loop.checkpoint import Row, read_metrics, read_weights
 from piop.training.loop.gradients import make_gradients, profile_eager
 from piop.training.loop.out_of_memory import as_settings, explain_out_of_memory, smaller_batch
 from piop.training.loop.profile import Profile
@@ -38,6 +40,8 @@ from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.requirements import require_backbone, require_choices, require_work
 from piop.training.setting_declarations import parse_time
+
+logger = logging.getLogger(__name__)
 
 Progress = Callable[[Row], None]
 HELD_OUT = 64
@@ -111,7 +115,7 @@ def fit(
     config = configure(problem, config, backbone, settings)
     choose_kernel(config.machine.kernel, machine.device)  # before anything is written
     require_graphs(config.machine)
-    with joined() as processes:
+    with joined() as processes, ExitStack() as lock:
         require_work(config, data is not None, processes)
         path = processes.lead(lambda: str(new_folder(out, problem.name, force).path))
         folder = RunFolder(path)
@@ -123,10 +127,12 @@ def fit(
         if init_from is not None:
             other = RunFolder(init_from)
             other.read_config()
-            initial = load_weights(other.weights)
+            initial = read_weights(other.files)
 
         def begin() -> None:
-            folder.begin(problem, config, job.statistics, job.record)
+            folder.make()
+            lock.enter_context(folder.writing())
+            folder.begin(problem, config, job.statistics, job.record, force)
 
         return _train(folder, job, progress, profile, samples, initial, begin)
 
@@ -163,21 +169,23 @@ def resume(
         TrainingError: If its checkpoint cannot be read.
     """
     folder = RunFolder(path)
-    record = folder.read_config()
-    problem = folder.read_problem(record)
-    config = TrainingConfig.from_json(record["training"])
-    config = move_to_device(config, config.machine.device)
-    if steps is not None or time is not None:
-        budget = BudgetConfig(steps, None if time is None else parse_time(time))
-        _require_larger(budget, folder)
-        config = replace(config, budget=budget)
-    config = change_settings(config, settings or {})
-    recorded = record["data"]
-    with joined() as processes:
+    folder.require()
+    with joined() as processes, ExitStack() as lock:
+        processes.lead(lambda: lock.enter_context(folder.writing()))
+        record = folder.read_config()
+        problem = folder.read_problem(record)
+        config = TrainingConfig.from_json(record["training"])
+        config = move_to_device(config, config.machine.device)
+        if steps is not None or time is not None:
+            budget = BudgetConfig(steps, None if time is None else parse_time(time))
+            _require_larger(budget, folder)
+            config = replace(config, budget=budget)
+        config = change_settings(config, settings or {})
+        recorded = record["data"]
         require_work(config, recorded is not None, processes)
-        if config != TrainingConfig.from_json(record["training"]):
+        if config != TrainingConfig.from_json(record["training"]) or not folder.files.covered:
             changed = {**record, "training": config.to_json()}
-            processes.lead(lambda: write_json(folder.config, changed))
+            processes.lead(lambda: folder.rewrite_config(changed))
         given = None if recorded is None else _reopened(problem, recorded, data)
         found = None if given is None else usable_data(problem, config, given.dataset)
         statistics = Statistics.from_json(record["statistics"])
@@ -187,7 +195,7 @@ def resume(
 
 def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:
     """Refuse a budget that the run has already spent."""
-    if not (rows := read_metrics(folder.metrics)):
+    if not (rows := read_metrics(folder.files)):
         return
     if budget.steps is not None and budget.steps < rows[-1]["step"]:
         raise UsageError(f"steps: the run has taken {rows[-1]['step']:g} already; give more in all")
@@ -269,16 +277,35 @@ def _train(
         trainer = Trainer(loss, draw, gradients, config, folder.path, progress, clock, processes)
         trainer.resume(torch.device(machine.device))
         advice = partial(_memory_advice, trainer, config, given)
+        finished = processes.lead(lambda: trainer.finished and _has_whole_weights(folder))
         with explain_out_of_memory(advice, machine.device), precision_of(machine):
-            trainer.run()
-            if profile and processes.leads:
+            if not finished:
+                trainer.run()
+            if profile and not finished and processes.leads:
                 write_profile(folder, trainer, loss, draw)
         model.operator.load_state_dict(trainer.phase.weights())
         record, ended, first = job.record, trainer.interrupted, trainer.first_step
-        run = Run(folder.path, problem, config, model, statistics, ended, record, held_out, first)
+        run = Run(folder, problem, config, model, statistics, ended, record, held_out, first)
+        if finished and (not samples or run.is_evaluated):
+            logger.info(
+                "%s: has taken its %d steps already; nothing is left to do. Give it more in all "
+                "with --steps or --time, or evaluate it again with: piop evaluate %s",
+                *(folder.path, trainer.step, folder.path),
+            )
+            return replace(run, unchanged=True)
         if samples and not trainer.interrupted and processes.leads:
             run.evaluate(samples)
     return run
+
+
+def _has_whole_weights(folder: RunFolder) -> bool:
+    """Whether a finished run has the weights that predict; a resume writes them again if not."""
+    try:
+        read_weights(folder.files)
+    except UsageError as error:
+        logger.warning("%s", error)
+        return False
+    return True
 
 
 def write_profile(
@@ -300,7 +327,7 @@ def write_profile(
     if machine.compile:
         last = trainer.step
         record["eager"] = profile_eager(loss, lambda i: draw(last + i, 1.0), machine.device)
-    write_json(folder.profile, record)
+    folder.write_json(PROFILE, record)
 
 
 def _memory_advice(trainer: Trainer, config: TrainingConfig, data: bool, error: Exception) -> str:

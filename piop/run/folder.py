@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
 from piop.datasets.writer import installed_version
-from piop.errors import UsageError
+from piop.errors import DamagedFileError, UsageError
+from piop.folder_lock import LOCK, one_writer
 from piop.problem import Problem
 from piop.training.config import TrainingConfig
-from piop.training.loop.checkpoint import write_atomic
+from piop.training.loop.checkpoint import METRICS, WEIGHTS
+from piop.training.loop.run_files import CHECKSUMS, CONFIG, RunFiles
 from piop.training.loss.statistics import Statistics
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1
 """Version of the run folder's layout; a newer one than this cannot be read."""
 
-MEMBERS = ("spec.yaml", "config.json", "metrics.jsonl", "model.safetensors", "state",
-           "evaluation.json", "discretisation.json", "profile.json", "figures",
-           "report.html")  # fmt: skip
+SPEC, EVALUATION = "spec.yaml", "evaluation.json"
+DISCRETISATION, PROFILE = "discretisation.json", "profile.json"
+MEMBERS = (METRICS, WEIGHTS, "state", EVALUATION, DISCRETISATION, PROFILE, "figures",
+           "report.html", CHECKSUMS, CONFIG, SPEC)  # fmt: skip
+"""What a run writes, in the order in which it is removed: a run folder to the last but one."""
 
-UNFINISHED = {"spec.yaml", "state", ".spec.yaml.tmp", ".config.json.tmp"}
+UNFINISHED = {SPEC, "state", CHECKSUMS, LOCK, *(f".{n}.tmp" for n in (SPEC, CONFIG, CHECKSUMS))}
 """All that a run has written when it is killed before it has a config: nothing to lose."""
 
 
 @final
 class RunFolder:
-    """Paths in a run folder.
+    """Paths in a run folder, and its files.
 
     Args:
         path: The folder.
@@ -38,22 +46,47 @@ class RunFolder:
     Attributes:
         spec: The spec in its canonical form.
         config: Every choice, versions and seeds.
-        weights: The weights that predict.
-        metrics: One JSON object a line.
-        evaluation: Accuracy on held-out inputs.
-        discretisation: Accuracy over sensors and grids, where that was evaluated.
-        profile: Time of each part of a step, where that was profiled.
+        files: All files, written atomically and covered by checksums.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = path = Path(path)
-        self.spec = path / "spec.yaml"
-        self.config = path / "config.json"
-        self.weights = path / "model.safetensors"
-        self.metrics = path / "metrics.jsonl"
-        self.evaluation = path / "evaluation.json"
-        self.discretisation = path / "discretisation.json"
-        self.profile = path / "profile.json"
+        self.spec, self.config = path / SPEC, path / CONFIG
+        self.files = RunFiles(path)
+        self._locked = False
+
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r})"
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the only process that writes, for the length of a block; blocks may be nested.
+
+        Raises:
+            UsageError: If another process is writing.
+        """
+        if self._locked:
+            yield
+            return
+        with one_writer(self.path):
+            self._locked = True
+            try:
+                yield
+            finally:
+                self._locked = False
+
+    def make(self) -> None:
+        """Make the folder, if it is not there.
+
+        Raises:
+            UsageError: If it cannot be made.
+        """
+        try:
+            (self.path / "state").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{self.path}: cannot be made ({error.strerror}); give another place with --out"
+            ) from error
 
     def begin(
         self,
@@ -61,22 +94,17 @@ class RunFolder:
         config: TrainingConfig,
         statistics: Statistics,
         data: Mapping[str, Any] | None,
+        force: bool = False,
     ) -> None:
-        """Make the folder, or empty it of a run before, and write the spec and the config.
+        """Empty the folder of a run before, and write the spec and the config.
 
         Raises:
-            UsageError: If the folder cannot be made.
+            UsageError: If it holds something by now that may not be replaced.
             TrainingError: If a file cannot be written.
         """
-        if self.path.is_dir():
-            self._clear()
-        try:
-            (self.path / "state").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"{self.path}: cannot be made ({error.strerror}); give another place with --out"
-            ) from error
-        write_atomic(self.spec, problem.to_yaml().encode())
+        self.require_replaceable(force)
+        self._clear()
+        self.make()
         record = {
             "format": FORMAT,
             "name": problem.name,
@@ -87,7 +115,29 @@ class RunFolder:
             "statistics": statistics.to_json(),
             "data": dict(data) if data else None,
         }
-        write_json(self.config, record)
+        self.files.write({SPEC: problem.to_yaml().encode(), CONFIG: json_bytes(record)})
+
+    def require_replaceable(self, force: bool) -> None:
+        """Make sure that nothing is lost by a new run here.
+
+        Args:
+            force: Whether a run folder may be replaced.
+
+        Raises:
+            UsageError: If there is something that may not be replaced.
+        """
+        if not self.path.exists():
+            return
+        if not self.path.is_dir():
+            raise UsageError(f"{self.path}: is a file; give a folder with --out")
+        if {p.name for p in self.path.iterdir()} <= UNFINISHED:
+            return
+        if not force:
+            message = "exists already; choose another --out, or replace it with --force"
+            raise UsageError(f"{self.path}: {message}")
+        if not self.config.is_file() or not self.spec.is_file():
+            message = "is not a run folder, so --force does not replace it; choose another --out"
+            raise UsageError(f"{self.path}: {message}")
 
     def _clear(self) -> None:
         """Remove what a run wrote; anything else in the folder stays."""
@@ -100,18 +150,27 @@ class RunFolder:
         except OSError as error:
             raise UsageError(f"{self.path}: cannot be replaced ({error.strerror})") from error
 
-    def read_config(self) -> dict[str, Any]:
-        """Read the config.
+    def require(self) -> None:
+        """Make sure that this is a run folder.
 
         Raises:
-            UsageError: If this is no run folder, or one of a newer format.
+            UsageError: If it is none.
         """
         if not self.path.is_dir():
             raise UsageError(f"{self.path}: there is no such run folder")
         if not self.config.is_file():
             raise UsageError(f"{self.path}: is not a run folder: it has no config.json")
+
+    def read_config(self) -> dict[str, Any]:
+        """Read the config.
+
+        Raises:
+            UsageError: If this is no run folder, or one of a newer format.
+            DamagedFileError: If the config is damaged.
+        """
+        self.require()
         try:
-            record = json.loads(self.config.read_text())
+            record = json.loads(self.files.read(CONFIG, ORIGINAL))
             found = int(record["format"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{self.config}: is not the config of a run ({error})") from error
@@ -128,17 +187,55 @@ class RunFolder:
 
         Raises:
             UsageError: If the spec is missing or its hash differs.
+            DamagedFileError: If the spec is damaged.
             SpecError: If the spec cannot be read.
         """
         if not self.spec.is_file():
             raise UsageError(f"{self.spec}: is missing; the run cannot be used without it")
+        if not self.files.covered:
+            logger.info("%s: has no checksums, so damage to its files is not noticed", self.path)
+        self.files.read(SPEC, ORIGINAL)
         problem = Problem.from_file(self.spec)
         if problem.hash != record["hash"]:
             raise UsageError(
                 f"{self.spec}: was changed since the run began (hash {problem.hash[:12]}…, the run "
-                f"has {record['hash'][:12]}…). Put it back, or start a new run with: piop solve"
+                f"has {record['hash'][:12]}…). {ORIGINAL}"
             )
         return problem
+
+    def rewrite_config(self, record: Mapping[str, Any]) -> None:
+        """Write the config again, and cover the spec too where the folder had no checksums."""
+        self.files.write({SPEC: self.spec.read_bytes(), CONFIG: json_bytes(record)})
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Read what an evaluation has written; nothing where there is no such file.
+
+        Raises:
+            DamagedFileError: If it is damaged.
+        """
+        remedy = f"It is written again by: piop evaluate {self.path}"
+        try:
+            found = json.loads(self.files.read(name, remedy))
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            message = f"is damaged: not JSON ({error}). {remedy}"
+            raise DamagedFileError(f"{self.path / name}: {message}") from error
+        return found
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON file.
+
+        Raises:
+            UsageError: If another process is writing.
+            TrainingError: If it cannot be written.
+        """
+        with self.writing():
+            self.files.write({name: json_bytes(content)})
+
+
+ORIGINAL = "Put it back, or start a new run with: piop solve"
+"""Remedy for a spec or config that is not the one the run began with."""
 
 
 def new_folder(path: str | Path | None, name: str, force: bool) -> RunFolder:
@@ -159,37 +256,13 @@ def new_folder(path: str | Path | None, name: str, force: bool) -> RunFolder:
             count += 1
             path = Path("runs") / f"{name}-{stamp}-{count}"
     folder = RunFolder(path)
-    if not folder.path.exists():
-        return folder
-    if not folder.path.is_dir():
-        raise UsageError(f"{path}: is a file; give a folder with --out")
-    if {p.name for p in folder.path.iterdir()} <= UNFINISHED:
-        return folder
-    if not force:
-        message = "exists already; choose another --out, or replace it with --force"
-        raise UsageError(f"{path}: {message}")
-    if not folder.config.is_file() or not folder.spec.is_file():
-        message = "is not a run folder, so --force does not replace it; choose another --out"
-        raise UsageError(f"{path}: {message}")
+    folder.require_replaceable(force)
     return folder
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically.
-
-    Raises:
-        TrainingError: If it cannot be written.
-    """
-    write_atomic(path, json.dumps(content, indent=1, allow_nan=False).encode() + b"\n")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file of a run folder; nothing where there is none that can be read."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """Return the content of a JSON file."""
+    return json.dumps(content, indent=1, allow_nan=False).encode() + b"\n"
 
 
 def versions() -> dict[str, str]:

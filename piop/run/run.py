@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +18,7 @@ from piop.problem import late_imports as lazy
 from piop.run import evaluation
 from piop.run.configuration import move_to_device
 from piop.run.data import DataArgument, GivenData, check_values, training_and_held_out
-from piop.run.folder import RunFolder, read_json, versions, write_json
+from piop.run.folder import DISCRETISATION, EVALUATION, RunFolder, versions
 from piop.run.held_out import DrawnInputs, HeldOut, HeldOutData, HeldOutSource
 from piop.run.held_out import Sensors as Placement
 from piop.run.parameter_estimation import infer, trained_estimates
@@ -26,7 +27,7 @@ from piop.run.resolution_study import Grids, Sensors, study_discretisation
 from piop.run.user_inputs import InputData, read_at, read_inputs
 from piop.training.build import Model, build_model
 from piop.training.config import TrainingConfig
-from piop.training.loop.checkpoint import Row, load_weights, read_metrics
+from piop.training.loop.checkpoint import Row, read_metrics, read_weights
 from piop.training.loop.out_of_memory import explain_out_of_memory
 from piop.training.loss.statistics import Statistics
 
@@ -39,7 +40,7 @@ class Run:
     """A trained operator.
 
     Attributes:
-        path: Its run folder.
+        folder: Its run folder.
         problem: The problem.
         config: The configuration of its training.
         model: The operator and its hard constraints.
@@ -49,9 +50,10 @@ class Run:
         held_data: The held-out samples of the data, where they are in memory; all of them where
             parameters are inferred.
         first_step: Seconds of the first step, compilation included.
+        unchanged: True if a resume found nothing left to do.
     """
 
-    path: Path
+    folder: RunFolder
     problem: Problem
     config: TrainingConfig
     model: Model
@@ -60,6 +62,7 @@ class Run:
     data: Mapping[str, Any] | None = field(default=None, repr=False)
     held_data: AnyDataset | None = field(default=None, repr=False)
     first_step: float = 0.0
+    unchanged: bool = False
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Self:
@@ -79,20 +82,30 @@ class Run:
         config = move_to_device(TrainingConfig.from_json(record["training"]), device)
         statistics = Statistics.from_json(record["statistics"])
         model = build_model(problem, statistics, config)
-        if not folder.weights.is_file():
-            raise UsageError(f"{path}: has no weights yet; train on with: piop resume {path}")
+        weights = read_weights(folder.files)
         try:
-            model.operator.load_state_dict(load_weights(folder.weights))
+            model.operator.load_state_dict(weights)
         except RuntimeError as error:
             made_by = f"the run was made by piop {record['versions']['piop']}"
-            message = f"does not fit this version's network ({error}); {made_by}"
-            raise UsageError(f"{folder.weights}: {message}") from error
-        return cls(folder.path, problem, config, model, statistics, data=record["data"])
+            message = f"do not fit this version's network ({error}); {made_by}"
+            raise UsageError(f"{path}: its weights {message}") from error
+        return cls(folder, problem, config, model, statistics, data=record["data"])
+
+    @property
+    def path(self) -> Path:
+        """The path of its run folder."""
+        return self.folder.path
 
     @property
     def metrics(self) -> list[Row]:
         """The rows of ``metrics.jsonl``."""
-        return read_metrics(RunFolder(self.path).metrics)
+        return read_metrics(self.folder.files)
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether ``evaluation.json`` is of the weights as they are."""
+        rows, found = self.metrics, self.folder.read_json(EVALUATION)
+        return bool(rows) and found.get("steps") == rows[-1]["step"]
 
     @property
     def inferred(self) -> dict[str, float]:
@@ -100,7 +113,7 @@ class Run:
         module = self.model.operator.inferred
         if module is None:
             return {}
-        known = read_json(RunFolder(self.path).evaluation).get("inferred") or {}
+        known = self.folder.read_json(EVALUATION).get("inferred") or {}
         return {n: known[n]["value"] if n in known else v for n, v in module.values().items()}
 
     @property
@@ -227,12 +240,13 @@ class Run:
             f"The operator is saved; evaluate it on fewer inputs: "
             f"piop evaluate {self.path} --samples {max(1, samples // 4)}"
         )
+        device = self.config.machine.device
         given, seed = self._given(data), self.config.machine.seed if seed is None else seed
         parameters, doubts = self._infer()
         values = {name: entry["value"] for name, entry in parameters.get("inferred", {}).items()}
         problem = self.problem.at(values)
         try:
-            with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
+            with self._writing(write), explain_out_of_memory(lambda _: remedy, device):
                 source = self._source(problem, samples, seed, given, queries, sensors)
                 held_out = source.held_out()
                 found = evaluation.compare_with_truth(problem, self.model, held_out)
@@ -247,7 +261,7 @@ class Run:
         found |= parameters | {"warnings": [*found["warnings"], *doubts]}
         found |= self._circumstances(problem, seed)
         if write:
-            write_json(RunFolder(self.path).evaluation, found)
+            self.folder.write_json(EVALUATION, found)
         return found
 
     def discretisation(
@@ -289,12 +303,17 @@ class Run:
         seed = self.config.machine.seed if seed is None else seed
         source = self._source(self.solved, samples, seed, self._given(data))
         remedy = "Evaluate on fewer samples, half as many to begin with, or on coarser grids"
-        with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
+        device = self.config.machine.device
+        with self._writing(write), explain_out_of_memory(lambda _: remedy, device):
             found = study_discretisation(self.solved, self.model, source, seed, sensors, grids)
         found |= {"seed": seed, "judged_by": source.name}
         if write:
-            write_json(RunFolder(self.path).discretisation, found)
+            self.folder.write_json(DISCRETISATION, found)
         return found
+
+    def _writing(self, write: bool) -> AbstractContextManager[None]:
+        """Refuse at once, not after the work, where the result could not be written."""
+        return self.folder.writing() if write else nullcontext()
 
     def _given(self, data: DataArgument | None) -> GivenData | None:
         return None if data is None else GivenData.open(self.problem, data)
@@ -329,7 +348,7 @@ class Run:
         try:
             data = self._own_data(self.data or {})
         except (UsageError, NotSupportedError) as error:
-            known = read_json(RunFolder(self.path).evaluation).get("inferred")
+            known = self.folder.read_json(EVALUATION).get("inferred")
             found = {"inferred": known or trained_estimates(self.problem, module.values())}
             return found, [f"{', '.join(module.names)}: as before, because {error}"]
         return infer(self.problem, module.values(), data)

@@ -11,6 +11,7 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.run import Run, fit, resume
 from piop.run.data import training_and_held_out
+from piop.run.folder import RunFolder
 
 
 def strip(run):
@@ -22,6 +23,7 @@ def test_a_run_folder_holds_all_that_is_promised(trained):
     assert names == {
         "spec.yaml",
         "config.json",
+        "checksums.json",
         "metrics.jsonl",
         "model.safetensors",
         "state",
@@ -254,10 +256,10 @@ def test_what_is_no_run_is_refused(tmp_path, action):
 
 def test_a_newer_format_says_which_version_it_needs(heat, tmp_path):
     fit(heat, steps=1, out=tmp_path / "r", samples=0)
-    path = tmp_path / "r" / "config.json"
-    record = json.loads(path.read_text())
+    folder = RunFolder(tmp_path / "r")
+    record = folder.read_config()
     record["format"], record["versions"]["piop"] = 99, "9.9"
-    path.write_text(json.dumps(record))
+    folder.rewrite_config(record)
     with pytest.raises(UsageError, match=r"format 99.*piop 9\.9"):
         Run.load(tmp_path / "r")
 
@@ -274,7 +276,10 @@ def test_weights_of_another_network_are_refused(heat, tmp_path):
     fit(heat, steps=1, out=tmp_path / "2", samples=0, settings={"width": 16})
     other = (tmp_path / "2" / "model.safetensors").read_bytes()
     (tmp_path / "1" / "model.safetensors").write_bytes(other)
-    with pytest.raises(UsageError, match="does not fit"):
+    with pytest.raises(UsageError, match=r"model.safetensors: is damaged"):
+        Run.load(tmp_path / "1")
+    (tmp_path / "1" / "checksums.json").unlink()
+    with pytest.raises(UsageError, match="do not fit this version's network"):
         Run.load(tmp_path / "1")
 
 

@@ -10,6 +10,7 @@ import torch
 from piop.errors import OutOfMemory, UsageError
 from piop.run import Run, fit, resume
 from piop.training.loop.checkpoint import read_metrics
+from piop.training.loop.run_files import RunFiles
 
 LIMITED = """
 import resource, sys
@@ -55,7 +56,7 @@ def test_a_run_that_was_too_large_goes_on_with_less(heat, tmp_path, monkeypatch)
     assert run.config.points.functions == 2
     recorded = json.loads((out / "config.json").read_text())["training"]
     assert recorded["points"]["functions"] == 2
-    assert [row["step"] for row in read_metrics(out / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
+    assert [row["step"] for row in read_metrics(RunFiles(out))] == [1, 2, 3, 4, 5, 6]
 
 
 def test_without_a_checkpoint_the_run_begins_again_with_less(heat, tmp_path, monkeypatch):

@@ -213,9 +213,7 @@ def run(problem, tmp_path_factory):
 
 
 def test_a_run_tells_its_parameter_with_an_uncertainty_that_holds(run):
-    from piop.run.folder import read_json
-
-    found = read_json(run.path / "evaluation.json")
+    found = run.folder.read_json("evaluation.json")
     nu = found["inferred"]["nu"]
     assert abs(nu["value"] - TRUTH) < 3 * nu["std"] < 0.1 * TRUTH
     assert nu["trained"] == pytest.approx(run.metrics[-1]["inferred/nu"], rel=1e-6)

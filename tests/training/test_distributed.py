@@ -100,7 +100,7 @@ def test_weights_that_differ_between_processes_end_the_run(tmp_path, monkeypatch
     monkeypatch.setattr(trainer.processes, "agree", lambda _: False)
     with pytest.raises(TrainingError, match=r"no longer the same at step 1; no checkpoint"):
         trainer.run()
-    assert not trainer.state_path.exists()
+    assert not (trainer.folder / "state" / "checkpoint.pt").exists()
 
 
 def test_the_environment_says_how_many_there_are(monkeypatch):

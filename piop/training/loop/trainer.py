@@ -18,7 +18,7 @@ from piop.inferred_parameters import INFERRED
 from piop.training.batches.batch import BatchSource
 from piop.training.config import TrainingConfig
 from piop.training.distributed import LostProcessError, Processes, SingleProcess, checksum
-from piop.training.loop.checkpoint import MetricsFile, Row, load_state, save_state, save_weights
+from piop.training.loop.checkpoint import MetricsFile, Row, read_checkpoint, save_checkpoint
 from piop.training.loop.divergence import (
     NO_GRADIENTS,
     DivergenceMonitor,
@@ -36,6 +36,7 @@ from piop.training.loop.phases import (
     TrainingTask,
 )
 from piop.training.loop.profile import CHECKPOINT, METRICS, OPTIMISER, Profile
+from piop.training.loop.run_files import RunFiles
 from piop.training.loss.objective import ResidualLoss
 
 
@@ -104,7 +105,7 @@ class Trainer:
         if self.processes.count > 1:
             own = self.processes, self._own_flags, self.profile
             gradients = self.shared = SharedGradients(gradients, loss, *own)
-        self.config, self.folder, self.progress = config, folder, progress
+        self.config, self.files, self.progress = config, RunFiles(folder), progress
         self.task = TrainingTask(self.operator, gradients, draw, config.optimiser, self.weightings)
         self.phase: Phase = Stochastic(self.task)
         self.step, self.elapsed, self.first_step = 0, 0.0, 0.0
@@ -112,6 +113,7 @@ class Trainer:
         self.monitor = DivergenceMonitor(loss.equations)
         self._since_note: list[tuple[int, dict[str, Any], Mapping[str, Tensor]]] = []
         self._first_at, self._metrics_size = 0, 0
+        self._last_is_whole = False
         self._spent, self._saved_clock = 0.0, 0.0
         self.saved_at: int | None = None
 
@@ -121,13 +123,18 @@ class Trainer:
         return self.step - self._first_at
 
     @property
-    def state_path(self) -> Path:
-        """Path of the state for a resume."""
-        return self.folder / "state" / "checkpoint.pt"
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.files.folder
 
     def fraction(self) -> float:
         """Return the fraction of the budget that is spent, in [0, 1]."""
         return self.config.budget.fraction(self.step, self._spent)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the budget is spent and the last checkpoint holds the result."""
+        return self._last_is_whole and self.fraction() >= 1
 
     def run(self) -> None:
         """Train until the budget is spent or Ctrl-C is pressed, then save.
@@ -138,7 +145,7 @@ class Trainer:
         """
         metrics = None
         if self.processes.leads:
-            metrics = MetricsFile(self.folder / "metrics.jsonl", self._metrics_size)
+            metrics = MetricsFile(self.files, self._metrics_size)
         clock = self._saved_clock = time.perf_counter()
         try:
             # torchrun passes Ctrl-C on a second time
@@ -270,10 +277,11 @@ class Trainer:
                 f"piop resume {self.folder}"
             )
         if metrics is not None:
-            self._metrics_size = metrics.flush()
-            save_state(self.state_path, self.state_dict())
-            save_weights(self.folder / "model.safetensors", self.phase.weights())
-        self.saved_at = self.step
+            written = metrics.flush()
+            self._metrics_size = written[0]
+            state, weights = self.state_dict(), self.phase.weights()
+            save_checkpoint(self.files, state, weights, written, keep=self._last_is_whole)
+        self.saved_at, self._last_is_whole = self.step, True
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a resume needs to continue with the same numbers."""
@@ -292,11 +300,12 @@ class Trainer:
         """Load the checkpoint of the folder; without one, training starts anew.
 
         Raises:
-            TrainingError: If the checkpoint cannot be read or does not fit the operator.
+            DamagedFileError: If there are checkpoints and none is whole.
+            TrainingError: If the checkpoint does not fit the operator.
         """
-        if not self.state_path.exists():
+        if (found := read_checkpoint(self.files, device)) is None:
             return
-        state = load_state(self.state_path, device)
+        state, self._last_is_whole = found
         try:
             self.weightings.load_state_dict(state.get("weighting", {}))
             self.monitor.load_state_dict(state.get("watch", {}))
@@ -309,7 +318,9 @@ class Trainer:
             self.operator.load_state_dict(state["weights"])
             self.phase.load_state_dict(state["phase"])
         except (KeyError, RuntimeError, ValueError) as error:
-            raise TrainingError(f"{self.state_path}: does not fit this run ({error})") from error
+            raise TrainingError(
+                f"{self.folder}: its checkpoint does not fit this run ({error})"
+            ) from error
         self.step = self.saved_at = int(state["step"])
         self.elapsed = self._spent = float(state["elapsed"])
         self._metrics_size = int(state["metrics_size"])

@@ -15,8 +15,9 @@ from piop.training.config import (
     PointsConfig,
     SamplingConfig,
 )
-from piop.training.loop.checkpoint import read_metrics
+from piop.training.loop.checkpoint import CHECKPOINT, read_metrics
 from piop.training.loop.gradients import make_gradients
+from piop.training.loop.run_files import RunFiles
 from piop.training.loop.trainer import Trainer
 
 FOLLOWING = {
@@ -46,7 +47,7 @@ def numbers(folder):
 
 
 def rows(folder):
-    return read_metrics(folder / "metrics.jsonl")
+    return read_metrics(RunFiles(folder))
 
 
 def test_training_brings_the_loss_down(builder, heat, tmp_path):
@@ -135,14 +136,14 @@ def test_ctrl_c_saves_after_the_present_step(builder, heat, tmp_path):
     trainer.run()
     assert trainer.interrupted
     assert trainer.step == 4
-    assert trainer.state_path.exists()
+    assert (trainer.folder / CHECKPOINT).exists()
     assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_loss_that_is_not_finite_is_told_and_the_checkpoint_kept(builder, heat, tmp_path):
     first = trainer_of(builder, heat, tmp_path, steps=5)
     first.run()
-    kept = first.state_path.read_bytes()
+    kept = (first.folder / CHECKPOINT).read_bytes()
     weights = (tmp_path / "model.safetensors").read_bytes()
     second = trainer_of(builder, heat, tmp_path, steps=20)
     second.resume(torch.device("cpu"))
@@ -159,7 +160,7 @@ def test_a_loss_that_is_not_finite_is_told_and_the_checkpoint_kept(builder, heat
         "checkpoint of step 5.*piop resume .* --set learning_rate=0.002",
     ):
         second.run()
-    assert second.state_path.read_bytes() == kept
+    assert (second.folder / CHECKPOINT).read_bytes() == kept
     assert (tmp_path / "model.safetensors").read_bytes() == weights
 
 
@@ -186,7 +187,7 @@ def test_weights_that_are_not_finite_are_never_saved(builder, heat, tmp_path, na
     trainer.phase.task = replace(trainer.phase.task, gradients=poison)
     with pytest.raises(TrainingError, match="not finite, though the loss is at step 1;"):
         trainer.run()
-    assert not trainer.state_path.exists()
+    assert not (trainer.folder / CHECKPOINT).exists()
 
 
 def test_a_full_disk_ends_training_with_the_last_checkpoint(builder, heat, tmp_path, monkeypatch):
@@ -197,7 +198,7 @@ def test_a_full_disk_ends_training_with_the_last_checkpoint(builder, heat, tmp_p
     def fills_up(handle):
         nonlocal count
         count += 1
-        if count > 7:
+        if count > 12:  # one for the metrics, five for each checkpoint
             raise OSError(28, "No space left on device")
         good(handle)
 
@@ -313,7 +314,7 @@ def test_a_budget_that_ends_amid_an_explosion_saves_nothing(builder, heat, tmp_p
     failing_from(trainer, 11, lambda p, s: ({k: v * 1e12 for k, v in p.items()}, s))
     with pytest.raises(TrainingError, match="exploded"):
         trainer.run()
-    assert not trainer.state_path.exists()
+    assert not (trainer.folder / CHECKPOINT).exists()
 
 
 def test_an_absurd_rate_is_answered_with_the_usual_one(builder, heat, tmp_path):

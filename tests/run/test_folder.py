@@ -1,0 +1,174 @@
+"""Nothing in a run folder changes unnoticed, and one process at a time writes in it."""
+
+import json
+import logging
+import os
+import shutil
+import sys
+
+import pytest
+
+from piop.errors import DamagedFileError, TrainingError, UsageError
+from piop.folder_lock import one_writer
+from piop.run import Run, fit, resume
+from piop.run.folder import MEMBERS
+
+
+@pytest.fixture(scope="module")
+def made(heat, tmp_path_factory):
+    """A run of six steps with a checkpoint after each, in float64."""
+    path = tmp_path_factory.mktemp("made") / "r"
+    settings = {"checkpoint": 0.0}
+    fit(heat, steps=6, out=path, samples=2, device="cpu", precision="float64", settings=settings)
+    return path
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "r")
+
+
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["config.json", "spec.yaml", "model.safetensors"])
+def test_damage_is_noticed_and_the_file_named(copy, name):
+    damage(copy / name)
+    with pytest.raises(DamagedFileError, match=rf"r/{name}: is damaged"):
+        Run.load(copy)
+
+
+def test_an_edited_config_is_noticed(copy):
+    record = json.loads((copy / "config.json").read_text())
+    record["statistics"]["input_std"] = {"u0": [10.0]}
+    (copy / "config.json").write_text(json.dumps(record, indent=1) + "\n")
+    for action in (Run.load, resume):
+        with pytest.raises(DamagedFileError, match=r"config.json: is damaged, or was changed"):
+            action(copy)
+
+
+def test_a_folder_made_before_checksums_loads_with_a_note(copy, caplog):
+    caplog.set_level(logging.INFO)
+    (copy / "checksums.json").unlink()
+    Run.load(copy)
+    assert "has no checksums" in caplog.text
+    resume(copy, steps=7, samples=0)
+    for name in ("config.json", "spec.yaml", "model.safetensors", "metrics.jsonl"):
+        assert name in json.loads((copy / "checksums.json").read_text())["files"]
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_to_the_same_weights(made, copy, caplog):
+    damage(copy / "state" / "checkpoint.pt")
+    run = resume(copy, samples=0)
+    assert "state/checkpoint.pt: is damaged" in caplog.text
+    assert "Going on from state/previous.pt, of step 5" in caplog.text
+    assert [row["step"] for row in run.metrics] == [*range(1, 7)]
+    weights = [(p / "model.safetensors").read_bytes() for p in (made, copy)]
+    assert weights[0] == weights[1]
+
+
+def test_damaged_weights_are_written_again_by_a_resume(made, copy, caplog):
+    damage(copy / "model.safetensors")
+    resume(copy, samples=2)
+    assert "model.safetensors: is damaged" in caplog.text
+    assert (copy / "model.safetensors").read_bytes() == (made / "model.safetensors").read_bytes()
+    Run.load(copy)
+
+
+def test_damaged_metrics_and_evaluation_are_named_with_their_line(copy):
+    run = Run.load(copy)
+    lines = (copy / "metrics.jsonl").read_text().splitlines()
+    lines[3] = lines[3].replace('"loss"', '"loss')
+    (copy / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DamagedFileError, match=r"metrics.jsonl:4: is damaged"):
+        _ = run.metrics
+    (copy / "checksums.json").unlink()
+    (copy / "evaluation.json").write_text('{"relative_l2":\n {"mean": 0.1,,}}')
+    with pytest.raises(DamagedFileError, match=r"evaluation.json: .*line 2.*piop evaluate"):
+        run.folder.read_json("evaluation.json")
+
+
+def test_a_finished_run_says_so_and_is_left_as_it_is(copy, caplog):
+    caplog.set_level(logging.INFO)
+    before = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in copy.rglob("*") if p.is_file()}
+    assert resume(copy).unchanged
+    assert "has taken its 6 steps already; nothing is left to do" in caplog.text
+    after = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in copy.rglob("*") if p.is_file()}
+    assert after == before
+
+
+def test_a_run_that_was_stopped_in_its_evaluation_is_evaluated_by_a_resume(copy):
+    (copy / "evaluation.json").unlink()
+    assert not resume(copy, samples=2).unchanged
+    evaluation = json.loads((copy / "evaluation.json").read_text())
+    assert evaluation["steps"] == 6
+
+
+def test_an_evaluation_of_fewer_steps_is_not_taken_for_that_of_the_run(copy):
+    resume(copy, steps=8, samples=0)
+    assert not resume(copy, samples=2).unchanged
+    assert json.loads((copy / "evaluation.json").read_text())["steps"] == 8
+
+
+def test_while_one_process_writes_every_other_is_refused(heat, made, copy):
+    run = Run.load(copy)
+    actions = [
+        lambda: resume(copy, steps=9),
+        lambda: fit(heat, steps=1, out=copy, force=True),
+        lambda: run.evaluate(1),
+        lambda: run.discretisation(samples=1),
+    ]
+    before = sorted(p.name for p in copy.iterdir())
+    with one_writer(copy):
+        for action in actions:
+            with pytest.raises(
+                UsageError, match=rf"r: is being written by .*process {os.getpid()}"
+            ):
+                action()
+        assert run.evaluate(1, write=False)["samples"] == 1
+        assert Run.load(copy).metrics == run.metrics
+    assert sorted(p.name for p in copy.iterdir()) == before
+    assert (copy / "model.safetensors").read_bytes() == (made / "model.safetensors").read_bytes()
+
+
+def test_a_run_that_began_in_the_same_folder_meanwhile_is_not_overwritten(
+    heat, tmp_path, monkeypatch
+):
+
+    from piop.run import fit as _  # noqa: F401 - the module, not the function
+
+    module = sys.modules["piop.run.fit"]
+    plan = module._plan
+
+    def slow(*arguments):
+        monkeypatch.setattr(module, "_plan", plan)
+        fit(heat, steps=1, out=tmp_path / "r", samples=0)
+        return plan(*arguments)
+
+    monkeypatch.setattr(module, "_plan", slow)
+    with pytest.raises(UsageError, match="exists already"):
+        fit(heat, steps=2, out=tmp_path / "r", samples=0)
+    assert len(Run.load(tmp_path / "r").metrics) == 1
+
+
+@pytest.mark.parametrize("removed", [1, 3, len(MEMBERS) - 2, len(MEMBERS) - 1])
+def test_a_folder_half_emptied_by_force_can_be_replaced(heat, copy, removed):
+    for path in (copy / name for name in MEMBERS[:removed]):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    assert len(fit(heat, steps=1, out=copy, samples=0, force=True).metrics) == 1
+
+
+def test_a_full_disk_before_the_config_does_not_advise_a_resume(heat, tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(
+        TrainingError, match=r"r/spec.yaml: cannot be written .*Free some space, then give the same"
+    ):
+        fit(heat, steps=1, out=tmp_path / "r", samples=0)
+    monkeypatch.undo()
+    fit(heat, steps=1, out=tmp_path / "r", samples=0)
