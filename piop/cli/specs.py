@@ -42,7 +42,7 @@ boundary: {x: periodic}
 # From here on everything is optional.
 sensors: {u0: {count: 32, place: uniform}}   # where the input is observed: grid, uniform, ...
 save: {t: 51, x: 64}                     # the grid of references and evaluations
-units: {t: s, x: m, u: m/s}              # labels of files and figures
+units: {t: s, x: m, u: m/s}              # formulas must be consistent with them
 """
 
 

@@ -35,6 +35,7 @@ class ElementaryFunction:
         slope: Its derivative, of the argument; None where there is no rule.
         smoothness: Derivatives exist for every order strictly below this: 0 at a jump, 1 at a kink.
         variadic: Whether it takes two or more arguments, of which ``array`` and ``torch`` take two.
+        degree: k where f(c*x) = c**k * f(x) for every c > 0; None where there is none.
     """
 
     symbolic: Any
@@ -45,6 +46,7 @@ class ElementaryFunction:
     slope: Callable[[Expr], Expr] | None = None
     smoothness: float = math.inf
     variadic: bool = False
+    degree: float | None = None
 
 
 @final
@@ -79,14 +81,18 @@ _ROWS: tuple[ElementaryFunction, ...] = (
     ElementaryFunction(sympy.tan, "tan", np.tan, "tan", math.tan, lambda a: 1 + sympy.tan(a) ** 2),
     ElementaryFunction(sympy.exp, "exp", np.exp, "exp", math.exp, lambda a: sympy.exp(a)),
     ElementaryFunction(sympy.log, "log", np.log, "log", math.log, lambda a: 1 / a),
-    ElementaryFunction(sympy.sqrt, "sqrt", np.sqrt, "sqrt", math.sqrt),  # to SymPy a power
+    ElementaryFunction(sympy.sqrt, "sqrt", np.sqrt, "sqrt", math.sqrt, degree=0.5),  # as a power
     ElementaryFunction(
         sympy.tanh, "tanh", np.tanh, "tanh", math.tanh, lambda a: 1 - sympy.tanh(a) ** 2
     ),
-    ElementaryFunction(sympy.Abs, "abs", np.abs, "abs", abs, lambda a: sympy.sign(a), 1),
-    ElementaryFunction(sympy.sign, "sign", np.sign, "sign", _sign, smoothness=0),
-    ElementaryFunction(sympy.Min, "min", np.minimum, "minimum", min, smoothness=1, variadic=True),
-    ElementaryFunction(sympy.Max, "max", np.maximum, "maximum", max, smoothness=1, variadic=True),
+    ElementaryFunction(sympy.Abs, "abs", np.abs, "abs", abs, lambda a: sympy.sign(a), 1, degree=1),
+    ElementaryFunction(sympy.sign, "sign", np.sign, "sign", _sign, smoothness=0, degree=0),
+    ElementaryFunction(
+        sympy.Min, "min", np.minimum, "minimum", min, smoothness=1, variadic=True, degree=1
+    ),
+    ElementaryFunction(
+        sympy.Max, "max", np.maximum, "maximum", max, smoothness=1, variadic=True, degree=1
+    ),
     ElementaryFunction(sympy.asin, None, np.arcsin, "asin"),
     ElementaryFunction(sympy.acos, None, np.arccos, "acos"),
     ElementaryFunction(sympy.atan, None, np.arctan, "atan"),

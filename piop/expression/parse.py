@@ -20,7 +20,8 @@ from piop.expression.quantity import Quantity, Scalar
 from piop.expression.text_checks import MAX_DEPTH, MAX_NODES, Refusal, check_text
 
 _VECTOR = ("grad", "div", "lap", "curl", "dot")
-_EQUALS = re.compile(r"(?<![<>=!])=(?!=)")
+EQUALS = re.compile(r"(?<![<>=!])=(?!=)")
+"""The sign between the two sides of an equation."""
 SYMPY_FAILS = (
     ArithmeticError,
     AttributeError,
@@ -79,6 +80,16 @@ def parse(text: str, scope: Scope) -> Quantity:
     Raises:
         Refusal: With the offset of the part that cannot be used.
     """
+    tree, start = read_tree(text)
+    return Walker(scope, start).visit(tree, 0)
+
+
+def read_tree(text: str) -> tuple[ast.expr, int]:
+    """Read the syntax tree of one expression, and where in the text it starts.
+
+    Raises:
+        Refusal: If it is no expression, or one that is too large.
+    """
     check_text(text)
     flat = text.replace("\n", " ").replace("\t", " ")
     start = len(flat) - len(flat.lstrip())
@@ -95,7 +106,7 @@ def parse(text: str, scope: Scope) -> Quantity:
     count = sum(1 for node in ast.walk(tree) if isinstance(node, ast.expr))
     if count > MAX_NODES:
         raise Refusal(f"{count} operations and operands; at most {MAX_NODES} are allowed", start)
-    return _Walker(scope, start).visit(tree, 0)
+    return tree, start
 
 
 def parse_equation(text: str, scope: Scope) -> tuple[Quantity, Quantity]:
@@ -104,7 +115,7 @@ def parse_equation(text: str, scope: Scope) -> tuple[Quantity, Quantity]:
     Raises:
         Refusal: Unless there is exactly one ``=`` and both sides have the same shape.
     """
-    signs = [match.start() for match in _EQUALS.finditer(text)]
+    signs = [match.start() for match in EQUALS.finditer(text)]
     if len(signs) != 1:
         place = signs[1] if signs else 0
         hint = "" if signs else "Write 'left = right'."
@@ -129,19 +140,32 @@ def short_derivative(name: str, coordinates: Mapping[str, Symbol]) -> tuple[str,
     return found.pop() if len(found) == 1 else None
 
 
+def links(node: ast.BinOp) -> list[tuple[ast.operator | None, ast.expr]]:
+    """Return the operands of a run of + and -, or of * and /, each with the operator before it."""
+    sums = isinstance(node.op, (ast.Add, ast.Sub))
+    group = (ast.Add, ast.Sub) if sums else (ast.Mult, ast.Div)
+    found: list[tuple[ast.operator | None, ast.expr]] = []
+    first: ast.expr = node
+    while isinstance(first, ast.BinOp) and isinstance(first.op, group):
+        found.append((first.op, first.right))
+        first = first.left
+    return [(None, first), *reversed(found)]
+
+
 def _refuse_equals(text: str) -> None:
     if match := re.search(r"[=!]=|=", re.sub(r"[<>]=", "  ", text)):
         hint = "A comparison is one of <, <=, >, >=." if len(match.group()) == 2 else ""
         raise Refusal(f"{match.group()!r} in an expression", match.start(), hint)
 
 
-class _Walker:
+class Walker:
     """One walk over one formula; ``offset`` is where its text starts in what the user wrote."""
 
     def __init__(self, scope: Scope, offset: int) -> None:
         self.scope, self.offset = scope, offset
 
     def visit(self, node: ast.expr, depth: int) -> Quantity:
+        """Return what a part of the formula stands for, which is ``depth`` levels down."""
         if depth > MAX_DEPTH:
             raise self._refuse(node, f"an expression deeper than {MAX_DEPTH} levels")
         try:
@@ -183,24 +207,18 @@ class _Walker:
 
     def _chain(self, node: ast.BinOp, depth: int) -> Quantity:
         """A run of + and -, or of * and /, is one level however long it is."""
-        sums = isinstance(node.op, (ast.Add, ast.Sub))
-        group = (ast.Add, ast.Sub) if sums else (ast.Mult, ast.Div)
-        links: list[ast.BinOp] = []
-        first: ast.expr = node
-        while isinstance(first, ast.BinOp) and isinstance(first.op, group):
-            links.append(first)
-            first = first.left
-        if sums:
+        (_, first), *others = links(node)
+        if isinstance(node.op, (ast.Add, ast.Sub)):
             parts = [self.visit(first, depth)]
-            for link in reversed(links):
-                value = self.visit(link.right, depth)
-                minus = isinstance(link.op, ast.Sub)
+            for operator, part in others:
+                value = self.visit(part, depth)
+                minus = isinstance(operator, ast.Sub)
                 parts.append(calculus.each(q.negate, value) if minus else value)
             return calculus.add(parts)
         result = self.visit(first, depth)
-        for link in reversed(links):
-            operate = calculus.multiply if isinstance(link.op, ast.Mult) else calculus.divide
-            result = operate(result, self.visit(link.right, depth))
+        for operator, factor in others:
+            operate = calculus.multiply if isinstance(operator, ast.Mult) else calculus.divide
+            result = operate(result, self.visit(factor, depth))
         return result
 
     def _vector(self, elements: list[ast.expr], depth: int) -> Quantity:

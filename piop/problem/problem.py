@@ -64,7 +64,7 @@ class Problem:
             both ends; periodic axes leave the right end out.
         points: Points of solutions on shapes; None for the corners of triangles whose sides are as
             long as the steps of the ``save`` grid.
-        units: Label of each name.
+        units: Unit of each name that has one.
         solve: The recipe known to work (``solve:``).
         learn: The inverse operator that is asked for, if any.
         parameters: Constant parameters.
@@ -93,8 +93,13 @@ class Problem:
         self._fill(draft_tree(read_objects(words), None))
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Self:
+    def from_file(cls, path: str | Path, check_units: bool = True) -> Self:
         """Read a YAML file, or a built-in problem by its name such as ``"burgers"``.
+
+        Args:
+            path: The file, or the name.
+            check_units: Whether units must be known and the formulas consistent with them; runs
+                that began before this was checked have any labels.
 
         Raises:
             SpecError: With every issue and its place, or if there is no such file.
@@ -105,7 +110,7 @@ class Problem:
             known = ", ".join(builtin_names())
             message = f"no such file, and no built-in problem (there are {known})"
             raise SpecError(Issue(message, str(path), hint=hint))
-        return cls._of(draft_file(found or path))
+        return cls._of(draft_file(found or path, check_units))
 
     @classmethod
     def from_yaml(cls, text: str, file: str = "<text>", folder: Path | None = None) -> Self:

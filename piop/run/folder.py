@@ -195,7 +195,7 @@ class RunFolder:
         if not self.files.covered:
             logger.info("%s: has no checksums, so damage to its files is not noticed", self.path)
         self.files.read(SPEC, ORIGINAL)
-        problem = Problem.from_file(self.spec)
+        problem = Problem.from_file(self.spec, check_units=False)
         if problem.hash != record["hash"]:
             raise UsageError(
                 f"{self.spec}: was changed since the run began (hash {problem.hash[:12]}…, the run "

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from piop.errors import Issue, SpecError
+from piop.spec.check_units import check_units
 from piop.spec.formulas import Resolved, resolve
 from piop.spec.model import Spec
 from piop.spec.reader import Bad, Reader, raise_issues
@@ -56,8 +57,12 @@ class Draft(NamedTuple):
     issues: list[Issue]
 
 
-def draft_file(path: str | Path) -> Draft:
+def draft_file(path: str | Path, units: bool = True) -> Draft:
     """Read a file as far as it can be read, with the issues in the draft.
+
+    Args:
+        path: The file.
+        units: Whether to check its units.
 
     Raises:
         SpecError: If the file cannot be read, or nothing useful can be said of it.
@@ -74,7 +79,7 @@ def draft_file(path: str | Path) -> Draft:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
         raise SpecError(Issue("this is not UTF-8 text", str(path), line, column)) from None
-    return draft_tree(read_yaml(text, str(path)), path.parent)
+    return draft_tree(read_yaml(text, str(path)), path.parent, units)
 
 
 def draft_spec(spec: Spec) -> Draft:
@@ -83,12 +88,13 @@ def draft_spec(spec: Spec) -> Draft:
     return Draft(spec, resolve(spec, issues), issues)
 
 
-def draft_tree(tree: Node, folder: Path | None) -> Draft:
+def draft_tree(tree: Node, folder: Path | None, units: bool = True) -> Draft:
     """Understand the words of a spec, and its formulas.
 
     Args:
         tree: From YAML or Python objects.
         folder: Folder that paths in the spec must lie in; None allows any path.
+        units: Whether to check its units.
 
     Raises:
         SpecError: If nothing useful can be said of it.
@@ -119,4 +125,7 @@ def draft_tree(tree: Node, folder: Path | None) -> Draft:
     values.pop("piop", None)
     spec = Spec(**values, places=MappingProxyType(reader.places))
     broken = _lost(tree, values) | reader.constants.broken
-    return Draft(spec, resolve(spec, issues, broken, frozenset(failed)), issues)
+    resolved = resolve(spec, issues, broken, frozenset(failed))
+    if units and not issues:
+        check_units(spec, resolved, issues)
+    return Draft(spec, resolved, issues)

@@ -12,6 +12,7 @@ from piop.errors import Issue, Place, SpecError, did_you_mean
 from piop.expression import Quantity, Refusal, Scope, as_number, parse
 from piop.spec.model import issue_at
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
+from piop.spec.units import split_unit
 
 T = TypeVar("T")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
@@ -40,7 +41,11 @@ def evaluate(text: ScalarNode, scope: Scope, issues: list[Issue], path: str) -> 
 
 def record(refusal: Refusal, text: ScalarNode, issues: list[Issue], path: str) -> None:
     """Turn a refusal into an issue at its place in the file."""
-    if refusal.message:
+    if refusal.message and (parts := split_unit(text.text)):
+        number, unit = parts
+        hint = f"Write {number} here, and {unit} under 'units' beside the name it belongs to."
+        refuse(issues, text.place, f"{path}: numbers and parameters take no unit", hint)
+    elif refusal.message:
         refuse(issues, text.at(refusal.offset), f"{path}: {refusal.message}", refusal.hint)
 
 

@@ -40,6 +40,12 @@ def _label(reader: Reader, node: Node, path: str) -> str:
     return reader.text(node, path).text
 
 
+def _unit(reader: Reader, node: Node, path: str) -> str:
+    """A unit; empty quotes say that there is none."""
+    empty = isinstance(node, ScalarNode) and node.quoted and not node.text
+    return "" if empty else _label(reader, node, path)
+
+
 def _parameters(reader: Reader, node: Node, section: str) -> dict[str, Text | Distribution]:
     """Read constants, which may use earlier ones, or distributions, which make scalar inputs."""
     result: dict[str, Text | Distribution] = {}
@@ -199,7 +205,7 @@ SECTIONS: Mapping[str, Callable[[Reader, Node, str], Any]] = MappingProxyType(
         "domain": read_domain,
         "sensors": partial(Reader.entries, read=_sensor),
         "save": partial(Reader.entries, read=partial(Reader.integer, least=2, most=100_000)),
-        "units": partial(Reader.entries, read=_label),
+        "units": partial(Reader.entries, read=_unit),
         "solve": partial(Reader.entries, read=_setting),
         "infer": _list,
         "learn": _learn,

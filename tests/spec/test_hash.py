@@ -122,7 +122,7 @@ boundary:
 domain: {box: [[0, 2], [0, 1]], holes: {cavity: {disk: [1, 0.5, 0.2]}}}
 sensors: {c: {count: [4, 6], place: grid}}
 save: {t: 11, x: 32}
-units: {x: m, u: "no"}
+units: {x: m, u: "1"}
 solve: {backbone: pit, flags: [true, 1, 0.5, "1"], name: "true"}
 infer: [k]
 learn: {from: u, to: [c, s], noise: [0, 0.01]}
@@ -143,4 +143,4 @@ def test_every_word_survives_the_round_trip():
         assert getattr(again.spec, word) == getattr(problem.spec, word)
     assert again.solve["flags"] == (True, 1, 0.5, "1")
     assert again.solve["name"] == "true"
-    assert again.units["u"] == "no"
+    assert again.units["u"] == "1"
