@@ -17,6 +17,9 @@ preset    every backbone and preset on burgers and heat2d, 20 steps of small bat
           learn from data alone, on data, 8 steps
 ========= ==========================================================================================
 
+Samples are drawn by the first scheme (``draws=1``), by which the recorded ones were; runs that are
+recorded keep it.
+
 Of a training run the rows of the metrics, the final weights (by their bytes, whatever they are
 called) and a prediction are kept, with the run folder: ``compare`` trains again, and also predicts
 with the old folder. A cell that would train for much more than a minute takes fewer steps, and a
@@ -315,7 +318,7 @@ def _perform_evaluate(cell: Cell, folder: Path, place: Path, patient: bool) -> d
 def _perform_reference(cell: Cell, folder: Path, place: Path, patient: bool) -> dict[str, Any]:
     problem = piop.Problem.from_file(cell["spec"])
     path = place / "reference.nc"
-    said = piop.generate(problem, cell["count"], path, seed=0, **cell["options"][0])
+    said = piop.generate(problem, cell["count"], path, seed=0, draws=1, **cell["options"][0])
     said.pop("path")
     arrays = _arrays_of(path)
     path.unlink()
@@ -362,7 +365,8 @@ def _make_data(folder: Path, data: Mapping[str, Any]) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     options = {k: v for k, v in data.items() if k not in ("spec", "count")}
-    piop.generate(piop.Problem.from_file(data["spec"]), data["count"], path, seed=1, **options)
+    problem = piop.Problem.from_file(data["spec"])
+    piop.generate(problem, data["count"], path, seed=1, draws=1, **options)
 
 
 # Predictions: stored inputs in, at stored places

@@ -23,6 +23,7 @@ from piop.fields import grid_axis
 from piop.problem.capabilities import choose_method, usual_tolerance
 from piop.reference import solve_reference
 from piop.sampling import Draws, sample_inputs
+from piop.sampling.random import DATA, NEWEST_SCHEME
 from piop.training.distributed import joined
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def generate(
     noise: float = 0.0,
     device: str | None = None,
     force: bool = False,
+    draws: int = NEWEST_SCHEME,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Draw inputs, solve, and write a file that appears under its name once it is complete.
@@ -68,6 +70,8 @@ def generate(
             without it.
         device: Device of the solver; the CPU by default.
         force: Replace a file that is there, once the new one is complete.
+        draws: Scheme of the random numbers, noted in the file: 1 gives the samples of a file in
+            which none is noted.
         progress: Called with the number of samples done after each batch.
 
     Returns:
@@ -97,7 +101,7 @@ def generate(
             f"n = {count}: {problem.name} has no inputs and so one solution: give n = 1 (-n 1), or "
             f"noise (--noise 0.01) for {count} different observations of it"
         )
-    attributes = {"seed": seed, "tolerance": tolerance, "reference": method.name}
+    attributes = {"seed": seed, "draws": draws, "tolerance": tolerance, "reference": method.name}
     attributes |= {"noise": noise} if noise else {}
     parts = [range(low, min(count, low + BATCH)) for low in range(0, count, BATCH)]
     with joined() as processes, ExitStack() as stack:
@@ -179,7 +183,7 @@ def _solve(
     problem: Problem, samples: range, attributes: dict[str, Any], device: str | None
 ) -> dict[str, Tensor]:
     """Solve the samples of these indices: axes, unknowns, inputs and error estimates by name."""
-    draws = Draws(attributes["seed"], 0, torch.arange(samples.start, samples.stop))
+    draws = Draws.of(DATA, attributes["seed"], samples, attributes["draws"])
     functions = sample_inputs(problem, draws)
     solution = solve_reference(problem, functions, tolerance=attributes["tolerance"], device=device)
     if not bool(solution.error_estimate.isfinite().all()):

@@ -17,13 +17,16 @@ from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Problem
 from piop.reference import solve_reference
 from piop.run.evaluation import errors_of
-from piop.run.held_out import DrawnInputs, HeldOut, held_out_draws
-from piop.sampling import place_sensors, reconstruct
+from piop.run.held_out import DrawnInputs, HeldOut
+from piop.sampling import Draws, place_sensors, reconstruct
+from piop.sampling.random import HELD_OUT
 
 from .entries import CPU_LIMITS, Entry
 
 SEED = 1000
 """Of the held-out inputs, whose draws have a key of their own: none is ever trained on."""
+SCHEME = 1
+"""Of their draws, so that rows are comparable with those that were recorded before."""
 NEURALOP = "neuraloperator's data, 16 on a grid"
 APART, ROWS = 0.06, 17
 """Rows of neuraloperator's trajectories; ``tests/reference/test_data.py`` tells how it is known."""
@@ -65,7 +68,7 @@ def see(problem: Problem, held_out: HeldOut, count: int | tuple[int, ...], place
     """See the same inputs through other sensors."""
     (item,) = problem.visible_inputs
     shape = (count,) if isinstance(count, int) else count
-    draws = held_out_draws(SEED, len(held_out.accepted))
+    draws = Draws.of(HELD_OUT, SEED, range(len(held_out.accepted)), SCHEME)
     points = place_sensors(problem, replace(item, sensor_shape=shape, place=place), draws)
     values = held_out.functions[item.name](points)[..., None]
     return replace(held_out, inputs={item.name: FunctionSamples(points, values)})
@@ -82,7 +85,7 @@ def law_judges(problem: Problem, entry: Entry, samples: int, full: bool) -> list
         for c, n in zip(problem.coordinates, counts, strict=True)
     }
     queries = Queries(axes=axes)
-    held_out = DrawnInputs(problem, samples, SEED, queries).held_out()
+    held_out = DrawnInputs(problem, samples, SEED, queries, scheme=SCHEME).held_out()
     judges = []
     for name, sensors in entry.views.items():
         seen = held_out if sensors is None else see(problem, held_out, *sensors)

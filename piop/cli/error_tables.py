@@ -80,6 +80,7 @@ def resolution_table(found: Mapping[str, Any]) -> str:
     known = [e for e in found["reference_error_estimate"].values() if e is not None]
     if known:
         lines.append(f"The references themselves err by {max(known):.1e} at most")
+    lines += [f"Warning: {text}" for text in found.get("warnings", [])]
     return "\n".join(lines)
 
 

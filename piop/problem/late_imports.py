@@ -31,10 +31,11 @@ def fit(problem: Problem, **settings: Any) -> Run:
 def sample(problem: Problem, n: int, seed: int) -> dict[str, InputFunction]:
     """Draw input functions; see `Problem.sample`."""
     from piop.sampling import Draws, sample_inputs
+    from piop.sampling.random import DATA
 
     if n < 1:
         raise UsageError(f"n = {n}: at least one sample is needed")
-    return sample_inputs(problem, Draws.first(n, seed))
+    return sample_inputs(problem, Draws.of(DATA, seed, range(n)))
 
 
 def solve_reference(problem: Problem, inputs: Any, **settings: Any) -> Solution:

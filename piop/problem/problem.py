@@ -284,7 +284,7 @@ class Problem:
 
         Args:
             n: How many samples.
-            seed: The same seed draws the same functions.
+            seed: The same seed draws the same functions, which are those of ``piop data --seed``.
 
         Returns:
             A batch of n functions for each input by name, hidden ones included. Each can be

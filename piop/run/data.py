@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -76,25 +77,59 @@ class GivenData:
             check_values(self.label, chunk)
 
     def record(self) -> dict[str, Any]:
-        """Return what ``config.json`` holds: path, number of samples and a hash of the values."""
-        digest = hashlib.sha256()
-        for name in sorted(self.dataset.channels):
+        """Return what ``config.json`` holds.
+
+        They are path, number of samples, a hash of the values, and one of the inputs of each sample
+        (of the first ones where there are very many).
+        """
+        digest, inputs = hashlib.sha256(), []
+        for number, name in enumerate(sorted(self.dataset.channels)):
             for chunk in self.dataset.chunks():
                 digest.update(chunk.values[name].double().numpy().tobytes())
-        return {"path": self.path, "samples": len(self.dataset), "hash": digest.hexdigest()}
+                if number == 0 and len(inputs) < MOST_DIGESTS:
+                    inputs += input_digests(chunk)
+        return {
+            "path": self.path,
+            "samples": len(self.dataset),
+            "hash": digest.hexdigest(),
+            "inputs": "".join(inputs[:MOST_DIGESTS]),
+        }
 
-    def warnings(self, trained: Mapping[str, Any] | None) -> list[str]:
-        """Warn where a run is evaluated on the file that it was trained on.
 
-        Args:
-            trained: The record of the run's own data; None if it had none.
-        """
-        if self.path is None or trained is None or trained["path"] != self.path:
-            return []
-        return [
-            f"the run was trained on samples of {self.path}, so errors on them say little of new "
-            f"ones"
-        ]
+MOST_DIGESTS = 2**16
+"""Samples whose inputs are remembered at most."""
+DIGEST_BYTES = 6
+
+
+def input_digests(data: Dataset) -> list[str]:
+    """Hash the values of all inputs of each sample, in float32; no hashes without inputs."""
+    digests = [blake2b(digest_size=DIGEST_BYTES) for _ in range(len(data) if data.inputs else 0)]
+    for _, samples in sorted(data.inputs.items()):
+        values = samples.values.float() + 0.0  # no negative zero
+        for row, digest in enumerate(digests):
+            own = values[row] if samples.mask is None else values[row][samples.mask[row]]
+            digest.update(own.numpy().tobytes())
+    return [digest.hexdigest() for digest in digests]
+
+
+def trained_inputs(
+    problem: Problem, recorded: Mapping[str, Any], seed: int
+) -> frozenset[str] | None:
+    """Return the hashes of the inputs that a run was trained on, without those held out.
+
+    Args:
+        problem: The problem.
+        recorded: The record of the run's data; None is returned where it has no hashes.
+        seed: Seed of the run.
+    """
+    if "inputs" not in recorded:
+        return None
+    text, width = recorded["inputs"], 2 * DIGEST_BYTES
+    found = [text[at : at + width] for at in range(0, len(text), width)]
+    if problem.infer:
+        return frozenset(found)
+    training, _ = split(recorded["samples"], seed)
+    return frozenset(found[i] for i in training.tolist() if i < len(found))
 
 
 def check_values(label: str, data: Dataset) -> None:
@@ -130,10 +165,16 @@ def training_and_held_out(
     """
     if problem.infer:
         return data, data
+    training, held_out = split(len(data), seed)
+    return data.subset(training), data.subset(held_out)
+
+
+def split(samples: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Split the numbers of samples into those of training and of held-out samples."""
     generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(data), generator=generator)
-    count = max(1, round(HELD_OUT_FRACTION * len(data)))
-    return data.subset(order[count:].sort().values), data.subset(order[:count].sort().values)
+    order = torch.randperm(samples, generator=generator)
+    count = max(1, round(HELD_OUT_FRACTION * samples))
+    return order[count:].sort().values, order[:count].sort().values
 
 
 def usable_data(

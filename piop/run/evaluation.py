@@ -15,9 +15,10 @@ from piop.fields import FunctionSamples, InputFunction
 from piop.metrics import relative_l2, relative_l2_by_time, summarise, trivial_baselines, unbeaten
 from piop.problem import Problem
 from piop.residual import Residual
-from piop.run.held_out import HeldOut, held_out_draws
+from piop.run.held_out import HeldOut
 from piop.run.prediction import predict_values
 from piop.sampling import Draws, collocation, observe, sample_inputs
+from piop.sampling.random import HELD_OUT
 from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.batches.noise import add_noise, noise_levels
 from piop.training.build import Model, residual_of_model
@@ -101,9 +102,9 @@ def mean_residual(
         residual = residual_of_model(problem, model, config)
     except UsageError:  # the grid of the data it was trained on holds no differences
         return {}
-    draws = held_out_draws(seed, RESIDUAL_SAMPLES)
     like = model.operator.scale
-    draws = Draws(draws.seed, 0, draws.index.to(like.device))
+    draws = Draws.of(HELD_OUT, seed, range(RESIDUAL_SAMPLES), config.machine.draws)
+    draws = replace(draws, index=draws.index.to(like.device))
     functions = sample_inputs(problem, draws, like.dtype)
     queries = residual.place(lambda: collocation(problem, draws, RESIDUAL_POINTS).to(like))
     observed = observe(functions, problem, draws, like.dtype)
@@ -141,7 +142,7 @@ def errors_by_noise(
     model: Model,
     held_out: HeldOut,
     scales: Mapping[str, Sequence[float]],
-    seed: int,
+    draws: Draws,
 ) -> dict[str, dict[str, Any]]:
     """Evaluate an operator at each level of noise of its inputs.
 
@@ -150,7 +151,7 @@ def errors_by_noise(
         model: The operator.
         held_out: Held-out inputs without noise.
         scales: Standard deviations of the inputs in the statistics of the run.
-        seed: Seed of the noise, which differs between levels only in its size.
+        draws: Draws of the noise, which differs between levels only in its size.
 
     Returns:
         Level → ``mean``, ``std`` and ``per_sample`` of the relative L2 errors.
@@ -159,7 +160,7 @@ def errors_by_noise(
     count, found = len(held_out.accepted), {}
     for level in noise_levels(problem):
         levels = torch.full((count,), level, dtype=torch.float64)
-        inputs = add_noise(held_out.inputs, scales, levels, held_out_draws(seed, count))
+        inputs = add_noise(held_out.inputs, scales, levels, draws)
         prediction = predict_held_out(problem, model, replace(held_out, inputs=inputs))
         found[f"{level:g}"] = summarise(errors_of(prediction, judged)).to_dict()
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, final
 
@@ -16,8 +16,10 @@ from piop.fields import FunctionSamples, InputFunction, grid_axis
 from piop.problem import Problem
 from piop.problem.inputs import history_of, query_coordinates
 from piop.reference import solve_reference
+from piop.run.data import input_digests
 from piop.run.user_inputs import save_grid
 from piop.sampling import Draws, observe, place_sensors, sample_inputs
+from piop.sampling.random import HELD_OUT, NEWEST_SCHEME
 from piop.spec.model import SensorPlacement
 
 GRID_LIMITS = {1: (21, 128), 2: (6, 32), 3: (6, 16)}
@@ -51,11 +53,6 @@ class HeldOut:
     error_estimate: Tensor | None
     accepted: Tensor
     start: Mapping[str, Tensor] = field(default_factory=dict)
-
-
-def held_out_draws(seed: int, samples: int) -> Draws:
-    """Return the draws of held-out inputs, of another seed than training with that seed uses."""
-    return Draws((seed + 0x9E3779B9) % 2**32, 0, torch.arange(samples))
 
 
 def observed_at(
@@ -143,6 +140,13 @@ class HeldOutSource(ABC):
             UsageError: For a grid that there is none of.
         """
 
+    def count_among(self, digests: Collection[str]) -> tuple[int, int]:
+        """Count the samples whose inputs have one of these digests, and all that were compared.
+
+        Inputs that are drawn have streams of their own, and are not compared.
+        """
+        return 0, 0
+
 
 @final
 @dataclass(frozen=True)
@@ -153,6 +157,7 @@ class DrawnInputs(HeldOutSource):
         problem: The problem, its parameters being numbers.
         samples: Number of samples.
         seed: Seed of the run from which they are held out.
+        scheme: How their random numbers are kept apart from others.
         queries: Grid of the references; by default the ``save`` grid with fewer points.
         sensors: Input → (count or counts per axis, placement), where not as in the spec.
         end: Keep only the final time, for operators that predict no other.
@@ -164,6 +169,7 @@ class DrawnInputs(HeldOutSource):
     queries: Queries | None = None
     sensors: Sensors | None = None
     end: bool = False
+    scheme: int = NEWEST_SCHEME
 
     name = "law"
 
@@ -175,7 +181,8 @@ class DrawnInputs(HeldOutSource):
             NotSupportedError: If no reference solver covers the problem.
             SolverError: If the reference fails.
         """
-        problem, draws = self.problem, held_out_draws(self.seed, self.samples)
+        problem = self.problem
+        draws = Draws.of(HELD_OUT, self.seed, range(self.samples), self.scheme)
         functions = sample_inputs(problem, draws)
         queries = self.queries or self._usual()
         axes = queries.axes or {}
@@ -238,6 +245,11 @@ class HeldOutData(HeldOutSource):
         truth = {n: data.values[n].double() for n in problem.channels if n in data.values}
         accepted = torch.ones(len(data), dtype=torch.bool)
         return HeldOut({}, data.inputs, queries, truth, data.error_estimate, accepted, start)
+
+    def count_among(self, digests: Collection[str]) -> tuple[int, int]:
+        """Count the samples whose inputs have one of these digests, and all there are."""
+        own = input_digests(self.data)
+        return sum(digest in digests for digest in own), len(own)
 
     def on_grids(self, grids: Sequence[Grid]) -> Iterator[HeldOut]:
         """Keep every k-th point of the grid of the data; refuse a grid before the first is used."""

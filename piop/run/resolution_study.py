@@ -22,7 +22,7 @@ from piop.fields import FunctionSamples
 from piop.metrics import summarise
 from piop.problem import Input, Problem
 from piop.run.evaluation import errors_of, nonzero_solutions, predict_held_out
-from piop.run.held_out import Grid, HeldOut, HeldOutSource, held_out_draws, observed_at
+from piop.run.held_out import Grid, HeldOut, HeldOutSource, observed_at
 from piop.sampling import Draws
 from piop.spec.model import SensorPlacement
 
@@ -182,7 +182,7 @@ def study_discretisation(
     problem: Problem,
     model: Model,
     source: HeldOutSource,
-    seed: int,
+    draw: Callable[[int], Draws],
     sensors: Sensors | None = None,
     grids: Grids | None = None,
 ) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def study_discretisation(
         problem: The problem.
         model: The operator.
         source: The held-out inputs.
-        seed: Seed of the sensors that are kept.
+        draw: Number of samples → draws of the sensors that are kept.
         sensors: As :func:`piop.run.resolution_study.read_sensor_counts` takes them; by default all.
         grids: As :func:`piop.run.resolution_study.read_grids` takes them; by default that of an
             evaluation, or that of the data.
@@ -222,7 +222,7 @@ def study_discretisation(
             message = "all solutions are zero, so no relative error is defined"
             raise DataError(f"grid {label}: {message}")
         for choice in choices:
-            observed = replace(held_out, inputs=_observed(problem, held_out, choice, seed))
+            observed = replace(held_out, inputs=_observed(problem, held_out, choice, draw(samples)))
             counts[choice.label] = {n: s.points.shape[1] for n, s in observed.inputs.items()}
             judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
             errors = errors_of(predict_held_out(problem, model, observed), judged)[kept]
@@ -237,10 +237,9 @@ def study_discretisation(
 
 
 def _observed(
-    problem: Problem, held_out: HeldOut, choice: SensorCount, seed: int
+    problem: Problem, held_out: HeldOut, choice: SensorCount, draws: Draws
 ) -> dict[str, FunctionSamples]:
     """Evaluate the input functions of held-out samples at fewer sensors, or at more."""
-    draws = held_out_draws(seed, len(held_out.accepted))
     found = dict(held_out.inputs)
     for item in _countable(problem):
         own = held_out.inputs[item.name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,7 +18,13 @@ from piop.problem import Problem
 from piop.problem import late_imports as lazy
 from piop.run import evaluation
 from piop.run.configuration import move_to_device
-from piop.run.data import DataArgument, GivenData, check_values, training_and_held_out
+from piop.run.data import (
+    DataArgument,
+    GivenData,
+    check_values,
+    trained_inputs,
+    training_and_held_out,
+)
 from piop.run.folder import DISCRETISATION, EVALUATION, RunFolder, versions
 from piop.run.held_out import DrawnInputs, HeldOut, HeldOutData, HeldOutSource
 from piop.run.held_out import Sensors as Placement
@@ -25,6 +32,8 @@ from piop.run.parameter_estimation import infer, trained_estimates
 from piop.run.prediction import as_dataset, predict_values
 from piop.run.resolution_study import Grids, Sensors, study_discretisation
 from piop.run.user_inputs import InputData, read_at, read_inputs
+from piop.sampling import Draws
+from piop.sampling.random import HELD_OUT
 from piop.training.build import Model, build_model
 from piop.training.config import TrainingConfig
 from piop.training.loop.checkpoint import Row, read_metrics, read_weights
@@ -251,12 +260,13 @@ class Run:
                 held_out = source.held_out()
                 found = evaluation.compare_with_truth(problem, self.model, held_out)
                 if scales := self.statistics.noise:
-                    noise = evaluation.errors_by_noise(problem, self.model, held_out, scales, seed)
+                    draws = self._draws(seed, len(held_out.accepted))
+                    noise = evaluation.errors_by_noise(problem, self.model, held_out, scales, draws)
                     found["noise"] = noise
+                doubts += self._shared(source, given)
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
         if given is not None:
-            doubts = [*doubts, *given.warnings(self.data)]
             found["data"] = given.name
         found |= parameters | {"warnings": [*found["warnings"], *doubts]}
         found |= self._circumstances(problem, seed)
@@ -301,12 +311,14 @@ class Run:
             ``run.discretisation(sensors="25%,50%,100%", grids="64,128,256")``
         """
         seed = self.config.machine.seed if seed is None else seed
-        source = self._source(self.solved, samples, seed, self._given(data))
+        given = self._given(data)
+        source = self._source(self.solved, samples, seed, given)
         remedy = "Evaluate on fewer samples, half as many to begin with, or on coarser grids"
         device = self.config.machine.device
         with self._writing(write), explain_out_of_memory(lambda _: remedy, device):
-            found = study_discretisation(self.solved, self.model, source, seed, sensors, grids)
-        found |= {"seed": seed, "judged_by": source.name}
+            draw = partial(self._draws, seed)
+            found = study_discretisation(self.solved, self.model, source, draw, sensors, grids)
+        found |= {"seed": seed, "judged_by": source.name, "warnings": self._shared(source, given)}
         if write:
             self.folder.write_json(DISCRETISATION, found)
         return found
@@ -338,7 +350,25 @@ class Run:
         if self.data is not None and not self.config.physics:
             return HeldOutData(problem, _first(self._own_data(self.data), samples), end)
         seed = self.config.machine.seed if seed is None else seed
-        return DrawnInputs(problem, samples, seed, queries, sensors, end)
+        return DrawnInputs(problem, samples, seed, queries, sensors, end, self.config.machine.draws)
+
+    def _draws(self, seed: int, samples: int) -> Draws:
+        """Return the draws of held-out samples."""
+        return Draws.of(HELD_OUT, seed, range(samples), self.config.machine.draws)
+
+    def _shared(self, source: HeldOutSource, given: GivenData | None) -> list[str]:
+        """Warn of samples to judge by whose inputs the run was trained on."""
+        if self.data is None:
+            return []
+        trained = trained_inputs(self.problem, self.data, self.config.machine.seed)
+        if trained is None:  # a run of before, whose record has no inputs to compare
+            path = None if given is None else given.path
+            shared = "samples" if path is not None and path == self.data["path"] else ""
+        else:
+            count, total = source.count_among(trained)
+            shared = f"the inputs of {count} of these {total} samples" if count else ""
+        words = "the run was trained on {}, so errors on them say little of new ones"
+        return [words.format(shared)] if shared else []
 
     def _infer(self) -> tuple[dict[str, Any], list[str]]:
         """Estimate the parameters from the data; return them and warnings."""

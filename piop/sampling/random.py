@@ -14,10 +14,12 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, final
 
 import torch
 from torch import Tensor
+
+from piop.errors import UsageError
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -50,18 +52,44 @@ def philox(counter: Sequence[Tensor], key: tuple[int, int]) -> tuple[Tensor, ...
     return c0, c1, c2, c3
 
 
+@final
+@dataclass(frozen=True)
+class Purpose:
+    """What a fixed set of samples is for; sets for different purposes share no random numbers.
+
+    Attributes:
+        name: Part of the names of its streams.
+        offset: What the first scheme added to the seed instead, so that sets for different purposes
+            were the same for some seeds.
+    """
+
+    name: str
+    offset: int = 0
+
+
+DATA = Purpose("data")
+"""Data sets, and the inputs that :meth:`piop.Problem.sample` gives."""
+HELD_OUT = Purpose("held_out", 0x9E3779B9)
+"""Inputs that a run is evaluated on."""
+FIRST_SCHEME, NEWEST_SCHEME = 1, 2
+"""How purposes are kept apart: by seeds in runs and data sets made before schemes were recorded,
+by names since."""
+
+
 @dataclass(frozen=True)
 class Draws:
     """The random numbers of a batch of samples at one step.
 
     Sample i gets the same numbers whatever else is in the batch. Streams of numbers have names,
-    such as ``"input/u0"``, and are independent; the same name gives the same numbers again.
+    such as ``"input/u0"``, and are independent; the same name gives the same numbers again. What
+    training estimates beforehand takes step 0 without a purpose.
 
     Attributes:
         seed: In [0, 2³²).
         step: Training step, or 0 for a fixed set, in [0, 2³²).
         index: Global number of each sample, int64 ``[B]``, not negative. The numbers are made on
             its device.
+        purpose: What the samples are for, a part of the name of every stream.
 
     Raises:
         ValueError: If seed, step or index are out of range.
@@ -76,6 +104,7 @@ class Draws:
     seed: int
     step: int
     index: Tensor
+    purpose: str = ""
 
     def __post_init__(self) -> None:
         for key in ("seed", "step"):
@@ -89,9 +118,24 @@ class Draws:
             raise ValueError(f"index: {int(self.index.min())} is negative")
 
     @classmethod
-    def first(cls, count: int, seed: int) -> Self:
-        """Return those of samples 0 to ``count`` − 1 of a fixed set."""
-        return cls(seed, 0, torch.arange(count))
+    def of(cls, purpose: Purpose, seed: int, samples: range, scheme: int = NEWEST_SCHEME) -> Self:
+        """Return those of some samples of a fixed set.
+
+        Args:
+            purpose: What the set is for.
+            seed: Seed of the set.
+            samples: Numbers of the samples in it.
+            scheme: How purposes are kept apart.
+
+        Raises:
+            UsageError: For a scheme that there is none of.
+        """
+        index = torch.arange(samples.start, samples.stop)
+        if scheme == FIRST_SCHEME:
+            return cls((seed + purpose.offset) % 2**32, 0, index)
+        if scheme == NEWEST_SCHEME:
+            return cls(seed, 0, index, purpose.name)
+        raise UsageError(f"draws: {scheme} is not one of {FIRST_SCHEME}, {NEWEST_SCHEME}")
 
     @property
     def batch(self) -> int:
@@ -104,7 +148,8 @@ class Draws:
         block = torch.arange((size + 1) // 2, device=self.index.device)[None]
         index = self.index[:, None]
         step = torch.full_like(index, self.step)
-        key = (self.seed, zlib.crc32(stream.encode()))
+        name = f"{self.purpose}/{stream}" if self.purpose else stream
+        key = (self.seed, zlib.crc32(name.encode()))
         words = philox((block + 0 * index, index & _MASK, index >> 32, step), key)
         # 52 bits, then half a step: 53 bits would round the largest to 1.
         pairs = [(words[i] << 20) | (words[i + 1] >> 12) for i in (0, 2)]

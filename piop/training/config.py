@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
 from piop.errors import UsageError
+from piop.sampling.random import FIRST_SCHEME, NEWEST_SCHEME
 from piop.training.loss.weighting import WEIGHTINGS
 from piop.training.optimisers.build import OPTIMISERS
 from piop.training.setting_declarations import (
@@ -239,6 +240,7 @@ class MachineConfig:
         checkpoint: Seconds between checkpoints.
         kernel: Implementation of the sums in the attention of streams: plain ``torch``, or the
             ``triton`` kernel, which needs a CUDA device and has not been timed on one.
+        draws: Scheme of the random numbers of held-out inputs; 1 in runs that do not record it.
         cuda_graphs: Replay a compiled step as a CUDA graph, which spares launching its kernels one
             by one; it needs a CUDA device and has not been run on one.
     """
@@ -249,6 +251,7 @@ class MachineConfig:
     threads: int | None = None
     default_threads: int | None = None
     seed: int = 0
+    draws: int = NEWEST_SCHEME
     checkpoint: float = setting(30.0, changeable=True)
     kernel: Literal["torch", "triton"] = setting("torch")
     cuda_graphs: bool = setting(False)
@@ -321,9 +324,10 @@ class TrainingConfig:
         """Build the config that :meth:`to_json` wrote.
 
         No key is in two sections, so one that has moved to another section since is found there,
-        and one that is new has its default.
+        and one that is new has its default, but for the scheme of the draws.
         """
-        stored = {key: v for name in SECTIONS for key, v in data.get(name, {}).items()}
+        stored = {"draws": FIRST_SCHEME}
+        stored |= {key: v for name in SECTIONS for key, v in data.get(name, {}).items()}
         parts = {
             name: section(**{f.name: stored[f.name] for f in fields(section) if f.name in stored})
             for name, section in SECTIONS.items()

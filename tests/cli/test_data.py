@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import torch
 import xarray as xr
 from scipy.io import savemat
+
+from piop.generation import generate
+from piop.problem import Problem
+from piop.sampling import Draws, sample_inputs
 
 SMALL = ["--set", "functions=2", "--set", "queries=16", "--no-compile", "--device", "cpu"]
 
@@ -29,6 +34,20 @@ def test_reference_data_hold_inputs_solutions_and_where_they_come_from(piop, tmp
     assert code == 0
     assert "u(sample: 3, t: 51, x: 128)" in out
     assert json.loads(piop("data", "--inspect", path, "--json")[1])["format"] == "netcdf"
+
+
+def test_files_made_before_purposes_had_names_can_be_made_again(tmp_path):
+    heat, found = Problem.from_file("heat"), {}
+    for draws in (1, 2):
+        generate(heat, 2, tmp_path / f"{draws}.nc", seed=5, draws=draws)
+        with xr.open_dataset(tmp_path / f"{draws}.nc", engine="h5netcdf") as data:
+            assert data.attrs["draws"] == draws
+            found[draws] = torch.tensor(data["u0"].values)
+            x = torch.tensor(data["x"].values)[None, :, None]
+    before = sample_inputs(heat, Draws(5, 0, torch.arange(2)))["u0"](x)
+    torch.testing.assert_close(found[1], before)
+    torch.testing.assert_close(found[2], heat.sample(2, seed=5)["u0"](x))
+    assert not torch.isclose(found[1], found[2]).all(1).any()
 
 
 def test_a_sample_does_not_depend_on_how_many_there_are(piop, tmp_path, monkeypatch):

@@ -17,7 +17,6 @@ from piop.generation import generate
 from piop.problem import Problem
 from piop.run import fit
 from piop.run.held_out import DrawnInputs
-from piop.sampling import Draws, sample_inputs
 
 SPEC = """piop: 1
 name: case
@@ -74,7 +73,7 @@ def run(problem, path, tmp_path_factory):
 
 def test_inputs_are_seen_at_the_points_of_each_sample(problem, path):
     data = read_dataset(path, problem)
-    functions = sample_inputs(problem, Draws(SEED, 0, torch.arange(SAMPLES)))
+    functions = problem.sample(SAMPLES, SEED)
     assert len(functions["k"].on_grid(()).unique()) == 2
     assert data.points.shape == (SAMPLES, 40, 2)
     assert torch.equal(data.inputs["f"].points, data.points)
@@ -146,7 +145,7 @@ def test_data_without_samples_and_values_without_squares_are_refused(run, path, 
 
 def test_data_that_were_trained_on_judge_with_a_warning(run, path, unseen):
     found = run.evaluate(data=path, write=False)
-    assert any("was trained on samples of" in text for text in found["warnings"])
+    assert any("was trained on the inputs of 5 of these 6" in text for text in found["warnings"])
     others = run.evaluate(data=unseen, write=False)
     assert not any("was trained on" in text for text in others["warnings"])
 

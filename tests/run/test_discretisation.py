@@ -13,6 +13,12 @@ from piop.problem import Problem
 from piop.run import Run, fit
 from piop.run import resolution_study as module
 from piop.run.held_out import DrawnInputs, HeldOutData, grids_within
+from piop.sampling import Draws
+from piop.sampling.random import HELD_OUT
+
+
+def draw(samples):
+    return Draws.of(HELD_OUT, 0, range(samples))
 
 
 def errors(found):
@@ -111,10 +117,10 @@ def test_scattered_data_have_no_grid(trained, data):
     u = data.values["u"].flatten(1)
     points = torch.rand(12, u.shape[1], 2) + 1.0
     source = HeldOutData(trained.problem, Dataset(data.inputs, {}, {"u": u}, points))
-    found = module.study_discretisation(trained.problem, trained.model, source, 0)
+    found = module.study_discretisation(trained.problem, trained.model, source, draw)
     assert found["grids"] == ["80 points"]
     with pytest.raises(UsageError, match="scattered points; leave --grid out"):
-        module.study_discretisation(trained.problem, trained.model, source, 0, grids="4")
+        module.study_discretisation(trained.problem, trained.model, source, draw, grids="4")
 
 
 def test_sensors_on_a_grid_of_several_axes_must_fill_it():
@@ -144,7 +150,7 @@ def test_a_problem_without_input_functions_has_no_sensors(trained):
     )
     with pytest.raises(UsageError, match="alone has no input function"):
         module.study_discretisation(
-            still, trained.model, DrawnInputs(still, 2, 0), 0, sensors="50%"
+            still, trained.model, DrawnInputs(still, 2, 0), draw, sensors="50%"
         )
 
 

@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -7,8 +8,8 @@ import torch
 from piop.errors import NotSupportedError, UsageError
 from piop.run import HeldOut, Run, fit, predict_held_out
 from piop.run import evaluation as module
-from piop.run.held_out import held_out_draws
 from piop.sampling import Draws, sample_inputs
+from piop.sampling.random import HELD_OUT
 
 
 def test_an_evaluation_holds_all_that_is_promised(trained):
@@ -32,12 +33,24 @@ def test_a_short_run_learns_heat_to_a_few_percent(trained):
 
 
 def test_held_out_inputs_differ_from_those_trained_on(heat):
-    held = held_out_draws(0, 4)
-    assert held.seed != 0
+    held = Draws.of(HELD_OUT, 0, range(4))
     trained_on = sample_inputs(heat, Draws(0, 1, torch.arange(4)))["u0"]
     judged_on = sample_inputs(heat, held)["u0"]
     x = torch.linspace(0, 2, 5).double()[None, :, None]
     assert not torch.isclose(trained_on(x), judged_on(x)).any()
+
+
+def test_a_run_made_before_purposes_had_names_is_judged_by_the_same_inputs(trained, tmp_path):
+    shutil.copytree(trained.path, old := tmp_path / "old")
+    record = json.loads((old / "config.json").read_text())
+    assert record["training"]["machine"].pop("draws") == 2
+    (old / "config.json").write_text(json.dumps(record))
+    (x,) = trained.held_out(4).queries.axes["x"][None, None, :, None]
+    expected = sample_inputs(trained.problem, Draws(0x9E3779B9, 0, torch.arange(4)))["u0"](x[None])
+    before = Run.load(old).held_out(4)
+    torch.testing.assert_close(before.functions["u0"](x[None]), expected, rtol=0, atol=0)
+    now = trained.held_out(4).functions["u0"](x[None])
+    assert not torch.isclose(now, expected).all(1).any()
 
 
 def test_the_exact_solution_has_no_error_and_no_warning(trained, monkeypatch):

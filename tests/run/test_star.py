@@ -14,7 +14,6 @@ from piop.generation import generate
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.run import fit
-from piop.sampling import Draws, sample_inputs
 from piop.training.build import signature_of
 
 SPEC = """piop: 1
@@ -49,7 +48,7 @@ def path(problem, tmp_path_factory):
 
 def test_clouds_and_radii_come_back(problem, path):
     data = read_dataset(path, problem)
-    functions = sample_inputs(problem, Draws(2, 0, torch.arange(SAMPLES)))
+    functions = problem.sample(SAMPLES, 2)
     assert data.points.shape == (SAMPLES, 30, 2)
     assert not torch.equal(data.points[0], data.points[1])
     seen = data.inputs["r"]

@@ -4,7 +4,8 @@ import pytest
 import torch
 from scipy import stats
 
-from piop.sampling.random import Draws, philox
+from piop.errors import UsageError
+from piop.sampling.random import DATA, HELD_OUT, Draws, philox
 
 # Random123 1.14, tests/kat_vectors, lines "philox4x32 10": counter, key, result.
 KNOWN_ANSWERS = [
@@ -111,6 +112,34 @@ def test_no_shape_gives_one_number_per_sample():
 def test_numbers_out_of_range_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         Draws(**{"seed": 0, "step": 0, "index": torch.arange(2), **change})
+
+
+def numbers(draws):
+    return draws.uniform("input/u0", 8)
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1])
+def test_sets_for_different_purposes_share_no_numbers(seed):
+    training = numbers(Draws(seed, 0, torch.arange(8)))
+    data = numbers(Draws.of(DATA, seed, range(8)))
+    held_out = numbers(Draws.of(HELD_OUT, seed, range(8)))
+    golden = numbers(Draws.of(DATA, (seed + 0x9E3779B9) % 2**32, range(8)))
+    sets = [training, data, held_out, golden]
+    assert len({round(float(v), 12) for found in sets for v in found.flatten()}) == 4 * 64
+
+
+def test_a_sample_of_a_set_is_the_same_in_any_part_of_it():
+    whole = numbers(Draws.of(DATA, 3, range(10)))
+    assert torch.equal(numbers(Draws.of(DATA, 3, range(4, 7))), whole[4:7])
+
+
+def test_the_first_scheme_draws_what_it_drew():
+    plain = numbers(Draws(5, 0, torch.arange(4)))
+    assert torch.equal(numbers(Draws.of(DATA, 5, range(4), scheme=1)), plain)
+    shifted = numbers(Draws((5 + 0x9E3779B9) % 2**32, 0, torch.arange(4)))
+    assert torch.equal(numbers(Draws.of(HELD_OUT, 5, range(4), scheme=1)), shifted)
+    with pytest.raises(UsageError, match="draws: 3 is not one of 1, 2"):
+        Draws.of(DATA, 5, range(4), scheme=3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

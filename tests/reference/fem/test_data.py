@@ -7,7 +7,6 @@ from piop.datasets import read_dataset
 from piop.generation import generate
 from piop.reference import solve_reference
 from piop.run.held_out import DrawnInputs
-from piop.sampling import Draws, sample_inputs
 
 from .cases import on_shape
 
@@ -30,7 +29,7 @@ def test_points_inputs_and_solutions_come_back(tmp_path):
     said = generate(case, 3, path, seed=4, tolerance=1e-2)
     assert said["above_tolerance"] == 0
     data = read_dataset(path, case)
-    functions = sample_inputs(case, Draws(4, 0, torch.arange(3)))
+    functions = case.sample(3, 4)
     solution = solve_reference(case, functions, tolerance=1e-2)
     assert data.scattered
     assert not data.axes
@@ -46,7 +45,7 @@ def test_points_inputs_and_solutions_come_back(tmp_path):
 
 def test_points_lie_in_the_shape_and_on_its_boundary():
     case = problem()
-    solution = solve_reference(case, sample_inputs(case, Draws(4, 0, torch.arange(1))))
+    solution = solve_reference(case, case.sample(1, 4))
     points = solution.points[0].numpy()
     away = np.linalg.norm(points - (0.5, 0.45), axis=1)
     assert away.min() > 0.22 - 1e-12
