@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -41,6 +42,21 @@ class TrainingError(PiopError):
 
 class OutOfMemory(PiopError):
     """Memory ran out; the message says which setting to lower, and by how much."""
+
+
+@contextmanager
+def noting_interrupt(kept: Callable[[], str]) -> Iterator[None]:
+    """Note on an interrupt of a block what is kept and how to go on, where nothing is noted yet.
+
+    Args:
+        kept: Says so; called when the interrupt has left the block. Empty where nothing is kept.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if not hasattr(error, "__notes__") and (text := kept()):
+            error.add_note(text)
+        raise
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from piop.cli.console import COUNT, PATH, SEED, common_options, force_option, print_json, say
-from piop.errors import UsageError
+from piop.errors import UsageError, noting_interrupt
 
 
 @click.command()
@@ -67,11 +67,13 @@ def _make(spec: str, count: int, output: Path, as_json: bool, **options: Any) ->
     def progress(done: int) -> None:
         say(f"{done} of {count} samples  {time.monotonic() - start:.0f} s")
 
-    try:
+    def kept() -> str:
+        if not (parts := Path(f"{output}.parts")).exists():
+            return ""
+        return f"the solved samples are kept in {parts}: the same command continues from there"
+
+    with noting_interrupt(kept):
         result = generate(problem, count, output, progress=progress, **options)
-    except KeyboardInterrupt:
-        say(f"The solved samples are kept in {output}.parts: the same command continues from there")
-        raise
     result["seconds"] = round(time.monotonic() - start, 3)
     if as_json:
         print_json(result)

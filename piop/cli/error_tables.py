@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from piop.cli.console import aligned, print_json, say
+from piop.errors import noting_interrupt
 from piop.inferred_parameters import estimate_text
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ def show_results(run: Run, as_json: bool, profile: bool = False, data: Path | No
         return
     from piop.report import draw_run
 
-    figures = draw_run(run, data=data)
+    again = f"the evaluation is written. Draw its figures with: piop evaluate {run.path}"
+    with noting_interrupt(lambda: again):
+        figures = draw_run(run, data=data)
     say(f"Figures: {len(figures)} in {run.path / 'figures'}")
 
 

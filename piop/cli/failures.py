@@ -6,11 +6,13 @@ import io
 import os
 import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
+from types import FrameType
 from typing import Any, final
 
 import click
@@ -80,14 +82,38 @@ def run_command(command: click.Command, arguments: Sequence[str]) -> int:
         failure.report(as_json, debug)
 
     try:
-        if launched_together():
-            return run_distributed(arguments, attempt, report)
-        code, failure = attempt()
+        with interrupting_on_termination():
+            if launched_together():
+                return run_distributed(arguments, attempt, report)
+            code, failure = attempt()
     except PiopError as error:  # the other processes cannot be reached
         code, failure = error.exit_code, Failure(error.exit_code, error, f"piop: {error}")
     if failure is not None:
         report(failure)
     return code
+
+
+@contextmanager
+def interrupting_on_termination() -> Iterator[None]:
+    """Let SIGTERM, by which schedulers end a job, do what Ctrl-C does: training saves first.
+
+    Shells start commands in the background with Ctrl-C ignored, which is not to hold for SIGTERM.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):
+            raise KeyboardInterrupt
+        handler(number, frame)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run_distributed(
@@ -146,7 +172,8 @@ def _failure(error: BaseException) -> Failure:
     """Describe an error by its kind."""
     match error:
         case click.Abort() | KeyboardInterrupt():
-            return Failure(INTERRUPTED, error, "piop: interrupted", None)
+            notes = getattr(error.__cause__ or error, "__notes__", ["nothing was written"])
+            return Failure(INTERRUPTED, error, f"piop: interrupted; {notes[0]}", None)
         case click.ClickException():
             shown = io.StringIO()
             error.show(shown)

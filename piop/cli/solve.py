@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +107,7 @@ def solve(
     if (out := options.pop("out")) is None:
         with joined() as processes:
             out = Path(processes.lead(lambda: str(new_folder(None, problem.name, False).path)))
-    with stop_on_termination(out), progress(out, steps, seconds) as show:
+    with progress(out, steps, seconds) as show:
         run = fit(
             problem,
             steps=steps,
@@ -152,7 +150,7 @@ def resume(
     budget = {"steps": steps, "time": seconds}
     if steps is None and time is None:
         budget = RunFolder(run).read_config()["training"]["budget"]
-    with stop_on_termination(run), progress(run, budget["steps"], budget["time"]) as show:
+    with progress(run, budget["steps"], budget["time"]) as show:
         resumed = resume_run(
             run,
             steps=steps,
@@ -172,24 +170,6 @@ def finish(run: Run, as_json: bool, profile: bool = False) -> int:
     if launched_first():
         show_results(run, as_json, profile and not run.unchanged)
     return 0
-
-
-@contextmanager
-def stop_on_termination(run: Path) -> Iterator[None]:
-    """Let SIGTERM, by which schedulers end a job, save and end as Ctrl-C does.
-
-    Args:
-        run: The folder, to say how to go on when it was not training that was stopped.
-    """
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    except KeyboardInterrupt:
-        if (run / "model.safetensors").exists():
-            say(f"piop: the operator is saved. Evaluate it with: piop evaluate {run}")
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from piop.datasets import AnyDataset
-from piop.errors import UsageError
+from piop.errors import UsageError, noting_interrupt
 from piop.problem import Problem
 from piop.residual import choose_kernel
 from piop.run.configuration import (
@@ -115,7 +115,7 @@ def fit(
     config = configure(problem, config, backbone, settings)
     choose_kernel(config.machine.kernel, machine.device)  # before anything is written
     require_graphs(config.machine)
-    with joined() as processes, ExitStack() as lock:
+    with joined() as processes, ExitStack() as stack:
         require_work(config, data is not None, processes)
         path = processes.lead(lambda: str(new_folder(out, problem.name, force).path))
         folder = RunFolder(path)
@@ -131,7 +131,7 @@ def fit(
 
         def begin() -> None:
             folder.make()
-            lock.enter_context(folder.writing())
+            _write_alone(folder, stack)
             folder.begin(problem, config, job.statistics, job.record, force)
 
         return _train(folder, job, progress, profile, samples, initial, begin)
@@ -170,8 +170,8 @@ def resume(
     """
     folder = RunFolder(path)
     folder.require()
-    with joined() as processes, ExitStack() as lock:
-        processes.lead(lambda: lock.enter_context(folder.writing()))
+    with joined() as processes, ExitStack() as stack:
+        processes.lead(lambda: _write_alone(folder, stack))
         record = folder.read_config()
         problem = folder.read_problem(record)
         config = TrainingConfig.from_json(record["training"])
@@ -191,6 +191,22 @@ def resume(
         statistics = Statistics.from_json(record["statistics"])
         job = Job(problem, config, statistics, found, recorded, processes)
         return _train(folder, job, progress, profile, samples)
+
+
+def _write_alone(folder: RunFolder, stack: ExitStack) -> None:
+    """Lock the folder of a run, and note on an interrupt that it can go on.
+
+    Raises:
+        UsageError: If another process is writing.
+    """
+
+    def kept() -> str:
+        if not folder.config.exists():
+            return ""
+        return f"what was saved is in {folder.path}. Go on with: piop resume {folder.path}"
+
+    stack.enter_context(folder.writing())
+    stack.enter_context(noting_interrupt(kept))
 
 
 def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:

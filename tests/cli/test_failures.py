@@ -52,7 +52,7 @@ def test_an_interrupt_ends_with_130(piop, monkeypatch):
 
     monkeypatch.setattr("piop.problem.Problem.from_file", stopped)
     code, out, err = piop("check", "heat")
-    assert (code, out.strip(), err.strip()) == (130, "", "piop: interrupted")
+    assert (code, out.strip(), err.strip()) == (130, "", "piop: interrupted; nothing was written")
 
 
 def test_a_reader_that_stops_reading_is_no_error():

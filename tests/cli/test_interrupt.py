@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+
+from piop.run import resume
 
 SMALL = ["--set", "functions=2", "--set", "queries=16", "--no-compile", "--device", "cpu"]
 
@@ -23,6 +26,83 @@ def wait_for(path, seconds=120.0):
     while not path.exists():
         assert time.monotonic() < end, f"{path} did not appear"
         time.sleep(0.05)
+
+
+@pytest.fixture(params=["in the foreground", "in the background"])
+def terminated(request, monkeypatch):
+    """Let a function be left by SIGTERM, where Ctrl-C is heard and where shells have it ignored."""
+    ignored = request.param == "in the background"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+
+    def replace(place):
+        monkeypatch.setattr(place, lambda *a, **k: signal.raise_signal(signal.SIGTERM))
+
+    yield replace
+    signal.signal(signal.SIGINT, before)
+
+
+def last_line(err):
+    assert err.count("piop: interrupted") == 1
+    return err.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("place", "arguments"),
+    [
+        ("piop.problem.Problem.from_file", ["check", "heat"]),
+        ("piop.problem.Problem.from_file", ["data", "heat", "-n", 1, "--output", "d.nc"]),
+        ("piop.run.folder.RunFolder.require_replaceable", ["solve", "heat", "--out", "r"]),
+        ("piop.generation._solve", ["data", "heat", "-n", 1, "--output", "d.nc"]),
+    ],
+)
+def test_before_anything_is_kept_a_stop_says_so(
+    place, arguments, terminated, piop, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    terminated(place)
+    code, out, err = piop(*arguments)
+    assert (code, out, last_line(err)) == (130, "", "piop: interrupted; nothing was written")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("terminated", ["in the background"], indirect=True)
+@pytest.mark.parametrize(
+    "place",
+    ["piop.training.loop.trainer.Trainer.resume", "piop.run.evaluation.compare_with_truth"],
+)
+def test_a_run_stopped_beside_its_training_goes_on(place, terminated, piop, tmp_path, monkeypatch):
+    run = tmp_path / "r"
+    terminated(place)
+    code, _, err = piop("solve", "heat", "--steps", 2, "--out", run, *SMALL)
+    line = f"piop: interrupted; what was saved is in {run}. Go on with: piop resume {run}"
+    assert (code, last_line(err)) == (130, line)
+    monkeypatch.undo()
+    resume(run, samples=2)
+    assert json.loads((run / "evaluation.json").read_text())["steps"] == 2
+
+
+def test_a_data_set_that_is_stopped_says_where_its_samples_are(
+    terminated, piop, tmp_path, monkeypatch
+):
+    path = tmp_path / "d.nc"
+    terminated("piop.generation._assemble")
+    code, _, err = piop("data", "heat", "-n", 1, "--output", path)
+    assert (code, last_line(err)) == (
+        130,
+        f"piop: interrupted; the solved samples are kept in {path}.parts: the same command "
+        "continues from there",
+    )
+    monkeypatch.undo()
+    assert piop("data", "heat", "-n", 1, "--output", path)[0] == 0
+
+
+@pytest.mark.parametrize("terminated", ["in the background"], indirect=True)
+def test_figures_that_were_not_drawn_are_told(terminated, piop, finished, tmp_path):
+    run = shutil.copytree(finished, tmp_path / "r")
+    terminated("piop.report.draw_run")
+    code, _, err = piop("evaluate", run, "--samples", 2)
+    assert code == 130
+    assert last_line(err).endswith(f"Draw its figures with: piop evaluate {run}")
 
 
 @pytest.mark.slow
