@@ -32,7 +32,8 @@ inputs:
   u0: {of: [x], law: fourier_series, terms: 4, amplitude: [-0.5, 0.5], wavenumber: [1, 3]}
 
 # Derivatives: dt(u), dx(u), dxx(u), dxy(u), or d(u, x, 2); vectors: grad div lap curl dot.
-# Functions: sin cos tan exp log sqrt tanh abs sign min max, where(a < b, p, q); pi is a number.
+# Functions: sin cos tan atan sinh cosh tanh exp log sqrt abs sign min max, where(a < b, p, q);
+# pi is a number.
 equations:
   - dt(u) + (c + u)*dx(u) = nu*dxx(u)
 

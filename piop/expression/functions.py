@@ -32,7 +32,7 @@ class ElementaryFunction:
         array: The same on NumPy arrays.
         torch: Name of the operation in torch, which `piop.lowering` looks up.
         number: The same on Python numbers, exact as ``math`` is; needed with a word alone.
-        slope: Its derivative, of the argument; None where there is no rule.
+        slope: Its derivative, of the argument, away from jumps; None where there is no rule.
         smoothness: Derivatives exist for every order strictly below this: 0 at a jump, 1 at a kink.
         variadic: Whether it takes two or more arguments, of which ``array`` and ``torch`` take two.
         degree: k where f(c*x) = c**k * f(x) for every c > 0; None where there is none.
@@ -85,8 +85,13 @@ _ROWS: tuple[ElementaryFunction, ...] = (
     ElementaryFunction(
         sympy.tanh, "tanh", np.tanh, "tanh", math.tanh, lambda a: 1 - sympy.tanh(a) ** 2
     ),
+    ElementaryFunction(sympy.atan, "atan", np.arctan, "atan", math.atan, lambda a: 1 / (1 + a**2)),
+    ElementaryFunction(sympy.sinh, "sinh", np.sinh, "sinh", math.sinh, lambda a: sympy.cosh(a)),
+    ElementaryFunction(sympy.cosh, "cosh", np.cosh, "cosh", math.cosh, lambda a: sympy.sinh(a)),
     ElementaryFunction(sympy.Abs, "abs", np.abs, "abs", abs, lambda a: sympy.sign(a), 1, degree=1),
-    ElementaryFunction(sympy.sign, "sign", np.sign, "sign", _sign, smoothness=0, degree=0),
+    ElementaryFunction(
+        sympy.sign, "sign", np.sign, "sign", _sign, lambda _: sympy.S.Zero, smoothness=0, degree=0
+    ),
     ElementaryFunction(
         sympy.Min, "min", np.minimum, "minimum", min, smoothness=1, variadic=True, degree=1
     ),
@@ -95,10 +100,7 @@ _ROWS: tuple[ElementaryFunction, ...] = (
     ),
     ElementaryFunction(sympy.asin, None, np.arcsin, "asin"),
     ElementaryFunction(sympy.acos, None, np.arccos, "acos"),
-    ElementaryFunction(sympy.atan, None, np.arctan, "atan"),
     ElementaryFunction(sympy.atan2, None, np.arctan2, "atan2"),
-    ElementaryFunction(sympy.sinh, None, np.sinh, "sinh"),
-    ElementaryFunction(sympy.cosh, None, np.cosh, "cosh"),
     ElementaryFunction(sympy.erf, None, np.vectorize(math.erf), "erf"),
     ElementaryFunction(sympy.floor, None, np.floor, "floor", smoothness=0),
     ElementaryFunction(sympy.ceiling, None, np.ceil, "ceil", smoothness=0),
@@ -147,22 +149,30 @@ def evaluate(expr: Expr, lookup: Callable[[Expr], Value]) -> Value:
         TypeError: For an operation that has no number.
     """
     with np.errstate(all="ignore"):
-        return _evaluate(expr, lookup)
+        return _evaluate(expr, lookup, {})
 
 
-def _evaluate(expr: Any, lookup: Callable[[Expr], Value]) -> Any:
+def _evaluate(expr: Any, lookup: Callable[[Expr], Value], known: dict[Any, Any]) -> Any:
+    """Compute the value, and that of each part once."""
+    if expr not in known:
+        known[expr] = _compute(expr, lookup, known)
+    return known[expr]
+
+
+def _compute(expr: Any, lookup: Callable[[Expr], Value], known: dict[Any, Any]) -> Any:
     if expr.is_number:
-        return float(expr)
+        value = expr.evalf()
+        return float(value) if value.is_extended_real else math.nan
     if expr.is_Symbol or expr.is_Derivative or is_applied(expr):
         return lookup(expr)
     if expr.is_Piecewise:
         result: Any = np.nan
         for value, test in reversed(expr.args):
-            branch = _evaluate(value, lookup)
-            met = True if test == sympy.true else _evaluate(test, lookup)
+            branch = _evaluate(value, lookup, known)
+            met = True if test == sympy.true else _evaluate(test, lookup, known)
             result = np.where(met, branch, result)
         return result
-    parts = [_evaluate(a, lookup) for a in expr.args]
+    parts = [_evaluate(a, lookup, known) for a in expr.args]
     if expr.is_Add:
         return sum(parts[1:], parts[0])
     if expr.is_Mul:

@@ -15,7 +15,7 @@ import sympy
 from sympy import Derivative, Expr, Symbol
 
 from piop.errors import NotSupportedError
-from piop.forms.differentiate import differentiate, partial
+from piop.forms.differentiate import differentiate, gradient, partial
 from piop.forms.pde import PDE
 from piop.forms.terms import Term, read_terms
 
@@ -38,7 +38,7 @@ class ConservationLaw:
 
     def jacobian(self, axis: int) -> tuple[tuple[Expr, ...], ...]:
         """∂F/∂u along an axis, n rows of n."""
-        return tuple(tuple(partial(f, u) for u in self.state) for f in self.fluxes[axis])
+        return tuple(gradient(flux, self.state) for flux in self.fluxes[axis])
 
     @property
     def nonlinear(self) -> bool:

@@ -8,6 +8,7 @@ of both sides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sympy
@@ -16,7 +17,8 @@ from sympy import Derivative, Expr
 from piop.expression.functions import BY_SYMBOL, is_applied
 from piop.expression.quantity import merge
 
-_LIMIT = 20_000  # rules applied to one equation
+_MAX_RULES = 5_000  # applied to one equation
+_MAX_NODES = 5_000  # operations and operands of one equation
 EXTREMES = (sympy.Min, sympy.Max)
 
 
@@ -33,36 +35,52 @@ def differentiate(expr: Expr) -> Expr:
 def partial(expr: Expr, atom: Expr) -> Expr:
     """The derivative by an unknown, or by a derivative of one, as if all of them were independent.
 
+    That of ``sign`` is zero, as it is almost everywhere.
+
     Raises:
-        ArithmeticError: As for `differentiate`.
+        ArithmeticError: If the result would be too large.
     """
-    return _Differentiator().along(expr, atom)
+    return gradient(expr, (atom,))[0]
+
+
+def gradient(expr: Expr, atoms: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The derivative by each of several atoms; see `partial`."""
+    rules = _Differentiator(across_jumps=True)
+    return tuple(rules.along(expr, atom) for atom in atoms)
 
 
 class _Differentiator:
-    """One equation's worth of rules."""
+    """One equation's worth of rules, each applied once to the same expression."""
 
-    def __init__(self) -> None:
-        self.count = 0
-
-    def _spend(self) -> None:
-        self.count += 1
-        if self.count > _LIMIT:
-            raise ArithmeticError("too large")
+    def __init__(self, across_jumps: bool = False) -> None:
+        self.across_jumps = across_jumps
+        self.slopes: dict[Expr, dict[Any, Expr]] = {}
+        self.parts: dict[Any, frozenset[Any]] = {}
+        self.sizes: dict[Any, int] = {}
 
     def carry_out(self, expr: Any) -> Expr:
         """Replace derivatives of compound expressions, innermost first."""
-        self._spend()
         if not expr.has(Derivative) or (expr.is_Derivative and is_applied(expr.expr)):
             return expr
         if expr.is_Derivative:
             result = self.carry_out(expr.expr)
             for symbol in expr.variables:
                 result = self.along(result, symbol)
+                if (size := self.size(result)) > _MAX_NODES:
+                    raise ArithmeticError(
+                        f"too large after differentiation: {size} operations and operands, at "
+                        f"most {_MAX_NODES}"
+                    )
             return result
         if expr.is_Piecewise:
             return _piecewise([(self.carry_out(e), self._condition(c)) for e, c in expr.args])
         return _rebuild(expr, [self.carry_out(a) for a in expr.args])
+
+    def size(self, expr: Any) -> int:
+        """Count operations and operands."""
+        if expr not in self.sizes:
+            self.sizes[expr] = 1 + sum(map(self.size, expr.args))
+        return self.sizes[expr]
 
     def _condition(self, condition: Any) -> Any:
         if not condition.has(Derivative):
@@ -72,23 +90,34 @@ class _Differentiator:
 
     def along(self, expr: Any, x: Expr) -> Expr:
         """The derivative along a coordinate, or by an atom taken as independent."""
-        self._spend()
+        if x not in self.atoms(expr):
+            return sympy.S.Zero
+        known = self.slopes.setdefault(x, {})
+        if expr not in known:
+            if len(known) > _MAX_RULES:
+                raise ArithmeticError(f"differentiation takes more than {_MAX_RULES} rules")
+            known[expr] = self._along(expr, x)
+        return known[expr]
+
+    def atoms(self, expr: Any) -> frozenset[Any]:
+        """Everything in an expression that it may be differentiated by."""
+        if expr not in self.parts:
+            own = {expr} if expr.is_Symbol or expr.is_Derivative or is_applied(expr) else ()
+            self.parts[expr] = frozenset(own).union(*map(self.atoms, expr.args))
+        return self.parts[expr]
+
+    def _along(self, expr: Any, x: Expr) -> Expr:
         if expr == x:
             return sympy.S.One
-        if not expr.has(x):
-            return sympy.S.Zero
         if is_applied(expr) or expr.is_Derivative:
             return merge(expr, [x]) if x.is_Symbol else sympy.S.Zero
         if expr.is_Add:
             return sympy.Add(*[self.along(a, x) for a in expr.args])
         if expr.is_Mul:
             parts = expr.args
-            return sympy.Add(
-                *[
-                    sympy.Mul(*parts[:i], self.along(a, x), *parts[i + 1 :])
-                    for i, a in enumerate(parts)
-                ]
-            )
+            slopes = [(i, self.along(a, x)) for i, a in enumerate(parts)]
+            products = [sympy.Mul(*parts[:i], d, *parts[i + 1 :]) for i, d in slopes if d]
+            return sympy.Add(*products)
         if expr.is_Pow:
             return self._power(expr, x)
         if expr.func in EXTREMES:
@@ -96,17 +125,18 @@ class _Differentiator:
         if expr.is_Piecewise:
             return _piecewise([(self.along(e, x), c) for e, c in expr.args])
         function = BY_SYMBOL.get(expr.func)
-        if function is not None and function.slope is not None:
-            inner = expr.args[0]
-            return function.slope(inner) * self.along(inner, x)
-        raise ArithmeticError(f"no derivative of {expr.func.__name__}")
+        if function is None or function.slope is None:
+            raise ArithmeticError(f"{expr.func.__name__} has no derivative")
+        if function.smoothness == 0 and not self.across_jumps:
+            raise ArithmeticError(f"{function.word} has no derivative where it jumps")
+        return function.slope(expr.args[0]) * self.along(expr.args[0], x)
 
     def _power(self, expr: Any, x: Expr) -> Expr:
         base, exponent = expr.args
-        slope = self.along(base, x)
-        if not exponent.has(x):
+        slope, growth = self.along(base, x), self.along(exponent, x)
+        if growth == 0:
             return exponent * base ** (exponent - 1) * slope
-        rest = self.along(exponent, x) * sympy.log(base)
+        rest = growth * sympy.log(base)
         return expr * (rest + exponent * slope / base)
 
     def _extreme(self, expr: Any, x: Expr) -> Expr:

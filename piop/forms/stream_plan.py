@@ -27,6 +27,7 @@ from sympy import Expr, Function, Symbol
 
 from piop.errors import NotSupportedError
 from piop.expression.functions import evaluate
+from piop.forms.differentiate import gradient
 from piop.forms.pde import PDE
 from piop.forms.terms import unknown_derivatives
 
@@ -324,7 +325,7 @@ def _placeholders(
     places = {atom: place for atom, place in found if atom.is_Derivative}
     zero = (0,) * len(symbols)
     places |= {Function(n, real=True)(*symbols): (i, zero) for i, n in enumerate(names)}
-    return {atom: (*place, sympy.Dummy()) for atom, place in places.items()}
+    return {atom: (*place, sympy.Dummy(real=True)) for atom, place in places.items()}
 
 
 def _linear_coefficients(
@@ -334,9 +335,13 @@ def _linear_coefficients(
     dummies = {d for _, _, d in unknowns.values()}
     linear: dict[Index, dict[tuple[int, int], Expr]] = {}
     refused = set()
-    for channel, index, dummy in unknowns.values():
-        for equation, expression in enumerate(plain):
-            coefficient = sympy.diff(expression, dummy)
+    for equation, expression in enumerate(plain):
+        present = expression.free_symbols
+        own = [place for place in unknowns.values() if place[-1] in present]
+        slopes = gradient(expression, [dummy for _, _, dummy in own])
+        for (channel, index, _), coefficient in zip(own, slopes, strict=True):
+            if index in refused:
+                continue
             if coefficient.free_symbols & dummies and not _surely_depends(coefficient, dummies):
                 coefficient = sympy.expand(coefficient)
             if coefficient.free_symbols & dummies:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sympy import Derivative, Function, Symbol
 
-from piop.forms.differentiate import differentiate, partial
+from piop.expression.functions import FUNCTIONS
+from piop.forms.differentiate import _Differentiator, differentiate, partial
 
 t, x = Symbol("t", real=True), Symbol("x", real=True)
 u, v = (Function(n, real=True)(t, x) for n in "uv")
@@ -60,8 +61,10 @@ def test_kinks_take_the_mean_of_both_sides_and_have_no_second_derivative():
     assert steep.xreplace(at).doit() == 5
     low = differentiate(Derivative(sympy.Min(u, v, evaluate=False), x))
     assert low.xreplace(at).doit() == 7
-    with pytest.raises(ArithmeticError):
+    with pytest.raises(ArithmeticError, match="sign has no derivative where it jumps"):
         differentiate(Derivative(sympy.Abs(u), x, x))
+    assert partial(u * sympy.sign(u), u) == sympy.sign(u)  # as it is almost everywhere
+    assert partial(sympy.sign(sympy.Abs(u)), u) == 0
 
 
 def test_powers_with_variable_exponents():
@@ -81,5 +84,24 @@ def test_what_grows_too_large_is_refused():
     expr = u
     for i in range(12):
         expr = sympy.sin(expr + i) * sympy.cos(expr - i)
-    with pytest.raises(ArithmeticError, match="too large"):
+    with pytest.raises(ArithmeticError, match=r"too large after differentiation: .* at most 5000"):
         differentiate(Derivative(expr, (x, 4)))
+
+
+def test_the_cost_follows_the_size_of_an_expression_not_the_number_of_its_copies():
+    expr = u
+    for _ in range(40):
+        expr = sympy.tanh(expr * expr, evaluate=False)  # 2**40 copies of u, 81 parts
+    differentiator = _Differentiator()
+    assert differentiator.along(expr, x).has(Derivative(u, x))
+    assert len(differentiator.slopes[x]) < 200
+
+
+@pytest.mark.parametrize("name", ["atan", "sinh", "cosh", "tanh", "sin", "exp", "abs"])
+def test_slopes_of_the_table_are_those_of_sympy(name):
+    function = FUNCTIONS[name].symbolic
+    at = {u: -0.7, Derivative(u, x): 0.3}
+    expected = sympy.diff(function(u), x).xreplace(at)
+    assert float(differentiate(Derivative(function(u), x)).xreplace(at)) == pytest.approx(
+        float(expected)
+    )

@@ -231,3 +231,27 @@ def test_trained_parameters_stay_out_of_the_streams() -> None:
                              trained=(k,))  # fmt: skip
     assert rough.coefficients == ()
     assert rough.describe() == "4 streams: u, u_x, collapsed u_t, collapsed u_xx"
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        "u*abs(u)",
+        "abs(dx(u))",
+        "sign(u)",
+        "max(u, 0)",
+        "sqrt(u**2)",
+        "abs(u)**1.5",
+        "min(u, dx(u))",
+    ],
+)
+def test_terms_with_kinks_leave_the_highest_derivatives_collapsed(term) -> None:
+    periodic = {"time": {"t": [0, 1]}, "space": {"x": [0, 1]}, "boundary": {"x": "periodic"}}
+    problem = Problem(
+        name="p",
+        **periodic,
+        unknowns=["u"],
+        equations=[f"dt(u) + {term} = dxx(u)"],
+        initial={"u": "sin(2*pi*x)"},
+    )
+    assert plan_streams(problem.pde).describe() == "3 streams: u, u_x, collapsed u_t - u_xx"

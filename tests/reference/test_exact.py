@@ -3,8 +3,10 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 
+from piop.problem import Problem
 from piop.reference import solve_reference
 from tests.oracles import (
     burgers_cole_hopf,
@@ -269,3 +271,23 @@ def test_gauge_gives_the_auxiliary_its_mean():
     assert float((psi - exact).abs().max()) < 1e-12
     # The mean drives w: its own mean grows as 2.5 t.
     assert torch.allclose(solution.values["w"][0].mean(-1), 2.5 * solution.times, atol=1e-9)
+
+
+@pytest.mark.parametrize("walls", ["periodic", {"neumann": {"u": 0}}])
+def test_quadratic_drag_decays_as_one_over_time_from_either_sign(walls):
+    """A constant a decays as a/(1 + |a|t) under u_t + u|u| = u_xx, which has a kink at zero."""
+    problem = Problem(
+        name="drag",
+        time={"t": [0, 2]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        parameters={"a": {"law": "uniform", "low": -2, "high": 2}},
+        equations=["dt(u) + u*abs(u) = dxx(u)"],
+        initial={"u": "a"},
+        boundary={"x": walls},
+    )
+    starts = torch.tensor([-1.5, 0.8], dtype=torch.float64)
+    solution = solve_reference(problem, {"a": Scalars(starts)}, times=[0.0, 0.5, 2.0])
+    exact = starts[:, None] / (1 + starts.abs()[:, None] * solution.times)
+    assert bool(solution.accepted.all())
+    assert float((solution.values["u"] - exact[..., None]).abs().max()) < 1e-6

@@ -11,6 +11,7 @@ from torch import nn
 
 from piop.forms.stream_plan import plan_streams
 from piop.lowering import compile_expressions
+from piop.problem import Problem
 from piop.residual import compile_residual
 from piop.residual.stream_tensor import StreamTensor
 
@@ -281,3 +282,38 @@ def test_without_gradients_nothing_is_recorded(burgers) -> None:
 
 def test_plan_and_residual_share_the_streams(burgers) -> None:
     assert compile_residual(burgers).plan == plan_streams(burgers.pde)
+
+
+@pytest.mark.parametrize(
+    ("term", "value"),
+    [
+        ("u*abs(u)", lambda u, p, q: u * u.abs()),
+        ("abs(dx(u))", lambda u, p, q: p.abs()),
+        ("d(abs(u)*dx(u), x)", lambda u, p, q: u.sign() * p**2 + u.abs() * q),
+        ("sign(u)*max(u, dx(u))", lambda u, p, q: u.sign() * torch.maximum(u, p)),
+        ("atan(u) + sinh(u) - cosh(dx(u))", lambda u, p, q: u.atan() + u.sinh() - p.cosh()),
+        ("d(atan(u), x)", lambda u, p, q: p / (1 + u**2)),
+    ],
+)
+def test_terms_with_kinks_and_hyperbolic_functions_have_their_values_in_both_modes(term, value):
+    axes = {"time": {"t": [0, 1]}, "space": {"x": [0, 1]}, "boundary": {"x": "periodic"}}
+    problem = Problem(
+        name="p",
+        **axes,
+        unknowns=["u"],
+        equations=[f"dt(u) + {term} = dxx(u)"],
+        initial={"u": "sin(2*pi*x)"},
+    )
+    queries = torch.rand(1, 20, 2, dtype=torch.float64, generator=torch.manual_seed(0))
+    t, x = queries.unbind(-1)
+    u, p = torch.sin(3 * x) * torch.exp(-t), 3 * torch.cos(3 * x) * torch.exp(-t)
+    q = -9 * u
+    expected = -u + value(u, p, q) - q
+
+    def field(points):
+        return torch.sin(3 * points[..., 1:]) * torch.exp(-points[..., :1])
+
+    residual = problem.residual()
+    for evaluate in (residual, residual.reverse):
+        found = evaluate(field, queries).values[..., 0]
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
