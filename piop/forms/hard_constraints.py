@@ -23,6 +23,8 @@ import numpy as np
 import sympy as sp
 
 from piop.domain import ENDS, Coordinate, GeometryError
+from piop.expression.functions import evaluate
+from piop.forms.differentiate import partial
 from piop.forms.pde import PDE
 from piop.forms.terms import applied, derivative_counts, name_of, outermost_atoms
 from piop.spec.distributions import GaussianRandomField
@@ -97,7 +99,7 @@ def lift_obstacle(
     (gap,) = gaps.values()
     touched: list[tuple[sp.Expr, Coordinate, float, str]] = []
     if pde.time is not None:
-        slopes = [sp.diff(gap, pde.time.symbol, k) for k in range(order)]
+        slopes = [_slope(gap, pde.time.symbol, k) for k in range(order)]
         touched += [(s, pde.time, pde.time.low, "that of the initial data") for s in slopes]
     touched += [(gap, *pde.domain.across(other), f"that of {other}") for other in others]
     for expression, place, at, what in touched:
@@ -183,8 +185,7 @@ def _unknown_values(expression: sp.Expr, known: Sequence[Coordinate]) -> list[An
 
 
 def _is_zero(expression: sp.Expr, values: Mapping[Any, float]) -> bool:
-    found: Any = expression.xreplace({a: sp.Float(v) for a, v in values.items()})
-    return abs(complex(found.evalf())) < ZERO
+    return abs(float(evaluate(expression, values.__getitem__))) < ZERO  # NaN is not zero
 
 
 def _exact(number: float) -> sp.Expr:
@@ -233,7 +234,15 @@ def _gaps(pde: PDE, channel: str, value: sp.Expr, order: int) -> list[sp.Expr]:
         return []
     t, start = pde.time.symbol, sp.Rational(str(pde.time.low))
     data = pde.initial[channel][:order]
-    return [datum - sp.diff(value, t, k).subs(t, start) for k, datum in enumerate(data)]
+    slopes: list[Any] = [_slope(value, t, k) for k in range(order)]
+    return [datum - slope.subs(t, start) for datum, slope in zip(data, slopes, strict=True)]
+
+
+def _slope(expression: sp.Expr, symbol: sp.Symbol, times: int) -> sp.Expr:
+    """Differentiate as often by a coordinate."""
+    for _ in range(times):
+        expression = partial(expression, symbol)
+    return expression
 
 
 def _vanishes_around(pde: PDE, expression: sp.Expr) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,10 +13,11 @@ from sympy import Expr
 
 from piop.boundary import BoundaryCondition
 from piop.domain import ENDS, Coordinate
-from piop.errors import Issue, did_you_mean
+from piop.errors import Issue, Place, did_you_mean
 from piop.expression.parse import SYMPY_FAILS
 from piop.forms.differentiate import differentiate
 from piop.forms.pde import PDE, Auxiliary
+from piop.forms.terms import derivative_counts, name_of, outermost_atoms
 from piop.problem.build_domain import build_domain, trace_shapes, varies
 from piop.problem.inputs import read_inputs
 from piop.spec.formulas import Resolved
@@ -102,6 +104,7 @@ def build(draft: Draft) -> dict[str, Any]:
     spec, resolved, issues = draft
     if set(resolved.names.bounds) != {*spec.time, *spec.space}:
         raise_issues(issues)
+    resolved = _differentiate_data(spec, resolved, issues)
     traced = trace_shapes(spec, resolved, issues)
     faces = {path: outline.faces for path, (_, outline) in traced.items()}
     periodic, boundary = build_boundary(spec, resolved, faces, issues)
@@ -130,7 +133,7 @@ def build(draft: Draft) -> dict[str, Any]:
         residuals_raw=raw,
         inputs=read_inputs(spec, resolved, points, issues),
         initial=MappingProxyType(_initial(unknowns, resolved)),
-        time_order=MappingProxyType(_time_order(unknowns, time, residuals, resolved)),
+        time_order=MappingProxyType(_time_order(unknowns, time, residuals)),
         boundary=boundary,
         gauge=MappingProxyType(dict(resolved.gauge)),
         infer=MappingProxyType({t.text: constants.get(t.text, 0.0) for t in spec.infer}),
@@ -147,7 +150,7 @@ def build(draft: Draft) -> dict[str, Any]:
         "learn": spec.learn,
         "parameters": MappingProxyType(dict(constants)),
         "definitions": MappingProxyType(dict(resolved.definitions)),
-        "hash": "" if issues else hash_of(spec, resolved),
+        "hash": "" if issues else hash_of(spec, draft.resolved),
     }
 
 
@@ -156,17 +159,45 @@ def _differentiate(
 ) -> tuple[Expr, ...]:
     """Carry out the derivatives of compound expressions."""
     places = [e.place for e in (*resolved.equations, *resolved.auxiliary.values())]
-    found = []
-    for residual, place in zip(raw, places, strict=True):
-        try:
-            found.append(differentiate(residual))
-            if found[-1].has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
-                raise ArithmeticError("not finite")
-        except SYMPY_FAILS:
-            message = "equations: a derivative in this one does not exist, or grows too large"
-            refuse(issues, place, message)
-            raise_issues(issues)
-    return tuple(found)
+    pairs = zip(raw, places, strict=True)
+    return tuple(_carry_out(residual, place, "equations", issues) for residual, place in pairs)
+
+
+def _carry_out(expression: Expr, place: Place, path: str, issues: list[Issue]) -> Expr:
+    """Carry out the derivatives of compound expressions in one expression."""
+    found = expression
+    try:
+        found = differentiate(expression)
+        if found.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
+            raise ArithmeticError("a derivative is not finite")
+    except SYMPY_FAILS as error:
+        clear = isinstance(error, ArithmeticError)
+        refuse(issues, place, f"{path}: {error if clear else 'a derivative does not exist'}")
+        raise_issues(issues)
+    return found
+
+
+def _differentiate_data(spec: Spec, resolved: Resolved, issues: list[Issue]) -> Resolved:
+    """Carry out derivatives in initial data, boundary values and expressions of inputs."""
+
+    def on_face(face: str, condition: BoundaryCondition) -> BoundaryCondition:
+        if condition.equation:
+            return condition
+        path = f"boundary.{face}"
+        values = [_carry_out(v, condition.place, path, issues) for v in condition.values]
+        return replace(condition, values=tuple(values))
+
+    initial = {
+        key: (_carry_out(e, place, f"initial.{key[0]}", issues), place)
+        for key, (e, place) in resolved.initial.items()
+    }
+    boundary = {k: tuple(on_face(k, c) for c in own) for k, own in resolved.boundary.items()}
+    paths = {name: f"inputs.{name}.expression" for name in resolved.inputs}
+    inputs = {
+        name: _carry_out(e, spec.place(paths[name]), paths[name], issues)
+        for name, e in resolved.inputs.items()
+    }
+    return replace(resolved, initial=initial, boundary=boundary, inputs=inputs)
 
 
 def _initial(unknowns: tuple[str, ...], resolved: Resolved) -> dict[str, tuple[Expr, ...]]:
@@ -175,13 +206,15 @@ def _initial(unknowns: tuple[str, ...], resolved: Resolved) -> dict[str, tuple[E
 
 
 def _time_order(
-    unknowns: tuple[str, ...], time: Coordinate | None, raw: tuple[Expr, ...], resolved: Resolved
+    unknowns: tuple[str, ...], time: Coordinate | None, residuals: tuple[Expr, ...]
 ) -> dict[str, int]:
     """Highest time derivative of each unknown in any equation."""
-    symbol, values = time.symbol if time else None, resolved.names.values
-    derivatives = {d for residual in raw for d in residual.atoms(sympy.Derivative)}
-    found = {name: [d for d in derivatives if d.has(values[name].expr)] for name in unknowns}  # type: ignore[union-attr]
-    return {k: max((d.variables.count(symbol) for d in own), default=0) for k, own in found.items()}
+    found = dict.fromkeys(unknowns, 0)
+    for atom in (a for residual in residuals for a in outermost_atoms(residual)):
+        if time is not None and name_of(atom) in found:
+            order = derivative_counts(atom).get(time.symbol, 0)
+            found[name_of(atom)] = max(found[name_of(atom)], order)
+    return found
 
 
 def _save(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[int, ...]:

@@ -185,3 +185,18 @@ def test_data_alone_ask_no_walls():
     assert conditions.hard_faces == ((),)
     assert conditions.soft_faces == {}
     assert len([*conditions]) == 1
+
+
+def test_derivatives_of_known_functions_in_conditions_are_carried_out():
+    problem = rod(values("dx(sin(x))", "dt(t*cos(1))"), initial="dx(sin(x))")
+    (start,) = problem.initial["u"]
+    assert str(start) == "cos(x)"
+    found, conditions = lifted(problem)
+    assert conditions.hard_faces[0] == ("x.min", "x.max")
+    assert at(found, x=0) == 1
+
+
+def test_values_without_a_number_are_left_to_the_loss():
+    problem = rod(values("sqrt(-1 - t)", "abs(dt(a))"), a={**SINES, "of": ["t"], "boundary": {}})
+    _, conditions = lifted(problem)
+    assert conditions.hard_faces[0] == ()
