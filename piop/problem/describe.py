@@ -25,6 +25,12 @@ from piop.spec.writer import plain
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
 
+WITHOUT = (
+    "training works without one, and piop evaluate RUN --data FILE gives errors against solutions "
+    "of your own"
+)
+"""The remedy for a problem that no solver covers."""
+
 
 def equation_texts(problem: Problem) -> list[str]:
     """Give each equation as it is written in the spec, in the order of the residuals."""
@@ -184,7 +190,8 @@ def _solver(problem: Problem) -> dict[str, str]:
     """Which reference solver covers the problem, and why."""
     found = problem.capabilities
     if found.method is None or not found.reference:
-        return {"name": "none yet", "why": found.reference.refusal}
+        refusal = found.reference.refusal
+        return {"name": "none yet", "why": f"{WITHOUT}; {refusal}" if found.equations else refusal}
     return {"name": found.method.name, "why": found.method.why}
 
 

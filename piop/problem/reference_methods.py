@@ -47,6 +47,10 @@ class Method:
         except NotSupportedError as error:
             return str(error)
 
+    def nearest(self, problem: Problem) -> bool:
+        """Whether domain and boundary are those of the method, whatever the equations are."""
+        return False
+
     def obstacles(self, problem: Problem) -> Iterator[str]:
         """Yield what of a problem the method does not cover, each a clause.
 
@@ -67,6 +71,10 @@ class Fourier(Method):
 
     name = "Fourier pseudo-spectral, ETDRK4"
     why = "an evolution with every space axis periodic"
+
+    def nearest(self, problem: Problem) -> bool:
+        """Ask for an evolution on a periodic box."""
+        return problem.time is not None and problem.pde.periodic
 
     def obstacles(self, problem: Problem) -> Iterator[str]:
         """Ask for an evolution on a periodic box, of order two in time at most, without shocks."""
@@ -102,6 +110,10 @@ class Chebyshev(Method):
     why = "smooth data on a box with walls"
     derivatives: ClassVar[int] = 3
     """That data of a steady problem must have."""
+
+    def nearest(self, problem: Problem) -> bool:
+        """Ask for a box."""
+        return problem.domain.is_box
 
     def obstacles(self, problem: Problem) -> Iterator[str]:
         """Ask for a box with walls, smooth data, and orders up to two."""
@@ -205,6 +217,10 @@ class FiniteElements(Method):
     why = "a steady problem on a shape, in weak form"
     form = staticmethod(weak_form)
 
+    def nearest(self, problem: Problem) -> bool:
+        """Ask for a shape."""
+        return not problem.domain.is_box
+
     def tolerance(self, problem: Problem) -> float:
         """Return 1e-3, or 3e-2 where unknowns follow from slopes of others."""
         return 3e-2 if recovered_unknowns(problem.pde) else 1e-3
@@ -227,17 +243,18 @@ def first_method(problem: Problem) -> tuple[Method | None, str]:
     Parameters to infer count at the values that they start from.
 
     Returns:
-        The method, or None; and why those before it do not cover the problem.
+        The method, or None; and why others do not cover the problem, the nearest first.
     """
     if not problem.residuals:
         return None, "it has no equations, being known from data alone"
-    problem, reasons = problem.at(), []
+    problem, reasons = problem.at(), {}
     for method in METHODS:
         reason = method.refuse(problem)
         if reason is None:
-            return method, "; ".join(reasons)
-        reasons.append(f"({method.name}) {reason}")
-    return None, "; ".join(reasons)
+            return method, "; ".join(reasons.values())
+        reasons[method.name] = f"({method.name}) {reason}"
+    nearest = next(m.name for m in METHODS if m.nearest(problem))
+    return None, "; ".join([reasons.pop(nearest), *reasons.values()])
 
 
 def _steepens(problem: Problem) -> bool:
