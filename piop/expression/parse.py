@@ -243,7 +243,15 @@ class Walker:
             raise Refusal(f"'{name}' {self.scope.elsewhere[name]}")
         known = [*self.scope.values, *FUNCTIONS, *_VECTOR, "where", "pi"]
         hint = "Write exp(1)." if name in ("E", "e") else did_you_mean(name, known)
-        raise Refusal(f"'{name}' is not declared", 0, hint)
+        raise Refusal(f"'{name}' is not declared", 0, self._as_derivative(name) or hint)
+
+    def _as_derivative(self, name: str) -> str:
+        """How to write ``u_xx``; empty for any other name."""
+        unknown, _, along = name.rpartition("_")
+        short = f"d{along}"
+        if unknown in self.scope.values and short_derivative(short, self.scope.coordinates):
+            return f"Write {short}({unknown})."
+        return ""
 
     def _call(self, node: ast.Call, depth: int) -> Quantity:
         if not isinstance(node.func, ast.Name):

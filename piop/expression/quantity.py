@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import sympy
@@ -18,6 +19,7 @@ from piop.expression.functions import FUNCTIONS, is_applied
 from piop.expression.text_checks import (
     MAX_DEGREE,
     MAX_EXPONENT,
+    MAX_NESTING,
     MAX_NODES,
     MAX_ORDER,
     MAX_TERMS,
@@ -38,6 +40,7 @@ class Scalar:
         degree: Total degree in everything that is not a number.
         terms: Terms after expansion.
         growth: By how much a derivative multiplies the terms, less one.
+        nesting: How deep functions, roots and other powers stand inside of each other.
     """
 
     expr: Expr
@@ -46,6 +49,7 @@ class Scalar:
     degree: int = 1
     terms: int = 1
     growth: int = 0
+    nesting: int = 0
 
 
 Quantity: TypeAlias = "Scalar | tuple[Quantity, ...]"
@@ -104,12 +108,24 @@ def _bounded(result: Scalar) -> Scalar:
         raise Refusal(f"a total degree of {result.degree}; at most {MAX_DEGREE} is allowed")
     if result.terms > MAX_TERMS:
         raise Refusal(f"expands into more than {MAX_TERMS} terms")
+    if result.nesting > MAX_NESTING:
+        raise Refusal(
+            f"functions inside of functions, {result.nesting} deep; at most {MAX_NESTING}"
+        )
     return result
 
 
-def _build(make: Callable[[], Expr], nodes: int, degree: int, terms: int, growth: int) -> Scalar:
-    """Check the bounds of an expression, then make it."""
-    bound = _bounded(Scalar(sympy.S.Zero, None, nodes, degree, terms, growth))
+def _build(
+    make: Callable[[], Expr],
+    parts: Sequence[Scalar],
+    degree: int,
+    terms: int,
+    growth: int,
+    nested: bool = False,
+) -> Scalar:
+    """Check the bounds of an expression of parts, then make it."""
+    nodes, nesting = sum(p.nodes for p in parts) + 1, max(p.nesting for p in parts) + nested
+    bound = _bounded(Scalar(sympy.S.Zero, None, nodes, degree, terms, growth, nesting))
     expr = make()
     if expr.has(sympy.I) or _foreign(expr):
         raise Refusal("this is not a real expression")
@@ -134,7 +150,7 @@ def add(parts: Sequence[Scalar]) -> Scalar:
     if len(numbers) == len(parts):
         return _constant(sympy.Add(*exprs), _finite(sum(numbers)), nodes)
     degree, growth = max(p.degree for p in parts), max(p.growth for p in parts)
-    return _build(lambda: sympy.Add(*exprs), nodes, degree, sum(p.terms for p in parts), growth)
+    return _build(lambda: sympy.Add(*exprs), parts, degree, sum(p.terms for p in parts), growth)
 
 
 def negate(a: Scalar) -> Scalar:
@@ -148,7 +164,7 @@ def multiply(a: Scalar, b: Scalar) -> Scalar:
     if a.number is not None and b.number is not None:
         return _constant(a.expr * b.expr, _finite(a.number * b.number), nodes)
     growth = a.growth + b.growth + (a.number is None and b.number is None)
-    return _build(lambda: a.expr * b.expr, nodes, a.degree + b.degree, a.terms * b.terms, growth)
+    return _build(lambda: a.expr * b.expr, (a, b), a.degree + b.degree, a.terms * b.terms, growth)
 
 
 def divide(a: Scalar, b: Scalar) -> Scalar:
@@ -169,7 +185,8 @@ def power(base: Scalar, exponent: Scalar) -> Scalar:
     if n is None:
         growth = base.growth + exponent.growth + base.terms + exponent.terms
         degree = base.degree + exponent.degree
-        return _build(lambda: base.expr**exponent.expr, nodes, degree, 1, growth)
+        make = partial(sympy.Pow, base.expr, exponent.expr)
+        return _build(make, (base, exponent), degree, 1, growth, nested=True)
     if abs(n) > MAX_EXPONENT:
         raise Refusal(f"an exponent of {n:g}; at most {MAX_EXPONENT} in magnitude is allowed")
     if base.number is not None:
@@ -178,13 +195,9 @@ def power(base: Scalar, exponent: Scalar) -> Scalar:
     terms = math.comb(base.terms + whole - 1, whole) if whole else 1
     growth = base.growth + (base.terms if n != 1 else 0)
     evaluate = not base.expr.is_Piecewise  # SymPy would raise every branch, and its conditions
-    return _build(
-        lambda: sympy.Pow(base.expr, exponent.expr, evaluate=evaluate),
-        nodes,
-        math.ceil(abs(n) * base.degree),
-        terms,
-        growth,
-    )
+    make = partial(sympy.Pow, base.expr, exponent.expr, evaluate=evaluate)
+    degree = math.ceil(abs(n) * base.degree)
+    return _build(make, (base, exponent), degree, terms, growth, nested=n != int(n))
 
 
 def _constant_power(base: Expr, value: float, exponent: Expr, n: float) -> tuple[Expr, float]:
@@ -222,7 +235,7 @@ def apply(name: str, arguments: Sequence[Scalar]) -> Scalar:
         return function.symbolic(*exprs, evaluate=False)
 
     growth = sum(a.growth + a.terms for a in arguments)
-    result = _build(make, nodes, max(a.degree for a in arguments), 1, growth)
+    result = _build(make, arguments, max(a.degree for a in arguments), 1, growth, nested=True)
     if result.expr.is_Pow and name == "exp":  # exp(99*log(u)) is u**99
         exponent: Any = result.expr.args[1]
         if exponent.is_number and abs(float(exponent)) > MAX_EXPONENT:
@@ -241,7 +254,7 @@ def choose(condition: tuple[type, Scalar, Scalar], then: Scalar, other: Scalar) 
     branches = (then.expr, relation(left.expr, right.expr, evaluate=False)), (other.expr, True)
     return _build(
         lambda: sympy.Piecewise(*branches, evaluate=False),
-        sum(p.nodes for p in parts) + 2,
+        parts,
         max(p.degree for p in parts),
         then.terms + other.terms,
         sum(p.growth for p in parts) + 1,
@@ -260,7 +273,7 @@ def derive(a: Scalar, coordinates: Sequence[Symbol]) -> Scalar:
     after = a.growth + len(coordinates) if a.growth else 0
     if terms > MAX_TERMS:
         raise Refusal(f"a derivative that expands into more than {MAX_TERMS} terms")
-    return _build(lambda: merge(expr, coordinates), a.nodes + 1, a.degree, terms, after)
+    return _build(lambda: merge(expr, coordinates), (a,), a.degree, terms, after)
 
 
 def merge(expr: Any, coordinates: Sequence[Expr]) -> Expr:

@@ -11,6 +11,7 @@ MAX_EXPONENT = 16
 MAX_DEGREE = 32  # total degree in everything that is not a number
 MAX_TERMS = 2000  # terms after expansion
 MAX_ORDER = 8  # of a derivative
+MAX_NESTING = 5  # functions inside of functions; SymPy asks of each whether it is real, or zero
 
 _IMPLICIT = re.compile(
     r"(?<![\w.])((?>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[ \t\n]*([A-Za-z_(][\w]*)"

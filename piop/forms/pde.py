@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sympy import Expr, Function
@@ -130,9 +131,13 @@ class PDE:
         Raises:
             KeyError: If there is none of this name.
         """
-        if name in self.channels:
-            return Function(name, real=True)(*(c.symbol for c in self.coordinates))
-        return {i.name: i.symbol for i in self.inputs}[name]
+        return self._functions[name]
+
+    @cached_property
+    def _functions(self) -> Mapping[str, Expr]:
+        symbols = [c.symbol for c in self.coordinates]
+        unknown = {name: Function(name, real=True)(*symbols) for name in self.channels}
+        return {i.name: i.symbol for i in self.inputs} | unknown
 
     @property
     def face_conditions(self) -> tuple[tuple[str, BoundaryCondition], ...]:

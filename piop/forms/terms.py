@@ -155,10 +155,10 @@ def read_term(product: Expr, functions: Iterable[Any]) -> Term:
         product: A number, a function, a derivative, or a product of such.
         functions: What counts as held: unknowns, or coordinates for all that varies along them.
     """
-    held = tuple(functions)
+    held = frozenset(functions)
     free, values, derivatives = [], [], []
     for factor in sympy.Mul.make_args(product):
-        if not factor.has(*held):
+        if held.isdisjoint(sympy.preorder_traversal(factor)):
             free.append(factor)
         else:
             (derivatives if factor.is_Derivative else values).append(factor)
@@ -201,11 +201,10 @@ def _derivative(pde: PDE, factor: Any) -> tuple[Expr, tuple[int, ...]]:
     return applied(factor), derivative_index(factor, (c.symbol for c in pde.coordinates))
 
 
-def orders(pde: PDE, expr: Expr, name: str) -> list[tuple[int, ...]]:
-    """The order per coordinate of every derivative of an unknown that occurs in an expression."""
-    function = pde.function(name)
-    found = [_derivative(pde, d)[1] for d in expr.atoms(sympy.Derivative) if d.expr == function]
-    return found or ([(0,) * len(pde.coordinates)] if expr.has(function) else [])
+def orders(pde: PDE, expr: Expr, *names: str) -> list[tuple[int, ...]]:
+    """The order per coordinate of every occurrence of unknowns in an expression."""
+    symbols = [c.symbol for c in pde.coordinates]
+    return [derivative_index(a, symbols) for a in outermost_atoms(expr) if name_of(a) in names]
 
 
 def space_order(pde: PDE, order: tuple[int, ...]) -> int:
@@ -216,7 +215,7 @@ def space_order(pde: PDE, order: tuple[int, ...]) -> int:
 def highest_space_order(pde: PDE, expressions: Iterable[Expr], names: Iterable[str]) -> int:
     """The highest total order in space of a derivative of these unknowns; zero without one."""
     names = tuple(names)
-    found = [o for e in expressions for name in names for o in orders(pde, e, name)]
+    found = [order for e in expressions for order in orders(pde, e, *names)]
     return max((space_order(pde, order) for order in found), default=0)
 
 

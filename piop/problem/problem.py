@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -105,11 +106,10 @@ class Problem:
             SpecError: With every issue and its place, or if there is no such file.
         """
         found = find_builtin(path)
-        if found is None and not Path(path).exists():
-            hint = did_you_mean(str(path), builtin_names())
-            known = ", ".join(builtin_names())
-            message = f"no such file, and no built-in problem (there are {known})"
-            raise SpecError(Issue(message, str(path), hint=hint))
+        if found is None and not os.path.exists(path):  # noqa: PTH110  a Path raises on long names
+            known = f"Those are {', '.join(builtin_names())}."
+            hint = did_you_mean(str(path), builtin_names()) or known
+            raise SpecError(Issue("no such file, and no built-in problem", str(path), hint=hint))
         return cls._of(draft_file(found or path, check_units))
 
     @classmethod

@@ -321,7 +321,8 @@ class GaussianRandomField(Distribution):
         """Return (scale, τ, α) in ``dimension`` coordinates, given as Matérn or not.
 
         Raises:
-            ValueError: If α ≤ d/2 and ``modes`` is not given: the variance would be infinite.
+            ValueError: If α ≤ d/2 and ``modes`` is not given: the variance would be infinite. Or if
+                the scale is no number of double precision.
 
         Example:
             >>> distribution = GaussianRandomField(matern=Matern(smoothness=0.5, length=1.0))
@@ -340,8 +341,14 @@ class GaussianRandomField(Distribution):
             return self.scale, tau, alpha
         nu, half = self.matern.smoothness, dimension / 2
         tau = math.sqrt(2 * nu) / self.matern.length
-        gammas = math.exp(math.lgamma(nu + half) - math.lgamma(nu))
-        scale = self.matern.variance * (4 * math.pi) ** half * gammas * tau ** (2 * nu)
+        try:
+            gammas = math.exp(math.lgamma(nu + half) - math.lgamma(nu))
+            scale = self.matern.variance * (4 * math.pi) ** half * gammas * tau ** (2 * nu)
+        except OverflowError:
+            scale = math.inf
+        if not 0 < scale < math.inf:
+            given = f"smoothness {nu:g}, length {self.matern.length:g}"
+            raise ValueError(f"matern: {given}: the spectral density is out of range")
         return round_off(scale), tau, nu + half
 
     @property

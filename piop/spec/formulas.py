@@ -164,7 +164,7 @@ def _scalar(text: Text, scope: Scope, issues: list[Issue], path: str) -> Expr | 
 
 def _inputs(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
     for name, item in spec.inputs.items():
-        if item.expression is None:
+        if item.expression is None or name not in result.names.values:
             continue
         path = f"inputs.{name}.expression"
         angle = result.names.angle_of(spec, name)
@@ -197,7 +197,7 @@ def _inputs(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
 
 def _initial(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
     known = [u.text for u in spec.unknowns]
-    times = tuple(spec.time)
+    times, scope = tuple(spec.time), _known(spec, result, "time")
     for key, text in spec.initial.items():
         place = spec.place(f"initial.{key}")
         target = _initial_key(key, times)
@@ -209,7 +209,7 @@ def _initial(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
             continue
         if target in result.initial:
             refuse(issues, place, f"initial.{key}: given twice")
-        expr = _scalar(text, _known(spec, result, "time"), issues, f"initial.{key}")
+        expr = _scalar(text, scope, issues, f"initial.{key}")
         if expr is not None:
             result.initial[target] = (expr, place)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import stat
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from piop.spec.check_units import check_units
 from piop.spec.formulas import Resolved, resolve
 from piop.spec.model import Spec
 from piop.spec.reader import Bad, Reader, raise_issues
-from piop.spec.sections import SECTIONS
+from piop.spec.sections import COUNTED, MAX_ENTRIES, SECTIONS
 from piop.spec.tree import MAX_SIZE, Node, entries, read_yaml
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -69,6 +70,8 @@ def draft_file(path: str | Path, units: bool = True) -> Draft:
     """
     path = Path(path)
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device might never end
+            raise SpecError(Issue("is not a regular file, and a spec is one", str(path)))
         with path.open("rb") as stream:
             data = stream.read(4 * MAX_SIZE + 1)
     except OSError as error:
@@ -112,6 +115,10 @@ def draft_tree(tree: Node, folder: Path | None, units: bool = True) -> Draft:
         before = len(issues)
         if key in found:
             with suppress(Bad):
+                count = len(getattr(found[key], "items", ()))
+                if key in COUNTED and count > MAX_ENTRIES:
+                    message = f"{key}: {count} of them; at most {MAX_ENTRIES} are possible"
+                    raise reader.fail(found[key].place, message)
                 value = SECTIONS[key](reader, found[key], key)
                 values[key] = MappingProxyType(value) if isinstance(value, dict) else value
         if len(issues) > before:

@@ -15,6 +15,7 @@ from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 from piop.spec.units import split_unit
 
 T = TypeVar("T")
+FARTHEST = 1e50  # a coordinate: its powers up to the order of an equation are numbers
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
 NAME_HINT = "A name is a letter, then letters, digits or _, 64 in all at most."
 _LABEL = re.compile(r"\w([\w .,+()'-]{0,98}[\w)])?\Z")
@@ -210,6 +211,14 @@ class Reader:
         except Refusal as refusal:
             record(refusal, scalar, self.issues, path)
             raise Bad from None
+
+    def coordinate(self, node: Node, path: str) -> float:
+        """A position or a length."""
+        value = self.number(node, path)
+        if abs(value) > FARTHEST:
+            message = f"{path}: {value:g} is too far from zero; at most {FARTHEST:g} is possible"
+            raise self.fail(node.place, message, "Choose larger units.")
+        return value
 
     def integer(self, node: Node, path: str, least: int = 0, most: int = 10**9) -> int:
         """A whole number within bounds."""

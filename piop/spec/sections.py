@@ -21,10 +21,11 @@ from piop.spec.model import (
 )
 from piop.spec.read_distributions import read_distribution, read_levels
 from piop.spec.read_domain import read_conditions, read_domain
-from piop.spec.reader import Bad, Reader, evaluate, is_number
+from piop.spec.reader import FARTHEST, Bad, Reader, evaluate, is_number
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode, child
 
 FORMAT = 1
+MAX_ENTRIES = 32  # of a section that declares what equations hold: some checks compare all pairs
 NONE_KNOWN = "data"
 """What stands in place of equations where there are none."""
 
@@ -86,8 +87,8 @@ def _coordinates(
 
 
 def _ends(reader: Reader, node: Node, path: str) -> tuple[Text, Text]:
-    low, high = reader.interval(node, path)
-    if low == high:
+    low, high = reader.interval(node, path, Reader.coordinate)
+    if high - low < 1 / FARTHEST:
         raise reader.fail(node.place, f"{path}: the interval has no length")
     first, last = reader.several(node, path, Reader.text)
     return first, last
@@ -185,6 +186,8 @@ def _learn(reader: Reader, node: Node, section: str) -> LearnSpec:
     return LearnSpec(found["from"], found["to"], found.get("noise", ()))
 
 
+COUNTED = frozenset(("unknowns", "auxiliary", "inputs", "definitions", "equations", "infer"))
+"""Sections that hold at most ``MAX_ENTRIES``."""
 SECTIONS: Mapping[str, Callable[[Reader, Node, str], Any]] = MappingProxyType(
     {
         "piop": _version,

@@ -16,7 +16,7 @@ from piop.spec.tree import Node, ScalarNode, child, entries
 
 Intervals = list[tuple[float, float]]
 Number = Callable[[ScalarNode], float]
-_numbers = partial(Reader.several, read=Reader.number)
+_numbers = partial(Reader.several, read=Reader.coordinate)
 
 
 class ShapeWords(ABC):
@@ -49,7 +49,7 @@ class BoxWords(ShapeWords):
             message = f"{path}: {reader.dimensions} intervals are needed, one per axis"
             raise reader.fail(node.place, message)
         for side in sides:
-            low, high = reader.interval(side, path)
+            low, high = reader.interval(side, path, Reader.coordinate)
             if low == high:
                 raise reader.fail(side.place, f"{path}: the side has no length")
 

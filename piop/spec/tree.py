@@ -199,7 +199,7 @@ def read_yaml(text: str, file: str) -> Node:
         raise SpecError(Issue(message, file, line, column)) from None
     except yaml.MarkedYAMLError as error:
         raise SpecError(_issue(error, text, file)) from None
-    except (RecursionError, ValueError, IndexError) as error:
+    except (RecursionError, ValueError, IndexError, OverflowError) as error:
         message = f"this is not YAML that can be read ({type(error).__name__})"
         raise SpecError(Issue(message, file, 1, 1)) from None
     if node is None:

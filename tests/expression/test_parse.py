@@ -60,6 +60,8 @@ def vector(text):
         ("u\n + v", u + v),
         ("dx(3)", sympy.S.Zero),
         ("where(1 < 2, u, v)", u),
+        ("atan(u) + sinh(u)*cosh(u)", sympy.atan(u) + sympy.sinh(u) * sympy.cosh(u)),
+        ("atan(1)", sympy.pi / 4),
     ],
 )
 def test_a_formula_means_what_it_says(text, expected):
@@ -105,6 +107,10 @@ def test_where_is_a_piecewise():
         ("0x10", 0, "not a number", ""),
         ("u(t, x)", 0, "without arguments", "'u'"),
         ("w + u", 0, "'w' is not declared", ""),
+        ("u_t + v", 0, "'u_t' is not declared", "dt(u)"),
+        ("3*u_xx", 2, "'u_xx' is not declared", "dxx(u)"),
+        ("w_xx", 0, "'w_xx' is not declared", ""),
+        ("tanh(sin(sqrt(exp(atan(cosh(u))))))", 0, "inside of functions, 6 deep; at most 5", ""),
         ("nu + sinn(x)", 5, "'sinn' is not a function", "sin"),
         ("e*u", 0, "not declared", "exp(1)"),
         ("u + grad(v)", 0, "a scalar and a vector of 2", ""),

@@ -93,6 +93,12 @@ def test_every_law_has_one_name():
     assert set(NAMES) > {FourierSeries, GaussianRandomField, FromFile, History}
 
 
+@pytest.mark.parametrize(("nu", "length"), [(300, 0.1), (1e9, 1), (1.5, 1e-300), (1.5, 1e300)])
+def test_matern_out_of_the_range_of_numbers_is_refused(nu, length):
+    with pytest.raises(ValueError, match=r"matern: smoothness .*: the spectral density is out of"):
+        GaussianRandomField(matern=Matern(nu, length)).covariance(1)
+
+
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.2])
 def test_matern_in_power_form_has_the_stated_variance_and_covariance(nu, dimension):

@@ -1,8 +1,10 @@
 """Files: what cannot be read, and paths that must stay inside."""
 
+import os
 from pathlib import Path
 
 import pytest
+import yaml
 
 from piop.errors import Issue, Place, SpecError
 from piop.problem import Problem
@@ -52,8 +54,39 @@ def test_files_that_cannot_be_read_say_why(tmp_path):
     (tmp_path / "b.yaml").write_bytes(b"piop: 1\nname: \xff\n")
     with pytest.raises(SpecError, match=r"b.yaml:2:7: this is not UTF-8"):
         draft_file(tmp_path / "b.yaml")
-    with pytest.raises(SpecError, match=r"no built-in problem .*Did you mean 'burgers'"):
+    with pytest.raises(SpecError, match=r"no built-in problem. Did you mean 'burgers'"):
         Problem.from_file("burger")
+    for name in ("x" * 5000, "a\0b", ""):
+        with pytest.raises(SpecError, match=r"no built-in problem. Those are .* wave"):
+            Problem.from_file(name)
+
+
+def test_only_regular_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, "/dev/zero"):
+        with pytest.raises(SpecError, match="is not a regular file"):
+            Problem.from_file(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (r'name: "\x00"', r":1:7: the character '\\x00' is not allowed"),
+        (r'title: "a\uD800"', r":1:8: the character '\\ud800' is not allowed"),
+        (r'name: "\UFFFFFFFF"', "this is not YAML that can be read"),
+    ],
+)
+def test_characters_that_no_spec_can_be_written_with_are_refused(text, message):
+    with pytest.raises(SpecError, match=message):
+        Problem.from_yaml(text)
+
+
+def test_sections_have_a_limit_that_is_named():
+    many = {"unknowns": [f"u{i}" for i in range(33)]}
+    with pytest.raises(SpecError, match="unknowns: 33 of them; at most 32 are possible"):
+        Problem(**yaml.safe_load(WITH_FILE) | many)
+    with pytest.raises(SpecError, match=r"space.x: 1e\+60 is too far from zero; at most 1e\+50"):
+        Problem(**yaml.safe_load(WITH_FILE) | {"space": {"x": [0, 1e60]}})
 
 
 def test_objects_that_no_spec_can_hold_are_refused():

@@ -25,7 +25,8 @@ def check_distributions(problem: Problem, resolved: Resolved) -> Iterator[Issue]
     for item in problem.inputs:
         match item.distribution:
             case distributions.GaussianRandomField() as distribution:
-                yield from _fit(problem, item, "alpha", distribution.covariance)
+                key = "alpha" if distribution.matern is None else "matern"
+                yield from _fit(problem, item, key, distribution.covariance)
                 for axis, condition in distribution.boundary.items():
                     path = f"inputs.{item.name}.boundary.{axis}"
                     if axis not in item.of:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sympy import Derivative, Expr, Symbol
 
 from piop.errors import Issue, did_you_mean
+from piop.forms.terms import name_of, outermost_atoms
 from piop.problem.wellposed.distributions import expressions
 from piop.spec.formulas import Resolved
 from piop.spec.model import issue_at
@@ -26,12 +27,12 @@ def check_equations(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
         names = ", ".join(problem.unknowns)
         hint = f"The unknowns are {names}; vector equations count once per component."
         yield spec.issue("equations", message, hint)
+    present = [{name_of(a) for a in outermost_atoms(r)} for r in problem.residuals]
     for text in spec.unknowns:
-        function = problem.function(text.text)
-        if not any(residual.has(function) for residual in problem.residuals):
+        if not any(text.text in names for names in present):
             yield issue_at(text.place, f"unknowns: '{text.text}' is in no equation")
-    for residual, equation in zip(problem.residuals, resolved.equations, strict=False):
-        if not residual.has(*map(problem.function, problem.channels)):
+    for names, equation in zip(present, resolved.equations, strict=False):
+        if names.isdisjoint(problem.channels):
             yield issue_at(equation.place, "equations: this one contains no unknown")
     for auxiliary, residual in zip(
         problem.pde.auxiliaries, problem.residuals[equations:], strict=True

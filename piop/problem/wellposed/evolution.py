@@ -9,7 +9,7 @@ Conservation laws: flux form where shocks form, and waves in every direction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from sympy import Derivative, Expr, Symbol
 from piop.errors import Issue
 from piop.expression import write
 from piop.expression.functions import evaluate
-from piop.forms.differentiate import partial
+from piop.forms.differentiate import gradient
 from piop.forms.pde import PDE
 from piop.forms.terms import LinearTerm, highest_space_order, read_terms, space_order, split_terms
 from piop.spec.formulas import Resolved
@@ -105,7 +105,7 @@ def _growth(
 def _directions(dimensions: int) -> NDArray[np.float64]:
     random = np.random.default_rng(1).standard_normal((6, dimensions))
     found = np.concatenate([np.eye(dimensions), -np.eye(dimensions), random])
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    return np.unique(found / np.linalg.norm(found, axis=1, keepdims=True), axis=0)
 
 
 def _rate(
@@ -114,9 +114,12 @@ def _rate(
     """(largest Re λ, largest |λ|) of the symbol at one wave vector; None where it is singular."""
     primary, count = len(problem.unknowns), len(problem.channels)
     blocks = np.zeros((order + 1, count, count), dtype=complex)
-    for i, term, c in terms:
-        j = problem.channels.index(term.unknown)
-        blocks[term.order[0], i, j] += c * np.prod((1j * wave) ** np.array(term.order[1:]))
+    with np.errstate(all="ignore"):  # what is not finite is seen below
+        for i, term, c in terms:
+            j = problem.channels.index(term.unknown)
+            blocks[term.order[0], i, j] += c * np.prod((1j * wave) ** np.array(term.order[1:]))
+    if not np.isfinite(blocks).all():
+        return None
     try:
         if count > primary:  # auxiliary unknowns are functions of the others
             inner = blocks[0, primary:, primary:]
@@ -179,9 +182,10 @@ def _check_hyperbolic(problem: Problem, time: Symbol, resolved: Resolved) -> Ite
     """Some state must have a flux Jacobian with real eigenvalues and a full set of eigenvectors."""
     rows = problem.residuals[: len(problem.unknowns)]
     functions = [problem.function(u) for u in problem.unknowns]
-    mass = _jacobian(rows, [Derivative(f, time) for f in functions])
+    mass = [gradient(row, [Derivative(f, time) for f in functions]) for row in rows]
     for axis in problem.space:
-        steep = _jacobian(rows, [Derivative(f, axis.symbol) for f in functions])
+        slopes = [Derivative(f, axis.symbol) for f in functions]
+        steep = [gradient(row, slopes) for row in rows]
         fluxes = _numbers(problem, mass), _numbers(problem, steep)
         kinds = [_kind(m, s) for m, s in zip(*fluxes, strict=True)]
         if all(k for k in kinds if k is not None) and any(kinds):
@@ -196,11 +200,7 @@ def _check_hyperbolic(problem: Problem, time: Symbol, resolved: Resolved) -> Ite
             return
 
 
-def _jacobian(rows: tuple[Expr, ...], columns: list[Expr]) -> list[list[Expr]]:
-    return [[partial(row, column) for column in columns] for row in rows]
-
-
-def _numbers(problem: Problem, matrix: list[list[Expr]]) -> NDArray[np.float64]:
+def _numbers(problem: Problem, matrix: Sequence[Sequence[Expr]]) -> NDArray[np.float64]:
     """``[states, n, n]`` at random positive states, points and inputs."""
     random = np.random.default_rng(2)
     values: dict[str, NDArray[np.float64]] = {}
