@@ -17,7 +17,7 @@ _WAVE = "sin(2*pi*x) + 0.5*cos(4*pi*x)"
 
 Numbers = Mapping[str, float]
 Series = Callable[[Numbers, np.ndarray], np.ndarray]
-"""Scalar inputs by name, whole numbers k → coefficients of exp(2πikx)."""
+"""Scalar inputs by name, whole numbers k ≥ 0 → coefficients of exp(2πikx)."""
 
 
 def jump(v: Numbers, k: np.ndarray) -> np.ndarray:
@@ -60,14 +60,13 @@ FEATURES: dict[str, tuple[str, Series, dict[str, Any]]] = {
 
 def wave(k: np.ndarray) -> np.ndarray:
     """Coefficients of the smooth part."""
-    return -0.5j * (k == 1) + 0.5j * (k == -1) + 0.25 * (abs(k) == 2)
+    return -0.5j * (k == 1) + 0.25 * (k == 2)
 
 
-def on_points(coefficients: np.ndarray, k: np.ndarray, n: int) -> np.ndarray:
-    """Values ``[n]`` of a series at n even points of [0, 1)."""
-    folded = np.zeros(n, dtype=complex)
-    np.add.at(folded, k % n, coefficients)
-    return np.fft.ifft(folded).real * n
+def on_points(coefficients: np.ndarray, n: int) -> np.ndarray:
+    """Values ``[n]`` at even points of [0, 1) of a real series, from those of k ≥ 0."""
+    whole = np.pad(coefficients, (0, -len(coefficients) % n)).reshape(-1, n).sum(0)
+    return 2 * n * np.fft.ifft(whole).real - coefficients[0].real
 
 
 SYMBOLS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
@@ -84,13 +83,13 @@ def linear(equation: str, feature: str) -> RandomProblems:
     """Start a linear equation from smooth data and a feature of random size."""
     text, symbol = SYMBOLS[equation]
     expression, series, numbers = FEATURES[feature]
-    k = np.arange(-_MODES, _MODES + 1)
+    k = np.arange(_MODES)
     rate = symbol(2 * np.pi * k)
 
     def exact(v: Numbers, times: np.ndarray, axes: Sequence[np.ndarray]) -> Fields:
         start = wave(k) + v["a"] * series(v, k)
         points = len(axes[0])
-        return {"u": np.stack([on_points(start * np.exp(rate * t), k, points) for t in times])}
+        return {"u": np.stack([on_points(start * np.exp(rate * t), points) for t in times])}
 
     words = {
         "name": "random",

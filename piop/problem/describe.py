@@ -48,7 +48,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
         ``parameters``, ``infer`` (those unknown, and where their search begins),
         ``learn``, ``equations`` (as written), ``definitions``, ``residuals`` (as trained on),
         ``inputs``, ``initial``, ``boundary``, ``conditions``, ``solver``, ``streams``, ``save``,
-        ``units`` and ``supported``.
+        ``units``, ``notes`` and ``supported``.
     """
     spec = problem.spec
     return {
@@ -81,6 +81,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
         "streams": _streams(problem),
         "save": _saved(problem),
         "units": dict(problem.units),
+        "notes": list(problem.notes),
         "supported": problem.capabilities.equations.refusal or True,
     }
 
@@ -107,9 +108,8 @@ def to_text(problem: Problem) -> str:
         ("streams", [found["streams"]]),
         ("save", [", ".join(f"{n} {k}" for n, k in found["save"].items())]),
         ("hash", [found["hash"]]),
+        ("note", [t for t in (*found["notes"], found["supported"]) if t is not True]),
     ]
-    if found["supported"] is not True:
-        rows.append(("note", [found["supported"]]))
     for title, values in rows:
         lines += [f"  {'' if n else title:<11} {value}" for n, value in enumerate(values)]
     return "\n".join(lines)

@@ -70,6 +70,7 @@ class Problem:
         learn: The inverse operator that is asked for, if any.
         parameters: Constant parameters.
         definitions: Named sub-expressions.
+        notes: On what is let pass, such as data that are periodic to seven digits.
     """
 
     spec: Spec
@@ -84,6 +85,7 @@ class Problem:
     learn: LearnSpec | None
     parameters: Mapping[str, float]
     definitions: Mapping[str, Quantity]
+    notes: tuple[str, ...]
 
     def __init__(self, **words: Any) -> None:
         """Build from the words of the spec language.
@@ -130,7 +132,7 @@ class Problem:
     def _fill(self, draft: Draft) -> None:
         for name, value in build(draft).items():
             object.__setattr__(self, name, value)
-        check(self, draft)
+        object.__setattr__(self, "notes", check(self, draft))
 
     @property
     def time(self) -> Coordinate | None:

@@ -363,3 +363,35 @@ def test_inputs_that_refer_to_each_other_in_a_circle_are_refused(inputs, others)
         "Give u0 a distribution ('law'), or an expression without g."
     )
     Problem.from_yaml(text.replace("1 + g", "sin(2*pi*x)").replace("{u: u0}", "{u: u0 + g}"))
+
+
+SOLITON = """name: soliton
+time: {t: [0, 1]}
+space: {x: [-15, 15]}
+unknowns: [u]
+equations: [dt(u) + 6*u*dx(u) + dxxx(u) = 0]
+initial: {u: "2/(exp(Q*(x + 1)) + exp(-Q*(x + 1)))**2"}
+boundary: {x: periodic}
+"""
+
+
+def test_jump_far_below_the_tolerance_is_a_note():
+    problem = Problem.from_yaml(SOLITON.replace("Q", "0.65"), "soliton.yaml")
+    (note,) = problem.notes
+    assert note.startswith("soliton.yaml:6:11: initial.u: taken as periodic in x, though it is ")
+    assert "2.494e-08 at -15 but 1.852e-09 at 15" in note
+    assert note in problem.describe()
+    assert Problem.from_yaml(SOLITON.replace("Q", "2")).notes == ()
+
+
+def test_jump_near_the_tolerance_is_refused():
+    assert "not periodic in x: 1.011e-07 at -15 but 9.174e-09 at 15" in only(
+        SOLITON.replace("Q", "0.6")
+    )
+
+
+def test_numbers_drawn_within_bounds_are_checked_within_them():
+    words = "inputs:\n  c: {law: uniform, low: 0.4, high: 0.6}\n  w: {law: uniform, low: 0.01, high: 0.03}\n"
+    drawn = edit(HEAT, ("inputs:\n", words), ("{u: u0}", '{u: "u0 + exp(-((x - c)/w)**2)"}'))
+    assert Problem.from_yaml(drawn).notes == ()
+    assert "not periodic in x" in only(drawn.replace("high: 0.6", "high: 1"))

@@ -16,7 +16,12 @@ from piop.problem.wellposed.distributions import check_distributions, check_roug
 from piop.problem.wellposed.domain import check_boundary, check_domain
 from piop.problem.wellposed.equations import check_data, check_equations, check_initial, check_usage
 from piop.problem.wellposed.evolution import check_flux, check_growth
-from piop.problem.wellposed.periodic import check_gauge, check_periodicity, check_solvable
+from piop.problem.wellposed.periodic import (
+    check_gauge,
+    check_periodicity,
+    check_solvable,
+    note_jumps,
+)
 from piop.spec.formulas import Resolved
 from piop.spec.load import Draft
 from piop.spec.reader import raise_issues
@@ -51,13 +56,17 @@ _OF_DATA: tuple[tuple[Pass, frozenset[str]], ...] = (*_COUNTS[1:3], (check_data,
 """Passes for a problem without equations, which is known from its solutions alone."""
 
 
-def check(problem: Problem, draft: Draft) -> None:
+def check(problem: Problem, draft: Draft) -> tuple[str, ...]:
     """Run every pass.
+
+    Returns:
+        Notes on what is let pass.
 
     Raises:
         SpecError: With all issues, sorted by place.
     """
     resolved, issues = draft.resolved, draft.issues
+    notes: list[Issue] = []
     for look, needs in _COUNTS if problem.spec.equations else _OF_DATA:
         if not needs & resolved.failed:
             issues += look(problem, resolved)
@@ -65,5 +74,8 @@ def check(problem: Problem, draft: Draft) -> None:
         for look in _MATHEMATICS:
             with suppress(*SYMPY_FAILS):  # what cannot be decided is let pass
                 issues += look(problem, resolved)
+        with suppress(*SYMPY_FAILS):
+            notes += note_jumps(problem, resolved)
     raise_issues(issues)
     problem.at()  # a coefficient to infer is a symbol, whose sign the passes above do not know
+    return tuple(map(str, notes))

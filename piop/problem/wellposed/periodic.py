@@ -23,25 +23,64 @@ if TYPE_CHECKING:
 
 
 _POINTS = 7
+_ALONG = 64  # points along the axis that tell the size of an expression
 _TOLERANCE = 1e-8
+_NEGLIGIBLE = 2.5e-7
+"""Jump over the ends, relative to the size of the expression, that a reference solution of the
+usual tolerance, four times this, does not show: of a jump J, J/π·√(2/N) lies beyond N/2 modes."""
 
 
 def check_periodicity(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """Compare the two ends of each periodic axis at a few points.
 
     Unknowns and inputs count as periodic, so what is found is an explicit coordinate such as the
-    initial condition ``x``. Expressions with jumps of their own (``where``, ``sign``) are let pass.
+    initial condition ``x``. Expressions with jumps of their own (``where``, ``sign``) are let pass,
+    and jumps far below the tolerance of a reference solution, which are notes.
     """
+    for axis, what, place, jump in _jumps(problem, resolved):
+        if not jump.negligible:
+            hint = f"Make it periodic, or give {axis.name} other conditions."
+            yield issue_at(place, f"{what}: not periodic in {axis.name}: {jump}", hint)
+
+
+def note_jumps(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
+    """Mention the jumps over the ends of periodic axes that are let pass."""
+    for axis, what, place, jump in _jumps(problem, resolved):
+        if jump.negligible:
+            message = f"{what}: taken as periodic in {axis.name}, though it is {jump}"
+            yield issue_at(place, message, "That is far below the tolerance of a reference.")
+
+
+@dataclass(frozen=True)
+class _Jump:
+    """Values of an expression that differ at the two ends of an axis.
+
+    Attributes:
+        axis: Which.
+        low: Value at its low end.
+        high: Value at its high end.
+        negligible: Whether a reference solution does not show it.
+    """
+
+    axis: Coordinate
+    low: float
+    high: float
+    negligible: bool
+
+    def __str__(self) -> str:
+        digits = 4
+        while digits < 17 and f"{self.low:.{digits}g}" == f"{self.high:.{digits}g}":
+            digits += 1
+        low, high = f"{self.low:.{digits}g}", f"{self.high:.{digits}g}"
+        return f"{low} at {self.axis.low:.4g} but {high} at {self.axis.high:.4g}"
+
+
+def _jumps(problem: Problem, resolved: Resolved) -> Iterator[tuple[Coordinate, str, Place, _Jump]]:
     for axis in (c for c in problem.space if c.periodic):
         for what, expr, place in _expressions(problem, resolved):
             jump = _jump(problem, expr, axis)
             if jump is not None:
-                message = (
-                    f"{what}: not periodic in {axis.name}: {jump[0]:.4g} at {axis.low:.4g} "
-                    f"but {jump[1]:.4g} at {axis.high:.4g}"
-                )
-                hint = f"Make it periodic, or give {axis.name} other conditions."
-                yield issue_at(place, message, hint)
+                yield axis, what, place, jump
 
 
 def _expressions(problem: Problem, resolved: Resolved) -> Iterator[tuple[str, Expr, Place]]:
@@ -57,7 +96,7 @@ def _expressions(problem: Problem, resolved: Resolved) -> Iterator[tuple[str, Ex
         yield from ((f"boundary.{face}", value, condition.place) for value in condition.values)
 
 
-def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> tuple[float, float] | None:
+def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> _Jump | None:
     """The values at both ends where they differ, else None."""
     if axis.symbol not in expr.free_symbols or expr.has(*JUMPS):
         return None
@@ -65,24 +104,32 @@ def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> tuple[float, float]
     points: dict[Expr, np.ndarray] = {
         c.symbol: c.low + c.length * random.random(_POINTS) for c in problem.coordinates
     }
+    for item in problem.inputs:
+        if item.distribution is not None and (ends := item.distribution.extremes):
+            points[item.symbol] = ends[0] + (ends[-1] - ends[0]) * random.random(_POINTS)
 
-    def at(end: float) -> np.ndarray:
+    def at(positions: np.ndarray) -> np.ndarray:
         def lookup(atom: Expr) -> np.ndarray:
             if atom == axis.symbol:
-                return np.full(_POINTS, end)
+                return positions
             if atom not in points:
                 points[atom] = random.standard_normal(_POINTS)
             return points[atom]
 
-        return np.broadcast_to(np.asarray(evaluate(expr, lookup), dtype=float), (_POINTS,))
+        shape = np.broadcast_shapes(positions.shape, (_POINTS,))
+        return np.broadcast_to(np.asarray(evaluate(expr, lookup), dtype=float), shape)
 
-    low, high = at(axis.low), at(axis.high)
+    low, high = at(np.full(_POINTS, axis.low)), at(np.full(_POINTS, axis.high))
+    along = at(axis.low + axis.length * np.linspace(0, 1, _ALONG)[:, None])
     with np.errstate(all="ignore"):  # not finite: cannot be told
-        differs = np.abs(high - low) > _TOLERANCE * (1 + np.abs(low) + np.abs(high))
+        gap = np.abs(high - low)
+        differs = gap > _TOLERANCE * (1 + np.abs(low) + np.abs(high))
+        size = np.sqrt(np.mean(along**2, axis=0))
     if not differs.any():
         return None
     first = int(np.argmax(differs))
-    return float(low[first]) + 0.0, float(high[first]) + 0.0
+    negligible = bool((gap <= _NEGLIGIBLE * size).all())
+    return _Jump(axis, float(low[first]) + 0.0, float(high[first]) + 0.0, negligible)
 
 
 _GRID = 48  # points per axis of the mean of an explicit term

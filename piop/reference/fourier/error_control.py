@@ -4,14 +4,18 @@ The rules are our own (docs/limits.md lists what they cannot detect). Errors in 
 are estimated separately:
 
 * **Space.** The tail of the spectrum, largest over the run, times a constant measured on Burgers
-  fronts. The decay of the spectrum says how many modes are needed.
+  fronts. The decay of the spectrum says how many modes are needed. Where data jump or have kinks it
+  decays as k^−p: then all that lies beyond the cutoff, √(∫ k^−2p), twice for aliasing.
 * **Time.** The difference d of two runs on the same grid, r times apart in steps, at the worst save
   time. The finer one errs by d/(r⁴ − 1) at order 4; we credit order 3.5, order 2 where products
   hold second derivatives (stiff, so the order may drop: M. Hochbruck and A. Ostermann, SIAM J.
   Numer. Anal. 43 (2005), doi:10.1137/040611434), order 1.5 where the initial data hold modes that
   decay many times in a step (the same; orders of 1.7 to 3 were seen with data of 1.5 derivatives,
   and errors 2.6 times the estimate at order 3.5), and never more than a factor 20. It carries over
-  to finer grids once the front is captured, so the pair is run on a coarse grid.
+  to finer grids once the front is captured, so the pair is run on a coarse grid. Modes that turn
+  many times in a step and last (rough data, dispersion) have no phase at all: the error is what
+  they hold, twice that with the modes beside them, and falls slowly (orders of 0.1 to 0.5 were
+  seen with jumps and kinks under KdV).
 * A tail that never resolves (rough data) earns no credit: the grid grows by half or more, and the
   estimate is twice the difference of the last two grids, as for first order.
 """
@@ -27,9 +31,27 @@ from piop.reference.refinement import SAFETY
 _ASYMPTOTIC = 1e-2
 _CAPTURED = 1e-3
 _TAIL = 2.5
+_BAND = math.log(0.95 / 0.45)
+"""Distance of the bands of the tail and the middle, in logarithms of wave numbers."""
+_ALGEBRAIC = 5.0  # order of decay from which a spectrum is taken to decay exponentially
+_CANCELLED, _UNALTERED = 1.6, 1.5
+_SLOWEST, _FAST = 0.55, 20.0
+"""Least order of decay, where the square of the spectrum can be summed, and the greatest."""
+_SLOW = 0.5  # order in time to credit where modes hold no phase
+_PHASELESS = 4.0
 _ROUGH = 30.0
 _FACTORS = (1, 1.25, 1.5, 1.75)
 _MULTIPLES = (1, 2, 3, *(int(f * 2**i) for i in range(2, 24) for f in _FACTORS))
+
+
+def _beyond(tail: float, order: float) -> float:
+    """Size of all modes beyond a tail that decays as k^−order, their aliases included."""
+    if order >= _ALGEBRAIC:
+        return _TAIL * tail
+    # A kink between two points cancels its own aliases: the tail is less than the order says.
+    slow = max(min(order, _UNALTERED), order - _CANCELLED)
+    tail *= math.exp(_BAND * (order - slow))
+    return tail * max(_TAIL, 0.95**slow * math.sqrt(20 / (2 * slow - 1)))
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,8 @@ class Measurements:
         middle: The same in the middle of the spectrum.
         rough: Largest tail of a product, relative to the product, along each axis.
         difference: From the run before; None on the first or after a failure.
+        phaseless: Part of the initial data, in modes that turn many times in a step, that lasts.
+        coherence: Error at the points of the output relative to its mean over space.
     """
 
     level: SpectralLevel
@@ -49,6 +73,20 @@ class Measurements:
     middle: tuple[float, ...]
     rough: tuple[float, ...]
     difference: float | None = None
+    phaseless: float = 0.0
+    coherence: float = 1.0
+
+    @property
+    def beyond(self) -> tuple[float, ...]:
+        """Size of what the grid does not hold, along each axis."""
+        return tuple(map(_beyond, self.tail, self.decay))
+
+    @property
+    def decay(self) -> tuple[float, ...]:
+        """Order p of a spectrum that decays as k^−p along each axis, at least _SLOWEST."""
+        pairs = zip(self.tail, self.middle, strict=True)
+        orders = [math.log(m / t) / _BAND if t > 0 < m else math.inf for t, m in pairs]
+        return tuple(min(max(order, _SLOWEST), _FAST) for order in orders)
 
 
 @dataclass(frozen=True)
@@ -96,7 +134,7 @@ def assess(
         tolerance: Error wanted.
     """
     fits = resolved(measured, tolerance)
-    space = SAFETY * _TAIL * max(measured.tail) if fits else math.inf
+    space = SAFETY * max(measured.beyond) * max(1.0, measured.coherence) if fits else math.inf
     if before is None or measured.difference is None:
         return Assessment(measured, order, None, math.inf, space)
     old, new = before.measured.level, measured.level
@@ -104,14 +142,18 @@ def assess(
     if new.sizes == old.sizes and measured.difference <= _ASYMPTOTIC:
         ratio = new.multiple / old.multiple
         timed, time_error = new.multiple, SAFETY * measured.difference * max(ratio**-order, 0.05)
-    elif timed is not None and measured.difference > 100 * (
-        before.time_error_at(old.multiple) + _TAIL * max(before.measured.tail)
-    ):
-        # The finer grid shows what both runs on the coarser one missed.
-        timed, time_error = None, math.inf
+        phaseless = _PHASELESS * min(measured.phaseless, measured.difference)
+        if phaseless > time_error:
+            order, time_error = _SLOW, phaseless
+    else:
+        order = min(order, before.order)
+        fine = before.time_error_at(old.multiple) + max(before.measured.beyond)
+        if timed is not None and measured.difference > 100 * fine:
+            # The finer grid shows what both runs on the coarser one missed.
+            timed, time_error = None, math.inf
     grown = min(a / b for a, b in zip(new.sizes, old.sizes, strict=True))
     if not fits and grown >= 1.5:
-        space = 2 * SAFETY * measured.difference
+        space = 2 * SAFETY * measured.difference * max(1.0, measured.coherence)
     return Assessment(measured, order, timed, time_error, space)
 
 
@@ -158,8 +200,7 @@ def _at_least(multiple: float) -> int:
 
 def _unresolved(measured: Measurements, axis: int, tolerance: float) -> bool:
     return (
-        SAFETY * _TAIL * measured.tail[axis] > tolerance / 6
-        or measured.rough[axis] > _ROUGH * tolerance
+        SAFETY * measured.beyond[axis] > tolerance / 6 or measured.rough[axis] > _ROUGH * tolerance
     )
 
 

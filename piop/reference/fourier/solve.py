@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -47,6 +47,7 @@ from piop.reference.solution import Request
 _START = (64, 32, 16)  # points along an axis on the first level, by space dimension
 _USUAL = (2048, 256, 64)  # points along an axis that memory is shared for
 _MANY = 10.0  # a mode is stiff if its rate times the step is above this
+_ROUGH = 3.0  # order of decay of a spectrum below which its modes add up somewhere
 _REDUCED = 1.5  # order in time to credit where initial data hold stiff modes
 
 
@@ -137,10 +138,14 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         stepper.nonlinear.check_means(w, self.start, samples)
         run = stepper.run(w, self.start, self.times, level)
         scale = self._scale(run)
-        stiff = self._stiff(stepper, w, level, scale) > self.tolerance
+        later = [run.spectra[:, i] for i, t in enumerate(self.times) if t > self.start]
+        stiff = [self._stiff(stepper, own, level, scale) for own in (w, *later)]
+        lasting = torch.stack([torch.zeros_like(stiff[0]), *stiff[1:]]).amax(0)
         until = run.until.tolist()
         results = [
-            self._result(run, row, scale, bool(stiff[row]), own) if until[row] == math.inf else None
+            self._result(run, row, scale, (float(stiff[0][row]), float(lasting[row])), own)
+            if until[row] == math.inf
+            else None
             for row, own in enumerate(earlier)
         ]
         return SolvedSamples(
@@ -170,7 +175,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
     def _stiff(
         self, stepper: SpectralStepper, w: Tensor, level: SpectralLevel, scale: Tensor
     ) -> Tensor:
-        """Part of the initial state that decays or turns many times in a step ``[B]``."""
+        """Part of a state that decays or turns many times in a step ``[B]``."""
         rates = w.real.new_zeros(1, *w.shape[1:])
         for (row, _), symbol in stepper.nonlinear.symbols.linear.items():
             rates = rates.expand(max(len(rates), len(symbol)), *rates.shape[1:]).clone()
@@ -183,9 +188,10 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         run: SpectralTrajectory,
         row: int,
         scale: Tensor,
-        stiff: bool,
+        stiff: tuple[float, float],
         earlier: Sequence[SpectralResult],
     ) -> SpectralResult:
+        """Estimate the error of a sample, of whose start and later states so much is stiff."""
         level = run.level
         tails, middles = (
             tuple((t[row, self.measured] / scale[row, :, None]).amax(0).tolist())
@@ -198,8 +204,11 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             gap = run.spectra[row] - embed(last.values, grid, run.grid)
             energy = power(gap, run.grid)[:, self.measured]
             difference = float((energy.sqrt() / scale[row]).max())
-        measured = Measurements(level, tails, middles, tuple(run.rough[row].tolist()), difference)
-        order = min(self.order, _REDUCED) if stiff else self.order
+        rough = tuple(run.rough[row].tolist())
+        measured = Measurements(level, tails, middles, rough, difference, min(stiff))
+        if min(measured.decay) < _ROUGH:
+            measured = replace(measured, coherence=self._coherence(run, row))
+        order = min(self.order, _REDUCED) if stiff[0] > self.tolerance else self.order
         assessment = assess(measured, before, order, self.tolerance)
         fits, reported = resolved(measured, self.tolerance), None
         if not math.isfinite(assessment.error) and difference is not None:
@@ -215,6 +224,17 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             assessment=assessment,
             reported=reported,
         )
+
+    def _coherence(self, run: SpectralTrajectory, row: int) -> float:
+        """Size of fine detail at the points of the output, relative to its mean over space.
+
+        The error of a jump lies beside it, where there may be a point of the output.
+        """
+        coarse = run.grid.with_sizes([n // 2 for n in run.grid.sizes])
+        own = run.spectra[row][:, self.measured]
+        fine = own - embed(embed(own, run.grid, coarse), coarse, run.grid)
+        there = evaluate_on(fine, run.grid, self.request.shape).square().flatten(2).mean(-1)
+        return float((there.amax(0) / power(fine, run.grid).amax(0).clamp_min(1e-300)).max()) ** 0.5
 
     def _evaluate(
         self,

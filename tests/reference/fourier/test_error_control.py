@@ -1,6 +1,7 @@
 """Refinement of trajectories: estimates are bounds, samples independent, limits reported."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -115,6 +116,18 @@ def test_finest_level_is_reported():
     assert "spectrum is not resolved" in solution.notes[0]
 
 
+def test_jump_in_data_of_kdv_is_an_error_of_what_it_leaves():
+    """Its waves run everywhere; those that turn in less than a step have no phase."""
+    start = "1/exp(5*sin(pi*(x + 3)/20)**2) + 1e-4*where(x < -20, 1, x/20)"
+    words = {"space": {"x": [-10, 10]}, "initial": {"u": start}}
+    kdv = periodic("dt(u) + 6*u*dx(u) + dxxx(u) = 0", time=0.5, **words)
+    solution = solve_reference(kdv, {}, times=[0.5], shape=(128,), tolerance=1e-4)
+    spectra, grid = evolve(kdv, {}, (1024,), 4000)
+    exact = grid.backward(spectra[:, :, 0])[..., ::8]
+    error = float((solution.values["u"] - exact).norm() / exact.norm())
+    assert error <= float(solution.error_estimate[0]) <= 10 * error
+
+
 def test_discontinuous_coefficient_is_not_called_accurate():
     problem = periodic("dt(u) = 0.1*dxx(u) + where(x < 0.3, 1, 0)", initial={"u": "0"}, time=0.2)
     solution = solve_reference(problem, {}, times=[0.2], limits=Limits(modes=(512, 1, 1)))
@@ -136,6 +149,23 @@ def test_time_error_is_credited_at_order_three_and_a_half():
     second = assess(measured(finer, 1e-6), first, 3.5, 1e-6)
     assert second.error == pytest.approx(2 * 1e-6 * 2**-3.5, rel=1e-3)
     assert second.time_error_at(16) == pytest.approx(second.time_error_at(8) * 2**-3.5)
+
+
+@pytest.mark.parametrize(("order", "beyond"), [(1, 4.2), (0.63, 8.6), (2, 4.25), (12, 2.5)])
+def test_slow_decay_is_summed_beyond_the_cutoff(order, beyond):
+    """Jumps leave 1/k, kinks 1/k²; what is smooth decays exponentially."""
+    slow = Measurements(LEVEL, (1e-9,), (1e-9 * (0.95 / 0.45) ** order,), (1e-12,))
+    assert slow.decay[0] == pytest.approx(order)
+    assert slow.beyond[0] == pytest.approx(beyond * 1e-9, rel=0.05)
+
+
+def test_modes_without_phase_err_by_what_they_hold():
+    first = assess(measured(LEVEL, None), None, 3.5, 1e-6)
+    run = measured(SpectralLevel((64,), 0.1, 8, False), 1e-6)
+    few = assess(replace(run, phaseless=1e-7), first, 3.5, 1e-6)
+    assert few.time_error == pytest.approx(4e-7)
+    assert few.time_error_at(32) == pytest.approx(2e-7)
+    assert assess(replace(run, phaseless=1e-12), first, 3.5, 1e-6).order == 3.5
 
 
 def test_unresolved_spectrum_earns_no_credit():
