@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+_LONGEST = 100  # characters of a value in a message
+_BITS = 1000  # of a whole number, of which Python writes out no more than 4300 digits
+
 
 class PiopError(Exception):
     """Base of every error that piop raises on purpose; commands print it without a traceback."""
@@ -120,3 +123,16 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """
     near = difflib.get_close_matches(name, known, 1, cutoff)
     return f"Did you mean '{near[0]}'?" if near else ""
+
+
+def excerpt(value: object) -> str:
+    """Show a value that was refused, as Python writes it, without the middle where it is long.
+
+    Example:
+        >>> excerpt("a" * 1000)
+        "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaaaaaaaa'"
+    """
+    if isinstance(value, int) and value.bit_length() > _BITS:  # Python may refuse to write it
+        return "an integer of more than 300 digits"
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:30]}...{text[-30:]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,7 +18,7 @@ from piop.datasets.axes import check_axis, check_domain, flattened_points, numbe
 from piop.datasets.formats.detect import read_raw
 from piop.datasets.lazy_arrays import RawFile
 from piop.datasets.sensors import column, grouped_by_sample, sample_numbers
-from piop.errors import DataError, UsageError
+from piop.errors import DataError, UsageError, excerpt
 from piop.expression import Refusal, Scope, as_number, parse
 from piop.fields import tensor_grid
 
@@ -64,7 +65,7 @@ def read_queries(source: str | Path, problem: Problem) -> Queries:
         UsageError: A range that cannot be read, a coordinate missing or unknown.
         DataError: A file that does not fit, positions outside the domain.
     """
-    if "=" in str(source) and not Path(source).exists():
+    if "=" in str(source) and not os.path.exists(source):  # noqa: PTH110  a Path raises on long text
         return _ranges(str(source), problem)
     raw = read_raw(source)
     return _points_of_table(raw, problem) if raw.is_table else _arrays(raw, problem)
@@ -77,7 +78,7 @@ def _ranges(text: str, problem: Problem) -> Queries:
     for part in text.split(","):
         name, _, rest = (s.strip() for s in part.partition("="))
         if name not in names:
-            message = f"'{name}' is not a coordinate; one of {', '.join(names)}"
+            message = f"{excerpt(name)} is not a coordinate; one of {', '.join(names)}"
             raise UsageError(f'--at: {message}. Example: --at "{example}"')
         if name in found:
             raise UsageError(f"--at: '{name}' is given twice")
@@ -98,11 +99,11 @@ def _positions(text: str, name: str, example: str) -> list[float]:
     count = int(parts[2]) if len(parts) == 3 and re.fullmatch(r"\d{1,7}", parts[2]) else 0
     found = [end for end in ends if end is not None]
     if len(found) != 2 or count < 1:
-        message = f"'{text}' is not a position or a range first:last:number"
+        message = f"{excerpt(text)} is not a position or a range first:last:number"
         raise UsageError(f'--at: {name}: {message}. Example: --at "{example}"')
     first, last = found
     if count > 1 and last <= first:
-        raise UsageError(f"--at: {name}: the range {text} does not increase")
+        raise UsageError(f"--at: {name}: the range {excerpt(text)} does not increase")
     return np.linspace(first, last, count).tolist()
 
 

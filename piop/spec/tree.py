@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections.abc
 import re
 from dataclasses import astuple, dataclass, field
+from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -22,6 +23,12 @@ _LOST = re.compile(
     "[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
 """Characters that YAML forbids or reads as ends of lines."""
+
+
+MAX_SIZE = 65_536  # characters
+MAX_DEPTH = 12
+MAX_NODES = 5_000
+_BITS = 2048  # of a whole number, beyond a double's range
 
 
 @dataclass(frozen=True)
@@ -94,36 +101,46 @@ def child(node: Node | None, key: str) -> Any:
     return next((value for name, value in entries(node) if name.text == key), None)
 
 
-def read_objects(value: Any, where: str = "Problem") -> Node:
+def read_objects(value: Any, where: str = "Problem", depth: int = 1) -> Node:
     """Turn strings, numbers, lists, dicts and SymPy expressions into a tree.
 
     Args:
         value: As passed to ``piop.Problem``. A SymPy ``Eq`` is an equation.
         where: How messages call the value.
+        depth: Levels down to the value.
 
     Raises:
         SpecError: For an object that a spec cannot hold.
     """
+    if depth > MAX_DEPTH:
+        raise SpecError(Issue(f"{where}: nested deeper than {MAX_DEPTH} levels"))
+    inner = partial(read_objects, depth=depth + 1)
     if isinstance(value, bool):
         return ScalarNode("true" if value else "false")
     if isinstance(value, str):
         return ScalarNode(value, quoted=True)
     if isinstance(value, float):
         return ScalarNode(repr(float(value)))
+    if isinstance(value, int) and value.bit_length() > _BITS:
+        raise SpecError(Issue(f"{where}: a number too large to be finite"))
     if isinstance(value, (int, PurePath)):
         return ScalarNode(str(value))
     if isinstance(value, (sympy.Basic, sympy.MatrixBase)):
         return ScalarNode(_text(value, where))
     if isinstance(value, collections.abc.Mapping):
         keys = [k if isinstance(k, str) else _text(k, where) for k in value]
-        values = [read_objects(v, f"{where}.{k}") for k, v in value.items()]
+        values = [inner(v, f"{where}.{k}") for k, v in value.items()]
         return MappingNode(tuple(zip(map(ScalarNode, keys), values, strict=True)))
     if isinstance(value, (list, tuple)):
-        return SequenceNode(tuple(read_objects(v, f"{where}[{i}]") for i, v in enumerate(value)))
+        return SequenceNode(tuple(inner(v, f"{where}[{i}]") for i, v in enumerate(value)))
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a NumPy number
-        return read_objects(value.item(), where)
+        return inner(value.item(), where)
+    raise _unreadable(value, where)
+
+
+def _unreadable(value: Any, where: str) -> SpecError:
     message = f"{type(value).__name__} cannot be part of a spec; give text, a number or SymPy"
-    raise SpecError(Issue(f"{where}: {message}"))
+    return SpecError(Issue(f"{where}: {message}"))
 
 
 def _text(value: Any, where: str) -> str:
@@ -135,13 +152,10 @@ def _text(value: Any, where: str) -> str:
         if isinstance(value, sympy.FunctionClass):
             return value.__name__
         return write(value)
+    except sympy.SympifyError:
+        raise _unreadable(value, where) from None
     except (TypeError, AttributeError) as error:
         raise SpecError(Issue(f"{where}: {error}")) from None
-
-
-MAX_SIZE = 65_536  # characters
-MAX_DEPTH = 12
-MAX_NODES = 5_000
 
 
 class _Refused(yaml.MarkedYAMLError):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from piop.errors import UsageError, did_you_mean
+from piop.errors import UsageError, did_you_mean, excerpt
 from piop.models.core.base import POINT_FIELD, FieldKind
 
 if TYPE_CHECKING:
@@ -113,12 +113,14 @@ class Setting:
             UsageError: Naming the setting, the value, and what is allowed.
         """
         if self.choices:
-            if value not in self.choices:
-                raise UsageError(f"{self.name}: {value!r} is not one of {', '.join(self.choices)}")
+            if not (isinstance(value, str) and value in self.choices):
+                raise UsageError(
+                    f"{self.name}: {excerpt(value)} is not one of {', '.join(self.choices)}"
+                )
             return value
         found = convert(self.name, value, self.kind)
         if self.kind is not bool and not self.range.contains(found):
-            raise UsageError(f"{self.name}: {found!r} must be {self.range.text}")
+            raise UsageError(f"{self.name}: {excerpt(found)} must be {self.range.text}")
         return found
 
 
@@ -163,7 +165,7 @@ def attribute_meanings(section: type) -> dict[str, str]:
 def unknown_key(key: str, known: list[str]) -> str:
     """Return a message that a setting does not exist, with the nearest name or the list of all."""
     hint = did_you_mean(key, known, 0.7) or f"One of {', '.join(sorted(known))}."
-    return f"{key!r} is not a setting. {hint}"
+    return f"{excerpt(key)} is not a setting. {hint}"
 
 
 def convert(key: str, value: Any, kind: Any) -> Any:
@@ -175,14 +177,14 @@ def convert(key: str, value: Any, kind: Any) -> Any:
     if kind is bool:
         words = {"true": True, "false": False, "yes": True, "no": False}
         if (found := words.get(str(value).lower())) is None:
-            raise UsageError(f"{key}: {value!r} is neither true nor false")
+            raise UsageError(f"{key}: {excerpt(value)} is neither true nor false")
         return found
     if kind in (int, float):
         return _number(key, value, kind)
     if get_origin(kind) is tuple:
         return _numbers(key, value, get_args(kind)[0])
     if kind is str and not isinstance(value, str):
-        raise UsageError(f"{key}: {value!r} is not text")
+        raise UsageError(f"{key}: {excerpt(value)} is not text")
     return value
 
 
@@ -199,17 +201,19 @@ def _numbers(key: str, value: Any, kind: type) -> tuple[Any, ...]:
     except TypeError:
         parts = ()
     if not parts:
-        raise UsageError(f"{key}: {value!r} is not a list of numbers, such as 16,16")
+        raise UsageError(f"{key}: {excerpt(value)} is not a list of numbers, such as 16,16")
     return tuple(_number(key, part, kind) for part in parts)
 
 
 def _number(key: str, value: Any, kind: type) -> Any:
     try:
         number = float(value) if not isinstance(value, bool) else math.nan
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number) or (kind is int and number != int(number)):
-        raise UsageError(f"{key}: {value!r} is not a {'whole ' if kind is int else ''}number")
+        raise UsageError(
+            f"{key}: {excerpt(value)} is not a {'whole ' if kind is int else ''}number"
+        )
     return kind(number)
 
 
@@ -224,6 +228,6 @@ def parse_time(text: str | float) -> float:
         300.0
     """
     match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(s|m|min|h)?\s*", str(text))
-    if match is None or float(match[1]) <= 0:
-        raise UsageError(f"time: {text!r} is not a length of time such as 90s, 5m or 1h")
+    if match is None or not 0 < float(match[1]) < math.inf:
+        raise UsageError(f"time: {excerpt(text)} is not a length of time such as 90s, 5m or 1h")
     return float(match[1]) * TIME_UNITS[match[2] or ""]

@@ -98,6 +98,19 @@ def test_objects_that_no_spec_can_hold_are_refused():
         read_objects(sympy.besselj(0, sympy.Symbol("x")))
 
 
+def test_numbers_and_nests_without_end_are_refused():
+    nest: list = []
+    nest.append(nest)
+    keys = {None: 1}
+    for value, message in (
+        (nest, r"Problem.inputs\[0\].* nested deeper than 12 levels"),
+        (10**5000, "Problem.inputs: a number too large to be finite"),
+        (keys, "Problem.inputs: NoneType cannot be part of a spec"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            Problem(name="a", inputs=value)
+
+
 def test_issues_without_a_text_have_no_line():
     with pytest.raises(SpecError) as caught:
         Problem(name="a", space={"x": [0, 1]}, unknowns=["u"], equations=["lap(u) = w"])
