@@ -83,6 +83,8 @@ class Equations:
         multipliers: Channels whose row is a constraint that does not hold them: pressures.
         linear: Whether no slope holds an unknown.
         steady: Whether no slope holds anything that moves in time.
+        moving: Whether anything but unknowns moves in time.
+        shared: Whether no slope holds an unknown or an input, so that all samples share a matrix.
 
     Raises:
         NotSupportedError: If time derivatives do not stand linearly, with coefficients that neither
@@ -104,6 +106,7 @@ class Equations:
         self._atoms: dict[Expr, tuple[sympy.Dummy, ChannelDerivative, bool]] = {}
         self._inputs: dict[Expr, sympy.Dummy] = {}
         self._in_slopes: set[Any] = set()
+        self._used: set[Any] = set()
         rows: dict[int, Row] = {}
         for residual, name in zip(problem.residuals, self._owners(constraints), strict=True):
             order = self.orders[name]
@@ -126,6 +129,9 @@ class Equations:
         self.known |= {symbol: symbol for symbol in self._symbols()}
         self.linear = not self._in_slopes & set(self.unknowns)
         self.steady = not self._in_slopes & self._moving()
+        self.moving = bool(self._used & self._moving())
+        scalars = {i.symbol for i in problem.inputs if not i.of}
+        self.shared = self.linear and not self._in_slopes & (scalars | {*self._inputs.values()})
 
     def _symbols(self) -> list[Any]:
         """Scalar inputs and coordinates."""
@@ -179,7 +185,9 @@ class Equations:
     def _compile(self, channel: int, value: Expr, slopes: Terms, mass: Terms) -> Row:
         in_slopes = set().union(*(s.free_symbols for s in slopes.values()))
         self._in_slopes |= in_slopes
-        used = in_slopes.union(*(e.free_symbols for e in (value, *mass.values())), {self.time})
+        used = in_slopes.union(*(e.free_symbols for e in (value, *mass.values())))
+        self._used |= used
+        used.add(self.time)
         dummies = [*(d for d, _, _ in self._atoms.values()), *self._inputs.values()]
         needs = tuple(s for s in (*dummies, *self._symbols()) if s in used)
         of_slopes, of_mass = (

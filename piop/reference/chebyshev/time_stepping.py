@@ -8,6 +8,7 @@ coefficient of its collocation polynomial in time: the next one would be smaller
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -71,6 +72,7 @@ _STAGE_ITERATIONS = 12
 _SLOW = 0.05  # contraction above which ∂V/∂w is renewed for the next step
 _STAGE_ROUNDING = 1e-8  # corrections below this that shrink no more are rounding
 _KEPT = 8  # factorisations of step lengths
+_MANY = 1000  # steps of one length from which on inverses pay
 
 
 @final
@@ -92,6 +94,9 @@ class Stepper:
         self.fixed = system.equations.linear and system.equations.steady
         self._slope: Tensor | None = None
         self._factors: dict[str, list[tuple[Tensor, Tensor]]] = {}
+        self.still = self.fixed and not system.equations.moving
+        self._uses: Counter[str] = Counter()
+        self._inverses: dict[str, Tensor] = {}  # of the last step length
 
     def stages(
         self, w: Tensor, t: float, h: float, guess: Tensor | None, scale: Tensor, tolerance: float
@@ -119,6 +124,9 @@ class Stepper:
         last = torch.full((len(w),), torch.inf, dtype=w.dtype, device=w.device)
         good = torch.zeros(len(w), dtype=torch.bool, device=w.device)
         slowest = 0.0
+        if self.still and len(slope) == 1 and self._often(h):
+            found += self._correction_by_inverse(w, t, h, slope)
+            return found, torch.isfinite(found).flatten(1).all(1)
         for i in range(1 if self.fixed else _STAGE_ITERATIONS):
             change = self._correction(whole, found, t, h, slope)
             found += change
@@ -164,6 +172,25 @@ class Stepper:
             solved = solve_factored(factors[k], parts[:, k] if shift.imag else parts[:, k].real)
             out -= (self.back[:, k][:, None] * solved[:, None]).real
         return out.reshape(found.shape)
+
+    def _often(self, h: float) -> bool:
+        key = f"{h:.9e}"
+        self._uses[key] += 1
+        return self._uses[key] > _MANY
+
+    def _correction_by_inverse(self, w: Tensor, t: float, h: float, slope: Tensor) -> Tensor:
+        """The same from stages equal to ``w``, where nothing moves: all residuals are V(w)."""
+        key = f"{h:.9e}"
+        if key not in self._inverses:
+            one = torch.eye(slope.shape[-1]).to(slope)
+            weights = self.back * self.into.sum(1)  # [s, s']
+            parts = [
+                (own[:, None, None] * torch.linalg.lu_solve(*factor, one.to(factor[0]))).real
+                for own, factor in zip(weights.T, self._factor(h, slope), strict=True)
+            ]
+            self._inverses = {key: torch.stack(parts).sum(0).flatten(0, 1)}  # [s·n, n]
+        residual = self.system.value(w.unsqueeze(1), (t,)).flatten(1)
+        return -(residual @ self._inverses[key].T).reshape(len(w), -1, *w.shape[1:])
 
     def _factor(self, h: float, slope: Tensor) -> list[tuple[Tensor, Tensor]]:
         key = f"{h:.9e}"

@@ -189,7 +189,7 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
     def _require_balance(self, imbalance: Array, samples: Sequence[int]) -> None:
         """Where a constant is free, sources and fluxes must cancel."""
         for own, sample in zip(imbalance, samples, strict=True):
-            before = self.imbalance.get(sample, own * math.nan)
+            before = self.imbalance.setdefault(sample, own * math.nan)
             for i in self.system.means:
                 name = self.problem.channels[self.form.solved[i]]
                 tolerance = self.request.tolerance

@@ -3,6 +3,9 @@
 import pytest
 import torch
 
+from piop.problem import Problem
+from piop.reference import solve_reference
+from piop.reference.chebyshev import time_stepping
 from piop.reference.chebyshev.time_stepping import Radau
 
 
@@ -56,3 +59,22 @@ def test_leading_coefficient_is_that_of_the_last_chebyshev_polynomial():
     s = 2 * points - 1
     values = 0.25 * (4 * s**3 - 3 * s) + 2 * s - 1
     assert float(method.top @ values) == pytest.approx(0.25, rel=1e-12)
+
+
+def test_inverses_of_many_equal_steps_change_nothing_but_rounding(monkeypatch):
+    """Waves between a fixed and a free end, with a source that stays."""
+    problem = Problem(
+        name="string",
+        time={"t": [0, 1]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        equations=["d(u, t, 2) = dxx(u) + x"],
+        initial={"u": "sin(pi*x/2)", "dt(u)": "0"},
+        boundary={"x.min": {"dirichlet": {"u": 0}}, "x.max": {"neumann": {"u": 0}}},
+        save={"t": 11, "x": 9},
+    )
+    usual = solve_reference(problem, {})
+    monkeypatch.setattr(time_stepping, "_MANY", 2)
+    by_inverses = solve_reference(problem, {}).values["u"]
+    assert not torch.equal(by_inverses, usual.values["u"])
+    torch.testing.assert_close(by_inverses, usual.values["u"], rtol=0, atol=1e-10)

@@ -11,6 +11,12 @@ from piop.problem import Problem
 from piop.problem.capabilities import choose_method
 from piop.problem.reference_methods import Chebyshev
 from piop.reference import Limits, solve_reference
+from piop.reference.chebyshev.equations import Equations
+from piop.reference.chebyshev.solve import CollocationSolver
+from piop.reference.chebyshev.system import CollocationSystem
+from piop.reference.input_values import Sources
+from piop.reference.refinement import MEMORY, GridLevel
+from piop.reference.solution import Request
 from piop.sampling import Draws, sample_inputs
 
 from .cases import T, X, Y, exact_values, manufactured, relative
@@ -205,3 +211,50 @@ def test_iterations_without_a_solution_say_so():
     )
     with pytest.raises(SolverError, match="sample 0: Newton's iteration found no solution"):
         solve_reference(problem, {}, limits=Limits(levels=3))
+
+
+def driven():
+    """A cavity whose lid slides at Reynolds number 100: velocity jumps at two corners."""
+    momentum = [f"u*dx({w}) + v*dy({w}) - lap({w})/100 + d{a}(p) = 0" for w, a in ("ux", "vy")]
+    return Problem(
+        name="cavity",
+        space={"x": [0, 1], "y": [0, 1]},
+        unknowns=["u", "v", "p"],
+        equations=[*momentum, "dx(u) + dy(v) = 0"],
+        boundary={
+            "y.max": {"dirichlet": {"u": 1, "v": 0}},
+            "rest": {"dirichlet": {"u": 0, "v": 0}},
+        },
+        gauge={"p": {"mean": 0}},
+        save={"x": 9, "y": 9},
+    )
+
+
+def test_corners_that_no_mesh_resolves_end_refinement_before_the_dearest_one():
+    solution = solve_reference(driven(), {})
+    assert solution.modes.tolist() == [[37, 37]]
+    assert not bool(solution.accepted)
+    assert "converges too slowly" in solution.notes[0]
+
+
+def test_newtons_method_keeps_a_matrix_that_serves(monkeypatch):
+    """From the solution of the mesh before, one or two matrices suffice on each finer one."""
+    made = []
+    jacobian = CollocationSystem.jacobian
+    monkeypatch.setattr(
+        CollocationSystem, "jacobian", lambda s, w, t: made.append(s.size) or jacobian(s, w, t)
+    )
+    solve_reference(driven(), {}, limits=Limits(levels=4))
+    assert max(made.count(size) for size in sorted(set(made))[1:]) <= 2
+
+
+def test_samples_of_one_matrix_are_solved_together():
+    problem = Problem.from_file("poisson")
+    functions = sample_inputs(problem, Draws(5, 0, torch.arange(3)))
+    request = Request((), (9, 9), 1e-6, torch.device("cpu"), Limits())
+    solver = CollocationSolver(Sources(problem, functions, request.device), request)
+    assert solver.equations.shared
+    assert solver.bytes_per_sample(GridLevel(6, (49, 49))) < MEMORY / 100
+    walls, k = {"x": ("dirichlet", "dirichlet")}, {"law": "uniform", "low": 0, "high": 1}
+    media = manufactured(X, lambda v: v, "u - (1 + k)*dxx(u)", walls, time=None, inputs={"k": k})
+    assert not Equations(media).shared
