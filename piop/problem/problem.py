@@ -356,7 +356,8 @@ class Problem:
 
         Args:
             **settings: Those of `piop.run.fit`, such as ``time="5m"``, ``steps=1000``,
-                ``backbone="pit"``, ``data=...``, ``out=...``.
+                ``backbone="pit"``, ``data=...``, ``out=...``, and any setting of training or of the
+                network, such as ``learning_rate=1e-3``.
 
         Returns:
             The run: ``.predict(...)``, ``.evaluate()`` and its folder.

@@ -323,6 +323,7 @@ class GridResidual(Residual):
             The residuals ``[B, N', E]`` and the derivatives found on the way ``[B, N']``;
             differentiable by reverse mode.
         """
+        self.input_derivatives.require(input_values)
         values = field.on_grid(self.axes)
         expected = (*self._grid.shape, len(self._channels))
         if tuple(values.shape[1:]) != expected:

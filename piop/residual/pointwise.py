@@ -142,10 +142,14 @@ class PointwiseResidual(Residual):
         Returns:
             The residuals and the derivatives found on the way; differentiable by reverse mode.
 
+        Raises:
+            UsageError: For other input values, such as a dict of them by name.
+
         Warns:
             RuntimeWarning: Once, if the field uses an operation that streams cannot pass through;
                 nested reverse mode is used from then on.
         """
+        self.input_derivatives.require(input_values)
         if self.fallback is None:
             try:
                 return self._by_streams(field, queries, input_values, parameters)

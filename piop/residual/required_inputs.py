@@ -9,6 +9,7 @@ import torch
 from sympy import Expr, Symbol
 from torch import Tensor
 
+from piop.errors import UsageError
 from piop.fields import InputFunction
 from piop.forms.pde import Input
 from piop.forms.stream_plan import Index
@@ -48,6 +49,22 @@ class InputDerivatives:
             found |= {(name_of(atom), argument_order(atom)): atom for atom in atoms}
         self.entries = tuple(sorted(found))
         self.atoms = [found[entry] for entry in self.entries]
+
+    def require(self, values: Sequence[Tensor]) -> None:
+        """Make sure that there is a value of each, in order.
+
+        Raises:
+            UsageError: If not.
+        """
+        if isinstance(values, Sequence) and len(values) == len(self.entries):
+            return
+        names = ", ".join(f"{name} {order}" if any(order) else name for name, order in self.entries)
+        given = f"{len(values)} values" if isinstance(values, Sequence) else type(values).__name__
+        raise UsageError(
+            f"input_values: got {given}; expected a value of each of ({names}): inputs of the "
+            f"equations, and their derivatives. Pass residual.evaluate_inputs(functions, queries), "
+            f"with functions such as problem.sample(4)"
+        )
 
     @torch.no_grad()
     def at(self, functions: Mapping[str, InputFunction], queries: Tensor) -> tuple[Tensor, ...]:

@@ -68,6 +68,7 @@ def fit(
     progress: Progress | None = None,
     profile: bool = False,
     samples: int = HELD_OUT,
+    **more: Any,
 ) -> Run:
     """Train an operator for a problem, evaluate it on held-out inputs, and write its run folder.
 
@@ -93,6 +94,7 @@ def fit(
         progress: Called with rows of the metrics.
         profile: Write the time of each part of a step to ``profile.json``.
         samples: Number of held-out inputs of the evaluation; 0 leaves it out.
+        **more: Further ``settings``, such as ``learning_rate=1e-3``.
 
     Returns:
         The trained run.
@@ -109,6 +111,7 @@ def fit(
     if problem.learn is not None:
         _require_pairs(problem, data is not None)
         problem, physics = problem.inverse(), False
+    settings = _joined_settings(settings, more)
     budget = BudgetConfig(steps, None if time is None else parse_time(time))
     machine = choose_machine(budget, device, precision, compile, threads, seed)
     config = TrainingConfig(budget, machine=machine, physics=physics)
@@ -122,7 +125,7 @@ def fit(
         given = None if data is None else GivenData.open(problem, data)
         if given is not None:
             given.require_trainable(problem)
-        job = _plan(problem, config, settings or {}, given, processes)
+        job = _plan(problem, config, settings, given, processes)
         initial = None
         if init_from is not None:
             other = RunFolder(init_from)
@@ -147,6 +150,7 @@ def resume(
     profile: bool = False,
     samples: int = HELD_OUT,
     data: AnyDataset | None = None,
+    **more: Any,
 ) -> Run:
     """Continue a run that was stopped, to the same numbers as if it had not been.
 
@@ -162,6 +166,7 @@ def resume(
         profile: Write the time of each part of a step to ``profile.json``.
         samples: Number of held-out inputs of the evaluation; 0 leaves it out.
         data: The data, for a run that was trained on data given in Python.
+        **more: Further ``settings``, such as ``learning_rate=1e-3``.
 
     Raises:
         UsageError: If it is no run folder, its spec was changed, its device is not there, or a
@@ -180,7 +185,7 @@ def resume(
             budget = BudgetConfig(steps, None if time is None else parse_time(time))
             _require_larger(budget, folder)
             config = replace(config, budget=budget)
-        config = change_settings(config, settings or {})
+        config = change_settings(config, _joined_settings(settings, more))
         recorded = record["data"]
         require_work(config, recorded is not None, processes)
         if config != TrainingConfig.from_json(record["training"]) or not folder.files.covered:
@@ -207,6 +212,18 @@ def _write_alone(folder: RunFolder, stack: ExitStack) -> None:
 
     stack.enter_context(folder.writing())
     stack.enter_context(noting_interrupt(kept))
+
+
+def _joined_settings(settings: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Join the settings that were given as one mapping and as arguments of their own.
+
+    Raises:
+        UsageError: If one is given in both ways.
+    """
+    found = dict(settings or {})
+    if twice := sorted(found.keys() & more):
+        raise UsageError(f"{twice[0]}: is given twice, as an argument and in settings")
+    return found | dict(more)
 
 
 def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:

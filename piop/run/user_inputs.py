@@ -35,10 +35,10 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
             ``[M, d]`` or ``[B, M, d]``, values ``[M]`` or ``[B, M]``), points of one coordinate
             also ``[M]`` or ``[B, M]``; values alone on an even grid over the domain, the right end
             of periodic axes left out, ``[n1, …, nd]`` or ``[B, n1, …, nd]``; a number or ``[B]``
-            for a scalar. Or a data set of xarray with these names over the dimensions ``sample``
-            and the coordinates. A history has its values at each time last, ``[…, c]``. Or
-            functions by name, as ``Problem.sample`` gives them, observed at the sensors of the
-            spec.
+            for a scalar. Values of functions may have a last axis of one. Or a data set of xarray
+            with these names over the dimensions ``sample`` and the coordinates. A history has its
+            values at each time last, ``[…, c]``. Or functions by name, as ``Problem.sample`` gives
+            them, observed at the sensors of the spec.
 
     Raises:
         DataError: For names missing or unknown, shapes that do not fit, NaN, or sensors outside
@@ -97,7 +97,10 @@ def _pair(item: Input, value: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
         message = f"give a pair (points, values), got {len(value)} parts"
         raise DataError(f"input {item.name!r}: {message}")
     points, values = (to_numbers(f"input {item.name!r}", part) for part in value)
-    alike = points.ndim == values.ndim and points.shape[-1] == values.shape[-1]
+    one_sample = points.ndim == 1 or points.shape[1:] == (len(item.of),)
+    if one_sample and values.shape == (len(points), 1):
+        values = values[:, 0]
+    alike = points.ndim == values.ndim == 2 and points.shape[-1] == values.shape[-1]
     if len(item.of) == 1 and (points.ndim == 1 or alike):
         points = points[..., None]
     return points, values
@@ -132,6 +135,8 @@ def _on_grid(problem: Problem, item: Input, values: Tensor, many: bool) -> tuple
         return points, values.reshape(*batch, -1, values.shape[-1])
     if d == 0:
         return torch.zeros(1, 0), values.reshape(-1, 1)
+    if values.ndim > d and values.shape[-1] == 1:  # one channel, last
+        values = values[..., 0]
     if values.ndim not in (d, d + 1):
         raise DataError(
             f"input {item.name!r}: values on a grid have {d} dimensions, or {d + 1} with samples "

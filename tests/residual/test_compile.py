@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from piop.errors import UsageError
 from piop.forms.stream_plan import plan_streams
 from piop.lowering import compile_expressions
 from piop.problem import Problem
@@ -246,6 +247,17 @@ def test_a_field_that_hides_its_tensor_falls_back(burgers) -> None:
 def test_a_field_of_the_wrong_shape_is_refused(burgers) -> None:
     with pytest.raises(ValueError, match=r"\(2, 5, 2\); expected \(2, 5, 1\)"):
         compile_residual(burgers)(torch.sin, torch.rand(2, 5, 2))
+
+
+@pytest.mark.parametrize("given", [{"f": torch.ones(1, 4)}, (), torch.ones(1, 4)])
+def test_input_values_that_are_no_values_in_order_are_refused(given) -> None:
+    problem = Problem.from_file("poisson")
+    residual, points = problem.residual(), torch.rand(1, 4, 2).double()
+    network = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+    right = residual.evaluate_inputs(problem.sample(1), points)
+    assert residual(network, points, right).values.shape == (1, 4, 1)
+    with pytest.raises(UsageError, match=r"expected a value of each of \(f\).*evaluate_inputs\("):
+        residual(network, points, given)
 
 
 def test_a_missing_input_function_is_named(make_problem) -> None:

@@ -12,6 +12,7 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.run import Run, fit
 from piop.run import resolution_study as module
+from piop.run.folder import RunFolder
 from piop.run.held_out import DrawnInputs, HeldOutData, grids_within
 from piop.sampling import Draws
 from piop.sampling.random import HELD_OUT
@@ -75,7 +76,7 @@ def test_more_sensors_than_the_specs_are_placed_as_the_spec_says(trained):
 
 
 def test_the_file_holds_what_is_returned(trained, tmp_path):
-    found = replace(trained, path=tmp_path).discretisation("50%", samples=2)
+    found = replace(trained, folder=RunFolder(tmp_path)).discretisation("50%", samples=2)
     assert json.loads((tmp_path / "discretisation.json").read_text()) == found
     assert len(found["relative_l2"][0]["per_sample"]) == found["samples"] == 2
     assert found["reference_error_estimate"]["16"] < 1e-6

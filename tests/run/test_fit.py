@@ -88,6 +88,22 @@ def test_a_run_can_start_from_another(heat, trained, tmp_path):
     assert run.metrics[0]["loss"] < 0.5 * trained.metrics[0]["loss"]
 
 
+def test_settings_may_be_arguments_of_their_own(heat, tmp_path):
+    few = {"functions": 2, "queries": 8}
+    run = fit(
+        heat, steps=1, out=tmp_path / "r", samples=0, settings=few, learning_rate=1e-3, width=6
+    )
+    assert (run.config.points.functions, run.config.optimiser.learning_rate) == (2, 1e-3)
+    assert run.config.backbone_settings["width"] == 6
+    assert resume(tmp_path / "r", steps=2, samples=0, clip=0.5).config.optimiser.clip == 0.5
+    with pytest.raises(UsageError, match=r"'learning_rates' is not a setting. Did you mean"):
+        heat.fit(steps=1, learning_rates=1e-3)
+    with pytest.raises(UsageError, match="functions: is given twice, as an argument and in"):
+        fit(heat, steps=1, functions=2, settings=few)
+    with pytest.raises(UsageError, match="width: cannot change in the middle of a run"):
+        resume(tmp_path / "r", steps=3, width=8)
+
+
 def test_a_start_from_another_network_is_refused_in_a_line_and_leaves_nothing(
     heat, trained, tmp_path
 ):
