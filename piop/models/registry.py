@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, is_dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, get_type_hints
 
 from piop.errors import UsageError, did_you_mean
 from piop.models import deeponet, fno, galerkin, ipot, oformer, pit, position_attention
@@ -57,7 +59,11 @@ def build_backbone(
         >>> build_backbone("pit", signature, width=32).config.width
         32
     """
-    chosen = find_preset(name, preset)
+    return build_preset(name, find_preset(name, preset), signature, **overrides)
+
+
+def build_preset(name: str, chosen: Preset, signature: Signature, **overrides: Any) -> Backbone:
+    """Build the network of a preset, called by a name in messages; see :func:`build_backbone`."""
     known = vars(chosen.config)
     for key, value in overrides.items():
         if key not in known:
@@ -104,6 +110,50 @@ def find_preset(name: str, preset: str | None = None) -> Preset:
     if chosen not in presets:
         raise UsageError(unknown(f"preset of backbone {name!r}", chosen, presets))
     return presets[chosen]
+
+
+def preset_of_class(given: Any) -> Preset:
+    """Take a preset as it is, or make one of a class.
+
+    Args:
+        given: A preset; or a class derived from Backbone whose ``__init__(signature, config: C)``
+            names the dataclass of its sizes, or needs no config.
+
+    Raises:
+        UsageError: For anything else, such as a network that is built already.
+    """
+    if isinstance(given, type) and issubclass(given, Backbone):
+        given = Preset(given, _usual_sizes(given))
+    if not isinstance(given, Preset):
+        name = given.__name__ if isinstance(given, type) else f"an object of {type(given).__name__}"
+        raise UsageError(
+            f"backbone: {name} is neither a name nor a class derived from piop.Backbone, from "
+            f"which a network is built for the shapes of the problem; see docs/backbones.md"
+        )
+    if fault := _table_fault({"default": given}):
+        raise UsageError(f"backbone: {fault}; see docs/backbones.md")
+    return given
+
+
+def _usual_sizes(network: type[Backbone]) -> Any:
+    """Make the config of a class of networks with the defaults of its fields."""
+    with suppress(NameError):  # an annotation that only the class's function knows
+        kind = get_type_hints(network.__init__).get("config")
+        if isinstance(kind, type) and is_dataclass(kind):
+            return kind()
+    parameter = inspect.signature(network).parameters.get("config")
+    if parameter is not None and parameter.default is None:
+        return NoSizes()
+    raise UsageError(
+        f"backbone: the sizes of {network.__name__} are unknown: annotate "
+        f"__init__(self, signature, config: SIZES), or give piop.models.core.base.Preset"
+        f"({network.__name__}, SIZES())"
+    )
+
+
+@dataclass(frozen=True)
+class NoSizes:
+    """The config of a network that has none."""
 
 
 def find_presets(name: str) -> Presets:

@@ -32,7 +32,7 @@ RECIPE_SETTINGS = frozenset(vars(OptimiserConfig())) | frozenset(vars(AdaptiveCo
 def configure(
     problem: Problem,
     config: TrainingConfig,
-    backbone: str | None,
+    backbone: Any,
     settings: Mapping[str, Any] | None,
 ) -> TrainingConfig:
     """Apply the spec's ``solve:`` block, then the settings given.
@@ -45,9 +45,12 @@ def configure(
     """
     own = dict(problem.solve)
     usual = str(own.pop("backbone", config.backbone))
-    config = replace(config, backbone=backbone or usual)
+    if backbone is None or isinstance(backbone, str):
+        config = replace(config, backbone=backbone or usual)
+    else:
+        config = config.with_network(backbone)
     if config.backbone != usual:  # the spec's sizes are those of its own network
-        network = preset_of(replace(config, backbone=usual), own)
+        network = preset_of(replace(config, backbone=usual, network=None), own)
         own = _without(own, {"preset", *vars(network.config)})
     if config.backbone != usual or not config.physics:
         own = _without(own, RECIPE_SETTINGS)

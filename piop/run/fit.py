@@ -14,6 +14,7 @@ import torch
 
 from piop.datasets import AnyDataset
 from piop.errors import UsageError, noting_interrupt
+from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem
 from piop.residual import choose_kernel
 from piop.run.configuration import (
@@ -53,7 +54,7 @@ def fit(
     *,
     steps: int | None = None,
     time: str | float | None = None,
-    backbone: str | None = None,
+    backbone: str | type[Backbone] | Preset | None = None,
     data: DataArgument | None = None,
     physics: bool = True,
     init_from: str | Path | None = None,
@@ -78,7 +79,8 @@ def fit(
         problem: The problem.
         steps: Budget in steps; give this or ``time``.
         time: Budget in time, ``"5m"`` or seconds, counted from the end of the first step.
-        backbone: Name of the network; by default the spec's, else ``pit``.
+        backbone: Name of the network, or a class of your own derived from ``piop.Backbone``; by
+            default the spec's, else ``pit``.
         data: File or data set of solutions to train on as well.
         physics: Train on the equations; False trains on the data alone, as an inverse operator
             (``learn``) always is.
@@ -150,6 +152,7 @@ def resume(
     profile: bool = False,
     samples: int = HELD_OUT,
     data: AnyDataset | None = None,
+    backbone: type[Backbone] | Preset | None = None,
     **more: Any,
 ) -> Run:
     """Continue a run that was stopped, to the same numbers as if it had not been.
@@ -166,6 +169,7 @@ def resume(
         profile: Write the time of each part of a step to ``profile.json``.
         samples: Number of held-out inputs of the evaluation; 0 leaves it out.
         data: The data, for a run that was trained on data given in Python.
+        backbone: The class, for a run whose network was given in Python.
         **more: Further ``settings``, such as ``learning_rate=1e-3``.
 
     Raises:
@@ -180,7 +184,7 @@ def resume(
         record = folder.read_config()
         problem = folder.read_problem(record)
         config = TrainingConfig.from_json(record["training"])
-        config = move_to_device(config, config.machine.device)
+        config = move_to_device(config, config.machine.device).with_same_network(backbone)
         if steps is not None or time is not None:
             budget = BudgetConfig(steps, None if time is None else parse_time(time))
             _require_larger(budget, folder)

@@ -14,6 +14,7 @@ import xarray as xr
 
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import NotSupportedError, SolverError, UsageError
+from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem
 from piop.problem import late_imports as lazy
 from piop.run import evaluation
@@ -74,12 +75,18 @@ class Run:
     unchanged: bool = False
 
     @classmethod
-    def load(cls, path: str | Path, device: str | None = None) -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        device: str | None = None,
+        backbone: type[Backbone] | Preset | None = None,
+    ) -> Self:
         """Load a run.
 
         Args:
             path: The run folder.
             device: ``cpu`` or ``cuda``; by default the device of the training, where available.
+            backbone: The class, for a run whose network was given in Python.
 
         Raises:
             UsageError: If it is no run folder, is of a newer format, its spec was changed, or it
@@ -89,6 +96,7 @@ class Run:
         record = folder.read_config()
         problem = folder.read_problem(record)
         config = move_to_device(TrainingConfig.from_json(record["training"]), device)
+        config = config.with_same_network(backbone)
         statistics = Statistics.from_json(record["statistics"])
         model = build_model(problem, statistics, config)
         weights = read_weights(folder.files)

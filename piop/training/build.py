@@ -18,10 +18,10 @@ from piop.models import (
     AxisSignature,
     InputSignature,
     Signature,
-    build_backbone,
     find_preset,
 )
 from piop.models.core.base import FieldKind, Preset
+from piop.models.registry import build_preset
 from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
 from piop.problem.inputs import channels_of, query_coordinates
@@ -121,6 +121,13 @@ def preset_of(config: TrainingConfig, settings: Mapping[str, Any] | None = None)
         settings: Those that are yet to be applied, of which the preset is one.
     """
     chosen = (settings or {}).get("preset", config.backbone_settings.get("preset"))
+    if config.network is not None and chosen is None:
+        return config.network
+    if config.of_class:
+        raise UsageError(
+            f"backbone: {config.backbone!r} is a class that was given in Python, without presets; "
+            f"give it again: Run.load(path, backbone=CLASS), resume(path, backbone=CLASS)"
+        )
     return find_preset(config.backbone, None if chosen is None else str(chosen))
 
 
@@ -193,12 +200,11 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     """
     constraints = constraints_of(problem, config)
     settings = dict(config.backbone_settings)
-    preset = settings.pop("preset", None)
+    settings.pop("preset", None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.machine.seed)
-        backbone = build_backbone(
-            config.backbone, signature_of(problem, constraints, statistics), preset, **settings
-        )
+        signature = signature_of(problem, constraints, statistics)
+        backbone = build_preset(config.backbone, preset_of(config), signature, **settings)
     operator = Operator(
         backbone,
         constraints.lift_orders,

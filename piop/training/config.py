@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
 from piop.errors import UsageError
+from piop.models.core.base import Preset
+from piop.models.registry import preset_of_class
 from piop.sampling.random import FIRST_SCHEME, NEWEST_SCHEME
 from piop.training.loss.weighting import WEIGHTINGS
 from piop.training.optimisers.build import OPTIMISERS
@@ -297,6 +299,7 @@ class TrainingConfig:
         backbone: Name of the backbone.
         backbone_settings: Its settings that differ from the preset, ``preset`` among them.
         physics: Train on the equations.
+        network: The network itself, where it was given in Python; not written to files.
     """
 
     budget: BudgetConfig
@@ -309,6 +312,35 @@ class TrainingConfig:
     backbone: str = "pit"
     backbone_settings: Mapping[str, Any] = field(default_factory=dict)
     physics: bool = True
+    network: Preset | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def of_class(self) -> bool:
+        """Whether the backbone is called by its class, not by a name in the table."""
+        return ":" in self.backbone
+
+    def with_network(self, given: Any) -> TrainingConfig:
+        """Choose a network that is given in Python: a class derived from Backbone, or a Preset.
+
+        Raises:
+            UsageError: If it is none.
+        """
+        preset = preset_of_class(given)
+        name = f"{preset.build.__module__}:{preset.build.__qualname__}"
+        return replace(self, backbone=name, network=preset)
+
+    def with_same_network(self, given: Any) -> TrainingConfig:
+        """Take the class again that a run was begun with.
+
+        Raises:
+            UsageError: If it is another.
+        """
+        if given is None:
+            return self
+        found = self.with_network(given)
+        if found.backbone != self.backbone:
+            raise UsageError(f"backbone: {found.backbone} was given; the run has {self.backbone}")
+        return found
 
     @property
     def sections(self) -> dict[str, Any]:
@@ -317,7 +349,7 @@ class TrainingConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Return the config as plain dicts, lists, strings and numbers."""
-        return asdict(self)
+        return {k: v for k, v in asdict(replace(self, network=None)).items() if k != "network"}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TrainingConfig:

@@ -111,7 +111,8 @@ def able_backbones(
     given, found = {"physics": config.physics, "scattered": scattered}, []
     for name, presets in all_backbones()[0].items():
         for key in sorted(presets, key=lambda key: key != "default"):
-            other = replace(config, backbone=name, backbone_settings={"preset": key})
+            own = {"backbone_settings": {"preset": key}, "network": None}
+            other = replace(config, backbone=name, **own)
             try:
                 signature = signature_of(problem, constraints_of(problem, other), statistics)
             except UsageError:
