@@ -19,7 +19,6 @@ from piop.datasets.lazy_arrays import (
     is_number,
     is_position,
     plain_numbers,
-    reading,
 )
 from piop.datasets.reader import dataset_from, stored_name
 
@@ -51,8 +50,7 @@ def inspect_file(path: str | Path, problem: Problem | None = None) -> dict[str, 
         DataError: The file cannot be read, or does not fit the problem.
     """
     with open_raw(path) as file:
-        with reading(path, file.format):
-            variables = {name: _variable(array) for name, array in file.arrays.items()}
+        variables = {name: _variable(array) for name, array in file.arrays.items()}
         found = {
             "path": str(path),
             "format": file.format,
@@ -120,7 +118,7 @@ def _as_spec(file: OpenFile) -> dict[str, Any]:
 
 
 def _is_axis(name: str, array: StoredArray) -> bool:
-    if len(array.shape) != 1 or not is_position(array):
+    if len(array.shape) != 1 or not array.shape[0] or not is_position(array):
         return False
     return array.dimensions == (name,) or (
         array.dimensions is None and increasing(array.read().values)

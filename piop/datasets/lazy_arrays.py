@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from piop.errors import DataError
+from piop.errors import DataError, PiopError
 
 SAMPLE, POINT = "sample", "point"
 ESTIMATE = "error_estimate"
@@ -71,8 +70,7 @@ class RawFile:
         """
         if name in self.variables:
             return self.variables[name]
-        found = ", ".join(self.variables) or "none"
-        message = f"{self.path}: no variable '{name}' ({what}); found: {found}"
+        message = f"{self.path}: no variable '{name}' ({what}); found: {some_of(self.variables)}"
         raise DataError(message + (f". {self.expected}" if self.expected else ""))
 
 
@@ -82,6 +80,16 @@ Source = Any
 """The storage of an array: ``h5py.Dataset``, ``zarr.Array``, ``numpy.ndarray`` and the like. It has
 ``shape`` and ``dtype``, and is indexed by an integer or a slice for each axis to read a part."""
 Select = tuple[int | slice, ...]
+
+
+SHOWN = 30
+"""Names that a message lists."""
+
+
+def some_of(names: Collection[str]) -> str:
+    """List names for a message, the first of many."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return (", ".join([*names][:SHOWN]) or "none") + more
 
 
 def text_of(value: Any) -> str:
@@ -200,8 +208,7 @@ class OpenFile:
         Raises:
             DataError: If it cannot be read.
         """
-        with reading(self.path, self.format):
-            variables = {name: array.read(index) for name, array in self.arrays.items()}
+        variables = {name: array.read(index) for name, array in self.arrays.items()}
         return RawFile(self.path, self.format, variables, self.attributes, self.expected)
 
     @property
@@ -326,11 +333,11 @@ def reading(path: str | Path, name: str) -> Iterator[None]:
     """
     try:
         yield
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{path}: looks like {name} but is damaged: {error}") from error
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError, EOFError) as error:
+    except PiopError:
+        raise
+    except Exception as error:  # on damaged files libraries raise of every kind
         message = f"{path}: looks like {name} but cannot be read: {reason_of(error)}"
-        raise DataError(message) from error
+        raise DataError(f"{message}. Is it damaged?") from error
 
 
 def reason_of(error: Exception) -> str:

@@ -126,7 +126,8 @@ def _points_of_table(raw: RawFile, problem: Problem) -> Queries:
     if len(set(counts.tolist())) > 1:
         message = f"samples have between {counts.min()} and {counts.max()} query points"
         raise DataError(f"{raw.path}: {message}; expected the same number in each")
-    return _points(raw, problem, grouped_by_sample(points, points[:, 0], number, len(counts))[0])
+    found, _ = grouped_by_sample(raw, points, points[:, 0], number, len(counts))
+    return _points(raw, problem, found)
 
 
 def _arrays(raw: RawFile, problem: Problem) -> Queries:
@@ -158,6 +159,8 @@ def _axis(raw: RawFile, coordinate: Coordinate, values: np.ndarray) -> Tensor:
 
 
 def _points(raw: RawFile, problem: Problem, points: np.ndarray) -> Queries:
+    if not points.size:
+        raise DataError(f"{raw.path}: holds no points")
     for i, coordinate in enumerate(problem.coordinates):
         points[..., i] = check_domain(raw.path, "query", coordinate, points[..., i])
     return Queries(points=torch.from_numpy(points))

@@ -26,7 +26,6 @@ from piop.datasets.lazy_arrays import (
     OpenFile,
     RawFile,
     is_number,
-    reading,
 )
 from piop.datasets.sensors import sensors_from
 from piop.datasets.solution import read_unknown, without_history
@@ -144,8 +143,7 @@ def _per_sample(file: OpenFile, name: str) -> np.ndarray | None:
     array = file.arrays.get(name)
     if array is None or array.dimensions != (SAMPLE,) or not is_number(array):
         return None
-    with reading(file.path, file.format):
-        return array.read().values
+    return array.read().values
 
 
 def compare_spec(attributes: Mapping[str, Any], path: str, problem: Problem) -> None:

@@ -17,7 +17,8 @@ from piop.datasets.axes import (
     name_axes,
 )
 from piop.datasets.formats.detect import read_raw
-from piop.datasets.lazy_arrays import SAMPLE, RawFile
+from piop.datasets.formats.limits import too_large
+from piop.datasets.lazy_arrays import SAMPLE, RawFile, some_of
 from piop.datasets.solution import read_history
 from piop.errors import DataError
 from piop.fields import FunctionSamples
@@ -30,6 +31,8 @@ def function_samples(
     raw: RawFile, name: str, axes: Sequence[Coordinate], points: np.ndarray, values: np.ndarray
 ) -> FunctionSamples:
     """Check points ``[B, M, d]`` and values ``[B, M]``; NaN in both means no sensor."""
+    if not len(values):
+        raise DataError(f"{raw.path}: '{name}' holds no samples")
     missing = np.isnan(values) & np.isnan(points).any(-1)
     check_finite(raw.path, name, np.where(missing, 0.0, values))
     for i, axis in enumerate(axes):
@@ -65,7 +68,7 @@ def column_samples(raw: RawFile, name: str, axes: Sequence[Coordinate]) -> Funct
             raise DataError(f"{raw.path}: {message}")
     if axes:
         where = np.stack(points, -1)[here]
-        arrays = grouped_by_sample(where, values[here], number[here], int(number.max()) + 1)
+        arrays = grouped_by_sample(raw, where, values[here], number[here], int(number.max()) + 1)
     else:
         arrays = _scalar(raw, name, values, number)
     return function_samples(raw, name, axes, *arrays)
@@ -74,8 +77,7 @@ def column_samples(raw: RawFile, name: str, axes: Sequence[Coordinate]) -> Funct
 def column(raw: RawFile, name: str, what: str) -> np.ndarray:
     """Return a column, or say which is missing and which there are."""
     if name not in raw.variables:
-        found = ", ".join(raw.variables)
-        raise DataError(f"{raw.path}: no column '{name}' ({what}); found: {found}")
+        raise DataError(f"{raw.path}: no column '{name}' ({what}); found: {some_of(raw.variables)}")
     return raw.variables[name].values
 
 
@@ -92,10 +94,17 @@ def sample_numbers(raw: RawFile) -> np.ndarray:
 
 
 def grouped_by_sample(
-    points: np.ndarray, values: np.ndarray, number: np.ndarray, batch: int
+    raw: RawFile, points: np.ndarray, values: np.ndarray, number: np.ndarray, batch: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sort rows ``[R, d]``, ``[R]`` into samples ``[B, M, d]``, ``[B, M]``; NaN fills up."""
+    """Sort rows ``[R, d]``, ``[R]`` into samples ``[B, M, d]``, ``[B, M]``; NaN fills up.
+
+    Raises:
+        DataError: If the samples differ so much in length that nearly all would be NaN.
+    """
     counts = np.bincount(number, minlength=batch)
+    if too_large(batch * int(counts.max()) * (1 + points.shape[1]), points.nbytes):
+        message = f"{batch} samples, and one of them has {counts.max()} of the {len(points)} rows"
+        raise DataError(f"{raw.path}: {message}; expected samples of about the same length")
     order = np.argsort(number, kind="stable")
     slot = np.arange(len(number)) - np.repeat(np.cumsum(counts) - counts, counts)
     where = np.full((batch, int(counts.max()), points.shape[1]), np.nan)

@@ -137,7 +137,7 @@ def stored_functions(
     file = distribution.file or Path(distribution.path)
     try:
         stamp = file.stat()
-    except OSError:
+    except (OSError, ValueError):
         raise DataError(f"{file}: no such file, given for inputs.{item.name}") from None
     state = (stamp.st_mtime_ns, stamp.st_size)
     return _load(file, state, distribution.variable or item.name, axes, item.smooth)
@@ -155,6 +155,8 @@ def _load(
     del state
     raw = read_raw(file)
     ticks, values = (_from_table if raw.is_table else _from_arrays)(raw, variable, axes)
+    if not len(values):
+        raise DataError(f"{raw.path}: '{variable}' holds no samples")
     check_finite(raw.path, variable, values)
     if not axes:
         return ScalarFunction(torch.from_numpy(values))

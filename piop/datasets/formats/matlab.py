@@ -1,4 +1,4 @@
-"""MATLAB files, of version 5 through SciPy and of 7.3 as HDF5, and their published layouts."""
+"""MATLAB files, of version 5 and of 7.3 as HDF5, and their published layouts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import numpy as np
 
 from piop.datasets.axes import increasing
 from piop.datasets.formats.geo_fno import is_plasticity, name_plasticity
+from piop.datasets.formats.limits import check_sizes, stored_bytes
+from piop.datasets.formats.matlab5 import matlab5_arrays
 from piop.datasets.lazy_arrays import (
     SAMPLE,
     Hdf5,
@@ -137,15 +139,13 @@ def open_matlab7(path: Path, file: Hdf5) -> OpenFile:
 
 
 def open_matlab5(path: Path) -> OpenFile:
-    """Open a file of version 5; it is read as a whole."""
-    from scipy.io import loadmat
-
-    content = loadmat(path).items()
-    arrays = {name: v for name, v in content if isinstance(v, np.ndarray) and is_number(v)}
-    return _named(path, arrays, "MATLAB 5")
+    """Open a file of version 5."""
+    return _named(path, matlab5_arrays(path), "MATLAB 5")
 
 
 def _named(path: Path, sources: Mapping[str, Source], kind: str) -> OpenFile:
+    declared = {name: math.prod(source.shape) for name, source in sources.items()}
+    check_sizes(path, stored_bytes(path), declared)  # lists of positions are read to tell them
     if is_plasticity(sources):
         return name_plasticity(str(path), sources, kind)
     found = name_li2021(str(path), sources, kind)

@@ -1,4 +1,4 @@
-"""HDF5 and NetCDF 4: read sample by sample, written safely on a full disk."""
+"""NetCDF: read sample by sample, written safely on a full disk."""
 
 from __future__ import annotations
 
@@ -14,29 +14,9 @@ import h5py
 import numpy as np
 
 from piop.datasets.atomic_output import replacing, require_place
+from piop.datasets.formats.limits import check_count
 from piop.datasets.lazy_arrays import SAMPLE, OpenFile, is_position, lazy_array
 from piop.datasets.writer import ArrayStore, NewVariable
-
-
-def open_h5(path: Path) -> h5py.File:
-    """Open a file to read it.
-
-    With its cache HDF5 loads a chunk whole for each sample of it, at fifteen times the cost where
-    chunks are as large as piop writes them (4 MB); without, an array that is not compressed is read
-    where it lies. A compressed one has to be unpacked by chunks, and the cache spares that twice.
-    """
-    file = h5py.File(path, "r")
-    packed = []
-
-    def look(_: str, item: object) -> None:
-        if isinstance(item, h5py.Dataset) and item.chunks is not None:
-            packed.append(item.id.get_create_plist().get_nfilters() > 0)
-
-    file.visititems(look)
-    if any(packed):
-        return file
-    file.close()
-    return h5py.File(path, "r", rdcc_nbytes=0)
 
 
 class GuardedFile(io.FileIO):
@@ -85,21 +65,26 @@ UNNAMED = "phony_dim_"
 """How xarray calls dimensions that have no name."""
 
 
-def open_netcdf(path: Path, engine: str = "h5netcdf", expected: str = "") -> OpenFile:
-    """Open a file by xarray, with times as the numbers they are."""
+def open_netcdf(path: Path, direct: h5py.File | None = None, expected: str = "") -> OpenFile:
+    """Open a file by xarray, with times as the numbers they are.
+
+    Args:
+        path: The file.
+        direct: The same file, open; None for one of version 3.
+        expected: See :class:`OpenFile`.
+    """
     import xarray  # half a second to import, and CSV does not need it
 
     options: dict[str, Any] = {"decode_times": False, "decode_timedelta": False}
-    if engine == "h5netcdf":
-        options["phony_dims"] = "access"
-    # the first to open a file decides on its cache for all
-    direct = open_h5(path) if engine == "h5netcdf" else None
-    with ExitStack() as stack:
-        if direct is not None:
-            stack.callback(direct.close)
-        data = xarray.open_dataset(path, engine=engine, cache=False, **options)
-        stack.callback(data.close)
-        close = stack.pop_all().close
+    close = ExitStack()
+    if direct is None:
+        options |= {"engine": "scipy"}
+    else:
+        options |= {"engine": "h5netcdf", "phony_dims": "access"}
+        close.callback(direct.close)
+        check_count(path, len(direct))
+    data = xarray.open_dataset(path, cache=False, **options)
+    close.callback(data.close)
 
     arrays = {}
     for name, variable in data.variables.items():
@@ -109,7 +94,7 @@ def open_netcdf(path: Path, engine: str = "h5netcdf", expected: str = "") -> Ope
         # read, h5py a tenth of one
         source = direct[str(name)] if direct and _is_plain(variable) else variable
         arrays[str(name)] = lazy_array(source, names if named else None)
-    return OpenFile(str(path), "netcdf", arrays, dict(data.attrs), expected, close)
+    return OpenFile(str(path), "netcdf", arrays, dict(data.attrs), expected, close.close)
 
 
 def _is_plain(variable: Any) -> bool:

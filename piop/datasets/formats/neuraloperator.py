@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from piop.datasets.axes import increasing
+from piop.datasets.formats.limits import NUMBER, check_sizes, stored_bytes
 from piop.datasets.lazy_arrays import SAMPLE, OpenFile, axis_arrays, lazy_array, reason_of
 from piop.errors import DataError
 
@@ -34,6 +36,11 @@ def open_torch(path: Path) -> OpenFile:
     Raises:
         DataError: If the file holds anything else, or a layout that is not known.
     """
+    with zipfile.ZipFile(path) as archive:
+        sizes = {entry.filename: entry.file_size // NUMBER for entry in archive.infolist()}
+        check_sizes(path, stored_bytes(path), sizes)
+        if damaged := archive.testzip():  # torch does not compare checksums
+            raise DataError(f"{path}: is damaged: the checksum of '{damaged}' does not agree")
     try:
         stored = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle and zip raise many kinds, for files of many kinds

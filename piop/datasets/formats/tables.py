@@ -3,24 +3,69 @@
 from __future__ import annotations
 
 import csv
+import math
+import zipfile
+from collections import Counter
 from pathlib import Path
+from typing import final
 
 import numpy as np
 
-from piop.datasets.lazy_arrays import OpenFile, lazy_array
+from piop.datasets.lazy_arrays import OpenFile, Select, StoredArray, lazy_array
 from piop.errors import DataError
 
 
+@final
+class NpzArray:
+    """An array of an npz file.
+
+    Args:
+        path: The file.
+        archive: The same file, open.
+        member: Its entry.
+
+    Raises:
+        ValueError: If its header does not fit the length of the entry.
+    """
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+        self._path, self.name = path, member.filename.removesuffix(SUFFIX)
+        with archive.open(member) as file:
+            read_header = HEADERS[np.lib.format.read_magic(file)]
+            self.shape, _, self.dtype = read_header(file)
+            size = member.file_size - file.tell()
+        wanted = math.prod(self.shape) * self.dtype.itemsize
+        if size != wanted and not self.dtype.hasobject:
+            raise ValueError(f"'{self.name}' of shape {self.shape} with {size} bytes")
+
+    def __getitem__(self, select: Select, /) -> np.ndarray:
+        """Read a part; the array is read as a whole for it."""
+        if self.dtype.hasobject:
+            message = f"{self._path}: '{self.name}' holds Python objects (is it ragged?)"
+            raise DataError(f"{message}; expected numbers")
+        with np.load(self._path, allow_pickle=False) as data:
+            return data[self.name][select]
+
+
+HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+"""Version of the format of an array → what reads its header."""
+SUFFIX = ".npy"
+
+
 def open_npz(path: Path) -> OpenFile:
-    """Read the arrays of an npz file, whose axes have no names."""
-    with np.load(path, allow_pickle=False) as data:
-        arrays = {}
-        for name in data.files:
-            try:
-                arrays[name] = lazy_array(data[name])
-            except ValueError:
-                message = f"{path}: '{name}' holds Python objects (is it ragged?); expected numbers"
-                raise DataError(message) from None
+    """Open the arrays of an npz file, whose axes have no names."""
+    arrays: dict[str, StoredArray] = {}
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if not member.filename.endswith(SUFFIX):
+                continue
+            array = NpzArray(path, archive, member)
+            if array.name in arrays:
+                raise DataError(f"{path}: two arrays are called '{array.name}'")
+            arrays[array.name] = lazy_array(array)
     return OpenFile(str(path), "npz", arrays, by_sample=False)
 
 
@@ -75,8 +120,8 @@ def _check_header(path: Path, header: list[str]) -> None:
         if not name or _is_number(name):
             message = f"the first line must name the columns as in the spec, found '{name}'"
             raise DataError(f"{path}:1: {message}")
-        if header.count(name) > 1:
-            raise DataError(f"{path}:1: two columns are called '{name}'")
+    if repeated := [name for name, count in Counter(header).items() if count > 1]:
+        raise DataError(f"{path}:1: two columns are called '{repeated[0]}'")
 
 
 def _is_number(text: str) -> bool:

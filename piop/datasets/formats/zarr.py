@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, Self, final
 import numpy as np
 
 from piop.datasets.atomic_output import replacing_folder, require_place
+from piop.datasets.formats.limits import check_sizes, stored_bytes
 from piop.datasets.lazy_arrays import OpenFile, is_number, lazy_array, plain_numbers
 from piop.datasets.writer import ArrayStore, NewVariable
 from piop.errors import DataError, NotSupportedError
@@ -20,6 +22,12 @@ ZARR_FILE = "zarr.json"
 OF_VERSION_2 = ".zgroup"
 NAMES = "_ARRAY_DIMENSIONS"
 """Where xarray keeps the names of dimensions in version 2."""
+CODECS = {
+    "adler32", "astype", "bitround", "blosc", "bz2", "crc32", "crc32c", "delta", "fixedscaleoffset",
+    "fletcher32", "gzip", "jenkins_lookup3", "lz4", "lzma", "packbits", "pcodec", "quantize",
+    "shuffle", "zfpy", "zlib", "zstd",
+}  # fmt: skip
+"""Codecs of version 2 that may unpack numbers; among the others is one that loads pickles."""
 
 
 def zarr_library(path: str | Path) -> ModuleType:
@@ -50,15 +58,24 @@ def open_zarr(path: Path) -> OpenFile:
         DataError: If the folder holds one array alone, not a group.
         NotSupportedError: Without Zarr's library.
     """
-    group = zarr_library(path).open(path, mode="r")
+    # a consolidated list of arrays may name others than those in the folder
+    group = zarr_library(path).open(path, mode="r", use_consolidated=False)
     if not hasattr(group, "arrays"):
         raise DataError(f"{path}: is one array of Zarr; expected a group of named arrays")
-    arrays = {
-        name: lazy_array(array, _dimensions(array))
-        for name, array in group.arrays()
-        if is_number(array)
-    }
+    stored = {name: array for name, array in group.arrays() if is_number(array)}
+    for name, array in stored.items():
+        for codec in (*array.filters, *array.compressors):
+            if getattr(codec, "codec_id", "zstd") not in CODECS:
+                message = f"'{name}' is packed by '{codec.codec_id}', which may run code"
+                raise DataError(f"{path}: {message}; expected one of {', '.join(sorted(CODECS))}")
+    check_sizes(path, stored_bytes(path), {f"a chunk of {n}": _chunk(a) for n, a in stored.items()})
+    arrays = {name: lazy_array(array, _dimensions(array)) for name, array in stored.items()}
     return OpenFile(str(path), "zarr", arrays, dict(group.attrs))
+
+
+def _chunk(array: Any) -> int:
+    """How many numbers are unpacked at a time."""
+    return math.prod(array.shards or array.chunks)
 
 
 def _dimensions(array: Any) -> tuple[str, ...] | None:
