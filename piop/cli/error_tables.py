@@ -44,7 +44,7 @@ def show_results(run: Run, as_json: bool, profile: bool = False, data: Path | No
         if times is not None:
             print(profile_table(times))
         print(f"Run folder: {run.path}", flush=True)
-    if run.unchanged and _is_drawn(run):
+    if run.unchanged:
         return
     from piop.report import draw_run
 
@@ -52,13 +52,6 @@ def show_results(run: Run, as_json: bool, profile: bool = False, data: Path | No
     with noting_interrupt(lambda: again):
         figures = draw_run(run, data=data)
     say(f"Figures: {len(figures)} in {run.path / 'figures'}")
-
-
-def _is_drawn(run: Run) -> bool:
-    """Whether the figures are as new as the evaluation; a killed process may have drawn none."""
-    figures = [p for p in (run.path / "figures").glob("*.png") if p.stem != "discretisation"]
-    newest = max((p.stat().st_mtime_ns for p in figures), default=0)
-    return newest >= (run.path / "evaluation.json").stat().st_mtime_ns
 
 
 def show_discretisation(run: Run, found: Mapping[str, Any], as_json: bool) -> None:

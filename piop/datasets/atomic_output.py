@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -95,7 +96,16 @@ def _writing(path: Path, before: str) -> Iterator[None]:
     except (OSError, RuntimeError) as error:
         # h5py reports a full disk as OSError, or RuntimeError when it closes a file
         state = f"{before} is unchanged" if path.exists() else "nothing was written"
-        raise PiopError(f"{path}: cannot be written: {reason_of(error)}; {state}") from error
+        remedy = _REMEDIES.get(getattr(error, "errno", None) or 0, "Write to another place")
+        message = f"{path}: cannot be written: {reason_of(error)}; {state}. {remedy}"
+        raise PiopError(message) from error
+
+
+_REMEDIES = {
+    errno.ENOSPC: "Free some space, or write to another disk",
+    errno.EDQUOT: "Free some space, or write to another disk",
+    errno.ENOENT: "Its folder is gone: make it again, or write to another",
+}
 
 
 @contextmanager
@@ -245,19 +255,19 @@ class Shards:
 
     def has(self, part: range) -> bool:
         """Tell whether a part is there."""
-        return self._file(part).exists()
+        return self.file(part).exists()
 
     def write(self, part: range, content: bytes) -> None:
         """Keep a part: on disk before it has its name."""
-        with replacing(self._file(part)) as temporary:
+        with replacing(self.file(part)) as temporary:
             temporary.write_bytes(content)
 
     def read(self, part: range) -> bytes:
         """Give a part back."""
         try:
-            return self._file(part).read_bytes()
+            return self.file(part).read_bytes()
         except OSError as error:
-            raise DataError(f"{self._file(part)}: cannot be read: {reason_of(error)}") from None
+            raise DataError(f"{self.file(part)}: cannot be read: {reason_of(error)}") from None
 
     @property
     def _empty(self) -> bool:
@@ -268,5 +278,6 @@ class Shards:
         """Remove all parts."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _file(self, part: range) -> Path:
+    def file(self, part: range) -> Path:
+        """Where a part is kept."""
         return self.folder / f"{part.start:09d}-{part.stop:09d}{PART}"
