@@ -204,10 +204,15 @@ def mesh_for(outline: Outline, points: int) -> TriangleMesh:
     side = math.sqrt(nodes_of_a_unit * outline.area / wanted)
     while True:
         mesh = triangulate(outline, side)
-        have = len(mesh.points) + (3 * len(mesh.triangles) + len(mesh.edges)) // 2
+        have = node_count(mesh)
         if have >= wanted:
             return mesh
         side *= min(_FINER, math.sqrt(have / wanted))
+
+
+def node_count(mesh: TriangleMesh) -> int:
+    """Nodes of elements of degree two: corners and middles of edges."""
+    return len(mesh.points) + (3 * len(mesh.triangles) + len(mesh.edges)) // 2
 
 
 def spread_points(outline: Outline, nodes: Array, count: int) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import cast, final
@@ -20,6 +20,7 @@ from piop.forms.weak import WeakForm, weak_form
 from piop.reference.fem.meshes import (
     MeshHierarchy,
     mesh_for,
+    node_count,
     samples_by_region,
     spread_points,
     trace_outline,
@@ -44,6 +45,7 @@ DEGREE = 2
 """Of the piecewise polynomials."""
 _MOST = 250_000  # coefficients of all unknowns on the finest mesh
 _WORTHWHILE = 60_000  # beyond which nothing is refined that cannot reach the tolerance
+_LEAST = 3  # meshes within that limit, where the output is too fine for those that hold its points
 _NUMBERS = 200  # float64 numbers per coefficient that a sample takes, about
 
 
@@ -56,7 +58,8 @@ class ShapeSolver:
         request: What is requested; its shape sets the size of triangles: their sides are as long as
             the steps of such a grid, and their corners are the points of the output. Where the
             problem says how many points there are, these are spread over the shape, and the
-            triangles are as large as they can be.
+            triangles are as large as they can be. An output so fine that only one such mesh would
+            fit the limit is interpolated from coarser ones.
     """
 
     def __init__(self, sources: Sources, request: Request) -> None:
@@ -126,6 +129,7 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
 
     Attributes:
         side: Length of the sides of the coarsest mesh, about.
+        between: Whether the points of the output lie between nodes of the meshes.
 
     Raises:
         GeometryError: If the region cannot be meshed.
@@ -140,6 +144,7 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         super().__init__(sources, request)
         self.axes = ()
         self.form, self.outline = form, outline
+        self.largest = min(_MOST, request.limits.modes[1] ** 2)
         if self.problem.points is None:
             counts = zip(self.problem.space, request.shape, strict=True)
             self.side = math.sqrt(math.prod(c.length / max(n - 1, 1) for c, n in counts))
@@ -148,9 +153,17 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
             mesh = mesh_for(outline, self.problem.points)
             mean = outline.area / len(mesh.triangles)
             self.side = math.sqrt(mean * 4 / math.sqrt(3))
+        self.points, self.numbers = mesh.points, np.arange(len(mesh.points))
+        room = self.largest / (node_count(mesh) * len(form.atoms))
+        self.between = room < 4  # the output is too fine for a second mesh that holds its points
+        if self.between:
+            if (count := self.problem.points) is not None:
+                nodes = mesh_for(outline, 4 * count).points
+                self.points = nodes[spread_points(outline, nodes, count)]
+            self.side *= 2 ** math.ceil(math.log(4 ** (_LEAST - 1) / room, 4))
+            mesh = triangulate(outline, self.side)
         prescribed = {face: bool(given) for face, given in self.form.values.items()}
         self.meshes = iter(MeshHierarchy(outline, mesh, prescribed, DEGREE))
-        self.points, self.numbers = mesh.points, np.arange(len(mesh.points))
         self.level = 0
         self.imbalance: dict[int, Array] = {}
 
@@ -176,7 +189,7 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         self._require_balance(self.system.imbalance(sources, state), samples)
         solved = self.recovery.complete(sources, state, named)
         results = [
-            self._result(level, torch.from_numpy(values[:, self.nodes]), own)
+            self._result(level, torch.from_numpy(self.output(values)), own)
             for values, own in zip(solved, earlier, strict=True)
         ]
 
@@ -203,16 +216,24 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
             crossed = [f for f, integrand in self.form.faces.items() if integrand.terms]
             faces = mesh.faces(self.outline)
             self.space = Space(mesh.curved(self.outline), DEGREE, faces, crossed)
-            self.nodes = self._output_nodes(self.space)
+            self.output = self._output(self.space)
             self.system = FiniteElementSystem(self.problem, self.form, self.space)
             self.recovery = Recovery(self.problem, self.form, self.space)
 
-    def _output_nodes(self, space: Space) -> Array:
-        """Return the basis functions at the points of the output.
+    def _output(self, space: Space) -> Callable[[Array], Array]:
+        """Return what takes coefficients ``[C, count]`` to values at the points of the output.
 
         Those are corners of the first mesh; or some of its nodes, which are corners from the second
-        mesh on.
+        mesh on; or they lie anywhere in the triangles.
         """
+        if self.between:
+            matrix = space.interpolation(self.points)
+            return lambda values: (matrix @ values.T).T
+        nodes = self._output_nodes(space)
+        return lambda values: values[:, nodes]
+
+    def _output_nodes(self, space: Space) -> Array:
+        """Return the basis functions at the points of the output."""
         if self.problem.points is not None and self.level == 1:
             chosen = spread_points(self.outline, space.points, self.problem.points)
             self.points = space.points[chosen]
@@ -227,7 +248,7 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         every = [v.numpy() for v in (values, *(e.values for e in earlier))]
         error, order = self._estimate(every)
         size = self.space.count * len(self.form.atoms)
-        left = math.floor(math.log(min(_MOST, self.request.limits.modes[1] ** 2) / size, 4))
+        left = math.floor(math.log(self.largest / size, 4))
         # Two meshes show no order yet: a third is worth its cost where the best order would do.
         unknown = len(every) < 3 and not self.form.jumps
         best = DEGREE + 1.0 if unknown else order

@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 import torch
 from scipy.sparse import csr_array
+from scipy.spatial import KDTree
 from skfem import Basis, ElementTriP1, ElementTriP2, FacetBasis
 from skfem.mapping import MappingIsoparametric
 from skfem.mesh import MeshTri1
@@ -155,6 +156,7 @@ class Space:
         element = ElementTriP1() if degree == 1 else ElementTriP2()
         order = 2 * degree + 2
         basis: Any = Basis(mesh, element, intorder=order)
+        self.basis = basis
         self.mesh, self.element, self.order = mesh, element, order
         self.count: int = basis.N
         self.points: Array = np.asarray(basis.doflocs).T
@@ -165,6 +167,25 @@ class Space:
         self.on_face: dict[str, Array] = {
             face: np.unique(basis.get_dofs(f).flatten()) for face, f in faces.items()
         }
+
+    def interpolation(self, points: Array) -> csr_array:
+        """Give the matrix ``[P, count]`` of values at points of the shape ``[P, 2]``."""
+        cells = nearest_triangles(self.mesh.p[:, self.mesh.t], points)
+        mapping, wanted = self.basis.mapping, points.T[:, :, None]
+        within = np.full_like(wanted, 1 / 3)
+        for _ in range(_INWARD):  # scikit-fem's own iteration ends at edges, beyond which arcs go
+            away = wanted - mapping.F(within, cells)
+            within += np.einsum("ijkl,jkl->ikl", mapping.invDF(within, cells), away)
+        numbers = self.basis.element_dofs[:, cells]
+        values = np.array(
+            [
+                np.asarray(self.element.gbasis(mapping, within, a, tind=cells)[0])[:, 0]
+                for a in range(len(numbers))
+            ]
+        )
+        rows = np.broadcast_to(np.arange(len(points)), numbers.shape)
+        indices = (rows.ravel(), numbers.ravel())
+        return csr_array((values.ravel(), indices), (len(points), self.count))
 
     def divided(self, fine: Array) -> tuple[Quadrature, Quadrature]:
         """Quadratures over the shape that subdivide some triangles, for data that jump inside them.
@@ -199,6 +220,44 @@ def _on_facets(mesh: Any, element: Any, facets: Array, order: int) -> FacetBasis
     if isinstance(mapping, MappingIsoparametric):
         mapping = _Mapping(mesh, mesh.elem(), mesh.bndelem)
     return FacetBasis(mesh, element, mapping, order, facets=facets)
+
+
+_INWARD = 6  # Newton steps to a point of a bent triangle; one suffices in a straight one
+_NEAR = 24  # triangles around a point among which its own is looked for first
+_CHUNK = 200  # points compared with all triangles at once
+
+
+def nearest_triangles(corners: Array, points: Array) -> Array:
+    """Find the straight triangle that each point lies in, or is least far out of.
+
+    Args:
+        corners: Of the triangles ``[2, 3, E]``.
+        points: ``[P, 2]``.
+
+    Returns:
+        Numbers of triangles ``[P]``.
+    """
+    origin = corners[:, 0]
+    sides = np.moveaxis(corners[:, 1:] - origin[:, None], 2, 0)  # [E, 2, 2]
+    inverse = np.linalg.inv(sides)
+
+    def best(chosen: Array, candidates: Array) -> tuple[Array, Array]:
+        """Triangle among the candidates ``[P', k]``, and its smallest barycentric coordinate."""
+        away = points[chosen, None] - origin.T[candidates]
+        within = np.einsum("pkij,pkj->pki", inverse[candidates], away)
+        least = np.minimum(within.min(2), 1 - within.sum(2))
+        own = least.argmax(1)
+        rows = np.arange(len(chosen))
+        return candidates[rows, own], least[rows, own]
+
+    _, near = KDTree(corners.mean(1).T).query(points, k=min(_NEAR, len(inverse)))
+    found, least = best(np.arange(len(points)), near.reshape(len(points), -1))
+    outside = np.flatnonzero(least < -1e-9)
+    every = np.arange(len(inverse))
+    for low in range(0, len(outside), _CHUNK):
+        chosen = outside[low : low + _CHUNK]
+        found[chosen], _ = best(chosen, np.broadcast_to(every, (len(chosen), len(every))))
+    return found
 
 
 def composite(order: int, times: int) -> tuple[Array, Array]:
