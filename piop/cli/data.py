@@ -99,15 +99,20 @@ def _inspect(path: Path, spec: str | None, as_json: bool) -> None:
     for name, v in found["variables"].items():
         print(f"  {name}{_dimensions(v)}  {v['dtype']}{_range(v)}")
     for name, value in found["attributes"].items():
-        text = str(value).strip()
+        text = _printable(str(value).strip())
         shown = "\n" + textwrap.indent(text, "    ", lambda _: True) if "\n" in text else text
-        print(f"  :{name} = {shown}")
+        print(f"  :{_printable(name)} = {shown}")
     _print_spec(found["as_spec"])
     if "fits" in found:
         fits = found["fits"]
         unknowns = ", ".join(f"{n}({', '.join(of)})" for n, of in fits["unknowns"].items())
         inputs = ", ".join(f"{n} at {count} points" for n, count in fits["inputs"].items())
         print(f"Fits {fits['problem']}: {unknowns}; inputs: {inputs or 'none'}")
+
+
+def _printable(text: str) -> str:
+    """Replace what terminals take for commands."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _print_spec(found: dict[str, Any]) -> None:

@@ -76,6 +76,14 @@ def test_training_on_reference_data_alone(piop, tmp_path):
     assert (tmp_path / "r" / "figures" / "predictions.png").exists()
 
 
+def test_attributes_of_a_file_give_a_terminal_no_commands(piop, tmp_path):
+    data = xr.Dataset({"u": ("x", [1.0])}, attrs={"title": "one\x1b]0;two\x07\nthree"})
+    data.to_netcdf(tmp_path / "d.nc", engine="h5netcdf")
+    code, out, _ = piop("data", "--inspect", tmp_path / "d.nc")
+    assert code == 0
+    assert "    one\ufffd]0;two\ufffd\n    three" in out
+
+
 def test_a_spec_may_be_held_to_a_file(piop, tmp_path):
     values = np.arange(50.0).reshape(2, 5, 5)
     savemat(tmp_path / "d", {"coeff": values, "sol": values}, appendmat=False)
