@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from typing import Any, final
 
+import numpy as np
 import sympy
+from scipy.optimize import linear_sum_assignment
 from sympy import Derivative, Expr
 from torch import Tensor
 
@@ -154,10 +155,9 @@ class Equations:
                 return 1000 if top else -10_000
             return max(sum(c.get(s, 0) for s in self.space) for c in counts)
 
-        table = [[score(r, n) for n in names] for r in self.problem.residuals]
-        best = max(
-            permutations(range(len(names))), key=lambda p: sum(table[i][j] for i, j in enumerate(p))
-        )
+        table = np.array([[score(r, n) for n in names] for r in self.problem.residuals])
+        in_order = 1e-3 * np.eye(len(names))  # of several ways, that in the order of the spec
+        _, best = linear_sum_assignment(table + in_order, maximize=True)
         return tuple(names[j] for j in best)
 
     def _row(self, channel: int, residual: Expr, on_face: bool = False) -> Row:

@@ -258,3 +258,18 @@ def test_samples_of_one_matrix_are_solved_together():
     walls, k = {"x": ("dirichlet", "dirichlet")}, {"law": "uniform", "low": 0, "high": 1}
     media = manufactured(X, lambda v: v, "u - (1 + k)*dxx(u)", walls, time=None, inputs={"k": k})
     assert not Equations(media).shared
+
+
+def test_each_of_many_equations_determines_the_unknown_of_its_highest_derivative():
+    """Sixteen rods in any order: an order is found by assignment, not among all 16! of them."""
+    names = [f"w{i}" for i in range(16)]
+    turned = [*names[5:], *names[:5]]
+    problem = Problem(
+        name="rods",
+        space={"x": [0, 1]},
+        unknowns=names,
+        equations=[f"dxx({name}) = w0 - w15" for name in turned],
+        boundary={"x": [{"dirichlet": {name: 0}} for name in names]},
+    )
+    for i, row in enumerate(Equations(problem).rows):
+        assert (i, (2,)) in row.slopes.derivatives
