@@ -60,8 +60,10 @@ class _Differentiator:
 
     def carry_out(self, expr: Any) -> Expr:
         """Replace derivatives of compound expressions, innermost first."""
-        if not expr.has(Derivative) or (expr.is_Derivative and is_applied(expr.expr)):
+        if not expr.has(Derivative):
             return expr
+        if expr.is_Derivative and is_applied(expr.expr):  # an input may not depend on all
+            return expr if expr.expr.free_symbols.issuperset(expr.variables) else sympy.S.Zero
         if expr.is_Derivative:
             result = self.carry_out(expr.expr)
             for symbol in expr.variables:

@@ -37,7 +37,7 @@ _FORBIDDEN += ("subprocess.", "socket.", "pickle.", "ctypes.", "shutil.", "webbr
 
 def attack(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
     """Check so many generated specs."""
-    worker = _Worker(folder)
+    worker = _Worker()
     try:
         for i in range(count):
             kind = list(KINDS)[i % len(KINDS)]
@@ -55,16 +55,15 @@ def attack(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
 
 
 class _Worker:
-    """A process that checks one spec after the other, started anew where it died."""
+    """A process that checks one spec after the other, started anew after one that was lost."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
         self.start()
 
     def start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, other = context.Pipe()
-        self.process = context.Process(target=_serve, args=(other, str(self.folder)), daemon=True)
+        self.process = context.Process(target=_serve, args=(other,), daemon=True)
         self.process.start()
         other.close()
         self.pipe.recv()
@@ -77,20 +76,18 @@ class _Worker:
         """What is wrong with how piop took a spec; empty where nothing is."""
         self.pipe.send(str(path))
         try:
-            if self.pipe.poll(20 * SECONDS):
-                return self.pipe.recv()
-            self.process.kill()
-            found = "no end"
+            found = self.pipe.recv() if self.pipe.poll(20 * SECONDS) else "no end"
         except (EOFError, ConnectionResetError):
             self.process.join()
             found = f"the process died ({self.process.exitcode})"
-        self.end()
-        self.start()
+        if found:
+            self.process.kill()
+            self.end()
+            self.start()
         return found
 
 
-def _serve(pipe: Connection, folder: str) -> None:
-
+def _serve(pipe: Connection) -> None:
     warnings.simplefilter("error")
     for name in ("burgers", "elasticity"):
         _check(Path(name))
@@ -117,8 +114,6 @@ def _serve(pipe: Connection, folder: str) -> None:
         if seen:
             problem = problem or f"executed: {seen[:3]}"
         pipe.send(problem)
-        if megabytes > MEGABYTES:
-            return
 
 
 def _processor_time() -> float:

@@ -8,7 +8,7 @@ from tests.faults import specs
 
 
 def test_generated_specs_are_accepted_or_refused(tmp_path):
-    lost = [o.detail for o in specs.attack(60, 0, tmp_path) if not o.survived]
+    lost = [o.detail for o in specs.attack(25, 0, tmp_path) if not o.survived]
     assert not lost
 
 

@@ -105,3 +105,8 @@ def test_slopes_of_the_table_are_those_of_sympy(name):
     assert float(differentiate(Derivative(function(u), x)).xreplace(at)) == pytest.approx(
         float(expected)
     )
+
+
+def test_an_input_has_no_slope_along_a_coordinate_that_it_is_not_of():
+    k = Function("k", real=True)(x)
+    assert differentiate(u * Derivative(k, t, x) + Derivative(k, x)) == Derivative(k, x)
