@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 RESULT = "faults_cpu"
 REPORT = ROOT / "docs" / "reliability.md"
 
-COUNTS: dict[str, int] = {"specs": 100_000, "files": 2_000}
+COUNTS: dict[str, int] = {"specs": 100_000, "files": 2_000, "names": 2_000}
 """Module of `tests/faults` with a function ``attack`` → how many faults it injects in full."""
 
 INTRODUCTION = """# Reliability
