@@ -152,6 +152,18 @@ def test_parts_of_another_data_set_are_refused(options, said, counted, piop, tmp
     assert (tmp_path / "d.nc.parts" / "000000000-000000002.safetensors").exists()
 
 
+def test_a_damaged_part_is_named_and_made_again_once_it_is_removed(counted, piop, tmp_path):
+    stop_after_one_batch(tmp_path / "d.nc")
+    (part,) = (tmp_path / "d.nc.parts").glob("*.safetensors")
+    part.write_bytes(part.read_bytes()[:-9])
+    arguments = ("data", "heat", "-n", COUNT, "--output", tmp_path / "d.nc")
+    code, _, err = piop(*arguments)
+    assert code == 2
+    assert f"{part}: is damaged" in err
+    part.unlink()
+    assert piop(*arguments)[0] == 0
+
+
 def test_two_at_once_are_refused(counted, piop, tmp_path):
     codes = []
 

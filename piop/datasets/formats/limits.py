@@ -1,4 +1,4 @@
-"""What a file of unknown origin may be and declare, judged before it is opened or read."""
+"""Limits of data files of unknown origin, judged before they are opened or read."""
 
 from __future__ import annotations
 
