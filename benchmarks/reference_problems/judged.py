@@ -17,7 +17,10 @@ from piop.sampling import Draws, sample_inputs
 Fields = Mapping[str, np.ndarray]
 """Values by name ``[T, *shape]``, without T for a steady problem."""
 Exact = Callable[[Mapping[str, float], np.ndarray, Sequence[np.ndarray]], Fields]
-"""Scalar inputs by name, save times ``[T]``, points along each axis → the exact solution."""
+"""Scalar inputs by name, save times ``[T]``, points along each axis → the exact solution.
+
+On a shape there are no axes, but the coordinates of P points ``[P]`` each, and values ``[P]``.
+"""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class RandomProblems:
             own = {n: f.take(torch.tensor(index)) for n, f in functions.items()}
             solution = problem.solve_reference(own, times=times, tolerance=self.tolerance)
             errors = [
-                true_error(solution, row, self._exact(solution, drawn[i]))
+                true_error(solution, row, self._exact(solution, row, drawn[i]))
                 for row, i in enumerate(index)
             ]
             return Judged(np.array(errors), solution.error_estimate.numpy(), self.tolerance)
@@ -93,8 +96,9 @@ class RandomProblems:
         except SolverError:  # of one sample: the others by themselves
             return Judged.join(_or_refused(solve, i, self.tolerance) for i in range(count))
 
-    def _exact(self, solution: Solution, drawn: Mapping[str, float]) -> Fields:
-        return self.exact(drawn, solution.times.numpy(), [a.numpy() for a in solution.axes])
+    def _exact(self, solution: Solution, row: int, drawn: Mapping[str, float]) -> Fields:
+        where = solution.axes if solution.points is None else solution.points[row].T
+        return self.exact(drawn, solution.times.numpy(), [a.numpy() for a in where])
 
 
 def _or_refused(solve: Callable[[Sequence[int]], Judged], i: int, tolerance: float) -> Judged:
@@ -106,7 +110,7 @@ def _or_refused(solve: Callable[[Sequence[int]], Judged], i: int, tolerance: flo
 
 def true_error(solution: Solution, row: int, exact: Fields) -> float:
     """Largest over unknowns and times of ‖error‖₂ over space, as ``Solution.error_estimate``."""
-    axes = tuple(range(-len(solution.axes), 0))
+    axes = tuple(range(-max(len(solution.axes), 1), 0))
     scales = {n: np.sqrt(np.mean(v**2)) for n, v in exact.items()}
     least = 1e-9 * max(scales.values())
     gaps = [
