@@ -26,6 +26,7 @@ GROUPS: dict[str, Callable[[Problem], bool]] = {
     ),
     "On data from `piop data`": (lambda p: p.learn is not None or not p.capabilities.equations),
     "On their equation, on a shape": lambda p: not p.domain.is_box,
+    "On their equations, ordinary differential equations": lambda p: not p.space,
     "On their equation, between walls": lambda p: not p.pde.periodic,
     "On their equation, periodic": lambda p: p.pde.periodic,
 }

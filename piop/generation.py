@@ -208,7 +208,9 @@ def _solve(
         solved = _at_points(problem, functions, solution.points)
     solved |= {name: solution.values[name] for name in problem.channels}
     solved |= {ESTIMATE: solution.error_estimate, ACCEPTED: solution.accepted.to(torch.int8)}
-    solved |= {POINTS: solution.modes.to(torch.int32), STEP: solution.step}
+    if problem.space:
+        solved[POINTS] = solution.modes.to(torch.int32)
+    solved[STEP] = solution.step
     if not problem.inputs:  # one solution, repeated
         solved = {
             name: v if name.startswith("axis/") else v.expand(len(samples), *v.shape[1:])
@@ -274,4 +276,5 @@ def _write(writer: DatasetWriter, problem: Problem, batch: dict[str, Tensor], fi
         writer.append(item.name, along, batch[item.name])
     for name in (ESTIMATE, ACCEPTED, STEP):
         writer.append(name, (), batch[name])
-    writer.append(POINTS, (AXIS,), batch[POINTS])
+    if POINTS in batch:
+        writer.append(POINTS, (AXIS,), batch[POINTS])

@@ -17,7 +17,7 @@ title: A front that moves, spreads and steepens
 source: none, an example                 # where the equation and its numbers come from
 
 time: {t: [0, 1]}                        # leave out for a steady problem
-space: {x: [0, 2*pi]}                    # one to three coordinates: {x: [0, 1], y: [0, 1]}
+space: {x: [0, 2*pi]}                    # one to three coordinates; none for an ODE
 
 parameters:
   c: 0.5                                 # a constant

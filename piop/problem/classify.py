@@ -33,10 +33,15 @@ def classify(problem: Problem) -> str:
     evolution, unknowns = problem.time is not None, len(problem.unknowns)
     if not problem.residuals:
         return ", ".join(["evolution" if evolution else "steady", "known from data alone", *where])
+    linear = "linear" if is_linear(problem) else "nonlinear"
+    if not problem.space:
+        order = _ORDINALS[min(max(problem.pde.time_order.values()), 8)]
+        what = "ordinary differential equation"
+        what = f"{linear} {what}" if unknowns == 1 else f"{linear} system of {unknowns} {what}s"
+        return f"{what}, {order} order"
     equations = problem.residuals[:unknowns] if evolution else problem.residuals
     order = highest_space_order(problem.pde, equations, problem.channels)
     kind = _kind(order, max(problem.pde.time_order.values(), default=0), evolution)
-    linear = "linear" if is_linear(problem) else "nonlinear"
     system = f" system of {unknowns}" if unknowns > 1 else ""
     what = f"{linear} {kind} {'evolution' if evolution else 'problem'}{system}"
     parts = [what, f"{_ORDINALS[min(order, 8)]} order", *where]

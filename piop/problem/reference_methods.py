@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 from piop.domain import ENDS
 from piop.errors import NotSupportedError
+from piop.expression import write
+from piop.expression.functions import JUMPS
 from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
 from piop.forms.linear_forms import divergence_form, jumps, transport_form
 from piop.forms.pde import PDE
@@ -30,8 +32,10 @@ class Method:
         why: The class of problems that it is chosen for.
         form: Reads the equations in the form that the method solves; for methods that ask for
             nothing else.
+        spatial: Whether it is for problems with axes of space, or for those without.
     """
 
+    spatial: ClassVar[bool] = True
     name: ClassVar[str]
     why: ClassVar[str]
     form: ClassVar[staticmethod[[PDE], object]]
@@ -91,6 +95,29 @@ class Fourier(Method):
             yield "the domain is no box"
         if forms_shocks(problem.pde):
             yield "the flux is nonlinear and nothing smooths: shocks form"
+
+
+@final
+class OrdinaryEquations(Method):
+    """An implicit step in time."""
+
+    spatial = False
+    name = "Radau IIA of order nine"
+    why = "ordinary differential equations"
+
+    def nearest(self, problem: Problem) -> bool:
+        """Return True: it is the only one."""
+        return True
+
+    def obstacles(self, problem: Problem) -> Iterator[str]:
+        """Ask for orders in time up to two, and for data without jumps."""
+        known = [e for r in problem.residuals for e in r.atoms(*JUMPS)]
+        rough = [i.name for i in problem.inputs if i.of and not i.smooth]
+        if known or rough:
+            what = ", ".join([*rough, *map(write, known)])
+            yield f"jumps in time ({what}), at which no step ends: give them slopes, as by tanh"
+        if max(problem.pde.time_order.values(), default=0) > 2:
+            yield "an order in time above two"
 
 
 @final
@@ -228,6 +255,7 @@ class FiniteElements(Method):
 
 METHODS: tuple[Method, ...] = (
     Fourier(),
+    OrdinaryEquations(),
     Characteristics(),
     Chebyshev(),
     EllipticFiniteVolumes(),
@@ -248,12 +276,13 @@ def first_method(problem: Problem) -> tuple[Method | None, str]:
     if not problem.residuals:
         return None, "it has no equations, being known from data alone"
     problem, reasons = problem.at(), {}
-    for method in METHODS:
+    methods = [m for m in METHODS if m.spatial == bool(problem.space)]
+    for method in methods:
         reason = method.refuse(problem)
         if reason is None:
             return method, "; ".join(reasons.values())
         reasons[method.name] = f"({method.name}) {reason}"
-    nearest = next(m.name for m in METHODS if m.nearest(problem))
+    nearest = next(m.name for m in methods if m.nearest(problem))
     return None, "; ".join([reasons.pop(nearest), *reasons.values()])
 
 

@@ -245,7 +245,7 @@ class LevelSolver(ABC, Generic[L, R]):
         self.start = sources.start
         moments = [self.start, *request.times]
         self.longest = max((b - a for a, b in pairwise(moments)), default=0.0)
-        self.most = request.limits.modes[len(request.shape) - 1]
+        self.most = request.limits.modes[max(len(request.shape) - 1, 0)]
         self.axes = request.axes(self.problem.space)
         self.samples: Sequence[int] = range(sources.batch)
 

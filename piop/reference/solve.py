@@ -21,6 +21,7 @@ from piop.problem.reference_methods import (
     FiniteVolumes,
     Fourier,
     Method,
+    OrdinaryEquations,
 )
 from piop.reference.characteristics import TransportSolver
 from piop.reference.chebyshev.solve import CollocationSolver
@@ -36,6 +37,7 @@ Solver = Callable[[Sources, Request], LevelSolver[Any, Any] | ShapeSolver]
 
 SOLVERS: Mapping[type[Method], Solver] = {
     Fourier: SpectralSolver,
+    OrdinaryEquations: CollocationSolver,
     Characteristics: TransportSolver,
     Chebyshev: CollocationSolver,
     EllipticFiniteVolumes: CellSolver,
@@ -90,7 +92,9 @@ def solve_reference(
     if problem.time is None and times is not None:
         raise DataError(f"{problem.name} is steady; it has no times")
     moments = () if problem.time is None else _times(problem.time, problem.save[0], times)
-    shape = tuple(problem.save[-len(problem.space) :] if shape is None else shape)
+    shape = tuple(
+        problem.save[len(problem.coordinates) - len(problem.space) :] if shape is None else shape
+    )
     if len(shape) != len(problem.space):
         raise DataError(
             f"shape {shape} must give one size for each of {len(problem.space)} space axes"

@@ -71,7 +71,7 @@ def defaults_of_problem(problem: Problem) -> dict[str, Any]:
 
     Linear equations have no fronts to damp; more dimensions want more points per function.
     """
-    queries = {1: 128, 2: 192, 3: 256}[len(problem.space)]
+    queries = {0: 64, 1: 128, 2: 192, 3: 256}[len(problem.space)]
     front = 0.0 if is_linear(problem) else LossConfig().front
     return {"queries": queries, "front": front}
 

@@ -22,7 +22,7 @@ from piop.sampling import Draws, observe, place_sensors, sample_inputs
 from piop.sampling.random import HELD_OUT, NEWEST_SCHEME
 from piop.spec.model import SensorPlacement
 
-GRID_LIMITS = {1: (21, 128), 2: (6, 32), 3: (6, 16)}
+GRID_LIMITS = {0: (101, 1), 1: (21, 128), 2: (6, 32), 3: (6, 16)}
 """Largest numbers of times and points per space axis of an evaluation, by the number of axes."""
 
 Grid = tuple[int, ...]

@@ -95,6 +95,8 @@ def read_grids(given: str | Iterable[str | int | Iterable[int]], axes: list[str]
 
 
 def _grid(text: str, axes: list[str]) -> Grid:
+    if not axes:
+        raise UsageError("grid: an ordinary differential equation has no axes of space")
     counts = [part.strip() for part in re.split(r"[x×*]", text)]
     if not all(re.fullmatch(r"\d+", c) and int(c) > 1 for c in counts):
         example = grid_label((64,) * len(axes))

@@ -37,7 +37,7 @@ def find_builtin(name: str | Path) -> Path | None:
 
 
 _DECLARING = ("time", "space", "parameters", "inputs", "definitions", "auxiliary")
-REQUIRED = ("equations", "name", "space", "unknowns")
+REQUIRED = ("equations", "name", "unknowns")
 
 
 def _lost(tree: Node, values: dict[str, Any]) -> frozenset[str]:
@@ -124,10 +124,16 @@ def draft_tree(tree: Node, folder: Path | None, units: bool = True) -> Draft:
         if len(issues) > before:
             failed.add(key)
         reader.dimensions = len(values.get("space", ()))
-    for key in REQUIRED:
-        if key not in found and key not in failed:
-            reader.fail(tree.place, f"'{key}' is missing")
-    if not values.keys() >= set(REQUIRED):
+    if ordinary := "time" in found and not {"space"} & (found.keys() | failed):
+        for key in [key for key in ("boundary", "domain") if key in found]:
+            hint = "Give 'space', or leave it out for ordinary differential equations."
+            failed.add(key)
+            reader.fail(reader.places[key], f"{key}: there is none without 'space'", hint)
+    required = {*REQUIRED} if ordinary else {*REQUIRED, "space"}
+    for key in sorted(required - found.keys() - failed):
+        hint = "Ordinary differential equations have 'time' alone." * (key == "space")
+        reader.fail(tree.place, f"'{key}' is missing", hint)
+    if not values.keys() >= required or (failed & {"boundary", "domain"} and ordinary):
         raise_issues(issues)
     values.pop("piop", None)
     spec = Spec(**values, places=MappingProxyType(reader.places))

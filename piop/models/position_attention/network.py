@@ -115,6 +115,13 @@ class PositionAttentionField(Backbone):
         )
         self.decoder = perceptron(width, width, signature.channels)
 
+    @classmethod
+    def refusal(cls, signature: Signature, config: Any) -> str | None:
+        """See :meth:`Backbone.refusal`."""
+        if signature.functions and not signature.space_columns:
+            return "its attention is between points in space, and the problem has no axis of space"
+        return None
+
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate the network: see :meth:`Backbone.forward`."""
         self.check(inputs, queries)

@@ -135,7 +135,8 @@ class CollocationMesh:
         )
         self.points = math.prod(self.sizes)
         weights = [a.weights / a.weights.sum() for a in self.parts]
-        self.weights = reduce(lambda a, b: a[..., None] * b, weights)
+        one = torch.ones((), dtype=torch.float64, device=device)
+        self.weights = reduce(lambda a, b: a[..., None] * b, weights, one)
 
     def axes(self) -> tuple[Tensor, ...]:
         """Coordinates along each axis."""
@@ -150,7 +151,8 @@ class CollocationMesh:
 
     def operator(self, order: Order) -> Tensor:
         """The matrix ``[points, points]`` of ∂^order."""
-        return reduce(torch.kron, [a.derivative(n) for a, n in zip(self.parts, order, strict=True)])
+        parts = [a.derivative(n) for a, n in zip(self.parts, order, strict=True)]
+        return reduce(torch.kron, parts, self.weights.new_ones(1, 1))
 
     def lowered(self) -> tuple[Tensor, Tensor]:
         """Nodes at walls, and a matrix that extrapolates to them by polynomials two degrees lower.
@@ -169,7 +171,8 @@ class CollocationMesh:
     def norm(self, values: Tensor) -> Tensor:
         """Root mean square over the box ``[...]`` of ``values [..., *sizes]``."""
         dims = tuple(range(-len(self.sizes), 0))
-        return (values.square() * self.weights).sum(dims).sqrt()
+        squares = values.square() * self.weights
+        return (squares.sum(dims) if dims else squares).sqrt()
 
     def evaluate(self, values: Tensor, axes: Sequence[Tensor]) -> Tensor:
         """Interpolants of ``values [..., *sizes]`` on other axes: ``[..., m1, …, md]``."""

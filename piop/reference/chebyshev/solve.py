@@ -45,11 +45,15 @@ from piop.reference.solution import Request
 
 STAGES = 5
 POINTS = (
+    tuple(range(1, 10)),
     (17, 25, 37, 55, 81, 121, 181, 271, 401),
     (9, 13, 19, 27, 37, 49),
     (7, 9, 13),
 )
-"""Points per axis on each level, by the number of space axes: odd, for periodic ones."""
+"""Points per axis on each level, by the number of space axes: odd, for periodic ones.
+
+Without an axis there are no points, and levels differ in their steps alone.
+"""
 _NEWTON = 1e-3  # of the tolerance, left by iterations in every estimate
 _ROUNDING = 1e-11
 _BYTES = 86  # per entry of a system's matrix
@@ -78,7 +82,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
 
     def __init__(self, sources: Sources, request: Request) -> None:
         super().__init__(sources, request)
-        problem, points = self.problem, POINTS[len(request.shape) - 1]
+        problem, points = self.problem, POINTS[len(request.shape)]
         self.equations = Equations(problem)
         self.scheme = Radau(STAGES)
         channels = self.equations.channels
@@ -140,7 +144,8 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         wanted = (30 * self.request.tolerance / 8 ** (number - 1)) ** (stages / (stages + 2))
         tolerance = max(wanted / 2 ** (halved * (stages + 1)), 1e-13)
         newton = 0.1 * max(_NEWTON * self.request.tolerance, _ROUNDING)
-        return StepControl(tolerance, halved, self.request.limits.steps, newton)
+        missed = max(0.01 * self.request.tolerance / 8 ** (number - 1), 10 * newton)
+        return StepControl(tolerance, halved, self.request.limits.steps, newton, missed)
 
     def initial(self, system: CollocationSystem) -> Tensor:
         """The state at the start ``[B, C, *sizes]``; zero for channels without initial data."""
@@ -162,7 +167,8 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         check_balance(system, w, samples, earlier)
         values = w.unsqueeze(1)
         until = torch.where(good, math.inf, 0.0)
-        return CollocationTrajectory(system.mesh, values, torch.zeros_like(values), until)
+        rest = torch.zeros_like(values)
+        return CollocationTrajectory(system.mesh, values, rest, until, torch.zeros_like(until))
 
     def _result(
         self,
@@ -174,10 +180,10 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         mesh, values = run.mesh, run.values[row]
         error = self._difference(earlier[0], mesh, values) if earlier else math.inf
         return CollocationResult(
-            error,
+            error + SAFETY * float(run.missed[row]),
             self._level(level.number + 1) if level.number < len(self.levels) else None,
             mesh.sizes,
-            f"{mesh.sizes} points",
+            f"{mesh.sizes} points" if mesh.sizes else f"steps of {run.longest:.1g} at most",
             values,
             expected=self._expected(level, error, earlier),
             step=run.longest,
@@ -192,6 +198,8 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         At singular corners it falls ever more slowly; where the last mesh began to resolve the
         solution, faster from now on.
         """
+        if not level.sizes:
+            return 0.0
         n, last = level.sizes[0], self.levels[-1]
         following = self.levels[min(level.number, len(self.levels) - 1)]
         if following <= _WORTHWHILE[len(level.sizes) - 1] or not earlier:

@@ -88,7 +88,7 @@ class CollocationSystem:
         keep = torch.zeros(self.shape, dtype=torch.bool, device=self.mesh.device)
         for row in self.equations.rows:
             keep[row.channel] = bool(row.mass.derivatives)
-        flat = keep.flatten(1)
+        flat = keep.view(len(keep), -1)
         for row, _, nodes in self.conditions:
             flat[row.channel, nodes] = False
         return keep
@@ -141,7 +141,9 @@ class CollocationSystem:
         found = []
         for derivative, k in zip(part.derivatives, part.compute(arguments), strict=True):
             lead = k.shape[:1] if k.ndim else (1,)
-            found.append((derivative, (k[:, 0] if k.ndim else k).expand(*lead, *sizes).flatten(1)))
+            found.append(
+                (derivative, (k[:, 0] if k.ndim else k).expand(*lead, *sizes).reshape(*lead, -1))
+            )
         return found
 
     def _operator(self, order: tuple[int, ...]) -> Tensor:

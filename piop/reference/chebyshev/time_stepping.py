@@ -211,6 +211,8 @@ def solve_factored(factored: tuple[Tensor, Tensor], right: Tensor) -> Tensor:
     return torch.linalg.lu_solve(lu, pivots, right.T.unsqueeze(0).contiguous())[0].T
 
 
+_DEFECT_NODES = 8  # of a panel of a step's defect
+_FEATURES = 25_000  # panels of the time span where data may hide a feature
 _FINEST = 30  # halvings of an interval between save times
 _SHORTEST = 20  # halvings at which an instance is given up
 _FIRST = 6
@@ -225,12 +227,14 @@ class StepControl:
         halvings: Least number of halvings of an interval between save times.
         most: Most steps of a run.
         newton: Relative correction at which iterations stop.
+        missed: Of a step's error by what lies between its stages, relative to its channel.
     """
 
     tolerance: float
     halvings: int
     most: int
     newton: float
+    missed: float
 
 
 @dataclass
@@ -242,6 +246,7 @@ class CollocationTrajectory:
         values: Channels at the save times ``[B, T, C, *sizes]``.
         slopes: Their time derivatives.
         until: First time at which an instance could not be carried on, else inf ``[B]``.
+        missed: Error ``[B]`` by data between the stages of all steps; zero with axes of space.
         longest: Longest step.
         steps: How many were taken.
     """
@@ -250,6 +255,7 @@ class CollocationTrajectory:
     values: Tensor
     slopes: Tensor
     until: Tensor
+    missed: Tensor
     longest: float = 0.0
     steps: int = 0
 
@@ -262,6 +268,7 @@ class _Step:
     length: float
     errors: Tensor
     sizes: Tensor
+    missed: Tensor
 
 
 @final
@@ -282,6 +289,8 @@ class TimeStepping:
         # Coefficients of powers from values at the points of a step.
         self.fit = torch.linalg.inv(self.nodes[:, None] ** self.powers)
         channels = system.equations.channels
+        self.gauss = _gauss(_DEFECT_NODES)
+        self.features = _FEATURES * system.equations.explicit
         self.measured = [
             i for i, c in enumerate(channels) if not c.time_order and bool(self.moving[i].any())
         ]
@@ -291,8 +300,11 @@ class TimeStepping:
         size = (len(w), len(times), *w.shape[1:])
         until = torch.full((len(w),), math.inf, dtype=w.dtype, device=w.device)
         mesh = self.system.mesh
-        self.result = CollocationTrajectory(mesh, w.new_zeros(size), w.new_zeros(size), until)
+        missed = torch.zeros_like(until)
+        values = w.new_zeros(size), w.new_zeros(size)
+        self.result = CollocationTrajectory(mesh, *values, until, missed)
         self.stepper = Stepper(self.system, self.scheme, start)
+        self.span = times[-1] - start
         self.sizes = w.new_zeros(w.shape[:2])
         self.last: _Step | None = None
         first: _Step | None = None
@@ -333,6 +345,7 @@ class TimeStepping:
                 continue
             self.sizes, w, done = step.sizes, step.points[:, -1], done + (whole >> k)
             self.result.steps += 1
+            self.result.missed += step.missed
             self.result.longest = max(self.result.longest, step.length)
             yield step
             if done < whole:
@@ -348,9 +361,30 @@ class TimeStepping:
         sizes = torch.maximum(sizes, norm(stages).amax(1).nan_to_num())
         top = _over_points(self.scheme.top, points)[:, 0] * self.moving
         errors = (norm(top) / relative_scale(sizes))[:, self.measured].amax(1)
+        missed = torch.zeros_like(errors)
+        if not self.system.mesh.sizes:
+            missed = (self._missed(points, t, h) * self.moving / relative_scale(sizes)).amax(1)
+            errors = torch.maximum(errors, missed / self.control.missed * self.control.tolerance)
         errors = torch.where(good & torch.isfinite(errors), errors, math.inf)
         errors = torch.where(self.result.until == math.inf, errors, 0.0)
-        return _Step(points, h, errors, sizes)
+        return _Step(points, h, errors, sizes, missed)
+
+    def _missed(self, points: Tensor, t: float, h: float) -> Tensor:
+        """Error ``[B, C]`` of a step by data between its stages: its defect, integrated.
+
+        A collocation polynomial satisfies the equations at the stages alone. Where data depend on
+        time explicitly, points lie as close as the features that may hide between them.
+        """
+        panels = max(1, math.ceil(h / self.span * self.features))
+        inside, weights = self.gauss
+        x = ((torch.arange(panels)[:, None] + inside) / panels).flatten()
+        powers = x[:, None] ** self.powers
+        slopes = self.powers * x[:, None] ** (self.powers - 1).clamp_min(0)
+        w = _over_points(powers @ self.fit, points)
+        rates = _over_points(slopes @ self.fit, points) / h
+        defect = rates @ self.stepper.mass.mT + self.system.value(w, (t + h * x).tolist())
+        total = torch.einsum("m,bmc->bc", (weights * h / panels).repeat(panels).to(w), defect)
+        return (torch.linalg.pinv(self.stepper.mass) @ total.unsqueeze(-1)).squeeze(-1).abs()
 
     def _extrapolate(self, h: float) -> Tensor | None:
         """Stages by the polynomial of the last step."""
@@ -394,6 +428,12 @@ class TimeStepping:
         if start and free:
             weights = torch.linalg.inv(self.nodes[1:, None] ** self.powers[:-1])[0]
             self.result.values[:, i, free] = _over_points(weights, points[:, 1:, free])[:, 0]
+
+
+def _gauss(count: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of a quadrature over [0, 1]."""
+    nodes, weights = legendre.leggauss(count)
+    return torch.tensor((nodes + 1) / 2), torch.tensor(weights / 2)
 
 
 def _over_points(weights: Tensor, points: Tensor) -> Tensor:

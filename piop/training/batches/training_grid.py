@@ -91,9 +91,9 @@ def is_even(ticks: Tensor, axis: AxisSignature | Coordinate) -> bool:
     return bool(((ticks.double() - even).abs() <= _slack(axis)).all())
 
 
-MOST_POINTS = {1: 256, 2: 32, 3: 16}
+MOST_POINTS = {0: 1, 1: 256, 2: 32, 3: 16}
 """Points per space axis, at most, by the number of space axes, unless a config says otherwise."""
-TIMES = {1: 33, 2: 17, 3: 9}
+TIMES = {0: 33, 1: 33, 2: 17, 3: 9}
 """Times, by the same."""
 
 

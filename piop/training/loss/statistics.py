@@ -149,7 +149,7 @@ def _elliptic_size(problem: Problem, name: str, driving: Sequence[float]) -> flo
     auxiliaries = problem.pde.auxiliaries
     own = driving[len(problem.residuals) - len(auxiliaries) :]  # its equations come last
     source = {a.name: size for a, size in zip(auxiliaries, own, strict=True)}.get(name, 0.0)
-    return source * (max(c.length for c in problem.space) / (2 * math.pi)) ** 2
+    return source * (max((c.length for c in problem.space), default=0.0) / (2 * math.pi)) ** 2
 
 
 FUNCTIONS, POINTS = 256, 64

@@ -1,0 +1,121 @@
+"""Ordinary differential equations against closed forms, invariants and SciPy."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.special import erf
+
+from piop.errors import NotSupportedError, SpecError
+from piop.problem import Problem
+
+DRAWN = {"s": {"law": "uniform", "low": 1, "high": 4}}
+
+
+def ordinary(*equations, initial, inputs=DRAWN, **words):
+    unknowns = list(dict.fromkeys(key.strip("dt()") for key in initial))
+    return Problem(
+        name="ordinary",
+        time={"t": [0, 5]},
+        unknowns=unknowns,
+        inputs=inputs,
+        equations=list(equations),
+        initial=initial,
+        **words,
+    )
+
+
+def solved(problem, n=4, **settings):
+    inputs = problem.sample(n)
+    numbers = {
+        k: f.on_grid(()).reshape(-1, 1).numpy() for k, f in inputs.items() if not f.dimension
+    }
+    return problem.solve_reference(inputs, **settings), numbers
+
+
+def test_an_oscillator_equals_its_closed_form():
+    problem = ordinary("dtt(u) + 0.2*dt(u) + s*u = 0", initial={"u": 1, "dt(u)": 0})
+    solution, numbers = solved(problem)
+    t, w = solution.times.numpy(), np.sqrt(numbers["s"] - 0.01)
+    truth = np.exp(-0.1 * t) * (np.cos(w * t) + 0.1 / w * np.sin(w * t))
+    assert solution.values["u"].shape == (4, 101)
+    assert np.abs(solution.values["u"].numpy() - truth).max() < 1e-11
+    slopes = solution.time_derivatives["u"].numpy()
+    assert np.abs(slopes[:, 1:-1] - np.gradient(truth, t, axis=1)[:, 1:-1]).max() < 5e-3
+
+
+def test_what_lotka_and_volterra_conserve_is_conserved():
+    solution, numbers = solved(Problem.from_file("lotka_volterra"), 8)
+    u, v = solution.values["u"].numpy(), solution.values["v"].numpy()
+    kept = u - np.log(u) + v - numbers["a"] * np.log(v)
+    assert bool(solution.accepted.all())
+    assert np.abs(kept - kept[:, :1]).max() < 1e-7
+
+
+def test_a_pulse_narrower_than_any_step_is_seen():
+    width = 5e-5
+    height = 1 / width
+    pulse = f"{height}*exp(-((t - s)/{width})**2)"
+    solution, numbers = solved(ordinary(f"dt(u) = -u + {pulse}", initial={"u": 1}), 2)
+    t, s = solution.times.numpy(), numbers["s"]
+    risen = erf((t - s) / width - width / 2) + erf(s / width + width / 2)
+    truth = np.exp(-t) + np.sqrt(np.pi) / 2 * np.exp(s - t + width**2 / 4) * risen
+    scale = np.sqrt((truth**2).mean(1))
+    error = np.abs(solution.values["u"].numpy() - truth).max(1) / scale
+    assert bool(solution.accepted.all())
+    assert (error <= solution.error_estimate.numpy()).all()
+
+
+def test_a_stiff_oscillator_and_random_forcing_agree_with_scipy():
+    forcing = {"law": "fourier_series", "terms": 3, "amplitude": [-1, 1], "wavenumber": [1, 3]}
+    problem = ordinary(
+        "dtt(u) - 20*(1 - u**2)*dt(u) + u = f",
+        initial={"u": 2, "dt(u)": 0},
+        inputs={"f": {"of": ["t"], **forcing}},
+    )
+    inputs = problem.sample(1)
+    solution = problem.solve_reference(inputs)
+
+    def slopes(t, y):
+        f = float(inputs["f"].on_grid([solution.times.new_tensor([t])])[0, 0])
+        return [y[1], 20 * (1 - y[0] ** 2) * y[1] - y[0] + f]
+
+    t = solution.times.numpy()
+    truth = solve_ivp(slopes, (0, 5), [2, 0], "Radau", t, rtol=1e-9, atol=1e-10).y[0]
+    assert np.abs(solution.values["u"][0].numpy() - truth).max() < 1e-6
+
+
+def test_a_chaotic_solution_is_bounded_by_its_estimate():
+    lorenz = ["dt(x) = 10*(y - x)", "dt(y) = x*(7*s - z) - y", "dt(z) = x*y - 8/3*z"]
+    problem = ordinary(*lorenz, initial={"x": 1, "y": 1, "z": 1})
+    solution, _ = solved(problem, 2)
+    fine, _ = solved(problem, 2, tolerance=1e-9)
+    assert bool(solution.accepted.all())
+    for name in "xyz":
+        scale = fine.values[name].square().mean(1).sqrt()
+        error = (solution.values[name] - fine.values[name]).abs().amax(1) / scale
+        assert bool((error <= solution.error_estimate).all())
+
+
+def test_a_network_learns_and_predicts_over_time_alone(tmp_path):
+    problem = Problem.from_file("lotka_volterra")
+    run = problem.fit(steps=2, out=tmp_path / "run", settings={"functions": 2})
+    drawn = problem.sample(3)
+    found = run.predict({n: f.on_grid(()).flatten() for n, f in drawn.items()}, at={"t": [0, 1, 2]})
+    assert found["u"].dims == ("sample", "t")
+    start = found["u"].sel(t=0).to_numpy()
+    assert np.allclose(start, drawn["u0"].on_grid(()).flatten(), atol=1e-5)
+
+
+def test_jumps_in_time_are_refused():
+    problem = ordinary("dt(u) = -u + where(t < s, 1, 0)", initial={"u": 1})
+    with pytest.raises(NotSupportedError, match=r"jumps in time \(where\(t < s, 1, 0\)\)"):
+        solved(problem)
+
+
+def test_what_needs_space_is_refused_without_it():
+    with pytest.raises(SpecError, match="boundary: there is none without 'space'"):
+        ordinary("dt(u) = -s*u", initial={"u": 1}, boundary={"x": "periodic"})
+    with pytest.raises(SpecError, match="lap needs space coordinates"):
+        ordinary("dt(u) = s*lap(u)", initial={"u": 1})
+    with pytest.raises(SpecError, match=r"'space' is missing. Ordinary differential equations"):
+        Problem(name="steady", unknowns=["u"], equations=["u**2 = 2"])
