@@ -5,7 +5,7 @@ are estimated separately:
 
 * **Space.** The tail of the spectrum, largest over the run, times a constant measured on Burgers
   fronts. The decay of the spectrum says how many modes are needed. Where data jump or have kinks it
-  decays as k^−p: then all that lies beyond the cutoff, √(∫ k^−2p), twice for aliasing.
+  decays as k^−p: then all that lies beyond the cutoff, √(∫ k^−2p), twice for aliases in phase.
 * **Time.** The difference d of two runs on the same grid, r times apart in steps, at the worst save
   time. The finer one errs by d/(r⁴ − 1) at order 4; we credit order 3.5, order 2 where products
   hold second derivatives (stiff, so the order may drop: M. Hochbruck and A. Ostermann, SIAM J.
@@ -51,7 +51,7 @@ def _beyond(tail: float, order: float) -> float:
     # A kink between two points cancels its own aliases: the tail is less than the order says.
     slow = max(min(order, _UNALTERED), order - _CANCELLED)
     tail *= math.exp(_BAND * (order - slow))
-    return tail * max(_TAIL, 0.95**slow * math.sqrt(20 / (2 * slow - 1)))
+    return tail * max(_TAIL, 0.95**slow * math.sqrt(40 / (2 * slow - 1)))
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,7 @@ class Assessment:
         time_error: Bound of the time error there.
         space_error: Bound of the space error of the run; infinite where
             neither the spectrum nor a difference of two grids tells.
+        rough_error: Bound by the difference of the last two grids, at first order.
     """
 
     measured: Measurements
@@ -107,6 +108,7 @@ class Assessment:
     timed: int | None
     time_error: float
     space_error: float
+    rough_error: float = math.inf
 
     @property
     def error(self) -> float:
@@ -138,7 +140,9 @@ def assess(
     if before is None or measured.difference is None:
         return Assessment(measured, order, None, math.inf, space)
     old, new = before.measured.level, measured.level
-    timed, time_error = before.timed, before.time_error
+    timed, time_error, rough = before.timed, before.time_error, before.rough_error
+    if new.sizes != old.sizes:
+        rough = 2 * SAFETY * measured.difference * max(1.0, measured.coherence)
     if new.sizes == old.sizes and measured.difference <= _ASYMPTOTIC:
         ratio = new.multiple / old.multiple
         timed, time_error = new.multiple, SAFETY * measured.difference * max(ratio**-order, 0.05)
@@ -153,8 +157,8 @@ def assess(
             timed, time_error = None, math.inf
     grown = min(a / b for a, b in zip(new.sizes, old.sizes, strict=True))
     if not fits and grown >= 1.5:
-        space = 2 * SAFETY * measured.difference * max(1.0, measured.coherence)
-    return Assessment(measured, order, timed, time_error, space)
+        space = rough
+    return Assessment(measured, order, timed, time_error, space, rough)
 
 
 def resolved(measured: Measurements, tolerance: float) -> bool:

@@ -212,7 +212,9 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         assessment = assess(measured, before, order, self.tolerance)
         fits, reported = resolved(measured, self.tolerance), None
         if not math.isfinite(assessment.error) and difference is not None:
-            reported = max(2 * SAFETY * difference, self.tolerance * 1.01)
+            grids = assessment.rough_error
+            apart = 2 * SAFETY * difference if grids == math.inf else grids
+            reported = max(apart, self.tolerance * 1.01)
         return SpectralResult(
             assessment.error,
             self._if_allowed(next_level(assessment, self.tolerance)),
