@@ -23,10 +23,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Self
 
 import torch
 from torch import Tensor
+
+from piop.intervals import Interval
 
 Device = torch.device | str | None
 """Where tensors go; None for where they are."""
@@ -157,6 +160,24 @@ class InputFunction(ABC):
     def __call__(self, points: Tensor) -> Tensor:
         """Evaluate at ``points [B, N, d]``, giving ``[B, N]``."""
         return self.derivative(points, (0,) * self.dimension)
+
+    def enclosure(self, box: Sequence[Interval], order: Sequence[int]) -> Interval:
+        """Enclose a derivative on boxes ``[B or 1, N]``, by its values at corners and centres.
+
+        That is right where the function is monotone between those, as one of a series or of splines
+        is on boxes shorter than its waves; a function that may vary faster encloses itself.
+
+        Args:
+            box: Along each of the d coordinates.
+            order: As for :meth:`derivative`.
+
+        Returns:
+            ``[B, N]``.
+        """
+        sides = [(own.low, 0.5 * (own.low + own.high), own.high) for own in box]
+        corners = [*product(*((low, high) for low, _, high in sides)), [m for _, m, _ in sides]]
+        found = torch.stack([self.derivative(torch.stack([*c], -1), order) for c in corners])
+        return Interval(found.amin(0), found.amax(0))
 
     def on_grid(self, axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
         """Evaluate a derivative on the tensor grid of ``axes``: ``[B, n1, …, nd]``."""

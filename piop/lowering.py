@@ -212,7 +212,7 @@ def _is_denominator(node: Any) -> bool:
 
 
 def _heaviside(x: Any, middle: Any = 0.5) -> Any:
-    return (x > 0).to(x.dtype) + (x == 0).to(x.dtype) * middle
+    return torch.heaviside(x, x.new_tensor(middle))  # torch's takes no plain number
 
 
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
@@ -226,7 +226,7 @@ _FOLDED = {sympy.And: operator.and_, sympy.Or: operator.or_}
 _OPERATIONS: dict[Any, Operation] = {
     **{symbolic: getattr(torch, row.torch) for symbolic, row in BY_SYMBOL.items()},
     **{symbolic: row.operation for symbolic, row in RELATIONS.items()},
-    sympy.Heaviside: _heaviside,  # torch's takes no plain number
+    sympy.Heaviside: _heaviside,
     sympy.Eq: operator.eq,
     sympy.Ne: operator.ne,
     sympy.Not: operator.invert,

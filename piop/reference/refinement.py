@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Generic, TypeVar, final
 
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 
 from piop.errors import SolverError
+from piop.reference.features import Features
 from piop.reference.input_values import Sources
 from piop.reference.solution import Request, Solution
 
@@ -264,6 +266,19 @@ class LevelSolver(ABC, Generic[L, R]):
         """Return the level that each sample begins with; by default the coarsest for all."""
         return dict.fromkeys(samples, self.coarsest)
 
+    @cached_property
+    def features(self) -> Features:
+        """The features of the data."""
+        return Features(self.sources)
+
+    def data_points(self, level: L) -> Mapping[str, Tensor] | None:
+        """Return where a level takes the data of the problem: along axes of space, by their names.
+
+        What lies between is added to the estimate, see :meth:`Features.unseen`; None where nothing
+        is to be added.
+        """
+        return None
+
     @abstractmethod
     def solve(self, level: L, samples: Sequence[int], earlier: Earlier[R]) -> SolvedSamples[R]:
         """Solve samples on a level and estimate their errors.
@@ -317,6 +332,20 @@ def reason_to_stop(result: LevelResult[Any], used: int, most: int, wanted: float
     if math.isfinite(result.error) and result.expected > wanted:
         return Stop.CONVERGENCE
     return None
+
+
+def _with_unseen(result: R, unseen: float) -> R:
+    """Add the error by data between the points of a level."""
+    if unseen == 0:
+        return result
+    error = result.error + unseen
+    own = result.reported
+    return replace(
+        result,
+        error=error,
+        reported=None if own is None else own + unseen,
+        remark="data vary between its points" if 2 * unseen > error else result.remark,
+    )
 
 
 @final
@@ -374,10 +403,14 @@ class Refinement(Generic[L, R]):
         """Solve samples on a level; return those that go on, with the level that is next."""
         solver, unfinished, finished = self.solver, [], {}
         solved = solver.solve(level, indices, [self.earlier[i] for i in indices])
-        stops = [self._reason(i, r) for i, r in zip(indices, solved.results, strict=True)]
+        results, points = solved.results, solver.data_points(level)
+        if points is not None:
+            unseen = solver.features.unseen(points)[indices].tolist()
+            results = [r and _with_unseen(r, own) for r, own in zip(results, unseen, strict=True)]
+        stops = [self._reason(i, r) for i, r in zip(indices, results, strict=True)]
         if solver.joint and None in stops:
             stops = [None for _ in stops]
-        for row, (index, result) in enumerate(zip(indices, solved.results, strict=True)):
+        for row, (index, result) in enumerate(zip(indices, results, strict=True)):
             stop = stops[row]
             if result is None:
                 unfinished.append((index, self._after_failure(level, index, solved.until[row])))

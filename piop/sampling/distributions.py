@@ -18,9 +18,9 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.errors import NotSupportedError
+from piop.expression_functions import CompiledExpression, ExpressionFunction, names_in
 from piop.fields import FunctionSamples, InputFunction
 from piop.sampling.collocation import box_points
-from piop.sampling.expressions import CompiledExpression, ExpressionFunction, names_in
 from piop.sampling.functions import NearestFunction, PiecewiseConstantFunction, ScalarFunction
 from piop.sampling.kriging import krige
 from piop.sampling.random import Draws

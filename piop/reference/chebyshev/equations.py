@@ -82,7 +82,6 @@ class Equations:
         initial_conditions: What must vanish at the start on each face: the conditions of unknowns
             of second order in time, which are met through their derivative alone.
         multipliers: Channels whose row is a constraint that does not hold them: pressures.
-        explicit: Whether time itself stands in an equation.
         linear: Whether no slope holds an unknown.
         steady: Whether no slope holds anything that moves in time.
         moving: Whether anything but unknowns moves in time.
@@ -129,7 +128,6 @@ class Equations:
         self.unknowns = {d: derivative for d, derivative, top in self._atoms.values() if not top}
         self.known = {d: atom for atom, d in self._inputs.items()}
         self.known |= {symbol: symbol for symbol in self._symbols()}
-        self.explicit = self.time is not None and self._explicit()
         self.linear = not self._in_slopes & set(self.unknowns)
         self.steady = not self._in_slopes & self._moving()
         self.moving = bool(self._used & self._moving())
@@ -215,16 +213,6 @@ class Equations:
         if self.time is None:
             return set()
         return {self.time} | {d for a, d in self._inputs.items() if self.time in applied(a).args}
-
-    def _explicit(self) -> bool:
-        """Whether time itself stands in an equation, or in an expression that is an input."""
-        given = [i.expression for i in self.problem.inputs if i.expression is not None]
-        atoms = [outermost_atoms(e) for e in (*self.problem.residuals, *given)]
-        rest = [
-            e.xreplace({a: sympy.Dummy() for a in own})
-            for e, own in zip((*self.problem.residuals, *given), atoms, strict=True)
-        ]
-        return any(self.time in e.free_symbols for e in rest)
 
     def _times(self, residual: Expr) -> int:
         atoms = [a for a in outermost_atoms(residual) if name_of(a) in self.orders]

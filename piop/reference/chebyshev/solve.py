@@ -7,7 +7,7 @@ refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -54,6 +54,7 @@ POINTS = (
 
 Without an axis there are no points, and levels differ in their steps alone.
 """
+_REST = 1e-20  # of what the data at their largest add to a solution
 _NEWTON = 1e-3  # of the tolerance, left by iterations in every estimate
 _ROUNDING = 1e-11
 _BYTES = 86  # per entry of a system's matrix
@@ -100,6 +101,12 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             return 8 * _VECTORS * size
         return _BYTES * size**2
 
+    def data_points(self, level: GridLevel) -> Mapping[str, Tensor]:
+        """See the base class."""
+        mesh = CollocationMesh(self.problem.space, level.sizes, self.request.device)
+        space = zip(self.problem.space, mesh.parts, strict=True)
+        return {c.name: part.nodes for c, part in space}
+
     def solve(
         self, level: GridLevel, samples: Sequence[int], earlier: Earlier[CollocationResult]
     ) -> SolvedSamples[CollocationResult]:
@@ -112,7 +119,9 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         else:
             w = self.initial(system)
             check_start(system, w, self.start, samples)
-            stepping = TimeStepping(system, self.scheme, self._step_control(level.number))
+            control, longest = self._step_control(level.number), self.features.longest_step(samples)
+            smallest = self._smallest(system, samples)
+            stepping = TimeStepping(system, self.scheme, control, longest, smallest)
             run = stepping.run(w, self.start, self.request.times)
         until = run.until.tolist()
         results = [
@@ -144,8 +153,20 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         wanted = (30 * self.request.tolerance / 8 ** (number - 1)) ** (stages / (stages + 2))
         tolerance = max(wanted / 2 ** (halved * (stages + 1)), 1e-13)
         newton = 0.1 * max(_NEWTON * self.request.tolerance, _ROUNDING)
-        missed = max(0.01 * self.request.tolerance / 8 ** (number - 1), 10 * newton)
-        return StepControl(tolerance, halved, self.request.limits.steps, newton, missed)
+        return StepControl(tolerance, halved, self.request.limits.steps, newton)
+
+    def _smallest(self, system: CollocationSystem, samples: Sequence[int]) -> Tensor:
+        """Sizes of channels ``[B, C]`` below which a solution that starts from rest counts as zero.
+
+        Far below what the data, at their largest, would make of it: the tails of a pulse are not
+        followed from 1e-300 upwards.
+        """
+        zero = torch.zeros((system.sources.batch, 1, *system.shape)).to(system.mesh.weights)
+        found = zero.new_zeros(zero.shape[0], zero.shape[2])
+        for t in self.features.peak_times(samples):
+            rates = system.mesh.norm(system.value(zero, (t,))[:, 0]).nan_to_num(0.0, 0.0)
+            found = torch.maximum(found, _REST * self.span * rates)
+        return found
 
     def initial(self, system: CollocationSystem) -> Tensor:
         """The state at the start ``[B, C, *sizes]``; zero for channels without initial data."""
@@ -168,7 +189,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         values = w.unsqueeze(1)
         until = torch.where(good, math.inf, 0.0)
         rest = torch.zeros_like(values)
-        return CollocationTrajectory(system.mesh, values, rest, until, torch.zeros_like(until))
+        return CollocationTrajectory(system.mesh, values, rest, until)
 
     def _result(
         self,
@@ -180,7 +201,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         mesh, values = run.mesh, run.values[row]
         error = self._difference(earlier[0], mesh, values) if earlier else math.inf
         return CollocationResult(
-            error + SAFETY * float(run.missed[row]),
+            error,
             self._level(level.number + 1) if level.number < len(self.levels) else None,
             mesh.sizes,
             f"{mesh.sizes} points" if mesh.sizes else f"steps of {run.longest:.1g} at most",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -211,10 +211,9 @@ def solve_factored(factored: tuple[Tensor, Tensor], right: Tensor) -> Tensor:
     return torch.linalg.lu_solve(lu, pivots, right.T.unsqueeze(0).contiguous())[0].T
 
 
-_DEFECT_NODES = 8  # of a panel of a step's defect
-_FEATURES = 25_000  # panels of the time span where data may hide a feature
 _FINEST = 30  # halvings of an interval between save times
-_SHORTEST = 20  # halvings at which an instance is given up
+_SHORTEST = 20  # halvings at which steps are as short as they get
+_HOPELESS = 1e-3  # error of the shortest steps at which an instance is given up
 _FIRST = 6
 
 
@@ -227,14 +226,12 @@ class StepControl:
         halvings: Least number of halvings of an interval between save times.
         most: Most steps of a run.
         newton: Relative correction at which iterations stop.
-        missed: Of a step's error by what lies between its stages, relative to its channel.
     """
 
     tolerance: float
     halvings: int
     most: int
     newton: float
-    missed: float
 
 
 @dataclass
@@ -246,7 +243,6 @@ class CollocationTrajectory:
         values: Channels at the save times ``[B, T, C, *sizes]``.
         slopes: Their time derivatives.
         until: First time at which an instance could not be carried on, else inf ``[B]``.
-        missed: Error ``[B]`` by data between the stages of all steps; zero with axes of space.
         longest: Longest step.
         steps: How many were taken.
     """
@@ -255,7 +251,6 @@ class CollocationTrajectory:
     values: Tensor
     slopes: Tensor
     until: Tensor
-    missed: Tensor
     longest: float = 0.0
     steps: int = 0
 
@@ -268,7 +263,6 @@ class _Step:
     length: float
     errors: Tensor
     sizes: Tensor
-    missed: Tensor
 
 
 @final
@@ -279,18 +273,26 @@ class TimeStepping:
         system: The rows on a mesh.
         scheme: The method.
         control: How steps are chosen.
+        longest: Start and end of a step → longest one that resolves the data there.
+        smallest: Sizes of channels ``[B, C]`` below which errors are relative to these.
     """
 
-    def __init__(self, system: CollocationSystem, scheme: Radau, control: StepControl) -> None:
-        self.system, self.scheme, self.control = system, scheme, control
+    def __init__(
+        self,
+        system: CollocationSystem,
+        scheme: Radau,
+        control: StepControl,
+        longest: Callable[[float, float], float],
+        smallest: Tensor,
+    ) -> None:
+        self.system, self.scheme, self.control, self.longest = system, scheme, control, longest
+        self.smallest = smallest
         self.moving = system.differential()
         self.nodes = torch.tensor([0.0, *scheme.nodes], dtype=torch.float64)
         self.powers = torch.arange(len(self.nodes))
         # Coefficients of powers from values at the points of a step.
         self.fit = torch.linalg.inv(self.nodes[:, None] ** self.powers)
         channels = system.equations.channels
-        self.gauss = _gauss(_DEFECT_NODES)
-        self.features = _FEATURES * system.equations.explicit
         self.measured = [
             i for i, c in enumerate(channels) if not c.time_order and bool(self.moving[i].any())
         ]
@@ -300,13 +302,11 @@ class TimeStepping:
         size = (len(w), len(times), *w.shape[1:])
         until = torch.full((len(w),), math.inf, dtype=w.dtype, device=w.device)
         mesh = self.system.mesh
-        missed = torch.zeros_like(until)
-        values = w.new_zeros(size), w.new_zeros(size)
-        self.result = CollocationTrajectory(mesh, *values, until, missed)
+        self.result = CollocationTrajectory(mesh, w.new_zeros(size), w.new_zeros(size), until)
         self.stepper = Stepper(self.system, self.scheme, start)
-        self.span = times[-1] - start
-        self.sizes = w.new_zeros(w.shape[:2])
+        self.sizes = self.smallest
         self.last: _Step | None = None
+        self.following = 0.0
         first: _Step | None = None
         t = start
         for i, time in enumerate(times):
@@ -328,28 +328,32 @@ class TimeStepping:
         length, whole, done = end - t, 2**_FINEST, 0
         k = _FIRST
         if self.last is not None:
-            k = math.ceil(math.log2(length / self.last.length) - 1e-9)
+            k = math.ceil(math.log2(length / self.following) - 1e-9)
         while done < whole:
             k = max(k, self.control.halvings)
-            moment = t + length * (done / whole)
+            moment, doubled = t + length * (done / whole), 2**self.control.halvings
+            while k < _SHORTEST and length / 2**k * doubled > self.longest(
+                moment, moment + length / 2**k
+            ):
+                k += 1
             step = self._try(w, moment, length / 2**k)
             worst = float(step.errors.amax())
-            if worst > self.control.tolerance:
-                if k >= _SHORTEST or self.result.steps > self.control.most:
-                    w = self._give_up(step, w, moment)
-                    if bool((self.result.until < math.inf).all()):
-                        return
-                else:
-                    k = min(_SHORTEST, k + self._halve(worst))
-                    self.stepper.renew()
+            many = self.result.steps > self.control.most
+            if worst > self.control.tolerance and k < _SHORTEST and not many:
+                k = min(_SHORTEST, k + self._halve(worst))
+                self.stepper.renew()
+                continue
+            if worst > (limit := self.control.tolerance if many else _HOPELESS):
+                w = self._give_up(step.errors > limit, w, moment)
+                if bool((self.result.until < math.inf).all()):
+                    return
                 continue
             self.sizes, w, done = step.sizes, step.points[:, -1], done + (whole >> k)
             self.result.steps += 1
-            self.result.missed += step.missed
             self.result.longest = max(self.result.longest, step.length)
+            k = self._grow(worst, k, done, whole)
+            self.following = length / 2**k
             yield step
-            if done < whole:
-                k = self._grow(worst, k, done, whole)
 
     def _try(self, w: Tensor, t: float, h: float) -> _Step:
         norm = self.system.mesh.norm
@@ -361,30 +365,9 @@ class TimeStepping:
         sizes = torch.maximum(sizes, norm(stages).amax(1).nan_to_num())
         top = _over_points(self.scheme.top, points)[:, 0] * self.moving
         errors = (norm(top) / relative_scale(sizes))[:, self.measured].amax(1)
-        missed = torch.zeros_like(errors)
-        if not self.system.mesh.sizes:
-            missed = (self._missed(points, t, h) * self.moving / relative_scale(sizes)).amax(1)
-            errors = torch.maximum(errors, missed / self.control.missed * self.control.tolerance)
         errors = torch.where(good & torch.isfinite(errors), errors, math.inf)
         errors = torch.where(self.result.until == math.inf, errors, 0.0)
-        return _Step(points, h, errors, sizes, missed)
-
-    def _missed(self, points: Tensor, t: float, h: float) -> Tensor:
-        """Error ``[B, C]`` of a step by data between its stages: its defect, integrated.
-
-        A collocation polynomial satisfies the equations at the stages alone. Where data depend on
-        time explicitly, points lie as close as the features that may hide between them.
-        """
-        panels = max(1, math.ceil(h / self.span * self.features))
-        inside, weights = self.gauss
-        x = ((torch.arange(panels)[:, None] + inside) / panels).flatten()
-        powers = x[:, None] ** self.powers
-        slopes = self.powers * x[:, None] ** (self.powers - 1).clamp_min(0)
-        w = _over_points(powers @ self.fit, points)
-        rates = _over_points(slopes @ self.fit, points) / h
-        defect = rates @ self.stepper.mass.mT + self.system.value(w, (t + h * x).tolist())
-        total = torch.einsum("m,bmc->bc", (weights * h / panels).repeat(panels).to(w), defect)
-        return (torch.linalg.pinv(self.stepper.mass) @ total.unsqueeze(-1)).squeeze(-1).abs()
+        return _Step(points, h, errors, sizes)
 
     def _extrapolate(self, h: float) -> Tensor | None:
         """Stages by the polynomial of the last step."""
@@ -407,9 +390,8 @@ class TimeStepping:
                 k -= 1
         return k
 
-    def _give_up(self, step: _Step, w: Tensor, t: float) -> Tensor:
-        """Carry on without the instances whose steps are not solved."""
-        broken = step.errors > self.control.tolerance
+    def _give_up(self, broken: Tensor, w: Tensor, t: float) -> Tensor:
+        """Carry on without the instances whose steps are not solved ``[B]``."""
         self.result.until[broken] = t
         keep = ~broken.reshape(-1, *(1,) * (w.ndim - 1))
         self.last = None
@@ -428,12 +410,6 @@ class TimeStepping:
         if start and free:
             weights = torch.linalg.inv(self.nodes[1:, None] ** self.powers[:-1])[0]
             self.result.values[:, i, free] = _over_points(weights, points[:, 1:, free])[:, 0]
-
-
-def _gauss(count: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of a quadrature over [0, 1]."""
-    nodes, weights = legendre.leggauss(count)
-    return torch.tensor((nodes + 1) / 2), torch.tensor(weights / 2)
 
 
 def _over_points(weights: Tensor, points: Tensor) -> Tensor:

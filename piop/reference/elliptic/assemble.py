@@ -34,6 +34,8 @@ from piop.reference.elliptic.cells import (
     half_steps,
     interleave,
 )
+from piop.reference.elliptic.sub_cells import LineSubCells, sub_cells
+from piop.reference.features import Features
 from piop.reference.input_values import Axes, Sources
 from piop.reference.refinement import refuse
 
@@ -74,6 +76,7 @@ class CellSystem:
         sources: The problem with its inputs.
         samples: Number of each sample, for messages.
         sizes: Cells along each axis.
+        features: Of the data of the whole batch, of which these are ``samples``.
 
     Attributes:
         operator: The matrices.
@@ -86,23 +89,37 @@ class CellSystem:
     """
 
     def __init__(
-        self, form: DivergenceForm, sources: Sources, samples: Sequence[int], sizes: Sequence[int]
+        self,
+        form: DivergenceForm,
+        sources: Sources,
+        samples: Sequence[int],
+        sizes: Sequence[int],
+        features: Features,
     ) -> None:
         self.form, self.sources, self.samples, self.sizes = form, sources, samples, sizes
         self.space = sources.problem.space
+        self.rough = sub_cells(sources, features, samples, sizes)
         fine = [centres(c, 2 * n, sources.device) for c, n in zip(self.space, sizes, strict=True)]
         volume = math.prod(c.length / n for c, n in zip(self.space, sizes, strict=True))
         fields = {a: sources.field(a, fine) for a in dict.fromkeys(form.diffusion)}
         sign = self._sign(list(fields.values()))
         self.right = sign * volume * self._cell_mean(form.source, fine)
         mass = sign * volume * self._cell_mean(form.reaction, fine)
+        self.bends: Pair | None = None
+        if isinstance(self.rough, LineSubCells):
+            self.bends = self._bends(self.rough, fields[form.diffusion[0]], fine)
         self.halves: list[Pair] = []
         self.walls: list[Sequence[WallValue] | None] = []
         links, ground = [], []
         for axis, a in enumerate(form.diffusion):
             step = self.space[axis].length / sizes[axis]
-            low, high = half_conductances(sign * fields[a], axis, step, volume / step)
+            whole = self._in_series(sign * fields[a], a, axis)
+            low, high = half_conductances(whole, axis, step, volume / step)
             links.append(join(low, high, axis, self.space[axis].periodic))
+            if self.bends is not None:
+                below, above = self.bends
+                moved = links[0] * (above - below.roll(-1, 1))
+                self.right += moved.roll(1, 1) - moved
             low, high = (mean_of_halves(half, axis) for half in (low, high))
             self.halves.append((low, high))
             found = through = None
@@ -138,7 +155,16 @@ class CellSystem:
             size = (self.sources.batch, *self.sizes)
             value = float(expression)
             return torch.full(size, value, dtype=torch.float64, device=self.sources.device)
-        return mean_of_halves(self.sources.field(expression, fine))
+        values = self.sources.field(expression, fine)
+        if len(self.rough):
+            values[self.rough.index] = self.rough.mean(expression)
+        return mean_of_halves(values)
+
+    def _in_series(self, a: Tensor, expression: Expr, axis: int) -> Tensor:
+        """Coefficient of half cells ``[B, …]`` as a flux along an axis meets it."""
+        if not len(self.rough) or expression.is_number:
+            return a
+        return a.index_put(self.rough.index, self.rough.in_series(expression, axis).abs())
 
     def _wall(self, wall: RobinForm, axis: int, end: int, slope: Tensor) -> WallValue:
         """Solve αu + β∂u/∂n = g for the value on the wall.
@@ -165,9 +191,26 @@ class CellSystem:
         for k, (wall, conductance) in enumerate(zip(walls, ends, strict=True)):
             own = wall.at_centres((i for i in range(len(self.space)) if i != axis), self.space)
             beside = self.right.narrow(axis + 1, k * (self.sizes[axis] - 1), 1)
-            beside.add_(conductance * own.constant)
+            beside.add_(conductance * (own.constant + (own.factor - 1) * self._beside(k)))
             found.append(conductance * (1 - own.factor))
         return found
+
+    def _bends(self, rough: LineSubCells, a: Tensor, fine: Axes) -> Pair:
+        """What sources inside the low and the high halves of cells add to differences along them.
+
+        The flux through a half cell is not the one through its face where a source lies between:
+        u(face) − u(centre) is the flux through the face times the resistance, and this.
+        """
+        expression, source = self.form.diffusion[0], self.form.source
+        step = self.space[0].length / (2 * self.sizes[0])
+        bends = 0.5 * step**2 * self.sources.field(source, fine) / a
+        if len(rough):
+            bends[rough.index] = rough.bend(expression, source)
+        return bends.unflatten(1, (-1, 2)).unbind(2)
+
+    def _beside(self, end: int) -> Tensor | float:
+        """The part of :meth:`_bends` beside the low or the high wall."""
+        return 0.0 if self.bends is None else self.bends[end][:, -end, None]
 
     def reconstruct(self, cells: Tensor, shape: Sequence[int]) -> Tensor:
         """Interpolate the solution at the nodes of an output.
@@ -191,14 +234,16 @@ class CellSystem:
         for i in range(axis):  # these axes have been refined already
             low, high = (between(h, i + 1, self.space[i].periodic) for h in (low, high))
         low = low.roll(-1, dim)
-        faces = (high * values + low * values.roll(-1, dim)) / (low + high)
+        below, above = (values, values) if self.bends is None else (values + b for b in self.bends)
+        faces = (high * above + low * below.roll(-1, dim)) / (low + high)
         pair = self.walls[axis]
         if pair is None:
             return torch.stack([values, faces], dim + 1).flatten(dim, dim + 1)
         ends = []
         for k, wall in enumerate(pair):  # later axes are still at centres
             own = wall.at_centres(range(axis + 1, len(self.space)), self.space)
-            ends.append(own.constant + own.factor * values.narrow(dim, k * (n - 1), 1))
+            inside = values.narrow(dim, k * (n - 1), 1) + self._beside(k)
+            ends.append(own.constant + own.factor * inside)
         outer = torch.cat([ends[0], faces.narrow(dim, 0, n - 1), ends[1]], dim)
         return interleave(values, outer, dim)
 

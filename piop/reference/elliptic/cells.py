@@ -31,6 +31,11 @@ def centres(axis: Coordinate, count: int, device: torch.device) -> Tensor:
     return axis.low + axis.length / count * steps
 
 
+def cell_edges(axis: Coordinate, count: int, device: torch.device) -> Tensor:
+    """Ends of equal cells ``[count + 1]``."""
+    return torch.linspace(axis.low, axis.high, count + 1, dtype=torch.float64, device=device)
+
+
 def half_steps(axis: Coordinate, count: int, device: torch.device) -> Tensor:
     """Centres and faces in turn: ``[2·count + 1]`` from wall to wall.
 

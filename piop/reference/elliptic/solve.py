@@ -9,7 +9,8 @@ order is observed and cells meet at the nodes of the output, the leading error i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import final
 
@@ -21,6 +22,8 @@ from piop.forms.linear_forms import divergence_form
 from piop.reference.elliptic.assemble import CellSystem
 from piop.reference.elliptic.cells import first_grid
 from piop.reference.elliptic.linear_solve import solve_cells
+from piop.reference.elliptic.sub_cells import points_inside
+from piop.reference.features import Features
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     SAFETY,
@@ -67,12 +70,21 @@ class CellSolver(LevelSolver[GridLevel, GridResult]):
         """See the base class."""
         return 8 * _NUMBERS * math.prod(level.sizes)
 
+    @cached_property
+    def features(self) -> Features:
+        """The features of the data, and of the resistance to fluxes."""
+        return Features(self.sources, [1 / a for a in self.form.diffusion])
+
+    def data_points(self, level: GridLevel) -> Mapping[str, Tensor]:
+        """See the base class."""
+        return points_inside(self.problem.space, level.sizes, self.sources.device)
+
     def solve(
         self, level: GridLevel, samples: Sequence[int], earlier: Earlier[GridResult]
     ) -> SolvedSamples[GridResult]:
         """See the base class."""
         sources = self.sources.take(samples)
-        system = CellSystem(self.form, sources, samples, level.sizes)
+        system = CellSystem(self.form, sources, samples, level.sizes, self.features)
         cells = solve_cells(system, self.algebraic, self.form.gauge, samples)
         values = system.reconstruct(cells, self.request.shape)
         found = [self._result(level, *own) for own in zip(values, earlier, strict=True)]

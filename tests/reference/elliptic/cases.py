@@ -11,6 +11,7 @@ from piop.problem import Problem
 from piop.reference.elliptic.assemble import CellSystem
 from piop.reference.elliptic.linear_solve import solve_cells
 from piop.reference.elliptic.solve import CellSolver
+from piop.reference.features import Features
 from piop.reference.input_values import Sources
 from piop.reference.solution import Limits, Request
 
@@ -81,7 +82,7 @@ def at_centres(problem, functions, sizes, tolerance=1e-12):
     sources = Sources(problem, functions, torch.device("cpu"))
     form, samples = divergence_form(problem.pde), list(range(sources.batch))
     with torch.no_grad():
-        system = CellSystem(form, sources, samples, sizes)
+        system = CellSystem(form, sources, samples, sizes, Features(sources))
         return system, solve_cells(system, tolerance, form.gauge, samples)
 
 

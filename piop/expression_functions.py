@@ -1,23 +1,27 @@
-"""Inputs given by an expression of other inputs and of coordinates."""
+"""Functions given by an expression of input functions and of coordinates."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, final
+from functools import cached_property
+from typing import Any, Self, final
 
 import sympy
 import torch
-from sympy import Derivative, Expr, Symbol
+from sympy import Add, Derivative, Expr, Symbol
 from sympy.core.function import AppliedUndef
 from torch import Tensor
 
+from piop.expression.functions import JUMPS
 from piop.fields import Device, InputFunction
 from piop.forms.terms import applied, argument_order, name_of
+from piop.intervals import Interval, enclose
 from piop.lowering import compile_expression
 
-Evaluate = Callable[[str, tuple[int, ...], tuple[int, ...]], Tensor]
-"""Name of a part, its columns, its derivative's order → values."""
+Evaluate = Callable[[str, tuple[int, ...], tuple[int, ...]], Any]
+"""Name of a part, its columns, its derivative's order → values, or enclosures of them."""
 
 
 @final
@@ -31,11 +35,11 @@ class CompiledExpression:
 
     def __init__(self, expression: Expr, symbols: Sequence[Symbol]) -> None:
         self.expression, self.symbols = expression, tuple(symbols)
-        self._compiled: dict[tuple[int, ...], tuple[list[Expr], Callable[..., Tensor]]] = {}
+        self._derivatives: dict[tuple[int, ...], CompiledExpression] = {}
 
     def __call__(
-        self, order: tuple[int, ...], coordinates: Sequence[Tensor], evaluate: Evaluate
-    ) -> Tensor:
+        self, order: tuple[int, ...], coordinates: Sequence[Any], evaluate: Evaluate
+    ) -> Any:
         """Evaluate a derivative.
 
         Args:
@@ -43,17 +47,43 @@ class CompiledExpression:
             coordinates: Values of the symbols.
             evaluate: Gives the values of the parts.
         """
-        if order not in self._compiled:
+        leaves, run = self.derivative(order)._compiled
+        return run([self._leaf(leaf, coordinates, evaluate) for leaf in leaves])
+
+    def derivative(self, order: tuple[int, ...]) -> CompiledExpression:
+        """Differentiate so often along each coordinate."""
+        if not any(order):
+            return self
+        if order not in self._derivatives:
             expression = self.expression
             for symbol, times in zip(self.symbols, order, strict=True):
                 for _ in range(times):
                     expression = sympy.diff(expression, symbol).doit()
-            leaves = _leaves(expression)
-            self._compiled[order] = leaves, compile_expression(expression, tuple(leaves))
-        leaves, run = self._compiled[order]
-        return torch.as_tensor(run([self._leaf(leaf, coordinates, evaluate) for leaf in leaves]))
+            self._derivatives[order] = CompiledExpression(expression, self.symbols)
+        return self._derivatives[order]
 
-    def _leaf(self, leaf: Expr, coordinates: Sequence[Tensor], evaluate: Evaluate) -> Tensor:
+    @property
+    def jumps(self) -> bool:
+        """Whether a function in it may jump."""
+        return self.expression.has(*JUMPS)
+
+    @cached_property
+    def _compiled(self) -> tuple[list[Expr], Callable[..., Tensor]]:
+        leaves = _leaves(self.expression)
+        return leaves, compile_expression(self.expression, tuple(leaves))
+
+    @cached_property
+    def smooth_and_rough(self) -> tuple[CompiledExpression | None, CompiledExpression | None]:
+        """The sum of its terms without jumps, and that of the others; None for no terms."""
+        rough = Add(*(t for t in Add.make_args(self.expression) if t.has(*JUMPS)))
+        smooth = self.expression - rough
+
+        def compiled(terms: Expr) -> CompiledExpression | None:
+            return CompiledExpression(terms, self.symbols) if terms else None
+
+        return compiled(smooth), compiled(rough)
+
+    def _leaf(self, leaf: Expr, coordinates: Sequence[Any], evaluate: Evaluate) -> Any:
         if leaf in self.symbols:
             return coordinates[self.symbols.index(leaf)]
         if leaf.is_Symbol:
@@ -103,6 +133,46 @@ class ExpressionFunction(InputFunction):
 
         values = self.expression(tuple(order), points.unbind(-1), evaluate)
         return values.to(self.device, self.dtype).expand(self.count, points.shape[1])
+
+    def enclosure(self, box: Sequence[Interval], order: Sequence[int]) -> Interval:
+        """Enclose a derivative on boxes ``[B or 1, N]``: ``[B, N]``.
+
+        By interval arithmetic, and, of the terms without jumps, also by the value at the centre and
+        the slopes on the box (R. E. Moore, Interval Analysis, 1966, ch. 6): that exceeds what the
+        values really are by the square of the box's size.
+        """
+        shape = (self.count, *box[0].low.shape[1:])
+        zero = torch.zeros(shape, dtype=self.dtype, device=box[0].low.device)
+        first = next((i for i, n in enumerate(order) if n), None)
+        if first is not None:
+            lower = tuple(n - (i == first) for i, n in enumerate(order))
+            if self.expression.derivative(lower).jumps:  # slopes say nothing of a jump
+                return Interval(zero - math.inf, zero + math.inf)
+        smooth, rough = self.expression.derivative(tuple(order)).smooth_and_rough
+        found = Interval(zero, zero)
+        if rough:
+            found += self._enclose(rough, box)
+        if smooth:
+            found += self._enclose(smooth, box) & self._around_centre(smooth, box)
+        return found
+
+    def _around_centre(self, smooth: CompiledExpression, box: Sequence[Interval]) -> Interval:
+        centre = torch.stack([own.centre for own in box], -1)
+        middle = replace(self, expression=smooth).derivative(centre, (0,) * len(box))
+        reach = torch.zeros_like(middle)
+        for i, own in enumerate(box):
+            slope = smooth.derivative(tuple(int(i == k) for k in range(len(box))))
+            reach = reach + 0.5 * own.width * self._enclose(slope, box).size
+        return Interval(middle - reach, middle + reach)
+
+    def _enclose(self, expression: CompiledExpression, box: Sequence[Interval]) -> Interval:
+        def evaluate(name: str, columns: tuple[int, ...], order: tuple[int, ...]) -> Any:
+            part = self.parts[name]
+            if not columns:
+                return part.on_grid(()).reshape(-1, 1)
+            return part.enclosure([box[c] for c in columns], order)
+
+        return enclose(expression((0,) * len(box), box, evaluate), box[0])
 
     def on_grid(self, axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
         """Evaluate on a tensor grid, each part on its own axes: ``[B, n1, …, nd]``."""

@@ -1,0 +1,175 @@
+"""Means over the half cells in which data vary: interfaces and narrow sources between the points.
+
+Along a line half cells are cut where the boxes of `piop.reference.features` end, so that interfaces
+are met to ten digits; in more dimensions data are taken at even points inside half cells.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from sympy import Expr
+from torch import Tensor
+
+from piop.domain import Coordinate
+from piop.reference.elliptic.cells import cell_edges
+from piop.reference.features import Features, KnownValues
+from piop.reference.input_values import Sources
+
+_POINTS = (4, 3)
+"""Points along each axis inside a half cell, in two and three dimensions."""
+_AT_A_TIME = 2**21
+
+
+class SubCells(ABC):
+    """The half cells of a grid in which data of a batch vary.
+
+    Args:
+        sources: The problem with its inputs, of these samples.
+        features: Of the data of the whole batch.
+        samples: Positions in the whole batch.
+        sizes: Cells along each axis.
+
+    Attributes:
+        index: Number in ``samples``, and of the half cell along each axis, ``[R]`` each.
+    """
+
+    def __init__(
+        self, sources: Sources, features: Features, samples: Sequence[int], sizes: Sequence[int]
+    ) -> None:
+        self.sources, self.space = sources, sources.problem.space
+        self.edges = [
+            cell_edges(c, 2 * n, sources.device) for c, n in zip(self.space, sizes, strict=True)
+        ]
+        self.index = features.rough_cells(samples, self.edges)
+
+    def __len__(self) -> int:
+        """R, how many there are."""
+        return len(self.index[0])
+
+    @abstractmethod
+    def mean(self, expression: Expr) -> Tensor:
+        """Return means of values ``[R]``."""
+
+    @abstractmethod
+    def in_series(self, expression: Expr, axis: int) -> Tensor:
+        """Return means as fluxes along an axis meet them: harmonic along it, of those across."""
+
+
+@final
+class LineSubCells(SubCells):
+    """Half cells of one axis, in pieces that end where boxes do."""
+
+    def __init__(
+        self, sources: Sources, features: Features, samples: Sequence[int], sizes: Sequence[int]
+    ) -> None:
+        super().__init__(sources, features, samples, sizes)
+        row, cell = self.index
+        (edges,) = self.edges
+        self.length = edges[cell + 1] - edges[cell]
+        number = torch.full((sources.batch, len(edges) - 1), -1, device=edges.device)
+        number[row, cell] = torch.arange(len(row), device=edges.device)
+        sample, at = features.cuts(samples)
+        inside = (torch.searchsorted(edges, at, right=True) - 1).clamp(0, len(edges) - 2)
+        own = number[sample, inside]
+        at = torch.cat([at[own >= 0], edges[cell], edges[cell + 1]])
+        own = torch.cat([own[own >= 0], number[row, cell], number[row, cell]])
+        order = torch.argsort(at)
+        order = order[torch.argsort(own[order], stable=True)]
+        own, at = own[order], at[order]
+        inner = own[1:] == own[:-1]
+        self.own, low, high = own[1:][inner], at[:-1][inner], at[1:][inner]
+        self.middle, self.width = 0.5 * (low + high), high - low
+
+    def mean(self, expression: Expr) -> Tensor:
+        """See the base class."""
+        return self._sum(self.width * self._values(expression)) / self.length
+
+    def in_series(self, expression: Expr, axis: int) -> Tensor:
+        """See the base class."""
+        return self.length / self._sum(self.width / self._values(expression))
+
+    def bend(self, diffusion: Expr, source: Expr) -> Tensor:
+        """∫ (1/a) ∫ f over half cells ``[R]``, the inner integral from there to the face.
+
+        That is what a source inside the half cell adds to the difference of u along it.
+        """
+        content = self.width * self._values(source)
+        count = torch.bincount(self.own, minlength=len(self))
+        before = content.cumsum(0) - content
+        before = before - before[count.cumsum(0) - count][self.own] + 0.5 * content
+        upper = self.index[1][self.own] % 2 == 1
+        to_face = torch.where(upper, self._sum(content)[self.own] - before, before)
+        return self._sum(self.width / self._values(diffusion) * to_face)
+
+    def _values(self, expression: Expr) -> Tensor:
+        values = KnownValues(self.sources, expression)
+        points = self.middle[:, None].expand(-1, len(values.axes))
+        return values(self.index[0][self.own], points)
+
+    def _sum(self, values: Tensor) -> Tensor:
+        return torch.zeros(len(self)).to(values).index_add_(0, self.own, values)
+
+
+@final
+class BoxSubCells(SubCells):
+    """Half cells of two or three axes, by values at even points inside."""
+
+    @property
+    def count(self) -> int:
+        """Points along each axis."""
+        return _POINTS[len(self.space) - 2]
+
+    def mean(self, expression: Expr) -> Tensor:
+        """See the base class."""
+        return torch.cat([v.flatten(1).mean(1) for v in self._values(expression)])
+
+    def in_series(self, expression: Expr, axis: int) -> Tensor:
+        """See the base class."""
+        along = [1 / (1 / v).mean(axis + 1) for v in self._values(expression)]
+        return torch.cat([v.flatten(1).mean(1) for v in along])
+
+    def _values(self, expression: Expr) -> list[Tensor]:
+        """Values at the points inside ``[R, m, …]``, in portions."""
+        values = KnownValues(self.sources, expression)
+        size = max(1, _AT_A_TIME // self.count ** len(self.space))
+        portions = zip(*(own.split(size) for own in self.index), strict=True)
+        return [self._inside(values, row, cells) for row, *cells in portions]
+
+    def _inside(self, values: KnownValues, row: Tensor, cells: Sequence[Tensor]) -> Tensor:
+        rank, m = len(self.space), self.count
+        part = (torch.arange(m, dtype=torch.float64, device=row.device) + 0.5) / m
+        columns = {}
+        for i, (c, own, edges) in enumerate(zip(self.space, cells, self.edges, strict=True)):
+            at = edges[own][:, None] + (edges[own + 1] - edges[own])[:, None] * part
+            spread = at.reshape(len(own), *(1,) * i, m, *(1,) * (rank - 1 - i))
+            columns[c] = spread.expand(-1, *(m,) * rank).flatten()
+        points = torch.stack([columns[c] for c in values.axes], -1)
+        return values(row.repeat_interleave(m**rank), points).reshape(-1, *(m,) * rank)
+
+
+def points_inside(
+    space: Sequence[Coordinate], sizes: Sequence[int], device: torch.device
+) -> dict[str, Tensor]:
+    """Points at which half cells may take their data, along each axis; none where they are cut.
+
+    Args:
+        space: The axes.
+        sizes: Cells along each axis.
+        device: Where tensors live.
+    """
+    if len(space) == 1:
+        return {}
+    count = 2 * _POINTS[len(space) - 2]
+    return {c.name: cell_edges(c, n * count, device) for c, n in zip(space, sizes, strict=True)}
+
+
+def sub_cells(
+    sources: Sources, features: Features, samples: Sequence[int], sizes: Sequence[int]
+) -> SubCells:
+    """Find the half cells in which data vary; arguments as for :class:`SubCells`."""
+    kind = LineSubCells if len(sizes) == 1 else BoxSubCells
+    return kind(sources, features, samples, sizes)

@@ -1,0 +1,494 @@
+"""Features of a problem's data, found before anything is solved.
+
+Two grids, or two step lengths, that both miss a pulse agree with each other. So the data of a
+problem, which are all parts of its equations and conditions without unknowns, are enclosed by
+interval arithmetic on boxes of space and time, and boxes are halved where what is inside may differ
+from what their corners show (adaptive subdivision: R. E. Moore, Interval Analysis, 1966, ch. 6).
+The boxes that are left are as small as the features. Solvers ask how long a step may be, and how
+much of the data a grid does not see.
+
+Drawn series, random fields and splines are sampled at corners and centres of boxes: they vary no
+faster than their distribution says. Expressions of the spec are enclosed rigorously.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any, final
+
+import sympy
+import torch
+from sympy import Expr
+from sympy.core.function import AppliedUndef
+from torch import Tensor
+
+from piop.expression.functions import KINKS, is_applied
+from piop.expression_functions import CompiledExpression, ExpressionFunction, names_in
+from piop.forms.terms import applied, name_of, outermost_atoms
+from piop.intervals import Interval
+from piop.problem import Problem
+from piop.reference.input_values import Sources
+
+_DETAIL = (1e-4, 1e-3, 0.01, 0.02)
+"""Part of the largest value by which data may differ from what the corners of a box show, by the
+number of coordinates they depend on."""
+_NEGLIGIBLE = (1e-10, 1e-7, 1e-6, 1e-6)
+"""Part of the integral of the data's size that a box is left with, by the same number."""
+_FIRST = 8
+"""Boxes along each axis at the beginning."""
+_MOST = 2**13
+"""Boxes of a sample that are halved at a time."""
+_ROUNDS = 160
+_SMALLEST = 1e-12
+"""Part of an axis that is not halved any more."""
+_BETWEEN = 10.0
+"""Relative error of a solution per part of the data that its grid does not see: a source that is
+missed may stand where it counts most, and an interface lies up to half a gap from where it is taken
+to be while a quarter of its jump is missed there on average."""
+_RESOLVED = tuple(math.sqrt(0.32 / detail) for detail in _DETAIL)
+"""Sizes of a box that a gap between nodes, or a step, may have and still resolve what is inside:
+four points on a wave, whose boxes shrink with the root of the detail."""
+
+
+def data_of(problem: Problem) -> tuple[Expr, ...]:
+    """Parts of equations, conditions and initial data that hold coordinates and no unknown."""
+    pde = problem.pde
+    unknowns = frozenset(problem.channels)
+    found = [part for r in pde.residuals_raw for part in _known_parts(r, unknowns)]
+    for face, condition in pde.face_conditions:
+        ends = {
+            f"{c.name}.{end}": {c.symbol: sympy.Float(position)}
+            for c in problem.space
+            for end, position in (("min", c.low), ("max", c.high))
+        }
+        values = condition.values
+        if condition.equation:
+            values = (pde.condition_residual(face, condition),)
+        parts = (part for value in values for part in _known_parts(value, unknowns))
+        found += [_substitute(part, ends.get(face, {})) for part in parts]
+    if problem.time is not None:
+        start = {problem.time.symbol: sympy.Float(problem.time.low)}
+        found += [_substitute(e, start) for own in problem.initial.values() for e in own]
+    return tuple(dict.fromkeys(e for e in found if _may_hide(problem, e)))
+
+
+def _may_hide(problem: Problem, expression: Expr) -> bool:
+    """Whether data may vary faster than drawn functions do.
+
+    Coordinates in an expression may do anything. Jumps and kinks where drawn functions cross a
+    value are looked for along a single coordinate: in more, they lie between the points of every
+    grid differently.
+    """
+    atoms = outermost_atoms(expression)
+    rest = expression.xreplace({atom: sympy.Dummy() for atom in atoms})
+    if rest.free_symbols & {c.symbol for c in problem.coordinates}:
+        return True
+    if rest.has(*KINKS) and any(len(applied(atom).args) == 1 for atom in atoms):
+        return True
+    given = {i.name: i.expression for i in problem.inputs if i.expression is not None and i.of}
+    return any(_may_hide(problem, given[name_of(a)]) for a in atoms if name_of(a) in given)
+
+
+def _known_parts(node: Any, unknowns: frozenset[str]) -> Iterator[Expr]:
+    """Largest parts of an expression without unknowns; of a sum or product, all as one."""
+
+    def known(part: Any) -> bool:
+        return not any(name_of(a) in unknowns for a in part.atoms(AppliedUndef))
+
+    if known(node):
+        yield node.doit()
+    elif node.is_Add or node.is_Mul:
+        if own := [a for a in node.args if known(a)]:
+            yield node.func(*own).doit()
+        for part in node.args:
+            if part not in own:
+                yield from _known_parts(part, unknowns)
+    elif not is_applied(node):
+        for part in [node.expr] if node.is_Derivative else node.args:
+            if isinstance(part, Expr):
+                yield from _known_parts(part, unknowns)
+
+
+def _substitute(expression: Any, values: Mapping[Any, Expr]) -> Expr:
+    """Set coordinates to numbers, but not where they are arguments of functions."""
+    expression = sympy.sympify(expression)
+    stand_ins = {atom: sympy.Dummy() for atom in outermost_atoms(expression)}
+    back = {dummy: atom for atom, dummy in stand_ins.items()}
+    return expression.xreplace(stand_ins).xreplace(dict(values)).xreplace(back)
+
+
+@final
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes of several samples, in one list.
+
+    Attributes:
+        sample: Number of each box's sample ``[n]``.
+        low: Low ends ``[n, k]`` along the k coordinates of the data.
+        high: High ends ``[n, k]``.
+    """
+
+    sample: Tensor
+    low: Tensor
+    high: Tensor
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.sample)
+
+    @property
+    def centre(self) -> Tensor:
+        """Centres ``[n, k]``."""
+        return 0.5 * (self.low + self.high)
+
+    @property
+    def size(self) -> Tensor:
+        """Lengths of their sides ``[n, k]``."""
+        return self.high - self.low
+
+    def take(self, index: Tensor) -> Boxes:
+        """Keep some of them."""
+        return Boxes(self.sample[index], self.low[index], self.high[index])
+
+    def halve(self, axis: Tensor) -> Boxes:
+        """Halve each along one of its axes ``[n]``: the low halves, then the high ones."""
+        own = torch.nn.functional.one_hot(axis, self.low.shape[1]).bool()
+        low = torch.where(own, self.centre, self.low)
+        high = torch.where(own, self.centre, self.high)
+        return Boxes(
+            self.sample.repeat(2), torch.cat([self.low, low]), torch.cat([high, self.high])
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[Boxes]) -> Boxes:
+        """All boxes of several lists."""
+        return cls(*(torch.cat([getattr(p, n) for p in parts]) for n in ("sample", "low", "high")))
+
+
+@final
+class KnownValues:
+    """Values and enclosures of data at points and on boxes of several samples.
+
+    Args:
+        sources: The problem with its inputs.
+        expression: Data, without unknowns.
+
+    Attributes:
+        axes: Coordinates that the data depend on.
+        batch: Number of samples; 1 where all have the same data.
+        resolved: Sizes of a box that a gap between points may have and still resolve the data.
+    """
+
+    def __init__(self, sources: Sources, expression: Expr) -> None:
+        held = expression.atoms(AppliedUndef)
+        names = {n for f in held for n in sources.arguments[name_of(f)]}
+        symbols = expression.free_symbols
+        self.axes = [
+            c for c in sources.problem.coordinates if c.name in names or c.symbol in symbols
+        ]
+        self.resolved = _RESOLVED[len(self.axes) - 1]
+        self.device = sources.device
+        self.batch = sources.batch if held or symbols & sources.scalars.keys() else 1
+        first = torch.zeros(self.batch, dtype=torch.int64, device=self.device)
+        functions = {n: f for n, f in sources.functions.items() if n in names_in(expression)}
+        self.function = ExpressionFunction(
+            CompiledExpression(expression, [c.symbol for c in self.axes]),
+            {n: f if f.batch == self.batch else f.take(first) for n, f in functions.items()},
+            self.batch,
+            self.device,
+        )
+
+    def __call__(self, sample: Tensor, points: Tensor) -> Tensor:
+        """Values ``[n]`` at points ``[n, k]`` of samples ``[n]``."""
+        function, sample = self._present(sample)
+        at, rows = _by_sample(sample, points, function.batch)
+        return function.derivative(at, (0,) * len(self.axes))[rows]
+
+    def enclose(self, boxes: Boxes) -> Interval:
+        """Enclosures ``[n]`` of the values on boxes."""
+        function, sample = self._present(boxes.sample)
+        low, rows = _by_sample(sample, boxes.low, function.batch)
+        high, _ = _by_sample(sample, boxes.high, function.batch)
+        box = [Interval(*ends) for ends in zip(low.unbind(-1), high.unbind(-1), strict=True)]
+        found = function.enclosure(box, (0,) * len(box))
+        return Interval(found.low[rows], found.high[rows])
+
+    def _present(self, sample: Tensor) -> tuple[ExpressionFunction, Tensor]:
+        """Keep the samples that there are, and number those ``[n]`` among them."""
+        if self.batch == 1:
+            return self.function, torch.zeros_like(sample)
+        present, sample = torch.unique(sample, return_inverse=True)
+        every = len(present) == self.function.batch
+        return self.function if every else self.function.take(present), sample
+
+
+def _by_sample(sample: Tensor, points: Tensor, batch: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Sort points ``[n, k]`` into one row per sample ``[B, most, k]``, the last one repeated.
+
+    Returns:
+        The rows, and where each point is in them.
+    """
+    order = torch.argsort(sample, stable=True)
+    count = torch.bincount(sample, minlength=batch)
+    column = torch.empty_like(sample)
+    start = count.cumsum(0) - count
+    column[order] = torch.arange(len(sample), device=sample.device) - start[sample[order]]
+    table = points[:1].expand(batch * int(count.max()), -1).clone()
+    table[sample * int(count.max()) + column] = points
+    return table.reshape(batch, int(count.max()), points.shape[1]), (sample, column)
+
+
+def subdivide(values: KnownValues) -> tuple[Boxes, Tensor]:
+    """Halve boxes over the whole domain of some data until corners show what is inside.
+
+    Returns:
+        The boxes that are left, which cover the domain of every sample, and the part of the
+        integral of the data that is seen to be unresolved in them ``[batch]``.
+    """
+    axes, batch = values.axes, values.batch
+    f64 = {"dtype": torch.float64, "device": values.device}
+    ends = [torch.linspace(float(c.low), float(c.high), _FIRST + 1, **f64) for c in axes]
+    length = torch.tensor([float(c.length) for c in axes], **f64)
+    low = torch.cartesian_prod(*(e[:-1] for e in ends)).reshape(-1, len(axes))
+    high = torch.cartesian_prod(*(e[1:] for e in ends)).reshape(-1, len(axes))
+    sample = torch.arange(batch, device=values.device).repeat_interleave(len(low))
+    boxes = Boxes(sample, low.repeat(batch, 1), high.repeat(batch, 1))
+    scale, total = torch.full((batch,), 1e-300, **f64), torch.zeros(batch, **f64)
+    detail, negligible = _DETAIL[len(axes) - 1], _NEGLIGIBLE[len(axes) - 1]
+    left = torch.zeros_like(total)
+    done: list[Boxes] = []
+    for _ in range(_ROUNDS):
+        hidden, bend, size = _hidden(values, boxes)
+        scale.scatter_reduce_(0, boxes.sample, size, "amax")
+        part = (boxes.size / length).prod(1)
+        own = total.index_add(0, boxes.sample, size * part)[boxes.sample]
+        largest = scale[boxes.sample]
+        coarse, hidden = hidden > detail * largest, hidden.clamp(max=largest) * part
+        open_ = coarse & (hidden > negligible * own) & (boxes.size > _SMALLEST * length).all(1)
+        open_ &= _first_of_each(boxes.sample, torch.where(open_, hidden, -1.0), _MOST)
+        total.index_add_(0, boxes.sample[~open_], (size * part)[~open_])
+        unresolved = ~open_ & (bend > detail * largest)
+        left.index_add_(0, boxes.sample[unresolved], (bend * part)[unresolved])
+        done.append(boxes.take(~open_))
+        boxes, enough = boxes.take(open_), (0.5 * detail * largest)[open_]
+        if not len(boxes):
+            break
+        boxes = boxes.halve(_axis_to_halve(values, boxes, length, enough))
+    return Boxes.join([*done, boxes]), left / total.clamp_min(1e-300)
+
+
+def _hidden(values: KnownValues, boxes: Boxes) -> tuple[Tensor, Tensor, Tensor]:
+    """How much data on boxes differ from what their corners show, and their size.
+
+    Returns:
+        How much they may differ, how much they do at centres, and largest absolute values ``[n]``.
+    """
+    corners = []
+    for upper in product((False, True), repeat=len(values.axes)):
+        which = torch.tensor(upper, device=boxes.low.device)
+        corners.append(values(boxes.sample, torch.where(which, boxes.high, boxes.low)))
+    shown = torch.stack(corners).nan_to_num()
+    middle = values(boxes.sample, boxes.centre).nan_to_num()
+    top, bottom = torch.maximum(shown.amax(0), middle), torch.minimum(shown.amin(0), middle)
+    inside = values.enclose(boxes)
+    beyond = torch.maximum(inside.high - top, bottom - inside.low).nan_to_num(math.inf)
+    bend = (middle - shown.mean(0)).abs()
+    return torch.maximum(bend, beyond), bend, torch.maximum(top.abs(), bottom.abs())
+
+
+def _axis_to_halve(values: KnownValues, boxes: Boxes, length: Tensor, enough: Tensor) -> Tensor:
+    """The axis along which most is hidden on the line through the centre ``[n]``.
+
+    Where nothing is, as beside a feature, it is the longest one.
+    """
+    longest = (boxes.size / length).argmax(1)
+    if len(length) == 1:
+        return longest
+    lines = []
+    for axis in range(len(length)):
+        own = torch.arange(len(length), device=length.device) == axis
+        low, high = (torch.where(own, end, boxes.centre) for end in (boxes.low, boxes.high))
+        lines.append(_hidden(values, Boxes(boxes.sample, low, high))[0])
+    most, best = torch.stack(lines, 1).max(1)
+    return torch.where(most > enough, best, longest)
+
+
+def _first_of_each(sample: Tensor, weight: Tensor, most: int) -> Tensor:
+    """Whether each entry is among the ``most`` heaviest of its sample ``[n]``."""
+    if len(sample) <= most:
+        return torch.ones_like(sample, dtype=torch.bool)
+    order = torch.argsort(weight, descending=True)
+    order = order[torch.argsort(sample[order], stable=True)]
+    count = torch.bincount(sample)
+    rank = torch.empty_like(sample)
+    rank[order] = (
+        torch.arange(len(sample), device=sample.device) - (count.cumsum(0) - count)[sample[order]]
+    )
+    return rank < most
+
+
+@final
+class Features:
+    """The features of the data of a batch.
+
+    Args:
+        sources: The problem with its inputs.
+        others: What else to look at, without unknowns.
+    """
+
+    def __init__(self, sources: Sources, others: Sequence[Expr] = ()) -> None:
+        self.sources = sources
+        problem = sources.problem
+        data = [*data_of(problem), *(e for e in others if _may_hide(problem, e))]
+        self.data = [KnownValues(sources, e) for e in data]
+
+    @cached_property
+    def found(self) -> list[tuple[KnownValues, Boxes, Tensor]]:
+        """Each part of the data with its boxes, and with what may hide in them."""
+        return [(values, *subdivide(values)) for values in self.data]
+
+    def longest_step(self, samples: Sequence[int]) -> Callable[[float, float], float]:
+        """Bound the steps that resolve the data of some samples.
+
+        Returns:
+            Start and end of an interval of time → the longest step that overlaps it.
+        """
+        spans = [torch.empty(0, 3, dtype=torch.float64, device=self.sources.device)]
+        for values, boxes in self._of(samples):
+            for i in (i for i, c in enumerate(values.axes) if c == self.sources.problem.time):
+                length = values.resolved * (boxes.high[:, i] - boxes.low[:, i])
+                own = torch.stack([boxes.low[:, i], boxes.high[:, i], length], 1)
+                spans.append(torch.unique(own, dim=0))
+        low, high, length = torch.cat(spans).T.contiguous()
+
+        def bound(start: float, end: float) -> float:
+            own = length[(low < end) & (high > start)]
+            return float(own.min()) if len(own) else math.inf
+
+        return bound
+
+    def peak_times(self, samples: Sequence[int]) -> list[float]:
+        """Times at which the data of some samples are largest, of each part and sample one."""
+        wanted = torch.tensor(samples, device=self.sources.device)
+        found: set[float] = set()
+        for values, boxes, _ in self.found:
+            for i in (i for i, c in enumerate(values.axes) if c == self.sources.problem.time):
+                own = boxes.take(torch.isin(boxes.sample, wanted) | (values.batch == 1))
+                size = values(own.sample, own.centre).abs().nan_to_num()
+                found.update(own.centre[_first_of_each(own.sample, size, 1), i].tolist())
+        return sorted(found)
+
+    def rough_cells(self, samples: Sequence[int], edges: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Find cells of a grid of space that hold boxes much smaller than they are.
+
+        Args:
+            samples: Positions in the batch.
+            edges: Ascending, of the cells along each axis of space ``[n_i + 1]``.
+
+        Returns:
+            Number in ``samples``, and index along each axis, of every such cell.
+        """
+        sizes = [len(samples), *(len(e) - 1 for e in edges)]
+        found = [torch.empty(0, dtype=torch.int64, device=self.sources.device)]
+        for values, boxes in self._of(samples):
+            small = torch.zeros(len(boxes), dtype=torch.bool, device=boxes.sample.device)
+            flat = boxes.sample
+            spans: list[tuple[Tensor, Tensor]] = []
+            for c, own in zip(self.sources.problem.space, edges, strict=True):
+                if c not in values.axes:
+                    spans.append((torch.zeros_like(flat), torch.full_like(flat, len(own) - 1)))
+                    continue
+                low, high = (v[:, values.axes.index(c)] for v in (boxes.low, boxes.high))
+                first = torch.searchsorted(own, low.contiguous(), right=True) - 1
+                last = torch.searchsorted(own, high.contiguous()).clamp(1, len(own) - 1)
+                small |= values.resolved * (high - low) < own[first + 1] - own[first]
+                spans.append((first, last - first))
+            flat, spans = flat[small], [(a[small], n[small]) for a, n in spans]
+            for axis, size in enumerate(sizes[1:]):
+                first, count = spans[axis]
+                box = torch.repeat_interleave(torch.arange(len(flat), device=flat.device), count)
+                offset = torch.arange(len(box), device=flat.device)
+                offset -= (count.cumsum(0) - count)[box]
+                flat = flat[box] * size + first[box] + offset
+                spans = [(a[box], n[box]) for a, n in spans]
+            found.append(flat)
+        return torch.unravel_index(torch.cat(found).unique(), sizes)
+
+    def cuts(self, samples: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Ends of all boxes along the one axis of space: number in ``samples``, and position."""
+        own = [(boxes.sample, boxes.low[:, 0]) for _, boxes in self._of(samples)]
+        nothing = torch.empty(0, dtype=torch.float64, device=self.sources.device)
+        return (
+            torch.cat([nothing.long(), *(sample for sample, _ in own)]),
+            torch.cat([nothing, *(position for _, position in own)]),
+        )
+
+    def _of(self, samples: Sequence[int]) -> Iterator[tuple[KnownValues, Boxes]]:
+        """Data, and boxes of some samples, numbered as in ``samples``."""
+        row = torch.full((self.sources.batch,), -1, device=self.sources.device)
+        row[list(samples)] = torch.arange(len(samples), device=row.device)
+        for values, boxes, _ in self.found:
+            if values.batch == 1:
+                again = torch.arange(len(samples), device=row.device)
+                low, high = (v.repeat(len(samples), 1) for v in (boxes.low, boxes.high))
+                yield values, Boxes(again.repeat_interleave(len(boxes)), low, high)
+            else:
+                own = boxes.take(row[boxes.sample] >= 0)
+                yield values, Boxes(row[own.sample], own.low, own.high)
+
+    def unseen(self, nodes: Mapping[str, Tensor]) -> Tensor:
+        """Bound the error of a solution by the part of the data that its grid does not see.
+
+        That is ∫|d − d_h| / ∫|d|, the largest of all data d, where d_h is linear between the nodes:
+        counted in gaps between nodes that hold boxes much smaller than they are, and with what may
+        hide in boxes themselves.
+
+        Args:
+            nodes: Of the grid, by the name of their coordinate; ends of axes are taken as nodes.
+
+        Returns:
+            Relative errors ``[B]``.
+        """
+        worst = torch.zeros(self.sources.batch, dtype=torch.float64, device=self.sources.device)
+        for values, boxes, left in self.found:
+            worst = torch.maximum(worst, _BETWEEN * (left + _unseen(values, boxes, nodes)))
+        return worst
+
+
+def _unseen(values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor]) -> Tensor:
+    """Part of some data that a grid does not see ``[batch]``."""
+    axes: list[tuple[int, Tensor]] = []
+    for i, c in enumerate(values.axes):
+        if c.name in nodes:
+            ends = nodes[c.name].new_tensor([c.low, c.high])
+            axes.append((i, torch.cat([nodes[c.name], ends]).unique()))
+    key, small = boxes.sample, torch.zeros_like(boxes.sample, dtype=torch.bool)
+    gaps: list[tuple[int, Tensor, Tensor]] = []
+    for i, own in axes:
+        upper = torch.searchsorted(own, boxes.centre[:, i].contiguous()).clamp(1, len(own) - 1)
+        low, high = own[upper - 1], own[upper]
+        small |= values.resolved * boxes.size[:, i] < high - low
+        key = key * len(own) + upper
+        gaps.append((i, low, high))
+    coarse = torch.isin(key, key[small].unique())
+    seen, weight = values(boxes.sample, boxes.centre), boxes.size.prod(1)
+    total, missed = torch.zeros(2, values.batch, dtype=seen.dtype, device=seen.device)
+    total.index_add_(0, boxes.sample, weight * seen.abs())
+    own = boxes.take(coarse)
+    if not len(own):
+        return missed
+    linear = torch.zeros_like(seen[coarse])
+    for upper in product((False, True), repeat=len(gaps)):
+        points, part = own.centre, torch.ones_like(linear)
+        for (i, low, high), up in zip(gaps, upper, strict=True):
+            ends = low[coarse], high[coarse]
+            along = (own.centre[:, i] - ends[0]) / (ends[1] - ends[0])
+            part = part * (along if up else 1 - along)
+            points[:, i] = ends[up]
+        linear += part * values(own.sample, points)
+    missed.index_add_(0, own.sample, (seen[coarse] - linear).abs() * weight[coarse])
+    return missed / total.clamp_min(1e-300)

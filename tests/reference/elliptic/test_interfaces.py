@@ -1,0 +1,84 @@
+"""Interfaces anywhere between the faces of cells: exact, and within the estimate."""
+
+import numpy as np
+import pytest
+import torch
+
+from piop.reference import solve_reference
+from piop.sampling import Draws, sample_inputs
+
+from .cases import relative, steady
+
+WALLS = {"x.min": {"dirichlet": {"u": 0}}, "x.max": {"dirichlet": {"u": 0}}}
+LAYERS = {
+    "c": {"law": "uniform", "low": 0.02, "high": 0.98},
+    "k": {"law": "log_uniform", "low": 1e-3, "high": 1e3},
+}
+
+
+def layers(c, k, x):
+    """u of −(a u')' = 1, zero at both ends, with a = 1 below c and k above."""
+    resistance = c + (1 - c) / k
+    flux = (c**2 / 2 + (1 - c**2) / (2 * k)) / resistance
+    above = flux * c - c**2 / 2 + (flux * (x - c) - (x**2 - c**2) / 2) / k
+    return np.where(x < c, flux * x - x**2 / 2, above)
+
+
+def drawn(problem, count, names):
+    functions = sample_inputs(problem, Draws(0, 0, torch.arange(count)))
+    return functions, zip(*(functions[n].on_grid(()).tolist() for n in names), strict=True)
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
+def test_two_layers_are_exact_wherever_they_meet(tolerance):
+    inputs = LAYERS | {"a": {"of": ["x"], "expression": "where(x < c, 1, k)", "smooth": False}}
+    problem = steady("-d(a*d(u, x), x) = 1", boundary=WALLS, inputs=inputs)
+    functions, numbers = drawn(problem, 40, "ck")
+    solution = solve_reference(problem, functions, tolerance=tolerance)
+    x = solution.axes[0].numpy()
+    for (c, k), found, estimate in zip(
+        numbers, solution.values["u"], solution.error_estimate, strict=True
+    ):
+        error = relative(found, torch.tensor(layers(c, k, x)))
+        assert error < 1e-8
+        assert error < estimate
+    assert bool(solution.accepted.all())
+
+
+def test_upright_layers_in_the_plane_are_within_the_estimate():
+    inputs = LAYERS | {"a": {"of": ["x", "y"], "expression": "where(x < c, 1, k)", "smooth": False}}
+    boundary = WALLS | {"y": {"neumann": {"u": 0}}}
+    problem = steady("-div(a*grad(u)) = 1", space="xy", boundary=boundary, inputs=inputs)
+    functions, numbers = drawn(problem, 12, "ck")
+    solution = solve_reference(problem, functions, tolerance=1e-2, shape=(17, 17))
+    x = solution.axes[0].numpy()
+    for (c, k), found, estimate in zip(
+        numbers, solution.values["u"], solution.error_estimate, strict=True
+    ):
+        exact = torch.tensor(layers(c, k, x))[:, None].expand(-1, 17)
+        assert relative(found, exact) < estimate
+
+
+def test_a_source_narrower_than_any_cell_is_counted_whole():
+    """−(a u')' = f with a = 1 then 2: the flux takes up ∫ f wherever the pulse stands."""
+    inputs = {
+        "c": {"law": "uniform", "low": 0.05, "high": 0.45},
+        "w": {"law": "log_uniform", "low": 1e-5, "high": 1e-3},
+        "a": {"of": ["x"], "expression": "where(x < 0.5, 1, 2)", "smooth": False},
+    }
+    equation = "-d(a*d(u, x), x) = exp(-((x - c)/w)**2)/w"
+    problem = steady(equation, boundary=WALLS, inputs=inputs)
+    functions, numbers = drawn(problem, 12, "cw")
+    solution = solve_reference(problem, functions, tolerance=1e-3)
+    x = solution.axes[0].numpy()
+    for (c, _), found, estimate in zip(
+        numbers, solution.values["u"], solution.error_estimate, strict=True
+    ):
+        content = np.sqrt(np.pi)
+        flux = content * (0.75 - c) / 0.75  # into the left wall: ∫ (1/a)(flux − content) = 0
+        below = np.minimum(x, c) * flux + (np.clip(x, c, 0.5) - c) * (flux - content)
+        exact = below + (np.maximum(x, 0.5) - 0.5) * (flux - content) / 2
+        error = relative(found, torch.tensor(exact))
+        assert error < 2e-3  # the pulse has a width
+        assert error < estimate + 2e-3
+    assert bool(solution.accepted.all())

@@ -1,0 +1,125 @@
+"""Data are seen wherever they vary, however narrow: pulses, spikes, interfaces, kinks."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from piop.problem import Problem
+from piop.reference.features import Features, data_of
+from piop.reference.input_values import Sources
+from piop.sampling import sample_inputs
+from piop.sampling.random import Draws
+
+PULSE = "exp(-((t - c)/w)**2)"
+SCALARS = {
+    "c": {"law": "uniform", "low": 0.05, "high": 0.95},
+    "w": {"law": "log_uniform", "low": 1e-5, "high": 0.03},
+}
+
+
+def features(source, count=8, space=("x",), initial="0", wall="0"):
+    """Features of a heat equation, and the centre and width of each sample."""
+    words = re.findall(r"\b[cw]\b", f"{source} {initial} {wall}")
+    problem = Problem(
+        name="case",
+        time={"t": [0, 1]},
+        space={axis: [0, 1] for axis in space},
+        unknowns=["u"],
+        inputs={name: law for name, law in SCALARS.items() if name in words},
+        equations=[f"dt(u) = lap(u) + {source}"],
+        initial={"u": initial},
+        boundary={
+            f"{a}.{end}": {"dirichlet": {"u": wall}} for a in space for end in ("min", "max")
+        },
+    )
+    functions = sample_inputs(problem, Draws(0, 0, torch.arange(count)))
+    sources = Sources(problem, functions, torch.device("cpu"))
+    numbers = [f.on_grid(()).tolist() for f in functions.values()]
+    return Features(sources), list(zip(*numbers, strict=True))
+
+
+@pytest.mark.parametrize("source", [f"{PULSE}*sin(pi*x)", f"u*{PULSE}", f"u**2*x + {PULSE}*x"])
+def test_steps_are_short_at_a_pulse_and_long_elsewhere(source):
+    found, drawn = features(source)
+    for sample, (c, w) in enumerate(drawn):
+        longest = found.longest_step([sample])
+        assert longest(c - w, c + w) < 1.5 * w
+        if w < 1e-3:
+            assert longest(0.0, c - 20 * w) > 50 * w
+    assert any(w < 1e-3 for _, w in drawn)
+
+
+def test_a_pulse_on_a_wall_and_one_in_a_coefficient_are_seen():
+    found, drawn = features("0", wall=PULSE)
+    assert found.longest_step([0])(0.0, 1.0) < 1.5 * drawn[0][1]
+    found, drawn = features(f"(1 + {PULSE})*dx(u)")
+    assert found.longest_step([0])(0.0, 1.0) < 1.5 * drawn[0][1]
+
+
+def test_data_are_largest_at_the_peak_of_a_pulse():
+    found, drawn = features(PULSE)
+    for sample, (c, w) in enumerate(drawn):
+        (time,) = found.peak_times([sample])
+        assert time == pytest.approx(c, abs=w)
+
+
+def test_a_spike_between_the_points_is_unseen_and_one_upon_many_is_not():
+    found, drawn = features("exp(-((x - c)/w)**2)")
+    nodes = torch.linspace(0, 1, 33, dtype=torch.float64)
+    for (_, w), unseen in zip(drawn, found.unseen({"x": nodes}).tolist(), strict=True):
+        if w < 1e-3:
+            assert unseen > 0.5
+        if w > 0.02:
+            assert unseen < 1e-6
+    fine = torch.linspace(0, 1, 2**20 + 1, dtype=torch.float64)
+    assert float(found.unseen({"x": fine}).max()) < 1e-6
+
+
+def test_a_spike_of_the_initial_data_is_unseen_too():
+    found, _ = features("0", initial="where(abs(x - c) < 1e-5, 1, 0)")
+    nodes = torch.linspace(0, 1, 33, dtype=torch.float64)
+    assert float(found.unseen({"x": nodes}).min()) > 0.5
+
+
+def test_a_narrow_ring_in_the_plane_is_found():
+    ring = "exp(-((sqrt((x - 0.5)**2 + (y - c)**2) - 0.2)/(w + 1e-3))**2)"
+    found, drawn = features(ring, count=2, space=("x", "y"))
+    nodes = torch.linspace(0, 1, 17, dtype=torch.float64)
+    unseen = found.unseen({"x": nodes, "y": nodes})
+    for (_, w), own in zip(drawn, unseen.tolist(), strict=True):
+        assert own > (0.5 if w < 3e-3 else 0.0)
+
+
+@pytest.mark.parametrize("part", ["sin(pi*x)*exp(-t)", "1 + x**2 - 3*x*t", "x*(1 - x)*cos(2*t)"])
+def test_smooth_data_are_seen_by_a_coarse_grid_and_long_steps(part):
+    found, _ = features(part, count=1)
+    nodes = torch.linspace(0, 1, 17, dtype=torch.float64)
+    assert found.unseen({"x": nodes}).tolist() == [0.0]
+    assert found.longest_step([0])(0.0, 1.0) > 0.1
+
+
+def test_a_long_smooth_expression_takes_few_boxes():
+    """Its enclosure by slopes keeps it from being halved for its length alone."""
+    terms = " + ".join(f"sin({k}*x + {k}*t)*exp(-x*t/{k})*(x + {k})" for k in range(1, 6))
+    found, _ = features(f"({terms})*x**2 - ({terms})*t", count=1)
+    (_, boxes, left), *_ = found.found
+    assert len(boxes) < 50_000
+    assert float(left) < 1e-6
+
+
+def test_an_interface_is_found_to_ten_digits():
+    found, drawn = features("where(x < c, 1, 3)")
+    edges = torch.linspace(0, 1, 65, dtype=torch.float64)
+    samples, cells = found.rough_cells(range(8), [edges])
+    assert samples.tolist() == list(range(8))
+    assert cells.tolist() == [math.floor(64 * c) for (c,) in drawn]
+    rows, cuts = found.cuts(range(8))
+    for sample, (c,) in enumerate(drawn):
+        assert float((cuts[rows == sample] - c).abs().min()) < 1e-9
+
+
+def test_what_is_drawn_and_what_holds_unknowns_are_no_data_to_look_at():
+    problem = Problem.from_file("burgers")
+    assert data_of(problem) == ()
