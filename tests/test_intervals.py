@@ -51,7 +51,7 @@ def test_all_values_lie_within(expression, a, v, b, w):
     assert values.max() <= high + slack
 
 
-@pytest.mark.parametrize("function", BY_SYMBOL, ids=str)
+@pytest.mark.parametrize("function", BY_SYMBOL, ids=lambda f: f.__name__)
 def test_every_elementary_function_is_enclosed(function):
     two = function in (sympy.Min, sympy.Max, sympy.atan2)
     arguments = (x, y) if two else (x,)
