@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from tests.faults.file_reader import peak_memory
 from tests.faults.outcome import Outcome
 
 SECONDS = 2.0
@@ -108,7 +109,7 @@ def _serve(pipe: Connection) -> None:
         seconds = _processor_time() - start
         if seconds > SECONDS:
             problem = problem or f"{seconds:.1f} s"
-        megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        megabytes = peak_memory() >> 20
         if megabytes > MEGABYTES:
             problem = problem or f"{megabytes} MB"
         if seen:
