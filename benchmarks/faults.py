@@ -3,7 +3,8 @@
     python benchmarks/faults.py [--only NAME …] [--share 0.01] [--seed 0]
 
 Each class of faults is a module of `tests/faults`, whose tests inject a few of them. Results:
-`results/faults_cpu.json`; classes that are not run keep the figures of their last run.
+`results/faults_cpu.json`; classes that are not run keep the figures of their last run. A full run
+is recorded after each of its parts, and one that was ended early goes on from there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import importlib
 import json
 import sys
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ REPORT = ROOT / "docs" / "reliability.md"
 
 COUNTS: dict[str, int] = {"specs": 100_000, "files": 2_000, "names": 2_000}
 """Module of `tests/faults` with a function ``attack`` → how many faults it injects in full."""
+PARTS = 20
+"""A full run is as many runs of different seeds."""
 
 INTRODUCTION = """# Reliability
 
@@ -34,21 +36,21 @@ message that names place and remedy, or gone on with the right result; *lost* me
 """
 
 
-def run(name: str, count: int, seed: int) -> dict[str, Any]:
-    """Inject the faults of one module and count what came of them."""
+def run(name: str, count: int, seed: int, so_far: dict[str, Any]) -> dict[str, Any]:
+    """Inject one part of the faults of a module, and add what came of them."""
     attack = importlib.import_module(f"tests.faults.{name}").attack
-    rows: dict[str, dict[str, Any]] = defaultdict(lambda: {"tried": 0, "survived": 0, "lost": []})
+    rows: dict[str, dict[str, Any]] = so_far["rows"]
+    part = so_far["parts"]
     with tempfile.TemporaryDirectory() as folder:
-        for done, outcome in enumerate(attack(count, seed, Path(folder)), 1):
-            row = rows[outcome.fault]
+        for outcome in attack(count, seed + 1000 * part, Path(folder)):
+            row = rows.setdefault(outcome.fault, {"tried": 0, "survived": 0, "lost": []})
             row["tried"] += 1
             row["survived"] += outcome.survived
             if not outcome.survived:
                 row["lost"].append(outcome.detail)
                 print(f"  lost: {outcome.fault}: {outcome.detail}", flush=True)
-            if done % max(1, count // 20) == 0:
-                print(f"  {name}: {done} of {count}", flush=True)
-    return {"seed": seed, "environment": environment(), "rows": dict(rows)}
+    environments = [e for e in so_far["environments"] if e != environment()] + [environment()]
+    return so_far | {"parts": part + 1, "environments": environments}
 
 
 def table(found: dict[str, Any]) -> str:
@@ -72,12 +74,16 @@ def main() -> None:
     path = RESULTS / f"{RESULT}.json"
     found: dict[str, Any] = json.loads(path.read_text())["found"] if path.exists() else {}
     for name in options.only:
-        count = max(1, round(COUNTS[name] * options.share))
-        print(f"{name}: {count} faults", flush=True)
-        found[name] = run(name, count, options.seed)
-        if options.share == 1.0:
-            record(RESULT, "python benchmarks/faults.py", {"found": found})
-            REPORT.write_text(f"{INTRODUCTION}\n{table(found)}\n")
+        count = max(1, round(COUNTS[name] * options.share / PARTS))
+        own = found.get(name, {})
+        if options.share != 1.0 or own.get("seed") != options.seed or own["parts"] >= PARTS:
+            own = {"seed": options.seed, "parts": 0, "environments": [], "rows": {}}
+        while own["parts"] < PARTS:
+            print(f"{name}: part {own['parts'] + 1} of {PARTS}, {count} faults", flush=True)
+            found[name] = own = run(name, count, options.seed, own)
+            if options.share == 1.0:
+                record(RESULT, "python benchmarks/faults.py", {"found": found})
+                REPORT.write_text(f"{INTRODUCTION}\n{table(found)}\n")
     print(table(found))
     if any(len(row["lost"]) for group in found.values() for row in group["rows"].values()):
         raise SystemExit(1)
