@@ -282,8 +282,7 @@ def plan_expressions(
     )
     kept = (needed - set(top)) | {b for i in top for b in below(i) if b != i}
     explicit = _ordered({b for index in kept for b in below(index)})
-    back = {d: a for a, (_, _, d) in unknowns.items()}
-    gone = {d: sympy.S.Zero for _, index, d in unknowns.values() if index in top}
+    rest = {d: sympy.S.Zero if index in top else a for a, (_, index, d) in unknowns.items()}
     coefficients: dict[Expr, int] = {}
     sums = tuple(((index, sympy.S.One),) for index in explicit) + collapsed
     compositions, products = (
@@ -304,7 +303,7 @@ def plan_expressions(
             )
             for e in range(len(plain))
         ),
-        remainders=tuple(p.xreplace(gone).xreplace(back) for p in plain),
+        remainders=tuple(p.xreplace(rest) for p in plain),
         coefficients=tuple(coefficients),
         compositions=compositions,
         products=products,
@@ -342,7 +341,7 @@ def _linear_coefficients(
         for (channel, index, _), coefficient in zip(own, slopes, strict=True):
             if index in refused:
                 continue
-            if coefficient.free_symbols & dummies and not _surely_depends(coefficient, dummies):
+            if coefficient.free_symbols & dummies and not _depends(coefficient, dummies):
                 coefficient = sympy.expand(coefficient)
             if coefficient.free_symbols & dummies:
                 refused.add(index)
@@ -350,10 +349,11 @@ def _linear_coefficients(
     return {index: found for index, found in linear.items() if index not in refused}
 
 
-def _surely_depends(expression: Expr, symbols: set[Symbol]) -> bool:
-    """Whether an expression surely depends on symbols: it differs between two random places.
+def _depends(expression: Expr, symbols: set[Symbol]) -> bool:
+    """Whether an expression differs between two random places of symbols, or is undefined there.
 
-    To expand one that does, to see whether they cancel, can take minutes for nothing.
+    To expand one that does, to see whether they cancel, can take minutes for nothing. A derivative
+    that is wrongly held for nonlinear costs a stream of its own, nothing else.
     """
     random = np.random.default_rng(0)
     rest = {a: 0.5 + random.random() for a in expression.free_symbols - symbols}
@@ -361,7 +361,7 @@ def _surely_depends(expression: Expr, symbols: set[Symbol]) -> bool:
     for _ in range(2):
         places = {**rest, **{s: 0.5 + random.random() for s in symbols}}
         values.append(float(evaluate(expression, lambda a, at=places: at.get(a, 0.7))))
-    return abs(values[0] - values[1]) > 1e-9 * max(map(abs, values))
+    return not abs(values[0] - values[1]) <= 1e-9 * max(map(abs, values))
 
 
 def _by_factor(row: Sequence[Expr], trained: Sequence[Symbol]) -> dict[Expr, list[Expr]]:

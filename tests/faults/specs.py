@@ -26,6 +26,8 @@ from tests.faults.outcome import Outcome
 
 SECONDS = 2.0
 """Of processor time for one spec."""
+_HUNG = 300.0
+"""Seconds after which a worker that uses no processor time is taken to wait for ever."""
 MEGABYTES = 500
 """Of memory that a process has at most while it checks specs."""
 SHIPPED = tuple(sorted((Path(__file__).parents[2] / "pdes").glob("*.yaml")))
@@ -77,7 +79,7 @@ class _Worker:
         """What is wrong with how piop took a spec; empty where nothing is."""
         self.pipe.send(str(path))
         try:
-            found = self.pipe.recv() if self.pipe.poll(20 * SECONDS) else "no end"
+            found = self.pipe.recv() if self.pipe.poll(_HUNG) else "no end"
         except (EOFError, ConnectionResetError):
             self.process.join()
             found = f"the process died ({self.process.exitcode})"
