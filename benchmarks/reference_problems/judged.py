@@ -110,7 +110,8 @@ def _or_refused(solve: Callable[[Sequence[int]], Judged], i: int, tolerance: flo
 
 def true_error(solution: Solution, row: int, exact: Fields) -> float:
     """Largest over unknowns and times of ‖error‖₂ over space, as ``Solution.error_estimate``."""
-    axes = tuple(range(-max(len(solution.axes), 1), 0))
+    rank = len(solution.axes) if solution.points is None else 1
+    axes = tuple(range(-rank, 0))
     scales = {n: np.sqrt(np.mean(v**2)) for n, v in exact.items()}
     least = 1e-9 * max(scales.values())
     gaps = [
