@@ -45,17 +45,21 @@ _MOST = 2**13
 _ROUNDS = 160
 _SMALLEST = 1e-12
 """Part of an axis that is not halved any more."""
+_GROWTH = 0.1
+"""Growth of the longest step with the distance from where the data vary faster."""
 _BETWEEN = 10.0
 """Relative error of a solution per part of the data that its grid does not see: a source that is
 missed may stand where it counts most, and an interface lies up to half a gap from where it is taken
 to be while a quarter of its jump is missed there on average."""
-_RESOLVED = tuple(math.sqrt(0.32 / detail) for detail in _DETAIL)
-"""Sizes of a box that a gap between nodes, or a step, may have and still resolve what is inside:
-four points on a wave, whose boxes shrink with the root of the detail."""
+_BETWEEN_INITIAL = 2.0
+"""The same for initial data, in the norm of L2."""
+_SHOWN = 4.0
+"""Factor on what nodes show of the error of interpolation between them: at three points on a wave
+it is three times as large in the middle between two."""
 
 
 def data_of(problem: Problem) -> tuple[Expr, ...]:
-    """Parts of equations, conditions and initial data that hold coordinates and no unknown."""
+    """Parts of equations and conditions that hold coordinates and no unknown."""
     pde = problem.pde
     unknowns = frozenset(problem.channels)
     found = [part for r in pde.residuals_raw for part in _known_parts(r, unknowns)]
@@ -70,9 +74,15 @@ def data_of(problem: Problem) -> tuple[Expr, ...]:
             values = (pde.condition_residual(face, condition),)
         parts = (part for value in values for part in _known_parts(value, unknowns))
         found += [_substitute(part, ends.get(face, {})) for part in parts]
-    if problem.time is not None:
-        start = {problem.time.symbol: sympy.Float(problem.time.low)}
-        found += [_substitute(e, start) for own in problem.initial.values() for e in own]
+    return tuple(dict.fromkeys(e for e in found if _may_hide(problem, e)))
+
+
+def initial_data_of(problem: Problem) -> tuple[Expr, ...]:
+    """Initial data that hold coordinates."""
+    if problem.time is None:
+        return ()
+    start = {problem.time.symbol: sympy.Float(problem.time.low)}
+    found = [_substitute(e, start) for own in problem.initial.values() for e in own]
     return tuple(dict.fromkeys(e for e in found if _may_hide(problem, e)))
 
 
@@ -176,21 +186,26 @@ class KnownValues:
     Args:
         sources: The problem with its inputs.
         expression: Data, without unknowns.
+        initial: Whether a solution starts from them, and is no integral of them.
 
     Attributes:
         axes: Coordinates that the data depend on.
         batch: Number of samples; 1 where all have the same data.
-        resolved: Sizes of a box that a gap between points may have and still resolve the data.
+        detail: Part of the largest value by which data may differ from what corners of boxes show.
+        resolved: Sizes of a box that a gap between points may have and still resolve the data: four
+            points on a wave, whose boxes shrink with the root of the detail.
     """
 
-    def __init__(self, sources: Sources, expression: Expr) -> None:
+    def __init__(self, sources: Sources, expression: Expr, initial: bool = False) -> None:
+        self.initial = initial
         held = expression.atoms(AppliedUndef)
         names = {n for f in held for n in sources.arguments[name_of(f)]}
         symbols = expression.free_symbols
         self.axes = [
             c for c in sources.problem.coordinates if c.name in names or c.symbol in symbols
         ]
-        self.resolved = _RESOLVED[len(self.axes) - 1]
+        self.detail = _DETAIL[len(self.axes) - 1]
+        self.resolved = math.sqrt(0.32 / self.detail)
         self.device = sources.device
         self.batch = sources.batch if held or symbols & sources.scalars.keys() else 1
         first = torch.zeros(self.batch, dtype=torch.int64, device=self.device)
@@ -242,12 +257,11 @@ def _by_sample(sample: Tensor, points: Tensor, batch: int) -> tuple[Tensor, tupl
     return table.reshape(batch, int(count.max()), points.shape[1]), (sample, column)
 
 
-def subdivide(values: KnownValues) -> tuple[Boxes, Tensor]:
+def subdivide(values: KnownValues) -> Boxes:
     """Halve boxes over the whole domain of some data until corners show what is inside.
 
     Returns:
-        The boxes that are left, which cover the domain of every sample, and the part of the
-        integral of the data that is seen to be unresolved in them ``[batch]``.
+        The boxes that are left, which cover the domain of every sample.
     """
     axes, batch = values.axes, values.batch
     f64 = {"dtype": torch.float64, "device": values.device}
@@ -258,11 +272,10 @@ def subdivide(values: KnownValues) -> tuple[Boxes, Tensor]:
     sample = torch.arange(batch, device=values.device).repeat_interleave(len(low))
     boxes = Boxes(sample, low.repeat(batch, 1), high.repeat(batch, 1))
     scale, total = torch.full((batch,), 1e-300, **f64), torch.zeros(batch, **f64)
-    detail, negligible = _DETAIL[len(axes) - 1], _NEGLIGIBLE[len(axes) - 1]
-    left = torch.zeros_like(total)
+    detail, negligible = values.detail, _NEGLIGIBLE[len(axes) - 1]
     done: list[Boxes] = []
     for _ in range(_ROUNDS):
-        hidden, bend, size = _hidden(values, boxes)
+        hidden, size = _hidden(values, boxes)
         scale.scatter_reduce_(0, boxes.sample, size, "amax")
         part = (boxes.size / length).prod(1)
         own = total.index_add(0, boxes.sample, size * part)[boxes.sample]
@@ -271,21 +284,19 @@ def subdivide(values: KnownValues) -> tuple[Boxes, Tensor]:
         open_ = coarse & (hidden > negligible * own) & (boxes.size > _SMALLEST * length).all(1)
         open_ &= _first_of_each(boxes.sample, torch.where(open_, hidden, -1.0), _MOST)
         total.index_add_(0, boxes.sample[~open_], (size * part)[~open_])
-        unresolved = ~open_ & (bend > detail * largest)
-        left.index_add_(0, boxes.sample[unresolved], (bend * part)[unresolved])
         done.append(boxes.take(~open_))
         boxes, enough = boxes.take(open_), (0.5 * detail * largest)[open_]
         if not len(boxes):
             break
         boxes = boxes.halve(_axis_to_halve(values, boxes, length, enough))
-    return Boxes.join([*done, boxes]), left / total.clamp_min(1e-300)
+    return Boxes.join([*done, boxes])
 
 
-def _hidden(values: KnownValues, boxes: Boxes) -> tuple[Tensor, Tensor, Tensor]:
+def _hidden(values: KnownValues, boxes: Boxes) -> tuple[Tensor, Tensor]:
     """How much data on boxes differ from what their corners show, and their size.
 
     Returns:
-        How much they may differ, how much they do at centres, and largest absolute values ``[n]``.
+        How much they may differ, and largest absolute values ``[n]``.
     """
     corners = []
     for upper in product((False, True), repeat=len(values.axes)):
@@ -297,7 +308,7 @@ def _hidden(values: KnownValues, boxes: Boxes) -> tuple[Tensor, Tensor, Tensor]:
     inside = values.enclose(boxes)
     beyond = torch.maximum(inside.high - top, bottom - inside.low).nan_to_num(math.inf)
     bend = (middle - shown.mean(0)).abs()
-    return torch.maximum(bend, beyond), bend, torch.maximum(top.abs(), bottom.abs())
+    return torch.maximum(bend, beyond), torch.maximum(top.abs(), bottom.abs())
 
 
 def _axis_to_halve(values: KnownValues, boxes: Boxes, length: Tensor, enough: Tensor) -> Tensor:
@@ -345,17 +356,20 @@ class Features:
         problem = sources.problem
         data = [*data_of(problem), *(e for e in others if _may_hide(problem, e))]
         self.data = [KnownValues(sources, e) for e in data]
+        self.data += [KnownValues(sources, e, True) for e in initial_data_of(problem)]
 
     @cached_property
-    def found(self) -> list[tuple[KnownValues, Boxes, Tensor]]:
-        """Each part of the data with its boxes, and with what may hide in them."""
-        return [(values, *subdivide(values)) for values in self.data]
+    def found(self) -> list[tuple[KnownValues, Boxes]]:
+        """Each part of the data with its boxes."""
+        return [(values, subdivide(values)) for values in self.data]
 
     def longest_step(self, samples: Sequence[int]) -> Callable[[float, float], float]:
         """Bound the steps that resolve the data of some samples.
 
+        They grow with the distance from a feature, whose tails are lower than the detail.
+
         Returns:
-            Start and end of an interval of time → the longest step that overlaps it.
+            Start and end of an interval of time → the longest step in it.
         """
         spans = [torch.empty(0, 3, dtype=torch.float64, device=self.sources.device)]
         for values, boxes in self._of(samples):
@@ -366,8 +380,8 @@ class Features:
         low, high, length = torch.cat(spans).T.contiguous()
 
         def bound(start: float, end: float) -> float:
-            own = length[(low < end) & (high > start)]
-            return float(own.min()) if len(own) else math.inf
+            distance = torch.maximum(low - end, start - high).clamp_min(0)
+            return float((length + _GROWTH * distance).min()) if len(length) else math.inf
 
         return bound
 
@@ -375,7 +389,7 @@ class Features:
         """Times at which the data of some samples are largest, of each part and sample one."""
         wanted = torch.tensor(samples, device=self.sources.device)
         found: set[float] = set()
-        for values, boxes, _ in self.found:
+        for values, boxes in self.found:
             for i in (i for i, c in enumerate(values.axes) if c == self.sources.problem.time):
                 own = boxes.take(torch.isin(boxes.sample, wanted) | (values.batch == 1))
                 size = values(own.sample, own.centre).abs().nan_to_num()
@@ -431,7 +445,7 @@ class Features:
         """Data, and boxes of some samples, numbered as in ``samples``."""
         row = torch.full((self.sources.batch,), -1, device=self.sources.device)
         row[list(samples)] = torch.arange(len(samples), device=row.device)
-        for values, boxes, _ in self.found:
+        for values, boxes in self.found:
             if values.batch == 1:
                 again = torch.arange(len(samples), device=row.device)
                 low, high = (v.repeat(len(samples), 1) for v in (boxes.low, boxes.high))
@@ -443,9 +457,10 @@ class Features:
     def unseen(self, nodes: Mapping[str, Tensor]) -> Tensor:
         """Bound the error of a solution by the part of the data that its grid does not see.
 
-        That is ∫|d − d_h| / ∫|d|, the largest of all data d, where d_h is linear between the nodes:
-        counted in gaps between nodes that hold boxes much smaller than they are, and with what may
-        hide in boxes themselves.
+        That is ∫|d − d_h| / ∫|d|, the largest of all data d (of initial data, whose spikes a
+        solution may keep, in the norm of L2). In cells of the grid that hold boxes much smaller
+        than they are, d_h is multilinear. Elsewhere only what the nodes near a box smaller than its
+        cell do not show counts, and what boxes themselves do not resolve in time.
 
         Args:
             nodes: Of the grid, by the name of their coordinate; ends of axes are taken as nodes.
@@ -454,41 +469,84 @@ class Features:
             Relative errors ``[B]``.
         """
         worst = torch.zeros(self.sources.batch, dtype=torch.float64, device=self.sources.device)
-        for values, boxes, left in self.found:
-            worst = torch.maximum(worst, _BETWEEN * (left + _unseen(values, boxes, nodes)))
+        for values, boxes in self.found:
+            factor = _BETWEEN_INITIAL if values.initial else _BETWEEN
+            worst = torch.maximum(worst, factor * _unseen(values, boxes, nodes))
         return worst
 
 
 def _unseen(values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor]) -> Tensor:
     """Part of some data that a grid does not see ``[batch]``."""
-    axes: list[tuple[int, Tensor]] = []
-    for i, c in enumerate(values.axes):
-        if c.name in nodes:
-            ends = nodes[c.name].new_tensor([c.low, c.high])
-            axes.append((i, torch.cat([nodes[c.name], ends]).unique()))
+    seen, weight = values(boxes.sample, boxes.centre).nan_to_num(), boxes.size.prod(1)
+    total, missed, largest = torch.zeros(3, values.batch, dtype=seen.dtype, device=seen.device)
+    largest.scatter_reduce_(0, boxes.sample, seen.abs(), "amax")
+    detail = values.detail * largest[boxes.sample]
     key, small = boxes.sample, torch.zeros_like(boxes.sample, dtype=torch.bool)
-    gaps: list[tuple[int, Tensor, Tensor]] = []
-    for i, own in axes:
+    corners = [(i, boxes.low[:, i], boxes.high[:, i]) for i in range(len(values.axes))]
+    unresolved = (_multilinear(values, boxes, corners) - seen).abs() > 2 * detail
+    hidden, cells = torch.zeros_like(seen), []
+    for i, c in enumerate(values.axes):
+        if c.name not in nodes:
+            bend = (_multilinear(values, boxes, corners[i : i + 1]) - seen).abs().nan_to_num()
+            hidden += torch.where(unresolved & (bend > detail), bend, 0.0)
+            continue
+        own = torch.cat([nodes[c.name], nodes[c.name].new_tensor([c.low, c.high])]).unique()
         upper = torch.searchsorted(own, boxes.centre[:, i].contiguous()).clamp(1, len(own) - 1)
         low, high = own[upper - 1], own[upper]
+        cells.append((i, low, high))
         small |= values.resolved * boxes.size[:, i] < high - low
         key = key * len(own) + upper
-        gaps.append((i, low, high))
-    coarse = torch.isin(key, key[small].unique())
-    seen, weight = values(boxes.sample, boxes.centre), boxes.size.prod(1)
-    total, missed = torch.zeros(2, values.batch, dtype=seen.dtype, device=seen.device)
-    total.index_add_(0, boxes.sample, weight * seen.abs())
-    own = boxes.take(coarse)
-    if not len(own):
-        return missed
-    linear = torch.zeros_like(seen[coarse])
-    for upper in product((False, True), repeat=len(gaps)):
-        points, part = own.centre, torch.ones_like(linear)
-        for (i, low, high), up in zip(gaps, upper, strict=True):
-            ends = low[coarse], high[coarse]
-            along = (own.centre[:, i] - ends[0]) / (ends[1] - ends[0])
+        finer = (boxes.size[:, i] < high - low).nonzero()[:, 0]
+        if len(finer):
+            beyond = _not_shown(values, boxes.take(finer), i, own)
+            hidden[finer] += torch.where(beyond > 0.01 * detail[finer], beyond, 0.0)
+    coarse = torch.isin(key, key[small].unique()).nonzero()[:, 0]
+    if len(coarse):
+        around = [(i, low[coarse], high[coarse]) for i, low, high in cells]
+        hidden[coarse] = seen[coarse] - _multilinear(values, boxes.take(coarse), around)
+    power = 2 if values.initial else 1
+    total.index_add_(0, boxes.sample, weight * seen.abs() ** power)
+    missed.index_add_(0, boxes.sample, weight * hidden.abs() ** power)
+    return (missed / total.clamp_min(1e-300)) ** (1 / power)
+
+
+def _along(values: KnownValues, boxes: Boxes, axis: int, at: Tensor) -> Tensor:
+    """Values ``[n, m]`` at positions ``[n, m]`` on lines along an axis through the centres."""
+    points = boxes.centre[:, None].repeat(1, at.shape[1], 1)
+    points[..., axis] = at
+    sample = boxes.sample.repeat_interleave(at.shape[1])
+    return values(sample, points.flatten(0, 1)).reshape(at.shape)
+
+
+def _not_shown(values: KnownValues, boxes: Boxes, axis: int, nodes: Tensor) -> Tensor:
+    """How much more data at centres differ from polynomials than nodes of a grid show ``[n]``.
+
+    On the line through a centre x the polynomial through its six nearest nodes misses Newton's
+    remainder d[x₁, …, x₆, x] ∏(x − xᵢ); the next four nodes, in place of x, show how large its
+    divided difference is. A small grid has fewer nodes.
+    """
+    x, count = boxes.centre[:, axis : axis + 1].contiguous(), min(10, len(nodes))
+    first = torch.searchsorted(nodes, x) - count // 2
+    first = first.clamp(0, len(nodes) - count)
+    at = nodes[first + torch.arange(count, device=nodes.device)]
+    at = torch.cat([at.gather(1, (at - x).abs().argsort(1)), x], 1)
+    table, base = _along(values, boxes, axis, at).nan_to_num(), (count + 2) // 2
+    for k in range(base):
+        table = (table[:, 1:] - table[:, :1]) / (at[:, k + 1 :] - at[:, k : k + 1])
+    beyond = table[:, -1].abs() - _SHOWN * table[:, :-1].abs().amax(1)
+    return beyond.clamp_min(0) * (x - at[:, :base]).prod(1).abs()
+
+
+def _multilinear(
+    values: KnownValues, boxes: Boxes, cells: Sequence[tuple[int, Tensor, Tensor]]
+) -> Tensor:
+    """Interpolate linearly at centres ``[n]`` from the ends ``[n]`` of cells along some axes."""
+    linear = torch.zeros_like(boxes.centre[:, 0])
+    for upper in product((False, True), repeat=len(cells)):
+        points, part = boxes.centre, torch.ones_like(linear)
+        for (i, low, high), up in zip(cells, upper, strict=True):
+            along = (boxes.centre[:, i] - low) / (high - low)
             part = part * (along if up else 1 - along)
-            points[:, i] = ends[up]
-        linear += part * values(own.sample, points)
-    missed.index_add_(0, own.sample, (seen[coarse] - linear).abs() * weight[coarse])
-    return missed / total.clamp_min(1e-300)
+            points[:, i] = high if up else low
+        linear += part * values(boxes.sample, points)
+    return linear

@@ -6,7 +6,7 @@ Each trajectory is refined by itself; those on one level run together.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -22,7 +22,13 @@ from piop.reference.fourier.error_control import (
     resolved,
     round_up,
 )
-from piop.reference.fourier.grid import embed, evaluate_on, nonlinear_auxiliaries, power, tail
+from piop.reference.fourier.grid import (
+    embed,
+    evaluate_on,
+    nonlinear_auxiliaries,
+    power,
+    tail,
+)
 from piop.reference.fourier.nonlinear import longest_step
 from piop.reference.fourier.time_stepping import (
     Discretisation,
@@ -91,8 +97,12 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         self.at_a_time = max(1, MEMORY // spectra)
 
     def first(self, samples: Sequence[int]) -> dict[int, SpectralLevel]:
-        """Return grids that resolve the initial states, with steps that are stable for them."""
+        """Return grids that resolve the initial states, with steps that are stable for them.
+
+        They resolve sources too, but only those that an allowed grid resolves.
+        """
         rank = len(self.request.shape)
+        never = self._unseen((self.most // 2,) * rank) > self.tolerance
         sizes = (_START[rank - 1],) * rank
         waiting, levels = list(samples), {}
         while waiting:
@@ -102,7 +112,8 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             require_finite_start(w, waiting)
             total = power(w, grid)[..., None].clamp_min(1e-300)
             tails = (tail(w, grid) / total).sqrt().amax(1)
-            good = (tails <= self.tolerance / 40).all(-1)
+            seen = never | (self._unseen(sizes) <= self.tolerance / 4)
+            good = (tails <= self.tolerance / 40).all(-1) & seen[waiting]
             bigger = tuple(round_up(1.3 * n) for n in sizes)
             if max(bigger) > self.most // 2:
                 good = torch.ones_like(good)
@@ -114,6 +125,14 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             waiting = [sample for sample in waiting if sample not in levels]
             sizes = bigger
         return levels
+
+    def data_points(self, level: SpectralLevel) -> Mapping[str, Tensor]:
+        """See the base class."""
+        grid = self.discretisation.box.with_sizes(level.sizes)
+        return {c.name: points for c, points in zip(grid.space, grid.axes(), strict=True)}
+
+    def _unseen(self, sizes: tuple[int, ...]) -> Tensor:
+        return self.features.unseen(self.data_points(SpectralLevel(sizes, 1.0, 1, False)))
 
     def _longest_steps(self, sizes: tuple[int, ...], samples: Sequence[int]) -> Sequence[float]:
         longest = self.longest or 1.0
@@ -136,7 +155,8 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         stepper = self.discretisation.stepper(level, sources)
         w = self.discretisation.initial(stepper.grid, sources)
         stepper.nonlinear.check_means(w, self.start, samples)
-        run = stepper.run(w, self.start, self.times, level)
+        longest = self.features.longest_step(samples)
+        run = stepper.run(w, self.start, self.times, level, longest, self.request.limits.steps)
         scale = self._scale(run)
         later = [run.spectra[:, i] for i, t in enumerate(self.times) if t > self.start]
         stiff = [self._stiff(stepper, own, level, scale) for own in (w, *later)]

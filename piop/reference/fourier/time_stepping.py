@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import final
@@ -12,6 +12,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from piop.errors import SolverError
 from piop.forms.linear_nonlinear_split import split_linear
 from piop.linalg import invert
 from piop.reference.fourier.grid import (
@@ -187,7 +188,10 @@ def _coefficients(symbols: Symbols, states: int, step: float) -> dict[str, Table
     }
 
 
+Bound = Callable[[float, float], float]
+"""Start and end of an interval of time → longest step in it."""
 _INTERVAL = 24  # steps between measurements of the tail
+_RESOLVING = 4  # steps of order four per longest step that resolves data
 
 
 @final
@@ -261,7 +265,7 @@ class SpectralStepper:
         """Return the scheme of a step length; lengths equal to 9 digits share one."""
         key = float(f"{step:.9e}")
         if key not in self._schemes:
-            if len(self._schemes) > 8:
+            if len(self._schemes) > 64:
                 self._schemes.clear()
             self._schemes[key] = ETDRK4(self.nonlinear, step)
         return self._schemes[key]
@@ -276,9 +280,28 @@ class SpectralStepper:
         return out
 
     def run(
-        self, w: Tensor, start: float, times: Sequence[float], level: SpectralLevel
+        self,
+        w: Tensor,
+        start: float,
+        times: Sequence[float],
+        level: SpectralLevel,
+        longest: Bound | None = None,
+        most: float = math.inf,
     ) -> SpectralTrajectory:
-        """Step from ``start`` and keep the state at each of ``times`` (ascending, ≥ start)."""
+        """Step from ``start`` and keep the state at each of ``times`` (ascending, ≥ start).
+
+        Args:
+            w: State at the start ``[B, states, *modes]``.
+            start: Its time.
+            times: When to keep it.
+            level: Resolution.
+            longest: Start and end of a step → longest one that resolves the data there, on the
+                coarsest level.
+            most: Steps allowed.
+
+        Raises:
+            SolverError: If the data need more steps.
+        """
         _keep_freed_blocks()
         batch, states = w.shape[:2]
         rank = len(self.grid.sizes)
@@ -289,15 +312,15 @@ class SpectralStepper:
         now, t = None, start
         for i, time in enumerate(times):
             if time > t:
-                count = level.steps(time - t)
-                scheme = self.scheme((time - t) / count)
-                for j in range(count):
-                    moment = t + j * (time - t) / count
+                steps = _steps(t, time, level, longest if self.nonlinear.products else None)
+                for j, (moment, step) in enumerate(steps):
+                    if j > most:
+                        raise SolverError(f"more than {most} steps to resolve data in time")
                     if self.nonlinear.products:
                         now = self.nonlinear.evaluate(w, moment)
                     if j % _INTERVAL == 0:
                         self._measure(w, now, moment, result)
-                    w = scheme(w, now, moment)
+                    w = self.scheme(step)(w, now, moment)
             t = time
             out[:, i] = w
             if bool((result.until < math.inf).all()):
@@ -317,6 +340,31 @@ class SpectralStepper:
             total = power(now, grid)[..., None].clamp_min(1e-300)
             part = (tail(now, grid) / total).sqrt().amax(1)
             torch.maximum(result.rough, part.nan_to_num(), out=result.rough)
+
+
+def _steps(
+    start: float, end: float, level: SpectralLevel, longest: Bound | None
+) -> Iterator[tuple[float, float]]:
+    """Starts and lengths of even steps between two times, halved where data vary faster."""
+    count = level.steps(end - start)
+    length = (end - start) / count
+    fine = longest is None or _RESOLVING * length * level.multiple <= longest(start, end)
+    for j in range(count):
+        moment = start + j * (end - start) / count
+        if fine or longest is None:
+            yield moment, length
+        else:
+            yield from _halved(moment, length, level.multiple, longest)
+
+
+def _halved(
+    start: float, length: float, multiple: int, longest: Bound
+) -> Iterator[tuple[float, float]]:
+    if _RESOLVING * length * multiple <= longest(start, start + length):
+        yield start, length
+    else:
+        yield from _halved(start, length / 2, multiple, longest)
+        yield from _halved(start + length / 2, length / 2, multiple, longest)
 
 
 def _keep_freed_blocks() -> None:

@@ -1,0 +1,54 @@
+"""Data narrower than steps or grids are met or refused, never stepped over."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import erf
+
+from piop.problem import Problem
+from piop.reference import solve_reference
+from piop.sampling import Draws, sample_inputs
+
+
+def solved(count, source="0", initial="0", low=1e-5, high=1e-2):
+    problem = Problem(
+        name="case",
+        time={"t": [0, 1]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        inputs={
+            "c": {"law": "uniform", "low": 0.1, "high": 0.9},
+            "w": {"law": "log_uniform", "low": low, "high": high},
+        },
+        equations=[f"dt(u) = 0.01*dxx(u) + {source}"],
+        initial={"u": initial},
+        boundary={"x": "periodic"},
+        save={"t": 9, "x": 32},
+    )
+    functions = sample_inputs(problem, Draws(0, 0, torch.arange(count)))
+    numbers = [functions[n].on_grid(()).numpy()[:, None] for n in "cw"]
+    return solve_reference(problem, functions), *numbers
+
+
+def test_a_pulse_in_time_is_not_stepped_over():
+    """sin 2πx times ∫ e^{−λ(t − s)} e^{−((s − c)/w)²} ds / w, λ = 0.01 (2π)²."""
+    solution, c, w = solved(6, "exp(-((t - c)/w)**2)/w*sin(2*pi*x)")
+    t, x, rate = solution.times.numpy(), solution.axes[0].numpy(), 0.01 * (2 * math.pi) ** 2
+    shift = rate * w / 2
+    gained = erf((t - c) / w - shift) - erf(-c / w - shift)
+    growth = np.exp(-rate * (t - c) + shift**2) * math.sqrt(math.pi) / 2 * gained
+    exact = growth[..., None] * np.sin(2 * math.pi * x)
+    difference = np.linalg.norm(solution.values["u"].numpy() - exact, axis=(1, 2))
+    error = difference / np.linalg.norm(exact, axis=(1, 2))
+    assert (error < solution.error_estimate.numpy() + 1e-12).all()
+    assert (error < 1e-9).all()
+    assert bool(solution.accepted.all())
+
+
+@pytest.mark.parametrize("where", ["source", "initial"])
+def test_a_spike_between_the_points_is_refused(where):
+    spike = {where: "1 + 100*exp(-((x - c)/w)**2)"}
+    solution, _, _ = solved(4, **spike, high=1e-4)
+    assert not bool(solution.accepted.any())
