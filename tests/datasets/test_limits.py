@@ -1,6 +1,7 @@
 """Files of unknown origin: what they declare is judged, and nothing beside them is read."""
 
 import h5py
+import numcodecs
 import numpy as np
 import pytest
 
@@ -37,6 +38,8 @@ REFUSED = [
     ("d.zarr", lambda p: files.zarr_changed(p, 2, files.pickled_chunks), "pickle"),
     ("d.zarr", files.changed_zarr(2, "u0/.zarray", compressor={"id": "base64"}), "by 'base64'"),
     ("d.zarr", files.changed_zarr(2, "u0/.zattrs", _ARRAY_DIMENSIONS=["x", "x"]), "different name"),
+    ("d.npz", files.npz_bomb, "'v.npy' is packed by method 12 of zip"),
+    ("d.h5", files.endless_list, "its headers cannot be read: "),
     ("d.npz", files.npz_doubled, "two arrays are called 'u'"),
     ("d.nc", files.unix_socket, "is a pipe, socket or device"),
     ("x" * 5000, lambda _: None, "File name too long"),
@@ -51,6 +54,25 @@ def test_hostile_files_are_refused(tmp_path, monkeypatch, name, make, message):
     with pytest.raises(DataError, match=message):
         inspect_file(tmp_path / name)
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("packed", files.PACKED)
+def test_chunks_are_judged_before_they_are_unpacked(tmp_path, line, packed):
+    files.packed_chunk(*packed)(tmp_path / "d.zarr")
+    with pytest.raises(
+        DataError, match=r"u0/0.0: is damaged: (it unpacks to more|a chunk of|several)"
+    ):
+        read_sensors(tmp_path / "d.zarr", line)
+
+
+CODECS = ["zstd", "blosc", "lz4", "gzip", "zlib", "bz2", "lzma"]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_packed_chunks_are_read(tmp_path, line, codec):
+    files.packed_chunk(codec, numcodecs.get_codec({"id": codec}).encode)(tmp_path / "d.zarr")
+    read = read_sensors(tmp_path / "d.zarr", line)["u0"].values
+    np.testing.assert_array_equal(read[..., 0], files.arrays()["u0"])
 
 
 def test_nested_groups_are_read_past(tmp_path):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import os
 import pickle
 import random
+import re
 import select
 import shutil
 import signal
@@ -20,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numcodecs
 import numpy as np
 import torch
 import xarray
@@ -244,7 +249,19 @@ def declared(content: bytearray, rng: random.Random) -> None:
     return None
 
 
+def endless_lists(content: bytearray, rng: random.Random) -> None:
+    """Change what tells which dimensions an array of HDF5 has."""
+    places = [m.end() for m in re.finditer(b"DIMENSION_LIST|GCOL", content)]
+    if not places:
+        return flipped(content, rng)
+    at = rng.choice(places)
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        content[at + rng.randrange(100)] = rng.choice([0, 1, 2, 16, 127, 128, 255])
+    return None
+
+
 DAMAGE = {
+    "lists of dimensions": endless_lists,
     "flipped bits": flipped,
     "overwritten bytes": overwritten,
     "lost or doubled pieces": cut,
@@ -339,6 +356,15 @@ def soft_loop(path: Path) -> None:
         out["hard"] = out["/"]
 
 
+def endless_list(path: Path) -> None:
+    """A list of dimensions that tells two thousand million, which HDF5 goes through."""
+    hdf5(path, scaled)
+    content = bytearray(path.read_bytes())
+    at = content.index(struct.pack("<IQ", 1, content.index(b"GCOL")))
+    content[at : at + 4] = struct.pack("<I", 2**31 - 1)
+    path.write_bytes(content)
+
+
 def nested(path: Path) -> None:
     """Thousands of groups, each within the one before."""
     with h5py.File(path, "w") as out:
@@ -372,6 +398,13 @@ def bomb(path: Path) -> None:
                 )
                 for _ in range(24):
                     member.write(bytes(10**6))
+
+
+def npz_bomb(path: Path) -> None:
+    """Zeros that bzip2 packs to a forty thousandth, and Python unpacks whole."""
+    np.savez(path, **arrays())
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("v.npy", bytes(10**6))
 
 
 def npz_declares(path: Path, shape: str = "(3, 1000000000000)", descr: str = "<f8") -> None:
@@ -468,6 +501,23 @@ def pickled_chunks(path: Path) -> None:
         file.write_bytes(pickle.dumps(Payload(path.parent / "executed")))
 
 
+def packed_chunk(codec: str, pack: Callable[[bytes], bytes]) -> Make:
+    """A chunk packed by a codec with something else in its place."""
+
+    def make(path: Path) -> None:
+        zarr_folder(path, 2)
+        metadata("u0/.zarray", filters=None, compressor={"id": codec})(path)
+        (path / "u0" / "0.0").write_bytes(pack(arrays()["u0"].tobytes()))
+
+    return make
+
+
+def untold(blocks: int) -> bytes:
+    """Zeros as zstd packs a stream, which does not tell how long it is."""
+    runs = [(i == blocks - 1) | 1 << 1 | 2**17 << 3 for i in range(blocks)]
+    return b"\x28\xb5\x2f\xfd\0\x38" + b"".join(struct.pack("<I", run) for run in runs)
+
+
 def linked_chunk(path: Path) -> None:
     """A chunk that is a link to another file."""
     metadata("u0/.zarray", compressor=None, filters=None)(path)
@@ -544,6 +594,19 @@ ODD = [
     np.zeros(3, [("a", "f8"), ("b", "i4")]), np.zeros(3, [("a", "f8", (9,))]),
 ]  # fmt: skip
 MANY = range(30000)
+ZEROS = bytes(3 * 10**7)
+PACKED: list[tuple[str, Callable[[bytes], bytes]]] = [
+    ("zstd", lambda _: numcodecs.Zstd().encode(ZEROS)),
+    ("zstd", lambda _: untold(10**4)),
+    ("zstd", lambda _: untold(2) + untold(10**4)),
+    ("blosc", lambda _: numcodecs.Blosc("zstd").encode(ZEROS)),
+    ("blosc", lambda values: numcodecs.Blosc("lz4").encode(values)[:100]),
+    ("lz4", lambda _: struct.pack("<I", 2**31 - 1) + bytes(9)),
+    ("gzip", lambda _: 2 * gzip.compress(ZEROS, 1)),
+    ("bz2", lambda _: bz2.compress(ZEROS)),
+    ("lzma", lambda _: lzma.compress(ZEROS, preset=0)),
+]
+"""Codec of Zarr → what stands in the place of a packed chunk."""
 NAMED_WRONG = [["x", "sample"], ["sample", "sample"], ["sample"], ["t", "t"], [], None, ["", ""]]
 HOSTILE: dict[str, list[tuple[str, Make]]] = {
     "links and external storage": [
@@ -569,6 +632,7 @@ HOSTILE: dict[str, list[tuple[str, Make]]] = {
         ("d.h5", lambda p: declares(p, (3, 9), maxshape=(None, None), chunks=(4000, 10**5))),
         ("d.h5", lambda p: declares(p, (10**6, 10**6, 10**5), chunks=(1, 10, 10))),
         ("d.h5", lambda p: declares(p, (2**29,) * 2, fillvalue=1.0)),
+        ("d.h5", endless_list),
         ("d.h5", nested),
         ("d.h5", many_arrays),
         ("d.npz", bomb),
@@ -576,9 +640,11 @@ HOSTILE: dict[str, list[tuple[str, Make]]] = {
         ("d.npz", lambda p: npz_declares(p, "(-3, 9)")),
         ("d.npz", lambda p: npz_declares(p, "(3, 9)", "|V2000000000")),
         ("d.npz", lambda p: npz_declares(p, "(" * 4000 + ")" * 4000)),
+        ("d.npz", npz_bomb),
         ("d.pt", torch_expanded),
         ("d.mat", matlab_declares),
         ("d.mat", matlab_bomb),
+        *(("d.zarr", packed_chunk(*packed)) for packed in PACKED),
         ("d.zarr", changed_zarr(3, "u0/zarr.json", shape=[3, 10**12])),
         ("d.zarr", changed_zarr(2, "u0/.zarray", shape=[3, 10**12])),
         ("d.csv", table("sample,x,t,u0", *["0,0.5,0,1"] * 20000, *map("{},0,0,1".format, MANY))),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
 
@@ -97,6 +98,18 @@ def check_count(path: str | Path, count: int) -> None:
     """
     if count > MOST_ARRAYS:
         raise DataError(f"{path}: holds {count} arrays; expected at most {MOST_ARRAYS}")
+
+
+def check_packing(path: Path, archive: ZipFile) -> None:
+    """Refuse members of a zip archive that are packed in a way which Python unpacks whole.
+
+    Raises:
+        DataError: If there are.
+    """
+    for member in archive.infolist():
+        if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+            message = f"'{member.filename}' is packed by method {member.compress_type} of zip"
+            raise DataError(f"{path}: {message}; expected none or deflate")
 
 
 def checked(file: OpenFile, stored: int) -> OpenFile:

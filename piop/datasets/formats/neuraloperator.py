@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from piop.datasets.axes import increasing
-from piop.datasets.formats.limits import NUMBER, check_sizes, stored_bytes
+from piop.datasets.formats.limits import NUMBER, check_packing, check_sizes, stored_bytes
 from piop.datasets.lazy_arrays import SAMPLE, OpenFile, axis_arrays, lazy_array, reason_of
 from piop.errors import DataError
 
@@ -37,6 +37,7 @@ def open_torch(path: Path) -> OpenFile:
         DataError: If the file holds anything else, or a layout that is not known.
     """
     with zipfile.ZipFile(path) as archive:
+        check_packing(path, archive)
         sizes = {entry.filename: entry.file_size // NUMBER for entry in archive.infolist()}
         check_sizes(path, stored_bytes(path), sizes)
         if damaged := archive.testzip():  # torch does not compare checksums

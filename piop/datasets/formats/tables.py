@@ -11,6 +11,7 @@ from typing import final
 
 import numpy as np
 
+from piop.datasets.formats.limits import check_packing
 from piop.datasets.lazy_arrays import OpenFile, Select, StoredArray, lazy_array
 from piop.errors import DataError
 
@@ -59,6 +60,7 @@ def open_npz(path: Path) -> OpenFile:
     """Open the arrays of an npz file, whose axes have no names."""
     arrays: dict[str, StoredArray] = {}
     with zipfile.ZipFile(path) as archive:
+        check_packing(path, archive)
         for member in archive.infolist():
             if not member.filename.endswith(SUFFIX):
                 continue
