@@ -24,7 +24,14 @@ from record import RESULTS, environment, record
 from reference_problems.judged import Judged
 
 RESULT = "reference_estimates_cpu"
-SOLVERS = ("fourier", "chebyshev", "ordinary", "elliptic", "fem")
+SOLVERS = (
+    "fourier",
+    "chebyshev",
+    "ordinary",
+    "elliptic",
+    "fem",
+    "characteristics",
+)
 """Modules of `reference_problems`."""
 HELD, ABOVE, WRONG = 0.995, 3 / 200, 3.0
 """Part of all samples that an estimate must bound, part of a class that it may not, and the error

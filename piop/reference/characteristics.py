@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from piop.forms.differentiate import partial
-from piop.forms.linear_forms import transport_form
+from piop.forms.linear_forms import jumps, transport_form
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     SAFETY,
@@ -32,7 +32,7 @@ from piop.reference.refinement import (
 )
 from piop.reference.solution import Request
 
-_CREDIT = 4.0  # of the 16 that halving the steps of a fourth-order method gives
+_CREDIT = 4.0  # of the 16 that halving the steps of a fourth-order method gives; 1 across jumps
 _ROUNDING = 1e-13
 _LEVELS = 12
 
@@ -56,11 +56,12 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
         self.form = form = transport_form(self.problem.pde)
         time, axis = (c.symbol for c in self.problem.coordinates)
         self.ends = float(self.problem.space[0].low), float(self.problem.space[0].high)
-        self.speed, self.growth, self.source = (
-            sources.along(e, [axis]) for e in (form.speed, form.growth, form.source)
-        )
+        coefficients = (form.speed, form.growth, form.source)
+        self.speed, self.growth, self.source = (sources.along(e, [axis]) for e in coefficients)
         u0 = self.problem.initial[form.unknown][0]
         rate = -form.speed * partial(u0, axis) + form.growth * u0 + form.source
+        self.credit = 1.0 if any(jumps(self.problem.pde, e) for e in coefficients) else _CREDIT
+        self.longest_step = self.features.step_lengths(self.samples, self.problem.space[0])
         self.initial = [sources.along(e, [axis]) for e in (u0, rate)]
         self.walls = [
             None if g is None else [sources.along(e, [time]) for e in (g, partial(g, time))]
@@ -82,8 +83,9 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
         if all(earlier):
             before = torch.stack([own[0].values for own in earlier])
             scale = values.square().mean((1, 2)).sqrt().clamp_min(1e-300)
-            gap = (values - before).square().mean(2).sqrt().amax(1)
-            errors = (SAFETY / _CREDIT * gap / scale + _ROUNDING).tolist()
+            moved = 1 + self.longest * _norm(rates.nan_to_num(0.0, 0.0, 0.0)) / scale
+            gap = _norm(values - before) / scale
+            errors = (SAFETY / self.credit * gap + _ROUNDING * moved).tolist()
         finite = torch.isfinite(values).flatten(1).all(1).tolist()
         results = [
             GridResult(
@@ -114,29 +116,44 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
             span = time - self.start - elapsed
             for i in range(steps if span > 0 else 0):
                 moment = elapsed + span * i / steps
-                state, left = self._advance(state, left, moment, span / steps)
+                state, left = self._follow(state, left, moment, span / steps, steps)
             elapsed = time - self.start
             value, rate = self._at_origin(state, left, time)
             values.append(value)
             rates.append(rate)
         return torch.stack(values, 1), torch.stack(rates, 1)
 
+    def _follow(
+        self, state: Tensor, left: Tensor, elapsed: float, h: float, steps: int
+    ) -> tuple[Tensor, Tensor]:
+        """Take one step, as :meth:`_advance`, or shorter ones where coefficients vary in it."""
+        clock, rest = (torch.full_like(state[0], value) for value in (elapsed, h))
+        while bool(rest.any()):
+            step = rest
+            if self.longest_step is not None:
+                speed = self.speed(state[0]).abs().clamp_min(1e-300)
+                step = torch.minimum(rest, self.longest_step(state[0]) / (steps * speed))
+                step = step.where((left == math.inf).all(0), rest)  # paths end where they leave
+            state, left = self._advance(state, left, clock, step)
+            clock, rest = clock + step, rest - step
+        return state, left
+
     def _advance(
-        self, state: Tensor, left: Tensor, elapsed: float, h: float
+        self, state: Tensor, left: Tensor, elapsed: Tensor, h: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Follow the path through each output point one step further backward.
 
         Args:
             state: X, E and I ``[3, B, N]``.
             left: Elapsed time at which each path left through either end, else inf ``[2, B, N]``.
-            elapsed: Time from the output point to the step.
-            h: Length of the step.
+            elapsed: Time from the output points to the step ``[B, N]``.
+            h: Length of the step ``[B, N]``.
 
         Returns:
             The new ``state`` and ``left``.
         """
         position, inside, left = state[0], (left == math.inf).all(0), left.clone()
-        following = _runge_kutta(self._slope, state, torch.full_like(position, h), position)
+        following = _runge_kutta(self._slope, state, h, position)
         for side, wall in enumerate(self.ends):
             beyond = inside & ((following[0] < wall) if side == 0 else (following[0] > wall))
             if self.walls[side] is None or not bool(beyond.any()):
@@ -169,6 +186,11 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
                 value = torch.where(here, wall[0](entered), value)
                 rate = torch.where(here, wall[1](entered), rate)
         return factor * value + source, factor * rate
+
+
+def _norm(values: Tensor) -> Tensor:
+    """Largest over times of the root mean square over space ``[B]`` of values ``[B, T, N]``."""
+    return values.square().mean(2).sqrt().amax(1)
 
 
 def _runge_kutta(

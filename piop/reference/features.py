@@ -30,7 +30,7 @@ from piop.expression.functions import KINKS, is_applied
 from piop.expression_functions import CompiledExpression, ExpressionFunction, names_in
 from piop.forms.terms import applied, name_of, outermost_atoms
 from piop.intervals import Interval
-from piop.problem import Problem
+from piop.problem import Coordinate, Problem
 from piop.reference.input_values import Sources
 
 _DETAIL = (1e-4, 1e-3, 0.01, 0.02)
@@ -47,6 +47,8 @@ _SMALLEST = 1e-12
 """Part of an axis that is not halved any more."""
 _GROWTH = 0.1
 """Growth of the longest step with the distance from where the data vary faster."""
+_HALVED_GROWTH = 0.5
+"""The same of steps that are halved from level to level."""
 _BETWEEN = 10.0
 """Relative error of a solution per part of the data that its grid does not see: a source that is
 missed may stand where it counts most, and an interface lies up to half a gap from where it is taken
@@ -382,6 +384,56 @@ class Features:
         def bound(start: float, end: float) -> float:
             distance = torch.maximum(low - end, start - high).clamp_min(0)
             return float((length + _GROWTH * distance).min()) if len(length) else math.inf
+
+        return bound
+
+    def step_lengths(
+        self, samples: Sequence[int], axis: Coordinate
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Bound steps along an axis that resolve the data, of each sample by itself.
+
+        They are for methods that halve them from level to level. Steps grow with the distance from
+        a feature, so that none passes over one, and are as short as the boxes at jumps. Initial
+        data are left out.
+
+        Args:
+            samples: Positions in the batch.
+            axis: Time, or the one axis of space.
+
+        Returns:
+            Positions ``[B, n]`` → the longest step from there on; None where no data depend on the
+            axis.
+        """
+        smallest = _SMALLEST * float(axis.length)
+        nothing = torch.empty(0, dtype=torch.float64, device=self.sources.device)
+        rows, points, lengths = [nothing.long()], [nothing], [nothing]
+        for values, boxes in self._of(samples):
+            if axis in values.axes and not values.initial:
+                i = values.axes.index(axis)
+                size = boxes.size[:, i]
+                rows.append(boxes.sample)
+                points.append(boxes.centre[:, i])
+                lengths.append(torch.where(size > 2 * smallest, values.resolved * size, size))
+        row, point, length = (torch.cat(own) for own in (rows, points, lengths))
+        if not len(row):
+            return None
+        order = torch.argsort(point)
+        order = order[torch.argsort(row[order], stable=True)]
+        row, point, length = row[order], point[order], length[order]
+        count = torch.bincount(row, minlength=len(samples))
+        column = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
+        size = (len(samples), int(count.max()) + 1)
+        at, below, above = (point.new_full(size, math.inf) for _ in range(3))
+        at[row, column] = point
+        below[row, column + 1] = length - _HALVED_GROWTH * point
+        above[row, column] = length + _HALVED_GROWTH * point
+        below, above = below.cummin(1)[0], above.flip(1).cummin(1)[0].flip(1)
+
+        def bound(position: Tensor) -> Tensor:
+            upper = torch.searchsorted(at, position).clamp(max=size[1] - 1)
+            reach = _HALVED_GROWTH * position
+            own = torch.minimum(below.gather(1, upper) + reach, above.gather(1, upper) - reach)
+            return own.clamp_min(1e-3 * smallest)
 
         return bound
 

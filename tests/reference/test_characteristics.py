@@ -146,3 +146,35 @@ def test_what_moves_in_time_is_left_to_collocation():
         save={"t": 3, "x": 9},
     )
     assert isinstance(choose_method(problem), Chebyshev)
+
+
+@pytest.mark.parametrize(("part", "jump"), [("source", False), ("growth", True)])
+def test_features_narrower_than_steps_are_met(part, jump):
+    """A feature of the size a and any width adds a to what passes, or multiplies it by e^a."""
+    shape = "where(abs(x - c) < w, 1, 0)/(2*w)" if jump else "exp(-((x - c)/w)**2)/(sqrt(pi)*w)"
+    inputs = {
+        "a": {"law": "uniform", "low": 0.1, "high": 1.0},
+        "c": {"law": "uniform", "low": 0.2, "high": 0.8},
+        "w": {"law": "log_uniform", "low": 1e-5, "high": 1e-3},
+    }
+    equation = f"dt(u) + dx(u) = a*{shape}{'*u' if part == 'growth' else ''}"
+    problem = carried(equation, INLET, inputs=inputs).at()
+    functions = sample_inputs(problem, Draws(0, 0, torch.arange(3)))
+    a, c, w = (functions[n].on_grid(()).reshape(-1, 1, 1) for n in "acw")
+    solution = solve_reference(problem, functions, times=[0.5, 1], shape=(9,), tolerance=1e-4)
+
+    def passed(x):
+        s = (x - c) / w
+        return a * (0.5 * s.clamp(-1, 1) if jump else 0.5 * torch.erf(s))
+
+    t, x = solution.times[:, None], solution.axes[0]
+    foot = (x - t).clamp_min(0)
+    start = torch.where(
+        x > t, torch.sin(math.pi * (x - t)), torch.sin(math.pi / 2 * (t - x).clamp_min(0))
+    )
+    gain = passed(x) - passed(foot)
+    exact = start + gain if part == "source" else start * gain.exp()
+    gap = (solution.values["u"] - exact).square().mean(2).sqrt().amax(1)
+    error = gap / exact.square().mean((1, 2)).sqrt()
+    assert bool(solution.accepted.all())
+    assert bool((error <= solution.error_estimate).all())
