@@ -388,9 +388,7 @@ def _basis(
     for row in rows.values():
         if all(_ratio(row, other) is None for other in distinct):
             distinct.append(row)
-    reduced, pivots = sympy.Matrix(len(distinct), width, lambda i, j: distinct[i][j]).rref(
-        simplify=True
-    )
+    reduced, pivots = sympy.Matrix(len(distinct), width, lambda i, j: distinct[i][j]).rref(_is_zero)
     span = [list(reduced.row(i)) for i in range(len(pivots))]
     if not all(sympy.denom(sympy.together(c)).is_number for row in span for c in row):
         if len(distinct) < width:
@@ -404,6 +402,12 @@ def _basis(
         key: [(i, row[p]) for i, p in enumerate(pivots) if row[p] != 0] for key, row in rows.items()
     }
     return span, shares
+
+
+def _is_zero(coefficient: Expr) -> bool:
+    """Whether a coefficient vanishes; SymPy's own test tries numbers, and evaluates their text."""
+    known = coefficient.is_zero
+    return bool(sympy.simplify(coefficient) == 0) if known is None else known
 
 
 def _ratio(row: list[Expr], other: list[Expr]) -> Expr | None:
