@@ -26,6 +26,7 @@ from tests.faults.outcome import Outcome
 
 SECONDS = 2.0
 """Of processor time for one spec."""
+_TOO_LONG = " s of processor time"
 _HUNG = 300.0
 """Seconds after which a worker that uses no processor time is taken to wait for ever."""
 MEGABYTES = 500
@@ -48,6 +49,10 @@ def attack(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
             path = folder / "spec.yaml"
             path.write_bytes(data if isinstance(data, bytes) else data.encode())
             problem = worker.check(path)
+            if problem.endswith(
+                _TOO_LONG
+            ):  # which a machine that does more may cause, but not twice
+                problem = worker.check(path)
             if problem:
                 kept = folder / f"lost-{i}.yaml"
                 path.replace(kept)
@@ -110,7 +115,7 @@ def _serve(pipe: Connection) -> None:
         problem = _check(path)
         seconds = _processor_time() - start
         if seconds > SECONDS:
-            problem = problem or f"{seconds:.1f} s"
+            problem = problem or f"{seconds:.1f}{_TOO_LONG}"
         megabytes = peak_memory() >> 20
         if megabytes > MEGABYTES:
             problem = problem or f"{megabytes} MB"
