@@ -49,9 +49,7 @@ def attack(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
             path = folder / "spec.yaml"
             path.write_bytes(data if isinstance(data, bytes) else data.encode())
             problem = worker.check(path)
-            if problem.endswith(
-                _TOO_LONG
-            ):  # which a machine that does more may cause, but not twice
+            if problem.endswith(_TOO_LONG):  # as other work on the machine may cause, but not twice
                 problem = worker.check(path)
             if problem:
                 kept = folder / f"lost-{i}.yaml"
