@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
@@ -19,7 +18,7 @@ from piop.datasets import DatasetWriter
 from piop.datasets.atomic_output import Shards, require_new
 from piop.datasets.lazy_arrays import ACCEPTED, AXIS, ESTIMATE, POINT, POINTS, STEP
 from piop.datasets.writer import file_attributes
-from piop.errors import DataError, UsageError
+from piop.errors import UsageError
 from piop.fields import grid_axis
 from piop.problem.capabilities import choose_method, usual_tolerance
 from piop.reference import solve_reference
@@ -164,13 +163,7 @@ def _assemble(
     own = {"workspace": shards.folder, "force": force, **attributes}
     with DatasetWriter.open(path, problem, count, **own) as writer:
         for part in parts:
-            try:
-                batch = load_tensors(shards.read(part))
-            except SafetensorError as error:
-                raise DataError(
-                    f"{shards.file(part)}: is damaged: {error}. Remove it: the same command makes "
-                    f"its samples again"
-                ) from None
+            batch = load_tensors(shards.read(part))
             _write(writer, problem, batch, first=not estimates)
             estimates.append(batch[ESTIMATE])
             missed += int((batch[ACCEPTED] == 0).sum())

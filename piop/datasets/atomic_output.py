@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, final
 
@@ -258,16 +259,28 @@ class Shards:
         return self.file(part).exists()
 
     def write(self, part: range, content: bytes) -> None:
-        """Keep a part: on disk before it has its name."""
+        """Keep a part and its checksum: on disk before it has its name."""
         with replacing(self.file(part)) as temporary:
-            temporary.write_bytes(content)
+            temporary.write_bytes(content + blake2b(content).digest())
 
     def read(self, part: range) -> bytes:
-        """Give a part back."""
+        """Give a part back.
+
+        Raises:
+            DataError: If it cannot be read, or is damaged.
+        """
+        file = self.file(part)
         try:
-            return self.file(part).read_bytes()
+            found = file.read_bytes()
         except OSError as error:
-            raise DataError(f"{self.file(part)}: cannot be read: {reason_of(error)}") from None
+            raise DataError(f"{file}: cannot be read: {reason_of(error)}") from None
+        size = blake2b.MAX_DIGEST_SIZE
+        content, digest = found[:-size], found[-size:]
+        if blake2b(content).digest() != digest:
+            raise DataError(
+                f"{file}: is damaged. Remove it: the same command makes its samples again"
+            )
+        return content
 
     @property
     def _empty(self) -> bool:

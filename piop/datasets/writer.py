@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
 import torch
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from piop.problem import Problem
 
 
-CHUNK_BYTES = 4_000_000  # of one variable: what a reader must load to see one sample
 FORMAT = 1
 
 
@@ -113,7 +112,13 @@ class NewVariable:
 
 
 class ArrayStore(ABC):
-    """A file of some format, to which arrays are written."""
+    """A file of some format, to which arrays are written in chunks, each with a checksum.
+
+    Attributes:
+        chunk_bytes: Size of a chunk: what a reader must load to see one sample, if that is smaller.
+    """
+
+    chunk_bytes: ClassVar[int]
 
     @classmethod
     @abstractmethod
@@ -229,7 +234,7 @@ class DatasetWriter:
         array = _array(values)
         if name not in self._filled:
             one = max(1, int(np.prod(array.shape[1:], dtype=int)) * array.itemsize)
-            chunk = min(self._count, max(1, CHUNK_BYTES // one))
+            chunk = min(self._count, max(1, self._store.chunk_bytes // one))
             rest, labels = array.shape[1:], variable_attributes(self._problem, name)
             shape, chunks, along = (self._count, *rest), (chunk, *rest), (SAMPLE, *dimensions)
             self._store.create(NewVariable(name, along, shape, chunks, array.dtype, labels))

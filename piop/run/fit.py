@@ -437,6 +437,7 @@ def _reopened(problem: Problem, recorded: Mapping[str, Any], data: AnyDataset | 
         raise UsageError("the run was given its data in Python; give them again: data=...")
     given = GivenData.open(problem, source)
     given.require_trainable(problem)
-    if given.record()["hash"] != recorded["hash"]:
+    found = given.record()
+    if any(found[key] != recorded[key] for key in ("hash", "inputs") if key in recorded):
         raise UsageError(f"{recorded['path'] or 'data'}: has changed since the run began")
     return given

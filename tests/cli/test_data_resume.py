@@ -152,10 +152,13 @@ def test_parts_of_another_data_set_are_refused(options, said, counted, piop, tmp
     assert (tmp_path / "d.nc.parts" / "000000000-000000002.safetensors").exists()
 
 
-def test_a_damaged_part_is_named_and_made_again_once_it_is_removed(counted, piop, tmp_path):
+@pytest.mark.parametrize(
+    "damage", [lambda c: c[:-9], lambda c: c[:-99] + bytes([c[-99] ^ 1]) + c[-98:]]
+)
+def test_a_damaged_part_is_named_and_made_again_once_it_is_removed(damage, counted, piop, tmp_path):
     stop_after_one_batch(tmp_path / "d.nc")
     (part,) = (tmp_path / "d.nc.parts").glob("*.safetensors")
-    part.write_bytes(part.read_bytes()[:-9])
+    part.write_bytes(damage(part.read_bytes()))
     arguments = ("data", "heat", "-n", COUNT, "--output", tmp_path / "d.nc")
     code, _, err = piop(*arguments)
     assert code == 2

@@ -56,6 +56,25 @@ def test_a_data_set_on_a_grid_survives_the_file(grid, several, tmp_path):
     assert len(found) == 5
 
 
+@pytest.mark.parametrize("name", ["d.nc", "d.zarr"])
+@pytest.mark.parametrize("variable", ["u", "f", "nu", "x", "error_estimate"])
+def test_a_changed_number_is_noticed(name, variable, grid, several, tmp_path):
+    if name == "d.zarr":
+        pytest.importorskip("zarr")
+    path = tmp_path / name
+    write_dataset(grid, path, several)
+    numbers = {**grid.axes, **grid.values, "error_estimate": grid.error_estimate}
+    numbers |= {key: samples.values for key, samples in grid.inputs.items()}
+    stored = numbers[variable].flatten()[1:2].numpy().tobytes()
+    files = [path] if path.is_file() else [*(path / variable).rglob("c/**/[0-9]*")]
+    (file,) = (f for f in files if f.is_file() and stored in f.read_bytes())
+    content = bytearray(file.read_bytes())
+    content[content.index(stored)] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=f"{name}.* cannot be read"):
+        read_dataset(path, several)
+
+
 def marked(grid, several, path, estimates):
     """Write a data set, NaN where there is no estimate, as `piop data` does."""
     estimates = torch.tensor(estimates, dtype=torch.float64)

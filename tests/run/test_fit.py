@@ -361,6 +361,10 @@ def test_a_resume_with_other_data_is_refused(heat, tmp_path):
         resume(tmp_path / "r")
     with pytest.raises(UsageError, match="has changed"):
         resume(tmp_path / "r", data=solutions(13))
+    other_inputs = solutions()
+    other_inputs.inputs["u0"].values[3, 2] += 1
+    with pytest.raises(UsageError, match="has changed"):
+        resume(tmp_path / "r", data=other_inputs)
     assert math.isfinite(
         resume(tmp_path / "r", data=solutions(), steps=2, samples=0).metrics[-1]["loss"]
     )

@@ -20,8 +20,8 @@ def open_h5(path: Path) -> h5py.File:
     """Open a file to read it.
 
     With its cache HDF5 loads a chunk whole for each sample of it, at fifteen times the cost where
-    chunks are as large as piop writes them (4 MB); without, an array that is not compressed is read
-    where it lies. A compressed one has to be unpacked by chunks, and the cache spares that twice.
+    chunks are large (4 MB); without, an array that is neither compressed nor has checksums is read
+    where it lies. Others have to be loaded by chunks, and the cache spares that twice.
 
     Raises:
         DataError: If numbers lie in another file, or a chunk is larger than the file can fill.

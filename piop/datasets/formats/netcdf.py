@@ -135,6 +135,7 @@ class NetcdfStore(ArrayStore):
 
     file: h5netcdf.File
     check: Callable[[], None]
+    chunk_bytes = 2**16  # far below the megabyte that HDF5 keeps of a variable
 
     @classmethod
     @contextmanager
@@ -142,8 +143,9 @@ class NetcdfStore(ArrayStore):
         cls, path: Path, count: int, attributes: Mapping[str, Any], workspace: Path | None
     ) -> Iterator[Self]:
         """Open a file that appears under its name when the block ends."""
+        version = ("v108", "v108")  # from which on headers have checksums too
         with replacing(path, workspace) as temporary, GuardedFile(temporary) as guarded:
-            with h5netcdf.File(guarded, "w") as file:
+            with h5netcdf.File(guarded, "w", libver=version) as file:
                 file.dimensions = {SAMPLE: count}
                 file.attrs.update(attributes)
                 yield cls(file, guarded.check)
@@ -159,11 +161,15 @@ class NetcdfStore(ArrayStore):
         for name, length in zip(variable.dimensions, variable.shape, strict=True):
             if name not in self.file.dimensions:
                 self.file.dimensions[name] = length
-        content: dict[str, Any] = {"data": positions}
-        if positions is None:
-            content = {"chunks": variable.chunks, "fillvalue": variable.fill}
-        name, dimensions, dtype = variable.name, variable.dimensions, variable.dtype
-        made = self.file.create_variable(name, dimensions, dtype, **content)
+        made = self.file.create_variable(
+            variable.name,
+            variable.dimensions,
+            variable.dtype,
+            data=positions,
+            fillvalue=variable.fill if positions is None else None,
+            chunks=variable.chunks,
+            fletcher32=True,
+        )
         made.attrs.update(variable.labels)
 
     def put(self, name: str, start: int, array: np.ndarray) -> None:

@@ -92,6 +92,7 @@ class ZarrStore(ArrayStore):
     group: Any
     count: int
     waiting: dict[str, np.ndarray] = field(default_factory=dict)
+    chunk_bytes = 4_000_000  # each is a file
 
     @classmethod
     @contextmanager
@@ -113,12 +114,15 @@ class ZarrStore(ArrayStore):
 
     def create(self, variable: NewVariable, positions: np.ndarray | None = None) -> None:
         """Create an array."""
+        from zarr.codecs import Crc32cCodec
+
         made = self.group.create_array(
             variable.name,
             shape=variable.shape,
             chunks=variable.chunks,
             dtype=variable.dtype,
-            compressors=None,  # numbers of a simulation hardly get smaller, and reading is slower
+            # numbers of a simulation hardly get smaller by compression, and reading gets slower
+            compressors=Crc32cCodec(),
             fill_value=variable.fill,
             dimension_names=variable.dimensions,
             attributes=variable.labels,
