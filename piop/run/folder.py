@@ -193,7 +193,8 @@ class RunFolder:
         if not self.spec.is_file():
             raise UsageError(f"{self.spec}: is missing; the run cannot be used without it")
         if not self.files.covered:
-            logger.info("%s: has no checksums, so damage to its files is not noticed", self.path)
+            message = "%s: has no %s, so damage to its files is not noticed"
+            logger.info(message, self.path, CHECKSUMS)
         self.files.read(SPEC, ORIGINAL)
         problem = Problem.from_file(self.spec, check_units=False)
         if problem.hash != record["hash"]:

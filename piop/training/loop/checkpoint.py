@@ -40,7 +40,7 @@ def read_weights(files: RunFiles) -> dict[str, Tensor]:
     try:
         content = files.read(WEIGHTS, remedy)
     except FileNotFoundError:
-        message = f"has no weights yet; train on with: piop resume {files.folder}"
+        message = f"has no weights ({WEIGHTS}) yet; train on with: piop resume {files.folder}"
         raise UsageError(f"{files.folder}: {message}") from None
     try:
         found = load_tensors(content)
@@ -180,11 +180,7 @@ class MetricsFile:
 def _kept(files: RunFiles, size: int) -> bytes:
     """Return the rows up to a checkpoint; none where the file was removed."""
     path = files.folder / METRICS
-    if not path.exists():
-        if size:
-            logger.warning("%s: is gone; the rows before this checkpoint are lost", path)
-        return b""
-    if not size:
+    if not size or _is_gone(files, written=True):
         return b""
     content = files.read(METRICS, _remedy(files), grows=True)[:size]
     if len(content) < size:
@@ -199,7 +195,7 @@ def read_metrics(files: RunFiles) -> list[Row]:
         DamagedFileError: If the file is damaged.
     """
     path, rows = files.folder / METRICS, []
-    if not path.exists():
+    if _is_gone(files, written=files.had(METRICS)):
         return []
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
@@ -209,6 +205,16 @@ def read_metrics(files: RunFiles) -> list[Row]:
             raise DamagedFileError(f"{path}:{number}: {message}") from error
     files.read(METRICS, _remedy(files), grows=True)
     return rows
+
+
+def _is_gone(files: RunFiles, written: bool) -> bool:
+    """Whether there is no file of metrics; a warning where one was written."""
+    path = files.folder / METRICS
+    if path.exists():
+        return False
+    if written:
+        logger.warning("%s: is gone; the rows before the last checkpoint are lost", path)
+    return True
 
 
 def _remedy(files: RunFiles) -> str:

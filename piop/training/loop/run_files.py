@@ -47,6 +47,10 @@ class RunFiles:
         """Whether there are checksums: folders made before they were introduced have none."""
         return (self.folder / CHECKSUMS).exists()
 
+    def had(self, name: str) -> bool:
+        """Whether a file with content was written, by its checksum."""
+        return any(size for size, _ in self._checksums().get(name, []))
+
     def read(self, name: str, remedy: str = "", grows: bool = False) -> bytes:
         """Read a file and compare it with its checksum, if it has one.
 

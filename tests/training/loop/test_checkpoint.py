@@ -40,7 +40,9 @@ def test_weights_come_back_bit_by_bit(files):
 
 
 def test_missing_or_broken_weights_are_refused(files):
-    with pytest.raises(UsageError, match="has no weights yet; train on with: piop resume"):
+    with pytest.raises(
+        UsageError, match=r"no weights \(model.safetensors\) yet; train on with: piop resume"
+    ):
         read_weights(files)
     (files.folder / "model.safetensors").write_bytes(b"nonsense")
     with pytest.raises(UsageError, match="not a whole safetensors file"):

@@ -52,8 +52,11 @@ def test_a_line_cut_short_by_a_kill_is_left_out(files):
     assert read_metrics(files) == [{"step": 1}]
 
 
-def test_without_a_file_there_are_no_rows(files):
+def test_without_a_file_there_are_no_rows(files, caplog):
+    MetricsFile(files).close()  # as a run that is killed before its first row
+    (files.folder / "metrics.jsonl").unlink()
     assert read_metrics(files) == []
+    assert not caplog.text
 
 
 @pytest.mark.parametrize("line", [b'{"step": 2,,}', b"\xff\xfe", b"3", b"\0\0"])
@@ -75,6 +78,9 @@ def test_a_changed_digit_is_noticed(files):
 def test_rows_that_are_gone_are_told(files, caplog):
     size = written(files, {"step": 1})
     (files.folder / "metrics.jsonl").unlink()
+    assert read_metrics(files) == []
+    assert "metrics.jsonl: is gone" in caplog.text
+    caplog.clear()
     written(files, {"step": 2}, size=size)
     assert "metrics.jsonl: is gone" in caplog.text
     assert read_metrics(files) == [{"step": 2}]
