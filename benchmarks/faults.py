@@ -23,7 +23,15 @@ ROOT = Path(__file__).parents[1]
 RESULT = "faults_cpu"
 REPORT = ROOT / "docs" / "reliability.md"
 
-COUNTS: dict[str, int] = {"specs": 100_000, "files": 2_000, "names": 2_000}
+COUNTS: dict[str, int] = {
+    "specs": 100_000,
+    "files": 2_000,
+    "names": 2_000,
+    "kills": 200,
+    "corruption": 1_000,
+    "data_sets": 1_000,
+    "writes": 100,
+}
 """Module of `tests/faults` with a function ``attack`` → how many faults it injects in full."""
 PARTS = 20
 """A full run is as many runs of different seeds."""
