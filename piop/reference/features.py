@@ -45,6 +45,8 @@ _MOST = 2**13
 _ROUNDS = 160
 _SMALLEST = 1e-12
 """Part of an axis that is not halved any more."""
+_TERMS = 8
+"""Terms of a sum up to which each is looked at by itself."""
 _GROWTH = 0.1
 """Growth of the longest step with the distance from where the data vary faster."""
 _HALVED_GROWTH = 0.5
@@ -103,6 +105,12 @@ def _may_hide(problem: Problem, expression: Expr) -> bool:
         return True
     given = {i.name: i.expression for i in problem.inputs if i.expression is not None and i.of}
     return any(_may_hide(problem, given[name_of(a)]) for a in atoms if name_of(a) in given)
+
+
+def _terms(problem: Problem, expression: Expr) -> list[Expr]:
+    """Terms of a sum that may vary faster than drawn functions do, each by its own size."""
+    terms = sympy.Add.make_args(sympy.expand_mul(expression, deep=False))
+    return [e for e in terms if _may_hide(problem, e)] if 1 < len(terms) <= _TERMS else []
 
 
 def _known_parts(node: Any, unknowns: frozenset[str]) -> Iterator[Expr]:
@@ -189,6 +197,7 @@ class KnownValues:
         sources: The problem with its inputs.
         expression: Data, without unknowns.
         initial: Whether a solution starts from them, and is no integral of them.
+        whole: Data that these are a term of.
 
     Attributes:
         axes: Coordinates that the data depend on.
@@ -198,8 +207,14 @@ class KnownValues:
             points on a wave, whose boxes shrink with the root of the detail.
     """
 
-    def __init__(self, sources: Sources, expression: Expr, initial: bool = False) -> None:
-        self.initial = initial
+    def __init__(
+        self,
+        sources: Sources,
+        expression: Expr,
+        initial: bool = False,
+        whole: KnownValues | None = None,
+    ) -> None:
+        self.initial, self.whole = initial, whole
         held = expression.atoms(AppliedUndef)
         names = {n for f in held for n in sources.arguments[name_of(f)]}
         symbols = expression.free_symbols
@@ -357,12 +372,17 @@ class Features:
         self.sources = sources
         problem = sources.problem
         data = [*data_of(problem), *(e for e in others if _may_hide(problem, e))]
-        self.data = [KnownValues(sources, e) for e in data]
-        self.data += [KnownValues(sources, e, True) for e in initial_data_of(problem)]
+        parts = [(e, False) for e in data] + [(e, True) for e in initial_data_of(problem)]
+        self.data: list[KnownValues] = []
+        for expression, initial in parts:
+            whole = KnownValues(sources, expression, initial)
+            for term in _terms(problem, expression):
+                self.data.append(KnownValues(sources, term, initial, whole))
+            self.data.append(whole)
 
     @cached_property
     def found(self) -> list[tuple[KnownValues, Boxes]]:
-        """Each part of the data with its boxes."""
+        """Each part of the data with its boxes, the terms of a sum before the sum."""
         return [(values, subdivide(values)) for values in self.data]
 
     def longest_step(self, samples: Sequence[int]) -> Callable[[float, float], float]:
@@ -521,15 +541,24 @@ class Features:
             Relative errors ``[B]``.
         """
         worst = torch.zeros(self.sources.batch, dtype=torch.float64, device=self.sources.device)
+        terms: dict[KnownValues, Tensor] = {}
         for values, boxes in self.found:
+            missed, total = _unseen(values, boxes, nodes)
+            if values.whole is not None:
+                terms[values.whole] = terms.get(values.whole, torch.zeros_like(worst)) + missed
+                continue
+            missed = torch.maximum(missed, terms.get(values, missed))
             factor = _BETWEEN_INITIAL if values.initial else _BETWEEN
-            worst = torch.maximum(worst, factor * _unseen(values, boxes, nodes))
+            worst = torch.maximum(worst, factor * missed / total.clamp_min(1e-300))
         return worst
 
 
-def _unseen(values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor]) -> Tensor:
-    """Part of some data that a grid does not see ``[batch]``."""
-    seen, weight = values(boxes.sample, boxes.centre).nan_to_num(), boxes.size.prod(1)
+def _unseen(
+    values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Mean size over the domain of what a grid does not see of some data, and of the data."""
+    length = boxes.size.new_tensor([float(c.length) for c in values.axes])
+    seen, weight = values(boxes.sample, boxes.centre).nan_to_num(), (boxes.size / length).prod(1)
     total, missed, largest = torch.zeros(3, values.batch, dtype=seen.dtype, device=seen.device)
     largest.scatter_reduce_(0, boxes.sample, seen.abs(), "amax")
     detail = values.detail * largest[boxes.sample]
@@ -559,7 +588,7 @@ def _unseen(values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor]) -> T
     power = 2 if values.initial else 1
     total.index_add_(0, boxes.sample, weight * seen.abs() ** power)
     missed.index_add_(0, boxes.sample, weight * hidden.abs() ** power)
-    return (missed / total.clamp_min(1e-300)) ** (1 / power)
+    return missed ** (1 / power), total ** (1 / power)
 
 
 def _along(values: KnownValues, boxes: Boxes, axis: int, at: Tensor) -> Tensor:

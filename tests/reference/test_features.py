@@ -77,9 +77,17 @@ def test_a_spike_between_the_points_is_unseen_and_one_upon_many_is_not():
     assert float(found.unseen({"x": fine}).max()) < 1e-6
 
 
-@pytest.mark.parametrize("height", [1e-3, 0.1])
-def test_a_low_spike_on_a_wave_is_unseen_by_as_much_as_it_holds(height):
-    found, drawn = features(f"1 + sin(2*pi*x)/2 + {height}*exp(-((x - c)/w)**2)", count=60)
+@pytest.mark.parametrize(
+    ("source", "height"),
+    [
+        ("sqrt(1 + sin(2*pi*x)/2 + 1e-3*exp(-((x - c)/w)**2))", 4e-4),
+        ("sqrt(1 + sin(2*pi*x)/2 + 0.1*exp(-((x - c)/w)**2))", 4e-2),
+        ("1 + sin(2*pi*x)/2 + 1e-7*exp(-((x - c)/w)**2)", 1e-7),
+        ("(1 + 1e-7*exp(-((x - c)/w)**2))*(2 + sin(2*pi*x))/3", 3e-8),
+    ],
+)
+def test_a_low_spike_on_a_wave_is_unseen_by_as_much_as_it_holds(source, height):
+    found, drawn = features(source, count=60)
     nodes = torch.linspace(0, 1, 65, dtype=torch.float64)
     unseen = found.unseen({"x": nodes}).tolist()
     hidden = [i for i, (c, w) in enumerate(drawn) if float((nodes - c).abs().min()) > 2.5 * w]

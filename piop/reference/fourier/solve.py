@@ -235,9 +235,11 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             grids = assessment.rough_error
             apart = 2 * SAFETY * difference if grids == math.inf else grids
             reported = max(apart, self.tolerance * 1.01)
+        # The first grid sees all the data that an allowed grid sees: finer ones do not help them.
+        met = assessment.error <= self.target * self.tolerance
         return SpectralResult(
             assessment.error,
-            self._if_allowed(next_level(assessment, self.tolerance)),
+            None if met else self._if_allowed(next_level(assessment, self.tolerance)),
             level.sizes,
             f"{level.sizes} points and steps of {level.step:.3g}",
             run.spectra[row],
