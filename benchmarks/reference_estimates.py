@@ -36,8 +36,8 @@ SOLVERS = (
 HELD, ABOVE, WRONG = 0.995, 3 / 200, 3.0
 """Part of all samples that an estimate must bound, part of a class that it may not, and the error
 of an accepted sample in tolerances."""
-ROUNDING = 1e-12
-"""Errors below this are not judged: the truth has its own."""
+ROUNDING = 1e-11
+"""Errors below this are not judged: the truth has its own, as of (t − c)/w where w is 1e-5."""
 
 
 def classes() -> dict[str, Callable[[int, int], Judged]]:
