@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = {
     "expression": ("expression", "spec", "forms", "problem"),
     "spec": ("spec", "problem"),
-    "forms": ("forms", "problem", "residual", "test_lowering.py"),
+    "forms": ("forms", "problem", "test_lowering.py"),
     "residual": ("residual", "test_lowering.py"),
     "reference": ("reference",),
 }
@@ -252,10 +252,10 @@ def draw(tree: Path, count: int, seed: int) -> list[Mutant]:
     return [m for m in drawn[: 2 * count] if m.differs(tree)][:count]
 
 
-def test_files(tree: Path, names: tuple[str, ...]) -> set[Path]:
+def test_files(tree: Path, names: tuple[str, ...]) -> list[Path]:
     """The test modules among files and folders of `tests/`."""
     places = [tree / "tests" / name for name in names]
-    return {f for p in places for f in ([p] if p.is_file() else p.rglob("test_*.py"))}
+    return [f for p in places for f in ([p] if p.is_file() else sorted(p.rglob("test_*.py")))]
 
 
 def line_names(path: Path) -> list[str]:
@@ -433,7 +433,7 @@ def attempt(mutant: Mutant, tree: Path, tests: list[str], folder: Path) -> str:
         return told.read_text()
     if status == 5:
         raise SystemExit(f"no test was run: see {folder / 'log.txt'}")
-    return {0: "", 2: "import fails", 1: "import fails"}.get(status, f"ended with status {status}")
+    return "" if status == 0 else "import fails" if status in (1, 2) else f"status {status}"
 
 
 def report(results: dict[str, dict[str, Any]], drawn: list[Mutant], command: str) -> None:
@@ -479,27 +479,27 @@ def main() -> None:
     sys.path.insert(0, str(tree))
     os.environ |= {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
     drawn = draw(tree, options.count, options.seed)
-    asked = {room: test_files(tree, ROOMS[room]) for room in options.rooms}
-    covered = {f: measure(tree, f, folder) for f in sorted(set().union(*asked.values()))}
     known = map(json.loads, log.read_text().splitlines() if log.exists() else ())
     results = {f"{r['file']}: {r['old']} -> {r['new']}": r for r in known}
-    for mutant in drawn:
-        tried = results.get(mutant.name)
-        if mutant.room not in asked or (tried and (tried["noticed"] or not options.again)):
-            continue
-        if time.monotonic() > end:
-            break
-        start = time.monotonic()
-        tests = choose(mutant, tree, [covered[f] for f in asked[mutant.room]])
-        noticed = attempt(mutant, tree, tests, folder)
-        took = round(time.monotonic() - start, 1)
-        results[mutant.name] = {
-            **asdict(mutant), "noticed": noticed, "tests": len(tests), "seconds": took,
-        }  # fmt: skip
-        with log.open("a") as file:
-            file.write(json.dumps(results[mutant.name]) + "\n")
-        mark = noticed or f"SURVIVED {len(tests)} tests"
-        print(f"{len(results):4} {took:5} s  {mutant.name}\n      {mark}", flush=True)
+    for room in options.rooms:
+        covered: list[dict[str, Any]] = []
+        for mutant in (m for m in drawn if m.room == room):
+            tried = results.get(mutant.name)
+            if tried and (tried["noticed"] or not options.again):
+                continue
+            if time.monotonic() > end:
+                break
+            covered = covered or [measure(tree, f, folder) for f in test_files(tree, ROOMS[room])]
+            tests, start = choose(mutant, tree, covered), time.monotonic()
+            noticed = attempt(mutant, tree, tests, folder)
+            took = round(time.monotonic() - start, 1)
+            results[mutant.name] = {
+                **asdict(mutant), "noticed": noticed, "tests": len(tests), "seconds": took,
+            }  # fmt: skip
+            with log.open("a") as file:
+                file.write(json.dumps(results[mutant.name]) + "\n")
+            mark = noticed or f"SURVIVED {len(tests)} tests"
+            print(f"{len(results):4} {took:5} s  {mutant.name}\n      {mark}", flush=True)
     report(results, drawn, "python benchmarks/mutants.py")
 
 

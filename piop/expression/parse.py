@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -133,7 +133,7 @@ def parse_equation(text: str, scope: Scope) -> tuple[Quantity, Quantity]:
     return left, right
 
 
-def short_derivative(name: str, coordinates: Mapping[str, Symbol]) -> tuple[str, ...] | None:
+def short_derivative(name: str, coordinates: Iterable[str]) -> tuple[str, ...] | None:
     """``dxxy`` to ``("x", "x", "y")``; None if it is no short derivative up to order four."""
     choices = (along for n in range(1, 5) for along in product(coordinates, repeat=n))
     found = {tuple(sorted(along)) for along in choices if name == "d" + "".join(along)}

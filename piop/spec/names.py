@@ -135,7 +135,7 @@ def _axis(names: Names, text: Text, name: str, issues: list[Issue]) -> Symbol | 
 
 def _check_names(spec: Spec, issues: list[Issue]) -> None:
     first: dict[str, tuple[str, Place]] = {}
-    coordinates = {n: Symbol(n, real=True) for n in (*spec.time, *spec.space)}
+    coordinates = (*spec.time, *spec.space)
     for section, name, place in declarations(spec):
         if not NAME.match(name):
             refuse(issues, place, f"{section}: '{shortened(name)}' is not a name", NAME_HINT)

@@ -134,6 +134,9 @@ CASES = [
     ("[1, 3]", "[1.5, 3]", (8, 81), "wavenumber: 1.5 is not a whole number from 0", ""),
     # sections
     ("[0, 1]}\nspace", "[1, 1]}\nspace", (3, 11), "the interval has no length", ""),
+    ("{t: [0, 1]}", "{t: [0, 1], s: [0, 1]}", (3, 7), "time: 2 coordinates; 1 to 1 are possible", ""),
+    ("{t: [0, 1]}", "[t, 0, 1]", (3, 7), "time: a list where 'key: value' pairs are needed", ""),
+    ("name: heat", "name: {heat: 1}", (2, 7), "name: a mapping where ", ""),
     ("name: heat", "name: heat\nsave: {z: 3}", (3, 8), "'z' is not a coordinate", ""),
     ("name: heat", "name: heat\nsave: {x: 1}", (3, 11), "not a whole number from 2", ""),
     ("name: heat", "name: heat\nunits: {q: m}", (3, 9), "'q' is not declared", ""),
