@@ -55,7 +55,7 @@ class Scope:
         coordinates: Coordinates, time first where there is one.
         space: Those of them that are space.
         broken: Names whose declaration was refused already; using them raises a silent refusal.
-        used: Collects the names that were looked up.
+        used: Collects the names that were looked up, other than coordinates of derivatives.
         elsewhere: Declared names that have no meaning here, and why.
     """
 
@@ -276,7 +276,6 @@ class Walker:
             known = [*FUNCTIONS, *_VECTOR, "where", "d", *shorts, *(s + s[1:] for s in shorts)]
             raise Refusal(f"'{name}' is not a function", 0, did_you_mean(name, known))
         self._arity(name, node.args, 1)
-        self.scope.used.update(along)
         return self._along(self.visit(node.args[0], depth), along)
 
     def _arity(self, name: str, arguments: list[ast.expr], count: int) -> None:
@@ -329,7 +328,6 @@ class Walker:
                     names = ", ".join(self.scope.coordinates) or "none is declared"
                     message = f"d needs a coordinate ({names}) or an order up to 8 here"
                     raise self._refuse(node, message)
-        self.scope.used.update(along)
         return self._along(self.visit(arguments[0], depth), tuple(along))
 
     def _along(self, value: Quantity, names: tuple[str, ...]) -> Quantity:

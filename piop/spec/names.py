@@ -116,7 +116,6 @@ def declare(
         if len(axes) > 1 and set(axes) & set(names.angles.values()):
             message = f"inputs.{name}.of: an input of an angle depends on nothing else"
             refuse(issues, item.of[0].place, message)
-        names.used.update(text.text for text in item.of)
         is_function = Function(name, real=True)
         names.values[name] = Scalar(is_function(*axes) if axes else Symbol(name, real=True))
     _declare_bounds(spec, names, issues)
