@@ -7,7 +7,7 @@ A new method is one class here, in ``METHODS``, its solver, and its line in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from piop.domain import ENDS
 from piop.errors import NotSupportedError
@@ -47,7 +47,8 @@ class Method:
             problem: With equations, and nothing to infer.
         """
         try:
-            return ", ".join(dict.fromkeys(self.obstacles(problem))) or None
+            outside = ", ".join(dict.fromkeys(self.obstacles(problem)))
+            return outside or next(_no_error_estimate(problem), None)
         except NotSupportedError as error:
             return str(error)
 
@@ -67,6 +68,26 @@ class Method:
     def tolerance(self, problem: Problem) -> float:
         """Return the error estimate to stay below where nothing else is given (relative L2)."""
         return 1e-6
+
+
+def _jumps_at_unknowns(problem: Problem) -> list[Any]:
+    """What jumps at a value of an unknown, as dry friction does."""
+    unknowns = [problem.pde.function(name) for name in problem.channels]
+    found = {e for r in problem.pde.residuals_raw for e in r.atoms(*JUMPS)}
+    tests = {e: [t for _, t in e.args] if e.is_Piecewise else [e] for e in found}
+    return sorted((e for e in found if any(t.has(*unknowns) for t in tests[e])), key=str)
+
+
+def _no_error_estimate(problem: Problem) -> Iterator[str]:
+    """Refuse what jumps at a value of an unknown.
+
+    There steps of any length hold the unknown still, so that two of them agree on what is wrong.
+    """
+    if jumping := ", ".join(map(write, _jumps_at_unknowns(problem))):
+        yield (
+            f"jumps at a value of an unknown ({jumping}), where step after step crosses it: give "
+            "them slopes, as by tanh(u/0.01), or write min, max, abs"
+        )
 
 
 @final
@@ -111,7 +132,8 @@ class OrdinaryEquations(Method):
 
     def obstacles(self, problem: Problem) -> Iterator[str]:
         """Ask for orders in time up to two, and for data without jumps."""
-        known = [e for r in problem.residuals for e in r.atoms(*JUMPS)]
+        jumping = {e for r in problem.residuals for e in r.atoms(*JUMPS)}
+        known = sorted(jumping - {*_jumps_at_unknowns(problem)}, key=str)
         rough = [i.name for i in problem.inputs if i.of and not i.smooth]
         if known or rough:
             what = ", ".join([*rough, *map(write, known)])

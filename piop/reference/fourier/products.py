@@ -87,6 +87,9 @@ def _hoist(expression: Any, moving: set[Any], hoisted: dict[Any, sympy.Dummy]) -
         return expression.func(_hoist(fixed, moving, hoisted), *parts)
     if not expression.args:
         return expression
+    if expression.is_Piecewise:  # its conditions are no numbers
+        cases = [(_hoist(value, moving, hoisted), test) for value, test in expression.args]
+        return sympy.Piecewise(*cases)
     return expression.func(*(_hoist(a, moving, hoisted) for a in expression.args))
 
 

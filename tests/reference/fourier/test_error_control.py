@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from piop.errors import NotSupportedError
 from piop.reference import Limits, solve_reference
 from piop.reference.fourier.error_control import (
     Assessment,
@@ -133,6 +134,22 @@ def test_discontinuous_coefficient_is_not_called_accurate():
     solution = solve_reference(problem, {}, times=[0.2], limits=Limits(modes=(512, 1, 1)))
     assert not bool(solution.accepted[0])
     assert 1e-6 < float(solution.error_estimate[0]) < 0.1
+
+
+@pytest.mark.parametrize("jump", ["0.1*sign(u)", "where(u < 0.1, u, 0)", "dx(where(u < x, u, 0))"])
+def test_jumps_at_a_value_of_an_unknown_are_refused(jump):
+    """Steps of 1/20 and 1/40 both leave 0.0011 of 0.0311, where friction leaves nothing."""
+    problem = periodic(f"dt(u) + {jump} = dxx(u)", initial={"u": "0.0311"})
+    with pytest.raises(NotSupportedError, match=r"jumps at a value .* as by tanh\(u/0.01\)"):
+        solve_reference(problem, {}, times=[1.0])
+
+
+def test_a_term_that_ends_at_a_place_is_solved():
+    """At each point u = exp(−t), and exp(1 − exp(−t) − t) where x < 1/2."""
+    problem = periodic("dt(u) = where(x < 0.5, exp(-t)*u, 0) - abs(u)", initial={"u": "1"})
+    solution = solve_reference(problem, {}, times=[1.0], shape=(4,), limits=Limits(levels=2))
+    exact = torch.tensor([math.exp(-math.exp(-1)), math.exp(-1)], dtype=torch.float64)
+    torch.testing.assert_close(solution.values["u"][0, 0, [1, 3]], exact, rtol=0.05, atol=0)
 
 
 def test_more_steps_on_one_grid_do_not_hide_what_two_grids_show():
