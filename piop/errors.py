@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|(com|lpt)\d)(\..*)?\Z|.*[^.][. ]+\Z")
 _LONGEST = 100  # characters of a value in a message
 _BITS = 1000  # of a whole number, of which Python writes out no more than 4300 digits
 
@@ -123,6 +125,19 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """
     near = difflib.get_close_matches(name, known, 1, cutoff)
     return f"Did you mean '{near[0]}'?" if near else ""
+
+
+def check_file_name(name: str) -> None:
+    """Refuse the name of a file or folder that Windows keeps for devices, or changes.
+
+    Raises:
+        UsageError: Naming it.
+    """
+    if _RESERVED.match(name):
+        raise UsageError(
+            f"{excerpt(name)}: Windows has no files of this name; it must not be one of CON, PRN, "
+            "AUX, NUL, COM1 … and LPT1 …, with any ending, and not end with a dot or space"
+        )
 
 
 def excerpt(value: object) -> str:

@@ -15,7 +15,8 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
-COUNT, SEED = click.IntRange(min=1), click.IntRange(0, 2**32 - 1)
+COUNT, SEED = click.IntRange(1, 10**9), click.IntRange(0, 2**32 - 1)
+THREADS = click.IntRange(1, 1024)
 DEVICE = click.Choice(["cpu", "cuda"])
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from piop.cli.console import COUNT, DEVICE, PATH, SEED, F, common_options, say
+from piop.cli.console import COUNT, DEVICE, PATH, SEED, THREADS, F, common_options, say
 from piop.cli.error_tables import show_results
 from piop.cli.failures import INTERRUPTED
 from piop.cli.progress import progress
@@ -69,7 +69,7 @@ profile_option = click.option(
 @click.option(
     "--compile/--no-compile", default=None, help="By default only where the budget makes it pay."
 )
-@click.option("--threads", type=COUNT, help="CPU threads; by default torch's choice.")
+@click.option("--threads", type=THREADS, help="CPU threads; by default torch's choice.")
 @click.option(
     "--seed", type=SEED, default=0, show_default=True, help="Of weights, functions and points."
 )

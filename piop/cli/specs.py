@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from piop.cli.console import common_options, debug_option, print_json
-from piop.errors import PiopError, UsageError
+from piop.errors import PiopError, UsageError, check_file_name
 
 TEMPLATE = """\
 # A PDE problem for piop. Change what you like, then:  piop check NAME.yaml
@@ -60,6 +60,7 @@ def new(name: str) -> None:
     path = Path(name) if name.endswith((".yaml", ".yml")) else Path(f"{name}.yaml")
     if not NAME.match(path.stem):
         raise UsageError(f"'{shortened(path.stem)}' cannot name a problem. {NAME_HINT}")
+    check_file_name(path.name)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(TEMPLATE.replace("NAME", path.stem))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, final
 
 from piop.datasets.lazy_arrays import reason_of
-from piop.errors import DataError, PiopError, UsageError
+from piop.errors import DataError, PiopError, UsageError, check_file_name
 
 
 @contextmanager
@@ -146,15 +146,16 @@ def require_place(path: Path, ours: str | None = None) -> None:
 
 
 def require_new(path: Path, force: bool) -> None:
-    """Refuse to replace what is there already.
+    """Refuse to replace what is there already, and names that are none elsewhere.
 
     Args:
         path: Name of an output that a user gave.
         force: Whether the user asked to replace it.
 
     Raises:
-        UsageError: If there is something, and it is not to be replaced.
+        UsageError: If there is something, and it is not to be replaced; for a reserved name.
     """
+    check_file_name(path.name)
     if not force and os.path.lexists(path):
         raise UsageError(
             f"{path}: exists already; give another name, or replace it with --force (force=True)"

@@ -73,7 +73,7 @@ class Method:
 def _jumps_at_unknowns(problem: Problem) -> list[Any]:
     """What jumps at a value of an unknown, as dry friction does."""
     unknowns = [problem.pde.function(name) for name in problem.channels]
-    found = {e for r in problem.pde.residuals_raw for e in r.atoms(*JUMPS)}
+    found: set[Any] = {e for r in problem.pde.residuals_raw for e in r.atoms(*JUMPS)}
     tests = {e: [t for _, t in e.args] if e.is_Piecewise else [e] for e in found}
     return sorted((e for e in found if any(t.has(*unknowns) for t in tests[e])), key=str)
 

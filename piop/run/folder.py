@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, final
 
 from piop.datasets.writer import installed_version
-from piop.errors import DamagedFileError, UsageError
+from piop.errors import DamagedFileError, UsageError, check_file_name
 from piop.folder_lock import LOCK, one_writer
 from piop.problem import Problem
 from piop.training.config import TrainingConfig
@@ -124,9 +124,10 @@ class RunFolder:
             force: Whether a run folder may be replaced.
 
         Raises:
-            UsageError: If there is something that may not be replaced.
+            UsageError: If there is something that may not be replaced; for a reserved name.
         """
         if not self.path.exists():
+            check_file_name(self.path.name)
             return
         if not self.path.is_dir():
             raise UsageError(f"{self.path}: is a file; give a folder with --out")

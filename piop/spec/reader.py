@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from piop.errors import Issue, Place, SpecError, did_you_mean
+from piop.errors import Issue, Place, SpecError, UsageError, check_file_name, did_you_mean
 from piop.expression import Quantity, Refusal, Scope, as_number, parse
 from piop.spec.model import issue_at
 from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
@@ -193,6 +193,10 @@ class Reader:
                 "spaces in between, and 100 characters at most: run folders are called after it."
             )
             raise self.fail(scalar.place, message, hint)
+        try:
+            check_file_name(scalar.text)
+        except UsageError as error:
+            raise self.fail(scalar.place, f"{path}: {error}") from None
         return scalar.text
 
     def boolean(self, node: Node, path: str) -> bool:

@@ -37,8 +37,26 @@ def test_the_name_of_a_problem_is_no_path(name):
         named(name)
 
 
+@pytest.mark.parametrize("name", ["con", "NUL", "aux.yaml", "com1", "Lpt9.tar.gz"])
+def test_the_name_of_a_problem_is_no_device(name):
+    with pytest.raises(SpecError, match=f"name: '{name}': Windows has no files of this name"):
+        named(name)
+
+
 @pytest.mark.parametrize(
-    "name", ["u", "heat-1d", "1e-3", "Heat in a rod (long)", "équation", "拡散", "x" * 100]
+    "name",
+    [
+        "u",
+        "console",
+        "com10",
+        "heat.nul",
+        "heat-1d",
+        "1e-3",
+        "Heat in a rod (long)",
+        "équation",
+        "拡散",
+        "x" * 100,
+    ],
 )
 def test_a_name_that_is_a_name_calls_its_run_folder(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
