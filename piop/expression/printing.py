@@ -11,6 +11,7 @@ from sympy import Expr
 
 from piop.expression.functions import BY_SYMBOL, RELATIONS, is_applied
 
+_BITS = 10_000  # of a whole number, of which Python writes out no more than 4300 digits
 _ATOM, _POWER, _PRODUCT, _SUM = 4, 3, 2, 1
 
 
@@ -90,6 +91,8 @@ def _wrap(part: tuple[str, int], least: int) -> str:
 
 def _rational(expr: Expr) -> tuple[str, int]:
     p, q = expr.p, expr.q  # type: ignore[attr-defined]
+    if max(abs(p), q).bit_length() > _BITS:
+        raise TypeError("a number of more than 3000 digits")
     text = str(p) if q == 1 else f"{p}/{q}"
     if p < 0:
         return text, _SUM

@@ -84,9 +84,12 @@ def as_number(quantity: Quantity) -> float:
 def _constant(expr: Expr, value: float | None = None, nodes: int = 1) -> Scalar:
     """A constant of bounded size, rounded to a double where it is a longer fraction."""
     value = float(expr) if value is None else value
-    if expr.is_Rational and _bits(expr) > _BITS:
-        expr = Rational(repr(value))
-    return _bounded(Scalar(expr, value, nodes, 0, 1, 0))
+    return _bounded(Scalar(_rounded(expr, value), value, nodes, 0, 1, 0))
+
+
+def _rounded(expr: Expr, value: float) -> Expr:
+    """A constant; its value as a double where it is a longer fraction."""
+    return Rational(repr(value)) if expr.is_Rational and _bits(expr) > _BITS else expr
 
 
 def _bits(expr: Any) -> int:
@@ -133,7 +136,8 @@ def _build(
         raise Refusal("this is not finite")
     if expr.is_number:  # something cancelled: x - x
         return _constant(expr, None, nodes)
-    return replace(bound, expr=expr)
+    long = (c for c in expr.atoms(Rational) if _bits(c) > _BITS)
+    return replace(bound, expr=expr.xreplace({c: _rounded(c, _finite(float(c))) for c in long}))
 
 
 def _foreign(expr: Expr) -> bool:

@@ -129,6 +129,8 @@ def test_where_is_a_piecewise():
         ("((u + v)**16)**16", 0, "total degree of 256", ""),
         ("(u + v + x + y + t + 1)**9*(u + v)**9", 0, "more than 2000 terms", ""),
         ("1e400*u", 0, "too large to be finite", ""),
+        ("(1e300*u)**16", 0, "too large to be finite", ""),
+        ("(1e300*u)*(1e300*v)", 0, "too large to be finite", ""),
         ("1e200*1e200", 0, "too large to be finite", ""),
         ("exp(exp(exp(1e11)))", 8, "exp of this number", ""),
         ("log(0)", 0, "log of this number", ""),

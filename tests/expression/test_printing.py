@@ -38,6 +38,7 @@ def test_order_of_building_does_not_matter():
     [
         sympy.besselj(0, x),
         sympy.I * x,
+        x / sympy.Integer(10) ** 5000,
         sympy.Piecewise((x, x < y)),
         sympy.Piecewise((x, sympy.Eq(x, y)), (0, True)),
     ],
