@@ -74,6 +74,11 @@ def test_other_pressures_are_gases_too_but_not_all_fluxes():
     assert find_gas(read_conservation_law(law().pde)) is None
 
 
+def test_the_speed_of_one_unknown_is_the_slope_of_its_flux():
+    found = read_conservation_law(law("dt(u) + dx(u**3) = 0").pde)
+    assert wave_speeds(found, 0, None) == ((3 * found.state[0] ** 2,) * 2,)
+
+
 def test_speeds_of_a_gas_are_velocity_and_sound():
     problem = gas_2d()
     found = read_conservation_law(problem.pde)

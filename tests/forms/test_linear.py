@@ -3,10 +3,11 @@
 import pytest
 
 from piop.errors import NotSupportedError
-from piop.forms.linear_forms import divergence_form
+from piop.forms.linear_forms import divergence_form, transport_form
 from piop.problem import Problem
 from piop.problem.capabilities import choose_method, usual_tolerance
 from piop.problem.reference_methods import EllipticFiniteVolumes
+from tests.reference.hyperbolic import law
 
 
 def steady(*equations, space="x", **words):
@@ -128,3 +129,40 @@ def test_the_usual_tolerance_is_one_that_jumps_allow():
 
     assert tolerance({"expression": "where(g > 0, 12, 3)", "smooth": False}) == 1e-2
     assert tolerance({"expression": "exp(g)"}) == 1e-6
+
+
+ENTERS = {"x.min": {"dirichlet": {"u": 0}}}
+TWO = {"x.min": [{"dirichlet": {"u": 0}}, {"dirichlet": {"v": 0}}]}
+ROUGH = {
+    "inputs": {"a": {"of": ["x"], "law": "piecewise_constant", "cells": 4, "low": 1, "high": 2}}
+}
+
+
+@pytest.mark.parametrize(
+    ("equation", "words", "reason"),
+    [
+        (
+            ["dt(u) + dx(u) = 0", "dt(v) + dx(v) = 0"],
+            {"unknowns": ["u", "v"], "initial": {"u": 0, "v": 0}, "boundary": TWO},
+            "one unknown along one axis",
+        ),
+        ("dt(u) + dx(u) = 0", {"boundary": {"x": "periodic"}}, "no wall to enter through"),
+        ("dt(u) + d(u**2/2, x) = 0", {"boundary": {"x": "outflow"}}, "is nonlinear"),
+        ("dt(u) + dx(u) = dxx(u)", {"boundary": {"x": {"dirichlet": {"u": 0}}}}, "of order .0, 2."),
+        ("dt(u) = -u", {"boundary": {}}, "nothing is carried"),
+        ("dt(u) + dx(u) = t", {}, "moves in time"),
+        ("dt(u) + a*dx(u) = 0", ROUGH, "a coefficient jumps .a."),
+        ("dt(u) + dx(u) = 0", {"boundary": {"x": "outflow"}}, "a condition at x.min"),
+    ],
+)
+def test_what_is_no_linear_transport_says_why(equation, words, reason):
+    problem = law(equation, **{"initial": {"u": 0}, "boundary": ENTERS} | words)
+    with pytest.raises(NotSupportedError, match=reason):
+        transport_form(problem.pde)
+
+
+def test_linear_transport_is_read_with_its_signs():
+    form = transport_form(law("2*dt(u) + 6*x*dx(u) + 4*u = 8", boundary=ENTERS).pde)
+    x = law().space[0].symbol
+    assert (form.unknown, form.speed, form.growth, form.source) == ("u", 3 * x, -2, 4)
+    assert form.walls == (0, None)

@@ -109,6 +109,15 @@ def test_systems_take_as_many_collapsed_streams_as_the_rank(residuals, collapsed
     assert found.explicit == ((0, 0, 0), (0, 1, 0), (0, 0, 1))
 
 
+def test_functionals_are_not_divided_by_what_may_vanish() -> None:
+    slow = A * U1.diff(T) - U1.diff(X, 2)
+    assert plan((T, X), slow).collapsed == ((((1, 0), A), ((0, 2), -1)),)
+    v = function("v", T, X)
+    fast = v.diff(T) - A * v.diff(X, 2)  # two functionals of two derivatives: those themselves
+    found = plan((T, X), slow, fast, channels=("u", "v"))
+    assert found.collapsed == ((((1, 0), 1),), (((0, 2), 1),))
+
+
 def test_a_coefficient_undefined_at_random_places_is_not_expanded(monkeypatch) -> None:
     def refuse(expression: sympy.Expr) -> sympy.Expr:
         raise AssertionError(f"{expression} can take minutes")

@@ -178,6 +178,11 @@ def only(text):
     return " | ".join(f"{i.message} {i.hint}" for i in refuse(text))
 
 
+def test_a_misspelt_coordinate_of_an_input_is_recognised():
+    found = only(edit(HEAT, ("x: [0", "radius: [0"), ("of: [x]", "of: [radios]")))
+    assert "inputs.u0.of: 'radios' is not a coordinate. Did you mean 'radius'?" in found
+
+
 def test_all_mistakes_of_a_file_are_told_at_once_in_its_order():
     text = edit(HEAT, ("terms: 3", "terms: -3"), ("nu*dxx", "mu*dxx"), ("periodic", "perodic"))
     issues = refuse(text)
