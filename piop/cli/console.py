@@ -15,8 +15,13 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
-COUNT, SEED = click.IntRange(1, 10**9), click.IntRange(0, 2**32 - 1)
-THREADS = click.IntRange(1, 1024)
+
+
+class _Integer(click.IntRange):
+    name = "integer"  # what messages call it
+
+
+COUNT, SEED, THREADS = _Integer(1, 10**9), _Integer(0, 2**32 - 1), _Integer(1, 1024)
 DEVICE = click.Choice(["cpu", "cuda"])
 
 

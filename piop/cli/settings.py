@@ -117,7 +117,7 @@ def _of_topic(
     backbones = all_backbones()[0]
     if topic not in backbones:
         names = [entry["name"] for entries in found.values() for entry in entries]
-        raise click.UsageError(unknown_key(topic, [*found, *names, *backbones]))
+        raise click.UsageError(unknown_key(topic, {*found, *names, *backbones}))
     config = next(iter(backbones[topic].values())).config
     meanings = attribute_meanings(type(config))
     return {

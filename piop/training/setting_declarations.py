@@ -162,7 +162,7 @@ def attribute_meanings(section: type) -> dict[str, str]:
     return {name: " ".join(meaning.split()) for name, meaning in entries}
 
 
-def unknown_key(key: str, known: list[str]) -> str:
+def unknown_key(key: str, known: Collection[str]) -> str:
     """Return a message that a setting does not exist, with the nearest name or the list of all."""
     hint = did_you_mean(key, known, 0.7) or f"One of {', '.join(sorted(known))}."
     return f"{excerpt(key)} is not a setting. {hint}"

@@ -14,7 +14,10 @@ WRONG = {
     "an unknown option": (["solve", "heat", "--step", "3"], "No such option"),
     "negative steps": (["solve", "heat", "--steps", "-3"], "-3 is not in the range 1<=x"),
     "no steps": (["solve", "heat", "--steps", "0"], "0 is not in the range"),
-    "steps that are no number": (["solve", "heat", "--steps", "many"], "'many' is not a valid"),
+    "steps that are no number": (
+        ["solve", "heat", "--steps", "many"],
+        "'many' is not a valid integer.",
+    ),
     "a time that is none": (["solve", "heat", "--time", "abc"], "'abc' is not a length of time"),
     "a negative time": (["solve", "heat", "--time", "-5m"], "'-5m' is not a length of time"),
     "two budgets": (["solve", "heat", "--steps", "1", "--time", "1m"], "not both"),

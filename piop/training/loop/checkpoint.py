@@ -89,21 +89,21 @@ def read_checkpoint(files: RunFiles, device: torch.device) -> tuple[dict[str, An
     Raises:
         DamagedFileError: If there are checkpoints and none is whole.
     """
-    damaged: list[DamagedFileError] = []
+    missing, damaged = [], []
     for name in (CHECKPOINT, PREVIOUS):
         path = files.folder / name
         try:
             content = files.read(name)
             state = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
         except FileNotFoundError:
-            continue
+            missing.append(f"{path}: is missing")
         except DamagedFileError as error:
             damaged.append(error)
         except Exception as error:
             damaged.append(DamagedFileError(f"{path}: is damaged: not a checkpoint ({error})"))
         else:
-            for error in damaged:
-                logger.warning("%s. Going on from %s, of step %d", error, name, state["step"])
+            for problem in (*missing, *damaged):
+                logger.warning("%s. Going on from %s, of step %d", problem, name, state["step"])
             return state, name == CHECKPOINT
     if not damaged:
         return None

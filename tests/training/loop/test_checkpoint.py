@@ -63,7 +63,7 @@ def test_weights_that_are_no_numbers_are_refused_without_checksums_too(files):
         read_weights(files)
 
 
-def test_a_checkpoint_comes_back_and_the_one_before_is_kept(files):
+def test_a_checkpoint_comes_back_and_the_one_before_is_kept(files, caplog):
     assert read_checkpoint(files, CPU) is None
     save(files, 1, keep=False)
     save(files, 2)
@@ -73,6 +73,7 @@ def test_a_checkpoint_comes_back_and_the_one_before_is_kept(files):
     (files.folder / "state" / "checkpoint.pt").unlink()  # killed between two renames
     state, is_last = read_checkpoint(files, CPU)
     assert (state["step"], is_last) == (1, False)
+    assert "checkpoint.pt: is missing. Going on from state/previous.pt, of step 1" in caplog.text
 
 
 def test_a_damaged_checkpoint_is_told_and_the_one_before_used(files, caplog):
