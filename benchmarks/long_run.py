@@ -1,8 +1,8 @@
 """Train, and make data, for an hour: do handles, memory or the time of a step grow?
 
-    python benchmarks/long_run.py [--minutes 60]
+    python benchmarks/long_run.py [--minutes 60] [--only training]
 
-Runs `piop solve burgers` and `piop data` at once, with a thread each, and reads /proc (Linux)
+Runs `piop solve burgers` (eager) and `piop data` at once, with a thread each, and reads /proc (Linux)
 whenever a command reports its progress. After a warm-up of a sixth of the time, the first third of
 the rest is compared with the last: open handles must be equal, resident memory within 2 %, the
 processor time of a step (wall times of a shared machine say little) within 5 %; compared are
@@ -13,6 +13,7 @@ medians, of the processor time over minutes. Exit code 1 where one is not. Resul
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -28,9 +29,10 @@ from pathlib import Path
 from statistics import median, median_low
 from typing import Any, Self
 
-from record import record
+from record import RESULTS, environment, record
 
 ROOT = Path(__file__).parents[1]
+RESULT = "long_run_cpu"
 WARM_UP = 1 / 6
 MEMORY, STEP = 0.02, 0.05
 """Largest relative differences between the first and the last third."""
@@ -73,7 +75,7 @@ def commands(minutes: float, folder: Path) -> dict[str, list[str]]:
     spec = folder / "small.yaml"  # Burgers' equation on a coarse grid: batches of seconds
     text = (ROOT / "pdes" / "burgers.yaml").read_text()
     spec.write_text(re.sub("(?m)^save: .*$", "save: {t: 20, x: 64}", text))
-    training = ["solve", "burgers", "--threads", "1", "--device", "cpu", "--out", "run"]
+    training = ["solve", "burgers", "--threads", "1", "--no-compile", "--out", "run"]
     data = ["data", spec.name, "-n", "1000000", "--tolerance", "1e-3", "--output", "data.nc"]
     return {"training": [*training, "--time", f"{2 * minutes:g}m"], "data": data}
 
@@ -113,6 +115,8 @@ def compare(readings: Sequence[Reading], minutes: float) -> dict[str, Any]:
     memory = [median(r.memory for r in part) for part in parts]
     step = [step_time(part, minutes) for part in parts]  # seconds: a minute of an hour
     return {
+        "environment": environment(),
+        "minutes": round((readings[-1].at - readings[0].at) / 60, 1),
         "done": readings[-1].count,
         "handles": handles,
         "memory_MiB": [round(each, 1) for each in memory],
@@ -150,14 +154,18 @@ def main() -> None:
     """Run, compare, record; exit code 1 where something grows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60.0)
-    minutes = parser.parse_args().minutes
+    parser.add_argument("--only", choices=["training", "data"])
+    options = parser.parse_args()
+    minutes = options.minutes
+    path = RESULTS / f"{RESULT}.json"
+    found: dict[str, Any] = json.loads(path.read_text())["found"] if path.exists() else {}
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor() as pool:
         folder = Path(name)
         run = commands(minutes, folder)
-        watched = pool.map(partial(watch, folder=folder, minutes=minutes), run.values())
-        found = {n: compare(r, minutes) for n, r in zip(run, watched, strict=True)}
-    command = f"python benchmarks/long_run.py --minutes {minutes:g}"
-    record("long_run_cpu", command, {"minutes": minutes, "load": os.getloadavg(), **found})
+        names = [options.only] if options.only else [*run]
+        watched = pool.map(partial(watch, folder=folder, minutes=minutes), map(run.get, names))
+        found |= {n: compare(r, minutes) for n, r in zip(names, watched, strict=True)}
+    record(RESULT, f"python benchmarks/long_run.py --minutes {minutes:g}", {"found": found})
     print(table(found))
     if not all(holds for row in found.values() for holds in row["holds"].values()):
         raise SystemExit(1)
