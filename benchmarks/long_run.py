@@ -2,10 +2,10 @@
 
     python benchmarks/long_run.py [--minutes 60] [--only training]
 
-Runs `piop solve burgers` (eager) and `piop data` at once, with a thread each, and reads /proc (Linux)
-whenever a command reports its progress. After a warm-up of a sixth of the time, the first third of
-the rest is compared with the last: open handles must be equal, resident memory within 2 %, the
-processor time of a step (wall times of a shared machine say little) within 5 %; compared are
+Runs `piop solve burgers` (eager) and `piop data` at once, with a thread each, and reads /proc
+(Linux) whenever a command reports its progress. After a warm-up of a sixth of the time, the first
+third of the rest is compared with the last: open handles must be equal, resident memory within 2 %,
+the processor time of a step (wall times of a shared machine say little) within 5 %; compared are
 medians, of the processor time over minutes. Exit code 1 where one is not. Result:
 `results/long_run_cpu.json`.
 """
@@ -75,9 +75,9 @@ def commands(minutes: float, folder: Path) -> dict[str, list[str]]:
     spec = folder / "small.yaml"  # Burgers' equation on a coarse grid: batches of seconds
     text = (ROOT / "pdes" / "burgers.yaml").read_text()
     spec.write_text(re.sub("(?m)^save: .*$", "save: {t: 20, x: 64}", text))
-    training = ["solve", "burgers", "--threads", "1", "--no-compile", "--out", "run"]
+    training = ["solve", "burgers", "--threads", "1", "--device", "cpu", "--out", "run"]
     data = ["data", spec.name, "-n", "1000000", "--tolerance", "1e-3", "--output", "data.nc"]
-    return {"training": [*training, "--time", f"{2 * minutes:g}m"], "data": data}
+    return {"training": [*training, "--no-compile", "--time", f"{2 * minutes:g}m"], "data": data}
 
 
 def watch(command: Sequence[str], folder: Path, minutes: float) -> list[Reading]:

@@ -6,20 +6,23 @@ in one message a step, and every process takes the same step; see docs/distribut
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
+import threading
 import time
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from typing import Any, final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.distributed_c10d import PrefixStore, Store, _get_default_store
 from torch.distributed.rendezvous import rendezvous
 
 from piop import errors
@@ -28,7 +31,9 @@ from piop.training.torchrun import launched_together
 
 PATIENCE = 600.0
 """Seconds to wait for the others: above the differences in compiling and in writing files. A
-process that has died is noticed at once, since its connections close."""
+process that has died is noticed at once, since its connections close, or by its heartbeats."""
+BEAT, MISSED = 5.0, 12
+"""Seconds between heartbeats, and how many in a row a process that hangs has missed."""
 FOREVER = timedelta(days=30)
 GRACE = 20.0
 """Seconds to wait for the others once asked to stop; torchrun kills after 30."""
@@ -130,6 +135,43 @@ class SingleProcess(Processes):
 
 
 @final
+class Heartbeats:
+    """Tell the other processes that this one runs, and observe which of them do.
+
+    The first process observes all others, they observe the first. Missed heartbeats are counted in
+    those of this process, not by a clock: one that was itself stopped has missed none.
+
+    Args:
+        store: Notes that all processes share.
+        rank: Number of this process.
+        count: How many there are.
+    """
+
+    def __init__(self, store: Store, rank: int, count: int) -> None:
+        self._store, self._rank = store.clone(), rank  # its own connection: waiting blocks one
+        self._heard = dict.fromkeys(range(1) if rank else range(1, count), (0, 0))
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    @property
+    def silent(self) -> list[int]:
+        """The observed ranks that have missed ``MISSED`` heartbeats."""
+        return [rank for rank, (_, missed) in self._heard.items() if missed >= MISSED]
+
+    def end(self) -> None:
+        """Stop."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        with suppress(RuntimeError):  # the store is gone with the process that kept it
+            while not self._ended.wait(BEAT):
+                self._store.add(f"beats/{self._rank}", 1)
+                for rank, (before, missed) in self._heard.items():
+                    beats = self._store.add(f"beats/{rank}", 0)
+                    self._heard[rank] = (beats, missed + 1 if beats == before else 0)
+
+
+@final
 class ProcessGroup(Processes):
     """The default process group of ``torch.distributed``.
 
@@ -142,6 +184,7 @@ class ProcessGroup(Processes):
     def __init__(self, store: Store | None = None) -> None:
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         self.store = store
+        self._heartbeats = Heartbeats(_get_default_store(), self.rank, self.count)
         self._deadline: float | None = None
         self._failed = False
 
@@ -149,7 +192,7 @@ class ProcessGroup(Processes):
         """Sum over the processes by one all-reduce of a flat buffer."""
         flat = torch.cat([t.detach().reshape(-1).to(tensors[0]) for t in tensors])
         self.bytes_sent += flat.numel() * flat.element_size()
-        with _lost_process_errors():
+        with self._lost_process_errors():
             work = dist.all_reduce(flat, async_op=True)
             self._wait(work, flat.is_cuda)
         pieces = flat.split([t.numel() for t in tensors])
@@ -175,12 +218,12 @@ class ProcessGroup(Processes):
     def agree(self, value: int) -> bool:
         """Compare with the smallest and the largest number of all processes."""
         ends = torch.tensor([value, -value])
-        with _lost_process_errors():
+        with self._lost_process_errors():
             dist.all_reduce(ends, op=dist.ReduceOp.MAX)
         return bool(ends[0] == -ends[1])
 
     def collect(self, content: bytes) -> Iterator[bytes]:
-        """Receive from each rank in turn, however long the others take."""
+        """Receive from each rank in turn, however long it takes while it runs."""
         if not self.leads:
             self._send(content)
             return
@@ -223,38 +266,66 @@ class ProcessGroup(Processes):
         """Note that this process has failed: leaving must not wait, so that the others notice."""
         self._failed = True
 
-    def leave(self) -> None:
-        """Wait until the first process has done its work, and end the group."""
-        if self.store is not None and not self._failed:
-            try:
+    def close(self) -> None:
+        """Wait until the first process has done its work, and end the group, if it is its own."""
+        try:
+            if self.store is not None and not self._failed:
                 if self.leads:
                     self.store.set("over", "")
                 else:
-                    self.store.wait(["over"], FOREVER)
-            except RuntimeError:
-                pass  # the store is gone with the process that kept it
-        dist.destroy_process_group()
+                    self._while_it_runs(0, self.store.wait, ["over"], FOREVER)
+        except RuntimeError:
+            pass  # the store is gone with the process that kept it
+        finally:
+            self._heartbeats.end()
+            if self.store is not None:
+                dist.destroy_process_group()
 
     def _broadcast(self, content: bytes) -> bytes:
         size = torch.tensor([len(content)])
-        with _lost_process_errors():
+        with self._lost_process_errors():
             dist.broadcast(size, 0)
             buffer = _as_tensor(content) if self.leads else torch.empty(int(size)).byte()
             dist.broadcast(buffer, 0)
         return buffer.numpy().tobytes()
 
     def _send(self, content: bytes) -> None:
-        with _lost_process_errors():
-            _wait_for(dist.isend(torch.tensor([len(content)]), 0))
-            _wait_for(dist.isend(_as_tensor(content), 0))
+        for message in (torch.tensor([len(content)]), _as_tensor(content)):
+            self._exchange(0, dist.isend, message)
 
     def _receive(self, rank: int) -> bytes:
         size = torch.tensor([0])
-        with _lost_process_errors():
-            _wait_for(dist.irecv(size, rank))
-            buffer = torch.empty(int(size), dtype=torch.uint8)
-            _wait_for(dist.irecv(buffer, rank))
+        self._exchange(rank, dist.irecv, size)
+        buffer = torch.empty(int(size), dtype=torch.uint8)
+        self._exchange(rank, dist.irecv, buffer)
         return buffer.numpy().tobytes()
+
+    def _exchange(
+        self, peer: int, start: Callable[[Tensor, int], dist.Work | None], message: Tensor
+    ) -> None:
+        with self._lost_process_errors():
+            if (work := start(message, peer)) is not None:
+                self._while_it_runs(peer, work.wait, FOREVER)
+
+    def _while_it_runs(self, peer: int, wait: Callable[..., Any], *arguments: Any) -> None:
+        """Wait, in a thread that can be left, as long as another process has heartbeats.
+
+        Raises:
+            LostProcessError: If it has none.
+        """
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(wait(*arguments))
+            except RuntimeError as error:
+                done.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        while not concurrent.futures.wait([done], BEAT).done:
+            if peer in self._heartbeats.silent:
+                raise self._lost("no heartbeat")
+        done.result()
 
     def _wait(self, work: Any, cuda: bool) -> None:
         if not cuda:
@@ -268,28 +339,27 @@ class ProcessGroup(Processes):
             time.sleep(2e-5)
         work.wait()
 
+    @contextmanager
+    def _lost_process_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # of which torch's distributed errors are kinds
+            reason = [*str(error).strip().splitlines(), type(error).__name__][0]
+            raise self._lost(reason) from error
+
+    def _lost(self, reason: str) -> LostProcessError:
+        """Name the processes that hang, if any."""
+        if silent := self._heartbeats.silent:
+            who = f"rank {', '.join(map(str, silent))} of this run hangs or"
+        else:
+            who = "another process of this run has ended or"
+        return LostProcessError(f"{who} cannot be reached ({reason[:200]})")
+
 
 def _as_tensor(content: bytes) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8)
-
-
-def _wait_for(work: dist.Work | None) -> None:
-    """Wait for a message without a time limit; None where this process takes no part in it."""
-    if work is not None:
-        work.wait(FOREVER)
-
-
-@contextmanager
-def _lost_process_errors() -> Iterator[None]:
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:  # of which torch's distributed errors are kinds
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise LostProcessError(
-            f"another process of this run has ended or cannot be reached ({reason[:200]})"
-        ) from error
 
 
 @contextmanager
@@ -303,7 +373,11 @@ def joined() -> Iterator[Processes]:
         UsageError: If the others cannot be found.
     """
     if dist.is_available() and dist.is_initialized():
-        yield ProcessGroup() if dist.get_world_size() > 1 else SingleProcess()
+        if dist.get_world_size() == 1:
+            yield SingleProcess()
+            return
+        with closing(ProcessGroup()) as group:
+            yield group
         return
     _choose_cuda_device()
     if not launched_together():
@@ -327,13 +401,12 @@ def joined() -> Iterator[Processes]:
             f"{error}. Start all of them by torchrun, see docs/distributed.md"
         ) from error
     group = ProcessGroup(PrefixStore("piop", store))
-    try:
-        yield group
-    except BaseException:
-        group.abandon()
-        raise
-    finally:
-        group.leave()
+    with closing(group):
+        try:
+            yield group
+        except BaseException:
+            group.abandon()
+            raise
 
 
 def require_device(device: str) -> None:

@@ -141,6 +141,52 @@ def test_asking_one_process_to_stop_stops_all_after_the_same_step(together, heat
     goes_on(run)
 
 
+QUICK = """
+import sys
+from piop.cli import main
+from piop.training import distributed
+distributed.PATIENCE, distributed.BEAT = 10.0, 0.25
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_stopped_process_ends_the_others_and_is_named(together, heat, tmp_path, rank):
+    run = tmp_path / "r"
+    started = together.start(3, "-c", QUICK, "solve", heat, "--out", run, *LONG)
+    wait_for(run / "model.safetensors")
+    stopped = started.pop(rank)
+    stopped.send_signal(signal.SIGSTOP)
+    said = [process.communicate(timeout=60)[1] for process in started]
+    assert [process.returncode for process in started] == [1, 1]
+    assert f"rank {rank} of this run hangs or cannot be reached" in said[0]
+    assert "the checkpoint of step" in said[0]
+    assert f"piop resume {run}" in said[0]
+    assert said[1] == ""
+    goes_on(run)
+    stopped.send_signal(signal.SIGCONT)
+    stopped.communicate(timeout=60)
+    assert stopped.returncode == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_that_stops_while_others_wait_for_its_samples_is_named(
+    together, heat, tmp_path, rank
+):
+    """However long a batch takes: what a stopped process misses is its heartbeats."""
+    output = tmp_path / "d.nc"
+    arguments = ("data", heat, "-n", 100000, "--output", output)
+    started = together.start(2, "-c", QUICK, *arguments)
+    wait_for(tmp_path / "d.nc.parts" / "000000000-000000016.safetensors")
+    started[rank].send_signal(signal.SIGSTOP)
+    _, err = started[1 - rank].communicate(timeout=60)
+    assert started[1 - rank].returncode == 1
+    assert f"rank {rank} of this run hangs or cannot be reached" in err
+    assert "Traceback" not in err
+
+
 def children(pid):
     """Processes that a process has started."""
     return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

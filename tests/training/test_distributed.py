@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from piop.errors import TrainingError, UsageError
+from piop.training import distributed
 from piop.training.distributed import SingleProcess, checksum, joined, require_device
 from piop.training.loop import phases
 from piop.training.torchrun import launched_first, launched_together
@@ -118,6 +120,21 @@ def test_the_environment_says_how_many_there_are(monkeypatch):
     assert not launched_together()
     with joined() as processes:
         assert isinstance(processes, SingleProcess)
+
+
+def test_a_process_without_heartbeats_is_silent_to_those_that_observe_it(monkeypatch):
+    monkeypatch.setattr(distributed, "BEAT", 0.02)
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    beats = [distributed.Heartbeats(store, rank, 3) for rank in range(3)]
+    time.sleep(1)
+    assert [each.silent for each in beats] == [[], [], []]
+    beats[2].end()
+    time.sleep(1)
+    assert [each.silent for each in beats] == [[2], [], []], "only the first observes it"
+    beats[0].end()
+    time.sleep(1)
+    assert beats[1].silent == [0]
+    beats[1].end()
 
 
 def test_each_process_needs_a_device_of_its_own(monkeypatch):
