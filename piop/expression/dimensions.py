@@ -79,7 +79,7 @@ def _size(power_of_ten: Fraction) -> str:
 
 @final
 @dataclass(frozen=True)
-class Term:
+class Operand:
     """Part of a formula that must agree with others.
 
     Attributes:
@@ -111,7 +111,7 @@ class DimensionSystem:
         """Return the dimension of a number: a new unknown."""
         return {next(self._literals): Fraction(1)}
 
-    def agree(self, terms: Sequence[Term]) -> Dimensions:
+    def agree(self, terms: Sequence[Operand]) -> Dimensions:
         """Let all terms have the dimension of the first, and return it.
 
         Where the first is a scalar and others are vectors, all their components have it; where only
@@ -143,7 +143,7 @@ class DimensionSystem:
         """A dimension with all that is known of its unknown ones put in."""
         return product(*((self._solved.get(k, {k: Fraction(1)}), n) for k, n in value.items()))
 
-    def _conflict(self, first: Term, a: Dimension, other: Term, b: Dimension) -> Refusal:
+    def _conflict(self, first: Operand, a: Dimension, other: Operand, b: Dimension) -> Refusal:
         left, right = self._reduced(a), self._reduced(b)
         missing = product((left, 1), (right, -1))
         number = _size(-missing.pop(SCALE, Fraction(0)))
@@ -179,7 +179,7 @@ def _components(value: Dimensions) -> Iterator[Dimension]:
         yield value
 
 
-def read_terms(text: str, scope: Scope, numbers: Scope, system: DimensionSystem) -> list[Term]:
+def read_terms(text: str, scope: Scope, numbers: Scope, system: DimensionSystem) -> list[Operand]:
     """Return the terms of an expression, or of both sides of an equation.
 
     Args:
@@ -191,7 +191,7 @@ def read_terms(text: str, scope: Scope, numbers: Scope, system: DimensionSystem)
     Raises:
         Refusal: If parts of a term cannot agree.
     """
-    found: list[Term] = []
+    found: list[Operand] = []
     start = 0
     for side in EQUALS.split(text):
         tree, offset = read_tree(side)
@@ -209,18 +209,18 @@ class _DimensionWalker(Walker):
         super().__init__(scope, offset)
         self.text, self.numbers, self.system = text, numbers, system
 
-    def terms(self, node: ast.expr, depth: int) -> list[Term]:
+    def terms(self, node: ast.expr, depth: int) -> list[Operand]:
         """Return the terms of a sum, or the one that anything else is."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
             return [self._term(part, depth) for _, part in links(node)]
         return [self._term(node, depth)]
 
-    def _term(self, node: ast.expr, depth: int) -> Term:
+    def _term(self, node: ast.expr, depth: int) -> Operand:
         text = self._source(node).lstrip("+- ")
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
             text = f"({text})"
         value: Any = self.visit(node, depth)
-        return Term(value, text, node.col_offset + self.offset)
+        return Operand(value, text, node.col_offset + self.offset)
 
     def _source(self, node: ast.expr) -> str:
         return self.text[node.col_offset + self.offset : (node.end_col_offset or 0) + self.offset]
@@ -259,7 +259,7 @@ class _DimensionWalker(Walker):
     def _pure(self, what: str, arguments: Sequence[ast.expr], depth: int) -> Dimension:
         """What takes and gives numbers, whose value may carry a dimension as a number may."""
         for argument in arguments:
-            self.system.agree([Term({}, what), self._term(argument, depth)])
+            self.system.agree([Operand({}, what), self._term(argument, depth)])
         return self.system.literal()
 
     def _name(self, name: str) -> Any:
@@ -311,5 +311,5 @@ class _DimensionWalker(Walker):
 
     def _same(self, name: str, parts: list[Any]) -> Any:
         first, *others = parts
-        rest = [Term(part, f"another part of {name}") for part in others]
-        return self.system.agree([Term(first, f"one part of {name}"), *rest])
+        rest = [Operand(part, f"another part of {name}") for part in others]
+        return self.system.agree([Operand(first, f"one part of {name}"), *rest])

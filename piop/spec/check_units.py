@@ -1,4 +1,4 @@
-"""Whether the units of a spec are known, and all its formulas consistent with them."""
+"""Check that the units of a spec are known, and all its formulas consistent with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from piop.expression.dimensions import (
     Dimension,
     Dimensions,
     DimensionSystem,
-    Term,
+    Operand,
     read_terms,
 )
 from piop.spec.formulas import Resolved
@@ -93,7 +93,7 @@ class _Formulas:
         for star in stars(spec.domain):
             self.equate(f"{star.path}.star.radius", star.radius, *map(self.term, spec.space))
 
-    def equate(self, path: str, text: Text, *known: Term) -> Dimensions | None:
+    def equate(self, path: str, text: Text, *known: Operand) -> Dimensions | None:
         """Let a formula agree with what is known; its dimension, or None if it cannot."""
         try:
             return self.system.agree([*known, *self.terms(text.text)])
@@ -101,13 +101,13 @@ class _Formulas:
             record(refusal, text, self.issues, path)
             return None
 
-    def terms(self, text: str) -> list[Term]:
+    def terms(self, text: str) -> list[Operand]:
         """The terms of a formula."""
         return read_terms(text, self.scope, self.numbers, self.system)
 
-    def term(self, name: str) -> Term:
+    def term(self, name: str) -> Operand:
         """A name as a term."""
-        return Term(self.values[name], name, 0)
+        return Operand(self.values[name], name, 0)
 
     def condition(self, face: str, condition: ConditionSpec) -> None:
         """Let both sides of an equation agree, or the parts of αu + β∂u/∂n = g."""
