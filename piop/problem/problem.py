@@ -16,7 +16,7 @@ from piop.domain import Coordinate, Domain
 from piop.errors import Issue, SpecError, did_you_mean
 from piop.expression import Quantity
 from piop.forms.pde import PDE, Input
-from piop.problem import late_imports as lazy
+from piop.problem import late_imports
 from piop.problem.build import build
 from piop.problem.capabilities import Capabilities, find_capabilities
 from piop.problem.describe import to_html, to_text
@@ -300,7 +300,7 @@ class Problem:
         Example:
             ``u0 = problem.sample(4)["u0"]``
         """
-        return lazy.sample(self, n, seed)
+        return late_imports.sample(self, n, seed)
 
     def residual(self) -> Residual:
         """Compile its residual, to train a network of your own in a loop of your own.
@@ -325,7 +325,7 @@ class Problem:
             >>> loss = residual(network, points, inputs).values.square().mean()
             >>> loss.backward()
         """
-        return lazy.residual(self)
+        return late_imports.residual(self)
 
     def solve_reference(self, inputs: Any = None, **settings: Any) -> Solution:
         """Solve for given input functions by the classical method.
@@ -349,7 +349,7 @@ class Problem:
         Example:
             ``problem.solve_reference({"u0": (x, values)}, times=[0.5, 1.0])``
         """
-        return lazy.solve_reference(self, inputs, **settings)
+        return late_imports.solve_reference(self, inputs, **settings)
 
     def fit(self, **settings: Any) -> Run:
         """Train an operator on this problem; the same as ``piop solve``.
@@ -365,7 +365,7 @@ class Problem:
         Raises:
             NotSupportedError: If this version cannot run the problem yet, with the reason.
         """
-        return lazy.fit(self, **settings)
+        return late_imports.fit(self, **settings)
 
     def to_yaml(self) -> str:
         """YAML text of the same problem, with the same hash."""

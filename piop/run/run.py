@@ -15,8 +15,7 @@ import xarray as xr
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.models.core.base import Backbone, Preset
-from piop.problem import Problem
-from piop.problem import late_imports as lazy
+from piop.problem import Problem, late_imports
 from piop.run import evaluation
 from piop.run.configuration import move_to_device
 from piop.run.data import (
@@ -190,7 +189,7 @@ class Run:
         Example:
             ``run.plot("error_over_time", "error.pdf")``
         """
-        return lazy.plot(self, figure, path, unknown, seed, force)
+        return late_imports.plot(self, figure, path, unknown, seed, force)
 
     def held_out(
         self,

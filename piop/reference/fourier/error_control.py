@@ -98,8 +98,8 @@ class Assessment:
         order: Order in time that is credited; 0 for a scheme that is exact in time.
         timed: Multiple at which the time error was last measured; None before.
         time_error: Bound of the time error there.
-        space_error: Bound of the space error of the run; infinite where
-            neither the spectrum nor a difference of two grids tells.
+        space_error: Bound of the space error of the run; infinite where neither the spectrum nor a
+            difference of two grids tells.
         rough_error: Bound by the difference of the last two grids, at first order.
     """
 

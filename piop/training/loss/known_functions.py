@@ -28,8 +28,8 @@ def hard_constraint_lift(
 
     Args:
         problem: The problem.
-        constraints: The hard constraints are met.
-        mean: Constant of each channel without hard initial data, its units.
+        constraints: Which conditions are hard constraints.
+        mean: Constant that is added to each channel without hard initial data, in its units.
 
     Returns:
         For each channel what :func:`piop.forms.hard_constraints.lift_expression` writes; None where
