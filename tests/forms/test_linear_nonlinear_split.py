@@ -49,6 +49,17 @@ def test_burgers_is_written_in_flux_form_to_save_a_transform():
     assert list(found.unknown_atoms.values()) == [(0, (0,))]
 
 
+@pytest.mark.parametrize(
+    ("equation", "product"),
+    [
+        ("dt(u) = u*dxxx(u)", "u(t, x)*Derivative(u(t, x), (x, 3))"),
+        ("dt(u) = coef*dx(coef)", "coef(x)*Derivative(coef(x), x)"),
+    ],
+)
+def test_only_first_derivatives_of_unknowns_are_written_in_flux_form(equation, product):
+    assert products(split(equation).right) == {(product, (0, (0,), 1))}
+
+
 def test_flux_in_the_spec_is_kept():
     found = split("dt(u) + d(u**3 + 2*u, x) = 0")
     assert products(found.right) == {("u(t, x)**3", (0, (1,), -1))}
