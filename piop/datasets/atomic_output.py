@@ -86,7 +86,8 @@ def _reserving(path: Path) -> Iterator[str]:
     try:
         yield f".{path.name[:100]}."
     except OSError as error:
-        raise DataError(f"{path}: cannot be written: {reason_of(error)}") from None
+        message = f"{path}: cannot be written: {reason_of(error)}. {_remedy(error)}"
+        raise DataError(message) from None
 
 
 @contextmanager
@@ -97,12 +98,17 @@ def _writing(path: Path, before: str) -> Iterator[None]:
     except (OSError, RuntimeError) as error:
         # h5py reports a full disk as OSError, or RuntimeError when it closes a file
         state = f"{before} is unchanged" if path.exists() else "nothing was written"
-        remedy = _REMEDIES.get(getattr(error, "errno", None) or 0, "Write to another place")
-        message = f"{path}: cannot be written: {reason_of(error)}; {state}. {remedy}"
+        message = f"{path}: cannot be written: {reason_of(error)}; {state}. {_remedy(error)}"
         raise PiopError(message) from error
 
 
+def _remedy(error: Exception) -> str:
+    return _REMEDIES.get(getattr(error, "errno", None) or 0, "Write to another place")
+
+
 _REMEDIES = {
+    errno.EACCES: "Give write permission, or write to another place",
+    errno.EFBIG: "Raise the limit on file sizes (ulimit -f)",
     errno.ENOSPC: "Free some space, or write to another disk",
     errno.EDQUOT: "Free some space, or write to another disk",
     errno.ENOENT: "Its folder is gone: make it again, or write to another",
@@ -212,7 +218,8 @@ class Shards:
             folder.mkdir(exist_ok=True)
             lock = (folder / LOCK).open("ab")
         except OSError as error:
-            raise DataError(f"{path}: cannot be written: {folder}: {reason_of(error)}") from None
+            message = f"{path}: cannot be written: {folder}: {reason_of(error)}. {_remedy(error)}"
+            raise DataError(message) from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -88,7 +88,9 @@ def test_places_that_cannot_be_written_are_refused_first(tmp_path, monkeypatch):
 
     monkeypatch.setattr("tempfile.mkstemp", denied)
     with (
-        pytest.raises(DataError, match="cannot be written: Permission denied"),
+        pytest.raises(
+            DataError, match=r"cannot be written: Permission denied\. Give write permission"
+        ),
         replacing(tmp_path / "a"),
     ):
         pytest.fail("the block must not run")
@@ -118,6 +120,7 @@ def test_a_real_write_beyond_the_limit_leaves_the_last_data_set_intact(tmp_path)
     )
     assert run.stdout.startswith("PiopError"), run.stdout + run.stderr
     assert "File too large" in run.stdout
+    assert "Raise the limit on file sizes" in run.stdout
     assert (run.returncode, run.stderr) == (0, "")  # HDF5 neither crashed nor complained
     assert [p.name for p in tmp_path.iterdir()] == ["d.nc"]
     assert (tmp_path / "d.nc").read_text() == "old"
