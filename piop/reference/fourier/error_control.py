@@ -16,6 +16,8 @@ are estimated separately:
   many times in a step and last (rough data, dispersion) have no phase at all: the error is what
   they hold, twice that with the modes beside them, and falls slowly (orders of 0.1 to 0.5 were
   seen with jumps and kinks under KdV).
+* **Sources.** A source with a kink has aliases in all modes, while the solution's tail is damped:
+  what lies beyond the tail of the products counts where it decays as k^−p.
 * A tail that never resolves (rough data) earns no credit: the grid grows by half or more, and the
   estimate is twice the difference of the last two grids, as for first order.
 """
@@ -54,6 +56,17 @@ def _beyond(tail: float, order: float) -> float:
     return tail * max(_TAIL, 0.95**slow * math.sqrt(40 / (2 * slow - 1)))
 
 
+def _decay(tail: float, middle: float) -> float:
+    order = math.log(middle / tail) / _BAND if tail > 0 < middle else math.inf
+    return min(max(order, _SLOWEST), _FAST)
+
+
+def slow_beyond(tail: float, middle: float) -> float:
+    """Bound of all modes beyond a tail that decays slowly; 0 where it decays exponentially."""
+    order = _decay(tail, middle)
+    return SAFETY * _beyond(tail, order) if order < _ALGEBRAIC else 0.0
+
+
 @dataclass(frozen=True)
 class Measurements:
     """Measurements of one trajectory on one level, relative to its size.
@@ -66,6 +79,8 @@ class Measurements:
         difference: From the run before; None on the first or after a failure.
         phaseless: Part of the initial data, in modes that turn many times in a step, that lasts.
         coherence: Error at the points of the output relative to its mean over space.
+        sources: What the grid does not hold of sources whose spectrum decays slowly, relative to
+            all products, along each axis; its aliases are not damped as the solution's tail is.
     """
 
     level: SpectralLevel
@@ -75,18 +90,18 @@ class Measurements:
     difference: float | None = None
     phaseless: float = 0.0
     coherence: float = 1.0
+    sources: tuple[float, ...] = (0.0, 0.0, 0.0)
 
     @property
     def beyond(self) -> tuple[float, ...]:
         """Size of what the grid does not hold, along each axis."""
-        return tuple(map(_beyond, self.tail, self.decay))
+        own = map(_beyond, self.tail, self.decay)
+        return tuple(map(max, own, self.sources))
 
     @property
     def decay(self) -> tuple[float, ...]:
         """Order p of a spectrum that decays as k^−p along each axis, at least _SLOWEST."""
-        pairs = zip(self.tail, self.middle, strict=True)
-        orders = [math.log(m / t) / _BAND if t > 0 < m else math.inf for t, m in pairs]
-        return tuple(min(max(order, _SLOWEST), _FAST) for order in orders)
+        return tuple(map(_decay, self.tail, self.middle))
 
 
 @dataclass(frozen=True)
@@ -213,6 +228,8 @@ def _grow(measured: Measurements, axis: int, tolerance: float) -> int:
     n, tail, middle = measured.level.sizes[axis], measured.tail[axis], measured.middle[axis]
     if not _unresolved(measured, axis, tolerance):
         return n
+    if SAFETY * measured.sources[axis] > tolerance / 6:
+        return round_up(2 * n)
     target = tolerance / (12 * SAFETY * _TAIL)
     # The middle band lies half a spectrum below the last one.
     decay = 2 * math.log(middle / tail) if middle > tail > 0 else 0.0

@@ -21,6 +21,7 @@ from piop.reference.fourier.error_control import (
     next_level,
     resolved,
     round_up,
+    slow_beyond,
 )
 from piop.reference.fourier.grid import (
     embed,
@@ -224,8 +225,12 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             gap = run.spectra[row] - embed(last.values, grid, run.grid)
             energy = power(gap, run.grid)[:, self.measured]
             difference = float((energy.sqrt() / scale[row]).max())
-        rough = tuple(run.rough[row].tolist())
-        measured = Measurements(level, tails, middles, rough, difference, min(stiff))
+        rough, inner = run.rough[row].tolist(), run.rough_middle[row].tolist()
+        given = any(not values.initial for values in self.features.data)
+        sources = tuple(given * slow_beyond(*bands) for bands in zip(rough, inner, strict=True))
+        measured = Measurements(
+            level, tails, middles, tuple(rough), difference, min(stiff), sources=sources
+        )
         if min(measured.decay) < _ROUGH:
             measured = replace(measured, coherence=self._coherence(run, row))
         order = min(self.order, _REDUCED) if stiff[0] > self.tolerance else self.order

@@ -237,6 +237,7 @@ class SpectralTrajectory:
         tail: Largest tail, root mean square per state and axis ``[B, states, d]``.
         middle: The same for the middle of the spectrum: tells how fast it decays.
         rough: Largest tail of a product relative to the product, per axis ``[B, d]``.
+        rough_middle: The same for the middle of its spectrum.
         until: First time at which a sample was not finite, else inf ``[B]``.
     """
 
@@ -246,6 +247,7 @@ class SpectralTrajectory:
     tail: Tensor
     middle: Tensor
     rough: Tensor
+    rough_middle: Tensor
     until: Tensor
 
 
@@ -307,8 +309,9 @@ class SpectralStepper:
         rank = len(self.grid.sizes)
         out = w.new_empty((batch, len(times), states, *self.grid.modes))
         tails, middles = out.real.new_zeros(2, batch, states, rank)
-        rough, until = out.real.new_zeros(batch, rank), out.real.new_full((batch,), math.inf)
-        result = SpectralTrajectory(level, self.grid, out, tails, middles, rough, until)
+        rough, inner = out.real.new_zeros(2, batch, rank)
+        until = out.real.new_full((batch,), math.inf)
+        result = SpectralTrajectory(level, self.grid, out, tails, middles, rough, inner, until)
         now, t = None, start
         for i, time in enumerate(times):
             if time > t:
@@ -338,8 +341,9 @@ class SpectralStepper:
         torch.maximum(result.middle, tail(w, grid, 0.4, 0.5).sqrt(), out=result.middle)
         if now is not None:
             total = power(now, grid)[..., None].clamp_min(1e-300)
-            part = (tail(now, grid) / total).sqrt().amax(1)
-            torch.maximum(result.rough, part.nan_to_num(), out=result.rough)
+            for own, band in ((result.rough, (0.9, 1.0)), (result.rough_middle, (0.4, 0.5))):
+                part = (tail(now, grid, *band) / total).sqrt().amax(1)
+                torch.maximum(own, part.nan_to_num(), out=own)
 
 
 def _steps(

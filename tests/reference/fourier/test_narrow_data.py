@@ -47,6 +47,21 @@ def test_a_pulse_in_time_is_not_stepped_over():
     assert bool(solution.accepted.all())
 
 
+def test_aliases_of_a_kink_in_a_source_are_an_error():
+    """|sin π(x − c)| is −2/π Σ e^{2πik(x − c)}/(4k² − 1); mode k gains ∫ e^{−0.01 (2πk)² s} ds."""
+    solution, c, _ = solved(12, "abs(sin(pi*(x - c))) + 0*w", low=1e-3)
+    x, t = solution.axes[0].numpy(), solution.times.numpy()[:, None]
+    k = np.arange(1, 2**14)
+    rate = 0.01 * (2 * math.pi * k) ** 2
+    gained = -4 / math.pi / (4 * k**2 - 1) * -np.expm1(-rate * t) / rate
+    waves = np.cos(2 * math.pi * k * (x - c)[..., None])
+    exact = 2 / math.pi * t + np.einsum("tk,bxk->btx", gained, waves)
+    difference = np.linalg.norm(solution.values["u"].numpy() - exact, axis=(1, 2))
+    error = difference / np.linalg.norm(exact, axis=(1, 2))
+    assert (error < solution.error_estimate.numpy()).all()
+    assert bool(solution.accepted.all())
+
+
 @pytest.mark.parametrize("where", ["source", "initial"])
 def test_a_spike_between_the_points_is_refused(where):
     spike = {where: "1 + 100*exp(-((x - c)/w)**2)"}
