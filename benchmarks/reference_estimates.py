@@ -30,6 +30,7 @@ SOLVERS = (
     "ordinary",
     "elliptic",
     "fem",
+    "finite_volume",
     "characteristics",
 )
 """Modules of `reference_problems`."""

@@ -12,6 +12,7 @@ import torch
 from piop.errors import SolverError
 from piop.problem import Problem
 from piop.reference import Solution
+from piop.reference.solution import Limits
 from piop.sampling import Draws, sample_inputs
 
 Fields = Mapping[str, np.ndarray]
@@ -65,11 +66,13 @@ class RandomProblems:
         exact: Its exact solution, or one by an independent method of at least ten times the
             accuracy that is asked for.
         tolerance: The error estimate requested.
+        limits: Where refinement stops.
     """
 
     words: Mapping[str, Any]
     exact: Exact
     tolerance: float
+    limits: Limits | None = None
 
     def __call__(self, count: int, seed: int) -> Judged:
         """Draw, solve and judge so many."""
@@ -84,7 +87,9 @@ class RandomProblems:
 
         def solve(index: Sequence[int]) -> Judged:
             own = {n: f.take(torch.tensor(index)) for n, f in functions.items()}
-            solution = problem.solve_reference(own, times=times, tolerance=self.tolerance)
+            solution = problem.solve_reference(
+                own, times=times, tolerance=self.tolerance, limits=self.limits
+            )
             errors = [
                 true_error(solution, row, self._exact(solution, row, drawn[i]))
                 for row, i in enumerate(index)

@@ -200,6 +200,7 @@ class KnownValues:
         whole: Data that these are a term of.
 
     Attributes:
+        expression: The data.
         axes: Coordinates that the data depend on.
         batch: Number of samples; 1 where all have the same data.
         detail: Part of the largest value by which data may differ from what corners of boxes show.
@@ -214,7 +215,7 @@ class KnownValues:
         initial: bool = False,
         whole: KnownValues | None = None,
     ) -> None:
-        self.initial, self.whole = initial, whole
+        self.expression, self.initial, self.whole = expression, initial, whole
         held = expression.atoms(AppliedUndef)
         names = {n for f in held for n in sources.arguments[name_of(f)]}
         symbols = expression.free_symbols
@@ -481,28 +482,30 @@ class Features:
         sizes = [len(samples), *(len(e) - 1 for e in edges)]
         found = [torch.empty(0, dtype=torch.int64, device=self.sources.device)]
         for values, boxes in self._of(samples):
-            small = torch.zeros(len(boxes), dtype=torch.bool, device=boxes.sample.device)
-            flat = boxes.sample
-            spans: list[tuple[Tensor, Tensor]] = []
-            for c, own in zip(self.sources.problem.space, edges, strict=True):
-                if c not in values.axes:
-                    spans.append((torch.zeros_like(flat), torch.full_like(flat, len(own) - 1)))
-                    continue
-                low, high = (v[:, values.axes.index(c)] for v in (boxes.low, boxes.high))
-                first = torch.searchsorted(own, low.contiguous(), right=True) - 1
-                last = torch.searchsorted(own, high.contiguous()).clamp(1, len(own) - 1)
-                small |= values.resolved * (high - low) < own[first + 1] - own[first]
-                spans.append((first, last - first))
-            flat, spans = flat[small], [(a[small], n[small]) for a, n in spans]
-            for axis, size in enumerate(sizes[1:]):
-                first, count = spans[axis]
-                box = torch.repeat_interleave(torch.arange(len(flat), device=flat.device), count)
-                offset = torch.arange(len(box), device=flat.device)
-                offset -= (count.cumsum(0) - count)[box]
-                flat = flat[box] * size + first[box] + offset
-                spans = [(a[box], n[box]) for a, n in spans]
-            found.append(flat)
+            found.append(_Overlaps(values, boxes, self.sources.problem.space, edges).rough)
         return torch.unravel_index(torch.cat(found).unique(), sizes)
+
+    def initial_means(
+        self, expression: Expr, samples: Sequence[int], edges: Sequence[Tensor]
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Means of initial data over the cells that hold boxes much smaller than they are.
+
+        Args:
+            expression: One of the problem's initial data.
+            samples: Positions in the batch.
+            edges: As for :meth:`rough_cells`.
+
+        Returns:
+            Number in ``samples``, and index along each axis, of every such cell; and the means.
+        """
+        sizes = [len(samples), *(len(e) - 1 for e in edges)]
+        index = torch.empty(0, dtype=torch.int64, device=self.sources.device)
+        means = index.double()
+        for values, boxes in self._of(samples):
+            if values.initial and values.whole is None and values.expression == expression:
+                overlaps = _Overlaps(values, boxes, self.sources.problem.space, edges)
+                index, means = overlaps.means(torch.tensor(samples, device=index.device))
+        return torch.unravel_index(index, sizes), means
 
     def cuts(self, samples: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Ends of all boxes along the one axis of space: number in ``samples``, and position."""
@@ -526,7 +529,7 @@ class Features:
                 own = boxes.take(row[boxes.sample] >= 0)
                 yield values, Boxes(row[own.sample], own.low, own.high)
 
-    def unseen(self, nodes: Mapping[str, Tensor]) -> Tensor:
+    def unseen(self, nodes: Mapping[str, Tensor], means: bool = False) -> Tensor:
         """Bound the error of a solution by the part of the data that its grid does not see.
 
         That is ∫|d − d_h| / ∫|d|, the largest of all data d (of initial data, whose spikes a
@@ -536,6 +539,8 @@ class Features:
 
         Args:
             nodes: Of the grid, by the name of their coordinate; ends of axes are taken as nodes.
+            means: Whether the grid takes initial data by their means over cells, so that it is
+                their shape alone that it may miss: in the norm of L1.
 
         Returns:
             Relative errors ``[B]``.
@@ -543,7 +548,8 @@ class Features:
         worst = torch.zeros(self.sources.batch, dtype=torch.float64, device=self.sources.device)
         terms: dict[KnownValues, Tensor] = {}
         for values, boxes in self.found:
-            missed, total = _unseen(values, boxes, nodes)
+            power = 2 if values.initial and not means else 1
+            missed, total = _unseen(values, boxes, nodes, power)
             if values.whole is not None:
                 terms[values.whole] = terms.get(values.whole, torch.zeros_like(worst)) + missed
                 continue
@@ -553,8 +559,81 @@ class Features:
         return worst
 
 
+@final
+class _Overlaps:
+    """Boxes of some samples, and the cells of a grid of space that they overlap.
+
+    Args:
+        values: The data.
+        boxes: Of all samples.
+        space: The axes.
+        edges: Ascending, of the cells along each axis ``[n_i + 1]``.
+    """
+
+    def __init__(
+        self,
+        values: KnownValues,
+        boxes: Boxes,
+        space: Sequence[Coordinate],
+        edges: Sequence[Tensor],
+    ) -> None:
+        self.values, self.boxes, self.edges = values, boxes, edges
+        self.columns = [values.axes.index(c) if c in values.axes else None for c in space]
+        self.spans: list[tuple[Tensor, Tensor]] = []
+        self.small = torch.zeros_like(boxes.sample, dtype=torch.bool)
+        for i, own in zip(self.columns, edges, strict=True):
+            if i is None:
+                every = torch.zeros_like(boxes.sample)
+                self.spans.append((every, every + len(own) - 1))
+                continue
+            first = torch.searchsorted(own, boxes.low[:, i].contiguous(), right=True) - 1
+            last = torch.searchsorted(own, boxes.high[:, i].contiguous()).clamp(1, len(own) - 1)
+            self.small |= values.resolved * boxes.size[:, i] < own[first + 1] - own[first]
+            self.spans.append((first, last - first))
+
+    def pairs(self, which: Tensor) -> tuple[Tensor, Tensor]:
+        """Numbers of boxes, and of cells in the samples' grids one after the other."""
+        box = which.nonzero()[:, 0]
+        flat = self.boxes.sample[box]
+        for (start, counts), own in zip(self.spans, self.edges, strict=True):
+            count = counts[box]
+            again = torch.repeat_interleave(torch.arange(len(box), device=box.device), count)
+            offset = torch.arange(len(again), device=box.device)
+            offset -= (count.cumsum(0) - count)[again]
+            box, flat = box[again], flat[again] * (len(own) - 1)
+            flat += start[box] + offset
+        return box, flat
+
+    @property
+    def rough(self) -> Tensor:
+        """Numbers of the cells that hold boxes much smaller than they are."""
+        return self.pairs(self.small)[1].unique()
+
+    def means(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the numbers of these cells, and the means over them, of samples in the batch."""
+        rough = self.rough
+        box, flat = self.pairs(torch.ones_like(self.small))
+        kept = torch.isin(flat, rough)
+        box, flat = box[kept], flat[kept]
+        centre, part = self.boxes.centre[box], torch.ones_like(box, dtype=torch.float64)
+        rest = flat
+        for i, own in reversed([*zip(self.columns, self.edges, strict=True)]):
+            cell, rest = rest % (len(own) - 1), rest // (len(own) - 1)
+            below, above = own[cell], own[cell + 1]
+            if i is None:
+                low, high = below, above
+            else:
+                low = torch.maximum(self.boxes.low[box, i], below)
+                high = torch.minimum(self.boxes.high[box, i], above)
+                centre[:, i] = 0.5 * (low + high)
+            part = part * (high - low) / (above - below)
+        seen = self.values(samples[self.boxes.sample[box]], centre)
+        own = torch.searchsorted(rough, flat)
+        return rough, torch.zeros_like(rough, dtype=seen.dtype).index_add_(0, own, part * seen)
+
+
 def _unseen(
-    values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor]
+    values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor], power: int
 ) -> tuple[Tensor, Tensor]:
     """Mean size over the domain of what a grid does not see of some data, and of the data."""
     length = boxes.size.new_tensor([float(c.length) for c in values.axes])
@@ -585,7 +664,6 @@ def _unseen(
     if len(coarse):
         around = [(i, low[coarse], high[coarse]) for i, low, high in cells]
         hidden[coarse] = seen[coarse] - _multilinear(values, boxes.take(coarse), around)
-    power = 2 if values.initial else 1
     total.index_add_(0, boxes.sample, weight * seen.abs() ** power)
     missed.index_add_(0, boxes.sample, weight * hidden.abs() ** power)
     return missed ** (1 / power), total ** (1 / power)

@@ -279,6 +279,11 @@ class LevelSolver(ABC, Generic[L, R]):
         """
         return None
 
+    def unseen(self, level: L) -> Tensor | None:
+        """Return what is added to the estimates of the whole batch ``[B]``; by default as above."""
+        points = self.data_points(level)
+        return None if points is None else self.features.unseen(points)
+
     @abstractmethod
     def solve(self, level: L, samples: Sequence[int], earlier: Earlier[R]) -> SolvedSamples[R]:
         """Solve samples on a level and estimate their errors.
@@ -403,10 +408,10 @@ class Refinement(Generic[L, R]):
         """Solve samples on a level; return those that go on, with the level that is next."""
         solver, unfinished, finished = self.solver, [], {}
         solved = solver.solve(level, indices, [self.earlier[i] for i in indices])
-        results, points = solved.results, solver.data_points(level)
-        if points is not None:
-            unseen = solver.features.unseen(points)[indices].tolist()
-            results = [r and _with_unseen(r, own) for r, own in zip(results, unseen, strict=True)]
+        results, unseen = solved.results, solver.unseen(level)
+        if unseen is not None:
+            added = zip(results, unseen[indices].tolist(), strict=True)
+            results = [r and _with_unseen(r, own) for r, own in added]
         stops = [self._reason(i, r) for i, r in zip(indices, results, strict=True)]
         if solver.joint and None in stops:
             stops = [None for _ in stops]

@@ -12,10 +12,12 @@ from piop.forms.conservation import read_conservation_law
 from piop.problem.capabilities import choose_method
 from piop.problem.reference_methods import FiniteVolumes, Fourier
 from piop.reference import Limits, solve_reference
+from piop.reference.features import Features
 from piop.reference.finite_volume.flux import Flow
 from piop.reference.finite_volume.scheme import CellMesh, FiniteVolumeStepper, Scheme
 from piop.reference.finite_volume.solve import initial_means
 from piop.reference.input_values import Sources
+from piop.sampling import Draws, sample_inputs
 from tests.oracles import sine_series
 
 from .cases import Scalars, random_waves
@@ -395,3 +397,49 @@ WAVES = {
     "amplitude": [-1, 1],
     "wavenumber": [1, 3],
 }
+
+
+def test_a_pulse_in_time_is_not_stepped_over():
+    """A uniform stream driven by a pulse of any width gains its integral, 1."""
+    problem = law(
+        "dt(u) + dx(u**2/2) = exp(-((t - c)/w)**2)/(sqrt(pi)*w)",
+        initial={"u": "2"},
+        inputs={
+            "c": {"law": "uniform", "low": 0.2, "high": 0.8},
+            "w": {"law": "log_uniform", "low": 1e-5, "high": 1e-2},
+        },
+    )
+    functions = sample_inputs(problem, Draws(0, 0, torch.arange(4)))
+    solution = solve_reference(problem, functions, times=[1.0], limits=Limits(modes=(256, 1, 1)))
+    assert bool(solution.accepted.all())
+    assert float((solution.values["u"] - 3).abs().max()) < 1e-2
+
+
+@pytest.mark.parametrize("plane", [False, True])
+def test_cells_take_the_means_of_narrow_initial_data(plane):
+    """Of a spike of the integral √π w, or of a disk, between the points of any quadrature."""
+    w, centre = 2e-4, 0.3217
+    words = {"space": {"x": [0, 1]}, "initial": {"u": f"exp(-((x - {centre})/{w})**2)"}}
+    if plane:
+        disk = f"where((x - {centre})**2 + (y - {centre})**2 < 1e-4, 1, 0)"
+        words = {"space": {"x": [0, 1], "y": [0, 1]}, "initial": {"u": disk}}
+        words |= {"boundary": {"x": "periodic", "y": "periodic"}, "save": {"t": 2, "x": 8, "y": 8}}
+    problem = law(["dt(u) + d(u**2/2, x) = 0"], **words)
+    sources = Sources(problem, {}, CPU)
+    mesh = CellMesh(problem.space, (16,) * (1 + plane), CPU)
+    means = Features(sources).initial_means(problem.initial["u"][0], [0], mesh.edges)[1]
+    exact = math.pi * 1e-4 if plane else math.sqrt(math.pi) * w
+    assert float(means.sum()) * 16 ** -(1 + plane) == pytest.approx(exact, rel=2e-3)
+
+
+def test_a_source_between_the_centres_of_cells_is_unseen():
+    """It is as large as all that enters."""
+    problem = law(
+        "dt(u) + dx(u**2/2) = where(abs(x - 0.4321) < 1e-4, 5000, 0)",
+        initial={"u": "1"},
+        boundary={"x.min": {"dirichlet": {"u": 1}}, "x.max": "outflow"},
+        save={"t": 2, "x": 65},
+    )
+    solution = solve_reference(problem, {}, limits=Limits(modes=(256, 1, 1)))
+    assert float(solution.error_estimate) > 1
+    assert "data vary between its points" in solution.notes[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, final
@@ -34,6 +34,7 @@ class CellMesh:
     Attributes:
         widths: Width of a cell along each axis.
         centres: Middles of the cells.
+        edges: Ends of the cells along each axis.
         faces: For each axis, middles of the faces across it, both ends among them.
         ends: For each axis, middles of the faces of the box at its low and its high end.
     """
@@ -44,9 +45,11 @@ class CellMesh:
         self.space, self.sizes, self.device = space, sizes, device
         self.widths = [c.length / n for c, n in zip(space, sizes, strict=True)]
         self.centres = tuple(self._along(i, torch.arange(n) + 0.5) for i, n in enumerate(sizes))
-        edges = [self._along(i, torch.arange(n + 1)) for i, n in enumerate(sizes)]
-        self.faces = [self._across(i, edge) for i, edge in enumerate(edges)]
-        self.ends = [[self._across(i, e[:1]), self._across(i, e[-1:])] for i, e in enumerate(edges)]
+        self.edges = [self._along(i, torch.arange(n + 1)) for i, n in enumerate(sizes)]
+        self.faces = [self._across(i, edge) for i, edge in enumerate(self.edges)]
+        self.ends = [
+            [self._across(i, e[:1]), self._across(i, e[-1:])] for i, e in enumerate(self.edges)
+        ]
 
     def _across(self, axis: int, along: Tensor) -> tuple[Tensor, ...]:
         """Middles of faces across an axis, at positions along it."""
@@ -306,6 +309,7 @@ class FiniteVolumeStepper:
         names: Number of each sample, for messages.
         steps: Most steps allowed.
         longest: Longest step taken so far, per sample ``[B]``.
+        bound: Times ``[B, 1]`` → the longest step that resolves the data; None where all do.
         count: Steps taken so far.
     """
 
@@ -313,6 +317,7 @@ class FiniteVolumeStepper:
     names: Sequence[int]
     steps: int
     longest: Tensor
+    bound: Callable[[Tensor], Tensor] | None = None
     count: int = 0
 
     def run(self, u: Tensor, start: float, times: tuple[float, ...]) -> Iterator[Tensor]:
@@ -337,6 +342,8 @@ class FiniteVolumeStepper:
             )
         left = end - t
         step = torch.minimum(fraction / rate.clamp_min(1e-300), left)
+        if self.bound is not None:
+            step = torch.minimum(step, self.bound(t[:, None])[:, 0])
         landing = left - step <= 1e-9 * step  # no tiny step at the end
         step = torch.where(landing, left, step)
         new = self._rk3(u, t, step, None)

@@ -130,6 +130,21 @@ class ShockSolver(LevelSolver[GridLevel, GridResult]):
             sizes.append(max(4, min(max(start, power // 2), self.most // 8)))
         return GridLevel(1, tuple(sizes))
 
+    def unseen(self, level: GridLevel) -> Tensor:
+        """See the base class; cells take sources and coefficients at their centres."""
+        mesh = CellMesh(self.problem.space, level.sizes, self.request.device)
+        space = zip(self.problem.space, mesh.centres, strict=True)
+        return self.features.unseen({c.name: points for c, points in space}, means=True)
+
+    def _initial(self, sources: Sources, mesh: CellMesh, samples: Sequence[int]) -> Tensor:
+        """Cell means of the initial state ``[B, n, *sizes]``, over boxes where they are small."""
+        state = initial_means(self.problem, sources, mesh)
+        for row, unknown in enumerate(self.problem.unknowns):
+            expression = self.problem.initial[unknown][0]
+            (sample, *cell), found = self.features.initial_means(expression, samples, mesh.edges)
+            state[(sample, torch.full_like(sample, row), *cell)] = found
+        return state
+
     def solve(
         self, level: GridLevel, samples: Sequence[int], earlier: Earlier[GridResult]
     ) -> SolvedSamples[GridResult]:
@@ -139,9 +154,13 @@ class ShockSolver(LevelSolver[GridLevel, GridResult]):
         mesh = CellMesh(problem.space, level.sizes, request.device)
         scheme = Scheme(problem, self.law, sources, mesh)
         longest = torch.zeros(len(samples), dtype=torch.float64, device=request.device)
-        stepper = FiniteVolumeStepper(scheme, samples, request.limits.steps, longest)
+        bound = self.features.step_lengths(samples, problem.coordinates[0])
+        part = 2.0 ** (1 - level.number)
+        stepper = FiniteVolumeStepper(
+            scheme, samples, request.limits.steps, longest, bound and (lambda t: part * bound(t))
+        )
         values, rates = [], []
-        steps = stepper.run(initial_means(problem, sources, mesh), sources.start, request.times)
+        steps = stepper.run(self._initial(sources, mesh, samples), sources.start, request.times)
         for t, u in zip(request.times, steps, strict=True):
             rate = scheme.rate_of_change(u, torch.full_like(longest, t))
             values.append(means(u, mesh, self.windows))
