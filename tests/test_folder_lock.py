@@ -104,6 +104,24 @@ def test_a_lock_of_another_machine_is_taken_when_its_heartbeat_has_stopped(
         assert time.monotonic() - began > 0.4
 
 
+@pytest.mark.parametrize("shift", [-1e5, 1e5])
+def test_a_lock_of_another_machine_is_judged_by_changes_whatever_its_clock_shows(
+    tmp_path, quick, monkeypatch, shift
+):
+    """A writer whose clock jumps keeps its lock; one that has ended does not keep it for ever."""
+    lock, clock = tmp_path / LOCK, time.time
+    lock.write_text(json.dumps(ELSEWHERE))
+    os.utime(lock, (clock() + shift, clock() + shift))
+    touched = lock.stat().st_mtime_ns
+    monkeypatch.setattr(folder_lock.time, "time", lambda: clock() - shift)
+    monkeypatch.setattr(folder_lock, "_touched", lambda _: touched + round(shift * clock()))
+    with pytest.raises(UsageError, match="written by ada on far"), one_writer(tmp_path):
+        pass
+    monkeypatch.setattr(folder_lock, "_touched", lambda _: touched)
+    with one_writer(tmp_path):
+        assert json.loads(lock.read_text()) != ELSEWHERE
+
+
 def test_a_lock_of_another_machine_holds_while_it_is_touched(tmp_path, quick):
     with one_writer(tmp_path):
         (tmp_path / LOCK).write_text(json.dumps(ELSEWHERE))

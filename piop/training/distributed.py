@@ -148,8 +148,12 @@ class Heartbeats:
     """
 
     def __init__(self, store: Store, rank: int, count: int) -> None:
-        self._store, self._rank = store.clone(), rank  # its own connection: waiting blocks one
-        self._heard = dict.fromkeys(range(1) if rank else range(1, count), (0, 0))
+        own = store.clone()  # waiting blocks a connection  # pyright: ignore[reportAttributeAccessIssue]
+        self._store: Store = own
+        self._rank = rank
+        self._heard: dict[int, tuple[int, int]] = {}  # heartbeats, and those missed
+        for other in range(1) if rank else range(1, count):
+            self._heard[other] = 0, 0
         self._ended = threading.Event()
         threading.Thread(target=self._run, daemon=True).start()
 
