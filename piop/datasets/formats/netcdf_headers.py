@@ -21,13 +21,19 @@ MEMORY = 2**30
 
 def main(path: str) -> None:
     """Read names, dimensions and attributes, as xarray does when it opens the file."""
-    seconds = int(time.process_time()) + SECONDS
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    _limit(resource.RLIMIT_CPU, int(time.process_time()) + SECONDS)
+    _limit(resource.RLIMIT_DATA, MEMORY)
+    _limit(resource.RLIMIT_CORE, 0)
     with h5netcdf.File(path, "r", phony_dims="access") as file:
         for part in (file, *file.variables.values()):
             dict(part.attrs)
+
+
+def _limit(kind: int, most: int) -> None:
+    """Lower a limit; one that is lower already stays."""
+    _, hard = resource.getrlimit(kind)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, most))
 
 
 if __name__ == "__main__":

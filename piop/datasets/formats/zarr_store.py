@@ -59,14 +59,9 @@ class JudgedStore(WrapperStore[LocalStore]):
             path = f"{self._store.root}: {key}"
             try:
                 size = SIZES[codec](found.to_bytes(), most)
-            except (
-                ValueError,
-                EOFError,
-                OSError,
-                struct.error,
-                lzma.LZMAError,
-                zlib.error,
-            ) as error:
+            except struct.error:
+                raise DataError(f"{path}: is damaged: it ends within its header") from None
+            except (ValueError, OSError, lzma.LZMAError, zlib.error) as error:
                 raise DataError(f"{path}: is damaged: {error}") from None
             if size > most:
                 message = f"is damaged: it unpacks to more than the {most:,} bytes of a chunk"
