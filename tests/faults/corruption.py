@@ -251,7 +251,7 @@ def judged(kind: str, name: str, found: Use, sound: Use, how: str) -> Outcome:
     ]
     unclear = [text for text in texts if not names(name, text)]
     noticed = bool(texts) or Path(name).name in found.log or name == UNREAD
-    fault = f"{kind}, {name}"
+    fault = f"{kind}, run folder"
     if changed or unclear or not noticed:
         what = f"{changed} silently" if changed else unclear[0] if unclear else "not noticed"
         return Outcome(fault, False, f"{how}: {name}: {what}; log: {found.log}")
