@@ -48,15 +48,14 @@ def by_scipy(
     initial: Mapping[str, float],
     inputs: Mapping[str, Any],
     end: float,
-    method: str = "DOP853",
+    **settings: Any,
 ) -> RandomProblems:
     """The same, with a truth that is integrated."""
     start = list(initial.values())
 
     def exact(v: Numbers, times: np.ndarray) -> np.ndarray:
-        run = solve_ivp(
-            lambda t, y: slopes(v, t, y), (0, end), start, method, times, rtol=1e-11, atol=1e-13
-        )
+        given = {"method": "DOP853", "t_eval": times, "rtol": 1e-13, "atol": 1e-14, **settings}
+        run = solve_ivp(lambda t, y: slopes(v, t, y), (0, end), start, **given)
         return run.y[: len({k.strip("dt()") for k in initial})]
 
     return problems(exact, equations, initial, inputs, end)
@@ -153,7 +152,8 @@ CLASSES = {
         {"u": 2, "dt(u)": 0},
         {"r": {"law": "log_uniform", "low": 0.1, "high": 30.0}},
         20.0,
-        "Radau",
+        method="Radau",
+        rtol=1e-9,
     ),
     "Lotka and Volterra": by_scipy(
         lambda v, t, y: [y[0] * (1 - y[1]), v["r"] * y[1] * (y[0] - 1)],
@@ -182,6 +182,7 @@ CLASSES = {
         {"u": 1, "dt(u)": 0},
         {**{n: _PULSE[n] for n in "rc"}, "w": {"law": "log_uniform", "low": 1e-3, "high": 1e-2}},
         1.0,
+        max_step=1e-3,
     ),
 }
 """What is integrated → problems."""

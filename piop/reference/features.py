@@ -38,6 +38,8 @@ _DETAIL = (1e-4, 1e-3, 0.01, 0.02)
 number of coordinates they depend on."""
 _NEGLIGIBLE = (1e-10, 1e-7, 1e-6, 1e-6)
 """Part of the integral of the data's size that a box is left with, by the same number."""
+_IN_TIME = (1e-6, 1e-14)
+"""Both of data of time alone: the stages of a step see little of a kink beside its ends."""
 _FIRST = 8
 """Boxes along each axis at the beginning."""
 _MOST = 2**13
@@ -78,7 +80,19 @@ def data_of(problem: Problem) -> tuple[Expr, ...]:
             values = (pde.condition_residual(face, condition),)
         parts = (part for value in values for part in _known_parts(value, unknowns))
         found += [_substitute(part, ends.get(face, {})) for part in parts]
-    return tuple(dict.fromkeys(e for e in found if _may_hide(problem, e)))
+    factors = [factor for e in found for factor in _separate(problem, e)]
+    return tuple(dict.fromkeys(e for e in factors if _may_hide(problem, e)))
+
+
+def _separate(problem: Problem, expression: Expr) -> Iterator[Expr]:
+    """Yield the factor of time alone and the others, if a product has one."""
+    if problem.time is None or not expression.is_Mul:
+        yield expression
+        return
+    time, space = problem.time.symbol, [c.symbol for c in problem.space]
+    alone = [f for f in expression.args if f.has(time) and not f.has(*space)]
+    for factors in (alone, [f for f in expression.args if f not in alone]):
+        yield expression.func(*factors)
 
 
 def initial_data_of(problem: Problem) -> tuple[Expr, ...]:
@@ -204,6 +218,7 @@ class KnownValues:
         axes: Coordinates that the data depend on.
         batch: Number of samples; 1 where all have the same data.
         detail: Part of the largest value by which data may differ from what corners of boxes show.
+        negligible: Part of the integral of the data's size that a box is left with.
         resolved: Sizes of a box that a gap between points may have and still resolve the data: four
             points on a wave, whose boxes shrink with the root of the detail.
     """
@@ -222,7 +237,9 @@ class KnownValues:
         self.axes = [
             c for c in sources.problem.coordinates if c.name in names or c.symbol in symbols
         ]
-        self.detail = _DETAIL[len(self.axes) - 1]
+        rank = len(self.axes) - 1
+        moving = self.axes == [sources.problem.time]
+        self.detail, self.negligible = _IN_TIME if moving else (_DETAIL[rank], _NEGLIGIBLE[rank])
         self.resolved = math.sqrt(0.32 / self.detail)
         self.device = sources.device
         self.batch = sources.batch if held or symbols & sources.scalars.keys() else 1
@@ -290,7 +307,7 @@ def subdivide(values: KnownValues) -> Boxes:
     sample = torch.arange(batch, device=values.device).repeat_interleave(len(low))
     boxes = Boxes(sample, low.repeat(batch, 1), high.repeat(batch, 1))
     scale, total = torch.full((batch,), 1e-300, **f64), torch.zeros(batch, **f64)
-    detail, negligible = values.detail, _NEGLIGIBLE[len(axes) - 1]
+    detail, negligible = values.detail, values.negligible
     done: list[Boxes] = []
     for _ in range(_ROUNDS):
         hidden, size = _hidden(values, boxes)

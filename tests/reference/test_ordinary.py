@@ -65,6 +65,18 @@ def test_a_pulse_narrower_than_any_step_is_seen():
     assert (error <= solution.error_estimate.numpy()).all()
 
 
+PLACE = {"law": "uniform", "low": 0.5, "high": 4.5}
+
+
+def test_a_kink_of_the_forcing_is_within_the_estimate():
+    problem = ordinary("dt(u) = 10*abs(t - c)", initial={"u": 1}, inputs={"c": PLACE})
+    solution, drawn = solved(problem, 12)
+    t, c = solution.times.numpy(), drawn["c"]
+    truth = 1 + 5 * (c**2 + (t - c) * np.abs(t - c))
+    error = np.abs(solution.values["u"].numpy() - truth).max(1) / np.sqrt((truth**2).mean(1))
+    assert (error <= solution.error_estimate.numpy()).all()
+
+
 def test_a_stiff_oscillator_and_random_forcing_agree_with_scipy():
     forcing = {"law": "fourier_series", "terms": 3, "amplitude": [-1, 1], "wavenumber": [1, 3]}
     problem = ordinary(

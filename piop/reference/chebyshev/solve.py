@@ -145,15 +145,17 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         return f"not finite from t = {time:.6g} on, on any mesh; does the solution blow up there?"
 
     def _step_control(self, number: int) -> StepControl:
-        """Return the step control: steps are halved on every second level, so that levels differ.
+        """Return the step control: of order s + 2, so that steps are halved on three levels.
 
-        The leading coefficient is of order s where steps err by s + 2 or more.
+        By then they err far less than the tolerance, and are shortened by a third. On every second
+        level steps are parts of thirds: none is one of the level before, with the same error. What
+        iterations leave adds up over the steps, and shrinks from level to level too.
         """
-        stages, halved = self.scheme.stages, (number - 1) % 2
-        wanted = (30 * self.request.tolerance / 8 ** (number - 1)) ** (stages / (stages + 2))
-        tolerance = max(wanted / 2 ** (halved * (stages + 1)), 1e-13)
-        newton = 0.1 * max(_NEWTON * self.request.tolerance, _ROUNDING)
-        return StepControl(tolerance, halved, self.request.limits.steps, newton)
+        first = 2.0 ** ((self.scheme.stages + 2) * (min(number, 3) - 1))
+        tolerance = 30 * self.request.tolerance / first / 8.0 ** max(number - 3, 0)
+        newton = 0.1 * max(_NEWTON * self.request.tolerance / 8.0 ** (number - 1), _ROUNDING)
+        parts = 1 if number % 2 else 3
+        return StepControl(max(tolerance, 1e-13), parts, self.request.limits.steps, newton)
 
     def _smallest(self, system: CollocationSystem, samples: Sequence[int]) -> Tensor:
         """Sizes of channels ``[B, C]`` below which a solution that starts from rest counts as zero.

@@ -53,12 +53,18 @@ def test_eigenvectors_give_back_the_inverse(stages):
     assert torch.allclose(whole, method.inverse, atol=1e-11 * float(method.inverse.abs().max()))
 
 
-def test_leading_coefficient_is_that_of_the_last_chebyshev_polynomial():
+def test_leading_coefficients_are_those_of_the_last_chebyshev_polynomials():
     method = Radau(3)
     points = torch.tensor([0.0, *method.nodes], dtype=torch.float64)
     s = 2 * points - 1
     values = 0.25 * (4 * s**3 - 3 * s) + 2 * s - 1
-    assert float(method.top @ values) == pytest.approx(0.25, rel=1e-12)
+    assert torch.allclose(method.leading @ values, torch.tensor([-1, 2, 0, 0.25]).double())
+
+
+def test_the_error_of_a_step_is_of_order_two_more_where_coefficients_fall_and_not_elsewhere():
+    method, falling = Radau(5), 0.01 ** torch.arange(2, 6).double()
+    assert float(method.step_error(falling)) == pytest.approx(0.01**7, rel=1e-9)
+    assert float(method.step_error(torch.full((4,), 1e-6))) == pytest.approx(1e-5, rel=1e-3)
 
 
 def test_inverses_of_many_equal_steps_change_nothing_but_rounding(monkeypatch):
