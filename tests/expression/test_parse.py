@@ -259,3 +259,9 @@ def test_near_formulas_are_read_or_refused_quickly(text):
     except Refusal as refusal:
         assert refusal.message
     assert time.process_time() - start < 1.0
+
+
+def test_coefficients_longer_than_a_double_are_rounded():
+    found = scalar("u" + "*0.1234567890123457" * 40).coeff(u)
+    assert float(found) == pytest.approx(0.1234567890123457**40, rel=1e-13)
+    assert found.q.bit_length() <= 1100
