@@ -1,0 +1,94 @@
+"""How much of some data the nodes of a grid do not see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from piop.reference.features.boxes import Boxes, KnownValues
+
+_SHOWN = 4.0
+"""Factor on what nodes show of the error of interpolation between them: at three points on a wave
+it is three times as large in the middle between two."""
+
+
+def unseen_part(
+    values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor], power: int
+) -> tuple[Tensor, Tensor]:
+    """Mean size over the domain of what a grid does not see of some data, and of the data."""
+    length = boxes.size.new_tensor([float(c.length) for c in values.axes])
+    seen, weight = values(boxes.sample, boxes.centre).nan_to_num(), (boxes.size / length).prod(1)
+    total, missed, largest = torch.zeros(3, values.batch, dtype=seen.dtype, device=seen.device)
+    largest.scatter_reduce_(0, boxes.sample, seen.abs(), "amax")
+    detail = values.detail * largest[boxes.sample]
+    key, small = boxes.sample, torch.zeros_like(boxes.sample, dtype=torch.bool)
+    corners = [(i, boxes.low[:, i], boxes.high[:, i]) for i in range(len(values.axes))]
+    unresolved = (_multilinear(values, boxes, corners) - seen).abs() > 2 * detail
+    hidden, cells = torch.zeros_like(seen), []
+    for i, c in enumerate(values.axes):
+        if c.name not in nodes:
+            bend = (_multilinear(values, boxes, corners[i : i + 1]) - seen).abs().nan_to_num()
+            hidden += torch.where(unresolved & (bend > detail), bend, 0.0)
+            continue
+        own = torch.cat([nodes[c.name], nodes[c.name].new_tensor([c.low, c.high])]).unique()
+        upper = torch.searchsorted(own, boxes.centre[:, i].contiguous()).clamp(1, len(own) - 1)
+        low, high = own[upper - 1], own[upper]
+        cells.append((i, low, high))
+        small |= values.resolved * boxes.size[:, i] < high - low
+        key = key * len(own) + upper
+        finer = (boxes.size[:, i] < high - low).nonzero()[:, 0]
+        if len(finer):
+            beyond = _not_shown(values, boxes.take(finer), i, own)
+            hidden[finer] += torch.where(beyond > 0.01 * detail[finer], beyond, 0.0)
+    coarse = torch.isin(key, key[small].unique()).nonzero()[:, 0]
+    if len(coarse):
+        around = [(i, low[coarse], high[coarse]) for i, low, high in cells]
+        hidden[coarse] = seen[coarse] - _multilinear(values, boxes.take(coarse), around)
+    total.index_add_(0, boxes.sample, weight * seen.abs() ** power)
+    missed.index_add_(0, boxes.sample, weight * hidden.abs() ** power)
+    return missed ** (1 / power), total ** (1 / power)
+
+
+def _along(values: KnownValues, boxes: Boxes, axis: int, at: Tensor) -> Tensor:
+    """Values ``[n, m]`` at positions ``[n, m]`` on lines along an axis through the centres."""
+    points = boxes.centre[:, None].repeat(1, at.shape[1], 1)
+    points[..., axis] = at
+    sample = boxes.sample.repeat_interleave(at.shape[1])
+    return values(sample, points.flatten(0, 1)).reshape(at.shape)
+
+
+def _not_shown(values: KnownValues, boxes: Boxes, axis: int, nodes: Tensor) -> Tensor:
+    """How much more data at centres differ from polynomials than nodes of a grid show ``[n]``.
+
+    On the line through a centre x the polynomial through its six nearest nodes misses Newton's
+    remainder d[x₁, …, x₆, x] ∏(x − xᵢ); the next four nodes, in place of x, show how large its
+    divided difference is. A small grid has fewer nodes.
+    """
+    x, count = boxes.centre[:, axis : axis + 1].contiguous(), min(10, len(nodes))
+    first = torch.searchsorted(nodes, x) - count // 2
+    first = first.clamp(0, len(nodes) - count)
+    at = nodes[first + torch.arange(count, device=nodes.device)]
+    at = torch.cat([at.gather(1, (at - x).abs().argsort(1)), x], 1)
+    table, base = _along(values, boxes, axis, at).nan_to_num(), (count + 2) // 2
+    for k in range(base):
+        table = (table[:, 1:] - table[:, :1]) / (at[:, k + 1 :] - at[:, k : k + 1])
+    beyond = table[:, -1].abs() - _SHOWN * table[:, :-1].abs().amax(1)
+    return beyond.clamp_min(0) * (x - at[:, :base]).prod(1).abs()
+
+
+def _multilinear(
+    values: KnownValues, boxes: Boxes, cells: Sequence[tuple[int, Tensor, Tensor]]
+) -> Tensor:
+    """Interpolate linearly at centres ``[n]`` from the ends ``[n]`` of cells along some axes."""
+    linear = torch.zeros_like(boxes.centre[:, 0])
+    for upper in product((False, True), repeat=len(cells)):
+        points, part = boxes.centre, torch.ones_like(linear)
+        for (i, low, high), up in zip(cells, upper, strict=True):
+            along = (boxes.centre[:, i] - low) / (high - low)
+            part = part * (along if up else 1 - along)
+            points[:, i] = high if up else low
+        linear += part * values(boxes.sample, points)
+    return linear

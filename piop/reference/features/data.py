@@ -1,0 +1,108 @@
+"""Parts of a problem that are data: they hold coordinates, and no unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import sympy
+from sympy import Expr
+from sympy.core.function import AppliedUndef
+
+from piop.expression.functions import KINKS, is_applied
+from piop.forms.terms import applied, name_of, outermost_atoms
+from piop.problem import Problem
+
+_TERMS = 8
+"""Terms of a sum up to which each is looked at by itself."""
+
+
+def data_of(problem: Problem) -> tuple[Expr, ...]:
+    """Parts of equations and conditions that hold coordinates and no unknown."""
+    pde = problem.pde
+    unknowns = frozenset(problem.channels)
+    found = [part for r in pde.residuals_raw for part in _known_parts(r, unknowns)]
+    for face, condition in pde.face_conditions:
+        ends = {
+            f"{c.name}.{end}": {c.symbol: sympy.Float(position)}
+            for c in problem.space
+            for end, position in (("min", c.low), ("max", c.high))
+        }
+        values = condition.values
+        if condition.equation:
+            values = (pde.condition_residual(face, condition),)
+        parts = (part for value in values for part in _known_parts(value, unknowns))
+        found += [_substitute(part, ends.get(face, {})) for part in parts]
+    factors = [factor for e in found for factor in _separate(problem, e)]
+    return tuple(dict.fromkeys(e for e in factors if may_hide(problem, e)))
+
+
+def _separate(problem: Problem, expression: Expr) -> Iterator[Expr]:
+    """Yield the factor of time alone and the others, if a product has one."""
+    if problem.time is None or not expression.is_Mul:
+        yield expression
+        return
+    time, space = problem.time.symbol, [c.symbol for c in problem.space]
+    alone = [f for f in expression.args if f.has(time) and not f.has(*space)]
+    for factors in (alone, [f for f in expression.args if f not in alone]):
+        yield expression.func(*factors)
+
+
+def initial_data_of(problem: Problem) -> tuple[Expr, ...]:
+    """Initial data that hold coordinates."""
+    if problem.time is None:
+        return ()
+    start = {problem.time.symbol: sympy.Float(problem.time.low)}
+    found = [_substitute(e, start) for own in problem.initial.values() for e in own]
+    return tuple(dict.fromkeys(e for e in found if may_hide(problem, e)))
+
+
+def may_hide(problem: Problem, expression: Expr) -> bool:
+    """Whether data may vary faster than drawn functions do.
+
+    Coordinates in an expression may do anything. Jumps and kinks where drawn functions cross a
+    value are looked for along a single coordinate: in more, they lie between the points of every
+    grid differently.
+    """
+    atoms = outermost_atoms(expression)
+    rest = expression.xreplace({atom: sympy.Dummy() for atom in atoms})
+    if rest.free_symbols & {c.symbol for c in problem.coordinates}:
+        return True
+    if rest.has(*KINKS) and any(len(applied(atom).args) == 1 for atom in atoms):
+        return True
+    given = {i.name: i.expression for i in problem.inputs if i.expression is not None and i.of}
+    return any(may_hide(problem, given[name_of(a)]) for a in atoms if name_of(a) in given)
+
+
+def terms_of(problem: Problem, expression: Expr) -> list[Expr]:
+    """Terms of a sum that may vary faster than drawn functions do, each by its own size."""
+    terms = sympy.Add.make_args(sympy.expand_mul(expression, deep=False))
+    return [e for e in terms if may_hide(problem, e)] if 1 < len(terms) <= _TERMS else []
+
+
+def _known_parts(node: Any, unknowns: frozenset[str]) -> Iterator[Expr]:
+    """Largest parts of an expression without unknowns; of a sum or product, all as one."""
+
+    def known(part: Any) -> bool:
+        return not any(name_of(a) in unknowns for a in part.atoms(AppliedUndef))
+
+    if known(node):
+        yield node.doit()
+    elif node.is_Add or node.is_Mul:
+        if own := [a for a in node.args if known(a)]:
+            yield node.func(*own).doit()
+        for part in node.args:
+            if part not in own:
+                yield from _known_parts(part, unknowns)
+    elif not is_applied(node):
+        for part in [node.expr] if node.is_Derivative else node.args:
+            if isinstance(part, Expr):
+                yield from _known_parts(part, unknowns)
+
+
+def _substitute(expression: Any, values: Mapping[Any, Expr]) -> Expr:
+    """Set coordinates to numbers, but not where they are arguments of functions."""
+    expression = sympy.sympify(expression)
+    stand_ins = {atom: sympy.Dummy() for atom in outermost_atoms(expression)}
+    back = {dummy: atom for atom, dummy in stand_ins.items()}
+    return expression.xreplace(stand_ins).xreplace(dict(values)).xreplace(back)

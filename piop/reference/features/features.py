@@ -1,0 +1,229 @@
+"""What solvers ask about the features of a problem's data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import final
+
+import torch
+from sympy import Expr
+from torch import Tensor
+
+from piop.problem import Coordinate
+from piop.reference.features.between_nodes import unseen_part
+from piop.reference.features.boxes import SMALLEST, Boxes, KnownValues, first_of_each, subdivide
+from piop.reference.features.cells import Overlaps
+from piop.reference.features.data import data_of, initial_data_of, may_hide, terms_of
+from piop.reference.input_values import Sources
+
+_GROWTH = 0.1
+"""Growth of the longest step with the distance from where the data vary faster."""
+_HALVED_GROWTH = 0.5
+"""The same of steps that are halved from level to level."""
+_BETWEEN = 10.0
+"""Relative error of a solution per part of the data that its grid does not see: a source that is
+missed may stand where it counts most, and an interface lies up to half a gap from where it is taken
+to be while a quarter of its jump is missed there on average."""
+_BETWEEN_INITIAL = 2.0
+"""The same for initial data, in the norm of L2."""
+
+
+@final
+class Features:
+    """The features of the data of a batch.
+
+    Args:
+        sources: The problem with its inputs.
+        others: What else to look at, without unknowns.
+    """
+
+    def __init__(self, sources: Sources, others: Sequence[Expr] = ()) -> None:
+        self.sources = sources
+        problem = sources.problem
+        data = [*data_of(problem), *(e for e in others if may_hide(problem, e))]
+        parts = [(e, False) for e in data] + [(e, True) for e in initial_data_of(problem)]
+        self.data: list[KnownValues] = []
+        for expression, initial in parts:
+            whole = KnownValues(sources, expression, initial)
+            for term in terms_of(problem, expression):
+                self.data.append(KnownValues(sources, term, initial, whole))
+            self.data.append(whole)
+
+    @cached_property
+    def found(self) -> list[tuple[KnownValues, Boxes]]:
+        """Each part of the data with its boxes, the terms of a sum before the sum."""
+        return [(values, subdivide(values)) for values in self.data]
+
+    def longest_step(self, samples: Sequence[int]) -> Callable[[float, float], float]:
+        """Bound the steps that resolve the data of some samples.
+
+        They grow with the distance from a feature, whose tails are lower than the detail.
+
+        Returns:
+            Start and end of an interval of time → the longest step in it.
+        """
+        spans = [torch.empty(0, 3, dtype=torch.float64, device=self.sources.device)]
+        for values, boxes in self._of(samples):
+            for i in (i for i, c in enumerate(values.axes) if c == self.sources.problem.time):
+                length = values.resolved * (boxes.high[:, i] - boxes.low[:, i])
+                own = torch.stack([boxes.low[:, i], boxes.high[:, i], length], 1)
+                spans.append(torch.unique(own, dim=0))
+        low, high, length = torch.cat(spans).T.contiguous()
+
+        def bound(start: float, end: float) -> float:
+            distance = torch.maximum(low - end, start - high).clamp_min(0)
+            return float((length + _GROWTH * distance).min()) if len(length) else math.inf
+
+        return bound
+
+    def step_lengths(
+        self, samples: Sequence[int], axis: Coordinate
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Bound steps along an axis that resolve the data, of each sample by itself.
+
+        They are for methods that halve them from level to level. Steps grow with the distance from
+        a feature, so that none passes over one, and are as short as the boxes at jumps. Initial
+        data are left out.
+
+        Args:
+            samples: Positions in the batch.
+            axis: Time, or the one axis of space.
+
+        Returns:
+            Positions ``[B, n]`` → the longest step from there on; None where no data depend on the
+            axis.
+        """
+        smallest = SMALLEST * float(axis.length)
+        nothing = torch.empty(0, dtype=torch.float64, device=self.sources.device)
+        rows, points, lengths = [nothing.long()], [nothing], [nothing]
+        for values, boxes in self._of(samples):
+            if axis in values.axes and not values.initial:
+                i = values.axes.index(axis)
+                size = boxes.size[:, i]
+                rows.append(boxes.sample)
+                points.append(boxes.centre[:, i])
+                lengths.append(torch.where(size > 2 * smallest, values.resolved * size, size))
+        row, point, length = (torch.cat(own) for own in (rows, points, lengths))
+        if not len(row):
+            return None
+        order = torch.argsort(point)
+        order = order[torch.argsort(row[order], stable=True)]
+        row, point, length = row[order], point[order], length[order]
+        count = torch.bincount(row, minlength=len(samples))
+        column = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
+        size = (len(samples), int(count.max()) + 1)
+        at, below, above = (point.new_full(size, math.inf) for _ in range(3))
+        at[row, column] = point
+        below[row, column + 1] = length - _HALVED_GROWTH * point
+        above[row, column] = length + _HALVED_GROWTH * point
+        below, above = below.cummin(1)[0], above.flip(1).cummin(1)[0].flip(1)
+
+        def bound(position: Tensor) -> Tensor:
+            upper = torch.searchsorted(at, position).clamp(max=size[1] - 1)
+            reach = _HALVED_GROWTH * position
+            own = torch.minimum(below.gather(1, upper) + reach, above.gather(1, upper) - reach)
+            return own.clamp_min(1e-3 * smallest)
+
+        return bound
+
+    def peak_times(self, samples: Sequence[int]) -> list[float]:
+        """Times at which the data of some samples are largest, of each part and sample one."""
+        wanted = torch.tensor(samples, device=self.sources.device)
+        found: set[float] = set()
+        for values, boxes in self.found:
+            for i in (i for i, c in enumerate(values.axes) if c == self.sources.problem.time):
+                own = boxes.take(torch.isin(boxes.sample, wanted) | (values.batch == 1))
+                size = values(own.sample, own.centre).abs().nan_to_num()
+                found.update(own.centre[first_of_each(own.sample, size, 1), i].tolist())
+        return sorted(found)
+
+    def rough_cells(self, samples: Sequence[int], edges: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Find cells of a grid of space that hold boxes much smaller than they are.
+
+        Args:
+            samples: Positions in the batch.
+            edges: Ascending, of the cells along each axis of space ``[n_i + 1]``.
+
+        Returns:
+            Number in ``samples``, and index along each axis, of every such cell.
+        """
+        sizes = [len(samples), *(len(e) - 1 for e in edges)]
+        found = [torch.empty(0, dtype=torch.int64, device=self.sources.device)]
+        for values, boxes in self._of(samples):
+            found.append(Overlaps(values, boxes, self.sources.problem.space, edges).rough)
+        return torch.unravel_index(torch.cat(found).unique(), sizes)
+
+    def initial_means(
+        self, expression: Expr, samples: Sequence[int], edges: Sequence[Tensor]
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Means of initial data over the cells that hold boxes much smaller than they are.
+
+        Args:
+            expression: One of the problem's initial data.
+            samples: Positions in the batch.
+            edges: As for :meth:`rough_cells`.
+
+        Returns:
+            Number in ``samples``, and index along each axis, of every such cell; and the means.
+        """
+        sizes = [len(samples), *(len(e) - 1 for e in edges)]
+        index = torch.empty(0, dtype=torch.int64, device=self.sources.device)
+        means = index.double()
+        for values, boxes in self._of(samples):
+            if values.initial and values.whole is None and values.expression == expression:
+                overlaps = Overlaps(values, boxes, self.sources.problem.space, edges)
+                index, means = overlaps.means(torch.tensor(samples, device=index.device))
+        return torch.unravel_index(index, sizes), means
+
+    def cuts(self, samples: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Ends of all boxes along the one axis of space: number in ``samples``, and position."""
+        own = [(boxes.sample, boxes.low[:, 0]) for _, boxes in self._of(samples)]
+        nothing = torch.empty(0, dtype=torch.float64, device=self.sources.device)
+        return (
+            torch.cat([nothing.long(), *(sample for sample, _ in own)]),
+            torch.cat([nothing, *(position for _, position in own)]),
+        )
+
+    def _of(self, samples: Sequence[int]) -> Iterator[tuple[KnownValues, Boxes]]:
+        """Data, and boxes of some samples, numbered as in ``samples``."""
+        row = torch.full((self.sources.batch,), -1, device=self.sources.device)
+        row[list(samples)] = torch.arange(len(samples), device=row.device)
+        for values, boxes in self.found:
+            if values.batch == 1:
+                again = torch.arange(len(samples), device=row.device)
+                low, high = (v.repeat(len(samples), 1) for v in (boxes.low, boxes.high))
+                yield values, Boxes(again.repeat_interleave(len(boxes)), low, high)
+            else:
+                own = boxes.take(row[boxes.sample] >= 0)
+                yield values, Boxes(row[own.sample], own.low, own.high)
+
+    def unseen(self, nodes: Mapping[str, Tensor], means: bool = False) -> Tensor:
+        """Bound the error of a solution by the part of the data that its grid does not see.
+
+        That is ∫|d − d_h| / ∫|d|, the largest of all data d (of initial data, whose spikes a
+        solution may keep, in the norm of L2). In cells of the grid that hold boxes much smaller
+        than they are, d_h is multilinear. Elsewhere only what the nodes near a box smaller than its
+        cell do not show counts, and what boxes themselves do not resolve in time.
+
+        Args:
+            nodes: Of the grid, by the name of their coordinate; ends of axes are taken as nodes.
+            means: Whether the grid takes initial data by their means over cells, so that it is
+                their shape alone that it may miss: in the norm of L1.
+
+        Returns:
+            Relative errors ``[B]``.
+        """
+        worst = torch.zeros(self.sources.batch, dtype=torch.float64, device=self.sources.device)
+        terms: dict[KnownValues, Tensor] = {}
+        for values, boxes in self.found:
+            power = 2 if values.initial and not means else 1
+            missed, total = unseen_part(values, boxes, nodes, power)
+            if values.whole is not None:
+                terms[values.whole] = terms.get(values.whole, torch.zeros_like(worst)) + missed
+                continue
+            missed = torch.maximum(missed, terms.get(values, missed))
+            factor = _BETWEEN_INITIAL if values.initial else _BETWEEN
+            worst = torch.maximum(worst, factor * missed / total.clamp_min(1e-300))
+        return worst
