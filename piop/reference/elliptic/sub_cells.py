@@ -10,7 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import final
 
+import numpy as np
 import torch
+from numpy.polynomial import legendre
 from sympy import Expr
 from torch import Tensor
 
@@ -19,6 +21,13 @@ from piop.reference.elliptic.cells import cell_edges
 from piop.reference.features import Features, KnownValues
 from piop.reference.input_values import Sources
 
+_ALONG = 4
+"""Points of Gauss's rule in a piece of a half cell."""
+_NODES, _WEIGHTS = legendre.leggauss(_ALONG)
+_UP_TO_NODES = np.linalg.inv(legendre.legvander(_NODES, _ALONG - 1)).T @ legendre.legval(
+    _NODES, legendre.legint(np.eye(_ALONG), lbnd=-1)
+)
+"""Values at the nodes → integrals from −1 to each of them, of the polynomial through them."""
 _POINTS = (4, 3)
 """Points along each axis inside a half cell, in two and three dimensions."""
 _AT_A_TIME = 2**21
@@ -61,7 +70,7 @@ class SubCells(ABC):
 
 @final
 class LineSubCells(SubCells):
-    """Half cells of one axis, in pieces that end where boxes do."""
+    """Half cells of one axis, by Gauss's rule in pieces that end where boxes do."""
 
     def __init__(
         self, sources: Sources, features: Features, samples: Sequence[int], sizes: Sequence[int]
@@ -80,9 +89,13 @@ class LineSubCells(SubCells):
         order = torch.argsort(at)
         order = order[torch.argsort(own[order], stable=True)]
         own, at = own[order], at[order]
-        inner = own[1:] == own[:-1]
-        self.own, low, high = own[1:][inner], at[:-1][inner], at[1:][inner]
-        self.middle, self.width = 0.5 * (low + high), high - low
+        inner = (own[1:] == own[:-1]) & (at.diff() > 1e-13 * self.space[0].length)
+        self.piece, low, high = _graded(own[1:][inner], at[:-1][inner], at[1:][inner])
+        self.half = 0.5 * (high - low)[:, None]
+        nodes, weights = (torch.tensor(rule).to(at) for rule in (_NODES, _WEIGHTS))
+        self.own = self.piece.repeat_interleave(_ALONG)
+        self.at = (low[:, None] + self.half * (1 + nodes)).flatten()
+        self.width = (self.half * weights).flatten()
 
     def mean(self, expression: Expr) -> Tensor:
         """See the base class."""
@@ -97,21 +110,47 @@ class LineSubCells(SubCells):
 
         That is what a source inside the half cell adds to the difference of u along it.
         """
-        content = self.width * self._values(source)
-        count = torch.bincount(self.own, minlength=len(self))
+        values = self._values(source)
+        content = (self.width * values).reshape(-1, _ALONG).sum(1)
+        count = torch.bincount(self.piece, minlength=len(self))
         before = content.cumsum(0) - content
-        before = before - before[count.cumsum(0) - count][self.own] + 0.5 * content
+        before -= before[count.cumsum(0) - count][self.piece]
+        inside = values.reshape(-1, _ALONG) @ torch.tensor(_UP_TO_NODES).to(values)
+        from_start = (before[:, None] + self.half * inside).flatten()
         upper = self.index[1][self.own] % 2 == 1
-        to_face = torch.where(upper, self._sum(content)[self.own] - before, before)
+        whole = self._sum(self.width * values)[self.own]
+        to_face = torch.where(upper, whole - from_start, from_start)
         return self._sum(self.width / self._values(diffusion) * to_face)
 
     def _values(self, expression: Expr) -> Tensor:
         values = KnownValues(self.sources, expression)
-        points = self.middle[:, None].expand(-1, len(values.axes))
+        points = self.at[:, None].expand(-1, len(values.axes))
         return values(self.index[0][self.own], points)
 
     def _sum(self, values: Tensor) -> Tensor:
         return torch.zeros(len(self)).to(values).index_add_(0, self.own, values)
+
+
+def _graded(own: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Halve pieces ``[n]`` until none is over twice as long as the next in its half cell.
+
+    The tails of a pulse, lower than what boxes show, lie in the pieces beside it.
+    """
+    while True:
+        length, nothing = high - low, low.new_full((1,), torch.inf)
+        inner = own[1:] == own[:-1]
+        below = torch.cat([nothing, torch.where(inner, length[:-1], torch.inf)])
+        above = torch.cat([torch.where(inner, length[1:], torch.inf), nothing])
+        long = length > 2.01 * torch.minimum(below, above)[: len(own)]
+        if not bool(long.any()):
+            return own, low, high
+        middle = 0.5 * (low + high)
+        upper = own[long], middle[long], high[long]
+        lower = own, low, torch.where(long, middle, high)
+        own, low, high = (torch.cat(pair) for pair in zip(lower, upper, strict=True))
+        order = torch.argsort(low)
+        order = order[torch.argsort(own[order], stable=True)]
+        own, low, high = own[order], low[order], high[order]
 
 
 @final
