@@ -6,7 +6,9 @@ no derivative.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import sympy
@@ -14,7 +16,7 @@ from sympy import Derivative, Expr
 
 from piop.boundary import CONDITIONS, RobinForm
 from piop.errors import NotSupportedError
-from piop.expression.functions import JUMPS
+from piop.expression.functions import JUMPS, KINKS
 from piop.forms.differentiate import differentiate
 from piop.forms.pde import PDE
 from piop.forms.terms import Term, applied, read_terms, split_terms
@@ -31,6 +33,7 @@ class DivergenceForm:
         source: f.
         walls: Per axis, conditions on its low and its high face; None where it is periodic.
         rough: Whether some aᵢ jumps, so that the slope of u does too.
+        kinked: Whether anything of these jumps or has a kink.
         gauge: Mean of u over the box, where nothing else fixes the constant.
     """
 
@@ -40,6 +43,7 @@ class DivergenceForm:
     source: Expr
     walls: tuple[tuple[RobinForm, RobinForm] | None, ...]
     rough: bool
+    kinked: bool
     gauge: float | None
 
 
@@ -61,6 +65,7 @@ def divergence_form(pde: PDE) -> DivergenceForm:
     unknown = pde.unknowns[0]
     reader = _Reader(pde)
     reader.read(pde.residuals_raw[0])
+    given = (*reader.diffusion, reader.reaction, reader.source, *chain(*forms.values()))
     lacking = [c.name for c, a in zip(pde.space, reader.diffusion, strict=True) if a.is_zero]
     if lacking:
         raise NotSupportedError(f"no second derivative along {', '.join(lacking)}")
@@ -74,17 +79,24 @@ def divergence_form(pde: PDE) -> DivergenceForm:
             for c in pde.space
         ),
         any(jumps(pde, a) for a in reader.diffusion),
+        any(jumps(pde, e, KINKS) for e in given),
         pde.gauge.get(unknown),
     )
 
 
-def jumps(pde: PDE, expression: Expr) -> bool:
-    """Whether an expression holds ``where`` or ``sign``, or an input that does or is not smooth."""
-    if expression.has(*JUMPS):
+def jumps(pde: PDE, expression: Expr, kinds: Sequence[Any] = JUMPS) -> bool:
+    """Whether an expression holds functions of some kinds, or an input that does or is not smooth.
+
+    Args:
+        pde: The problem's equations.
+        expression: Of coordinates and inputs.
+        kinds: Classes in SymPy; by default those whose values may jump, ``where`` and ``sign``.
+    """
+    if expression.has(*kinds):
         return True
     held = [i for i in pde.inputs if expression.has(i.symbol)]
     inner = [i.expression for i in held if i.expression is not None]
-    return any(not i.smooth for i in held) or any(jumps(pde, e) for e in inner)
+    return any(not i.smooth for i in held) or any(jumps(pde, e, kinds) for e in inner)
 
 
 def _robin_forms(pde: PDE, reasons: list[str]) -> dict[str, RobinForm]:

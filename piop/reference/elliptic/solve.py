@@ -2,7 +2,7 @@
 
 Cells are halved from level to level, and the order is that observed, within bounds that the
 coefficient sets: on one with jumps single differences depend on where its interfaces pass between
-centres, and no more than the first order is credited. Where the coefficient is smooth, the second
+centres, and no more than the first order is credited. Where all data are smooth, the second
 order is observed and cells meet at the nodes of the output, the leading error is extrapolated away.
 """
 
@@ -125,7 +125,7 @@ class CellSolver(LevelSolver[GridLevel, GridResult]):
             return values[0], math.inf, 1.0
         differences = [float((a - b).norm()) / scale for a, b in pairwise(values)]
         observed = observed_order(differences)
-        smooth = self.aligned and not self.form.rough
+        smooth = self.aligned and not self.form.kinked
         if smooth and len(values) > 2 and _SECOND[0] < observed < _SECOND[1]:
             new, old = (fine + (fine - coarse) / 3 for fine, coarse in pairwise(values))
             difference = float((new - old).norm()) / scale

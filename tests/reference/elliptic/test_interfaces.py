@@ -85,3 +85,19 @@ def test_a_source_narrower_than_any_cell_is_counted_whole():
         assert error < 2e-3  # the pulse has a width
         assert error < estimate + 2e-3
     assert bool(solution.accepted.all())
+
+
+def test_nothing_is_extrapolated_where_the_source_has_a_kink():
+    """5u − Δu = f with u = |x − c|³ sin(2y + 1): how the error falls depends on where c lies."""
+    u, kink = "abs(x - c)**3*sin(2*y + 1)", "6*abs(x - c)*sin(2*y + 1)"
+    problem = steady(
+        f"5*u - lap(u) = 9*{u} - {kink}",
+        boundary={axis: {"dirichlet": {"u": u}} for axis in "xy"},
+        space="xy",
+        parameters={"c": 0.40735},
+    )
+    solution = solve_reference(problem, {}, tolerance=1e-3, shape=(17, 17))
+    x, y = torch.meshgrid(*solution.axes, indexing="ij")
+    exact = (x - 0.40735).abs() ** 3 * torch.sin(2 * y + 1)
+    error = relative(solution.values["u"][0], exact)
+    assert error < solution.error_estimate[0] < 1e-3
