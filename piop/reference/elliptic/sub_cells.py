@@ -1,7 +1,8 @@
 """Means over the half cells in which data vary: interfaces and narrow sources between the points.
 
-Along a line half cells are cut where the boxes of `piop.reference.features` end, so that interfaces
-are met to ten digits; in more dimensions data are taken at even points inside half cells.
+Along a line all half cells are cut where the boxes of `piop.reference.features` end, so that
+interfaces are met to ten digits; in more dimensions data are taken at even points inside half
+cells.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _AT_A_TIME = 2**21
 
 
 class SubCells(ABC):
-    """The half cells of a grid in which data of a batch vary.
+    """The half cells of a grid in which data of a batch vary; along a line all of them.
 
     Args:
         sources: The problem with its inputs, of these samples.
@@ -76,21 +77,22 @@ class LineSubCells(SubCells):
         self, sources: Sources, features: Features, samples: Sequence[int], sizes: Sequence[int]
     ) -> None:
         super().__init__(sources, features, samples, sizes)
-        row, cell = self.index
         (edges,) = self.edges
-        self.length = edges[cell + 1] - edges[cell]
-        number = torch.full((sources.batch, len(edges) - 1), -1, device=edges.device)
-        number[row, cell] = torch.arange(len(row), device=edges.device)
+        count, batch = len(edges) - 1, sources.batch
+        row = torch.arange(batch, device=edges.device).repeat_interleave(count)
+        cell = torch.arange(count, device=edges.device).repeat(batch)
+        self.index = row, cell
+        self.length = edges.diff().repeat(batch)
+        number = torch.arange(batch * count, device=edges.device)
         sample, at = features.cuts(samples)
-        inside = (torch.searchsorted(edges, at, right=True) - 1).clamp(0, len(edges) - 2)
-        own = number[sample, inside]
-        at = torch.cat([at[own >= 0], edges[cell], edges[cell + 1]])
-        own = torch.cat([own[own >= 0], number[row, cell], number[row, cell]])
+        inside = (torch.searchsorted(edges, at, right=True) - 1).clamp(0, count - 1)
+        at = torch.cat([at, edges[cell], edges[cell + 1]])
+        own = torch.cat([sample * count + inside, number, number])
         order = torch.argsort(at)
         order = order[torch.argsort(own[order], stable=True)]
         own, at = own[order], at[order]
         inner = (own[1:] == own[:-1]) & (at.diff() > 1e-13 * self.space[0].length)
-        self.piece, low, high = _graded(own[1:][inner], at[:-1][inner], at[1:][inner])
+        self.piece, low, high = _graded(own[1:][inner], at[:-1][inner], at[1:][inner], count)
         self.half = 0.5 * (high - low)[:, None]
         nodes, weights = (torch.tensor(rule).to(at) for rule in (_NODES, _WEIGHTS))
         self.own = self.piece.repeat_interleave(_ALONG)
@@ -131,14 +133,20 @@ class LineSubCells(SubCells):
         return torch.zeros(len(self)).to(values).index_add_(0, self.own, values)
 
 
-def _graded(own: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Halve pieces ``[n]`` until none is over twice as long as the next in its half cell.
+def _graded(own: Tensor, low: Tensor, high: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Halve pieces ``[n]`` until none is over twice as long as the next of its sample.
 
     The tails of a pulse, lower than what boxes show, lie in the pieces beside it.
+
+    Args:
+        own: Ascending numbers of the half cells they lie in.
+        low: Their low ends.
+        high: Their high ends.
+        count: Half cells of a sample.
     """
     while True:
         length, nothing = high - low, low.new_full((1,), torch.inf)
-        inner = own[1:] == own[:-1]
+        inner = own[1:] // count == own[:-1] // count
         below = torch.cat([nothing, torch.where(inner, length[:-1], torch.inf)])
         above = torch.cat([torch.where(inner, length[1:], torch.inf), nothing])
         long = length > 2.01 * torch.minimum(below, above)[: len(own)]
