@@ -29,14 +29,13 @@ from piop.reference.elliptic.cells import (
     StencilOperator,
     at_nodes,
     between,
-    centres,
     every_other,
     half_steps,
     interleave,
 )
-from piop.reference.elliptic.sub_cells import LineSubCells, sub_cells
+from piop.reference.elliptic.sub_cells import SubCells, sub_cells
 from piop.reference.features import Features
-from piop.reference.input_values import Axes, Sources
+from piop.reference.input_values import Sources
 from piop.reference.refinement import refuse
 
 if TYPE_CHECKING:
@@ -83,6 +82,7 @@ class CellSystem:
         right: Right sides ``[B, *sizes]``.
         halves: Per axis, conductances from a cell's centre to its low and its high face.
         walls: Per axis, low and high; None where it is periodic.
+        bends: Of the low and the high halves of cells, see :meth:`SubCells.bends`.
 
     Raises:
         SolverError: If a coefficient changes its sign, or anything is not finite.
@@ -98,23 +98,21 @@ class CellSystem:
     ) -> None:
         self.form, self.sources, self.samples, self.sizes = form, sources, samples, sizes
         self.space = sources.problem.space
-        self.rough = sub_cells(sources, features, samples, sizes)
-        fine = [centres(c, 2 * n, sources.device) for c, n in zip(self.space, sizes, strict=True)]
+        half_cells = sub_cells(sources, features, samples, sizes)
         volume = math.prod(c.length / n for c, n in zip(self.space, sizes, strict=True))
-        fields = {a: sources.field(a, fine) for a in dict.fromkeys(form.diffusion)}
+        fields = {a: sources.field(a, half_cells.middles) for a in dict.fromkeys(form.diffusion)}
         sign = self._sign(list(fields.values()))
-        self.right = sign * volume * self._cell_mean(form.source, fine)
-        mass = sign * volume * self._cell_mean(form.reaction, fine)
-        self.bends: Pair | None = None
-        if isinstance(self.rough, LineSubCells):
-            self.bends = self._bends(self.rough, fields[form.diffusion[0]], fine)
+        self.right = sign * volume * self._cell_mean(form.source, half_cells)
+        mass = sign * volume * self._cell_mean(form.reaction, half_cells)
+        bends = half_cells.bends(form.diffusion[0], form.source)
+        self.bends = None if bends is None else bends.unflatten(1, (-1, 2)).unbind(2)
         self.halves: list[Pair] = []
         self.walls: list[Sequence[WallValue] | None] = []
         links, ground = [], []
         for axis, a in enumerate(form.diffusion):
             step = self.space[axis].length / sizes[axis]
-            whole = self._in_series(sign * fields[a], a, axis)
-            low, high = half_conductances(whole, axis, step, volume / step)
+            whole = fields[a] if a.is_number else half_cells.in_series(a, fields[a], axis)
+            low, high = half_conductances(whole.abs(), axis, step, volume / step)
             links.append(join(low, high, axis, self.space[axis].periodic))
             if self.bends is not None:
                 below, above = self.bends
@@ -149,22 +147,13 @@ class CellSystem:
             )
         return torch.where(low > 0, 1.0, -1.0).to(low).reshape(-1, *[1] * len(self.space))
 
-    def _cell_mean(self, expression: Expr, fine: Axes) -> Tensor:
+    def _cell_mean(self, expression: Expr, half_cells: SubCells) -> Tensor:
         """Means over cells ``[B, *sizes]``."""
         if expression.is_number:
             size = (self.sources.batch, *self.sizes)
             value = float(expression)
             return torch.full(size, value, dtype=torch.float64, device=self.sources.device)
-        values = self.sources.field(expression, fine)
-        if len(self.rough):
-            values[self.rough.index] = self.rough.mean(expression)
-        return mean_of_halves(values)
-
-    def _in_series(self, a: Tensor, expression: Expr, axis: int) -> Tensor:
-        """Coefficient of half cells ``[B, …]`` as a flux along an axis meets it."""
-        if not len(self.rough) or expression.is_number:
-            return a
-        return a.index_put(self.rough.index, self.rough.in_series(expression, axis).abs())
+        return mean_of_halves(half_cells.mean(expression))
 
     def _wall(self, wall: RobinForm, axis: int, end: int, slope: Tensor) -> WallValue:
         """Solve αu + β∂u/∂n = g for the value on the wall.
@@ -195,21 +184,8 @@ class CellSystem:
             found.append(conductance * (1 - own.factor))
         return found
 
-    def _bends(self, rough: LineSubCells, a: Tensor, fine: Axes) -> Pair:
-        """What sources inside the low and the high halves of cells add to differences along them.
-
-        The flux through a half cell is not the one through its face where a source lies between:
-        u(face) − u(centre) is the flux through the face times the resistance, and this.
-        """
-        expression, source = self.form.diffusion[0], self.form.source
-        step = self.space[0].length / (2 * self.sizes[0])
-        bends = 0.5 * step**2 * self.sources.field(source, fine) / a
-        if len(rough):
-            bends[rough.index] = rough.bend(expression, source)
-        return bends.unflatten(1, (-1, 2)).unbind(2)
-
     def _beside(self, end: int) -> Tensor | float:
-        """The part of :meth:`_bends` beside the low or the high wall."""
+        """The part of ``bends`` beside the low or the high wall."""
         return 0.0 if self.bends is None else self.bends[end][:, -end, None]
 
     def reconstruct(self, cells: Tensor, shape: Sequence[int]) -> Tensor:

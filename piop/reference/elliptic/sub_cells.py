@@ -1,8 +1,8 @@
-"""Means over the half cells in which data vary: interfaces and narrow sources between the points.
+"""Data over half cells: interfaces and narrow sources between the points of a grid count.
 
 Along a line all half cells are cut where the boxes of `piop.reference.features` end, so that
-interfaces are met to ten digits; in more dimensions data are taken at even points inside half
-cells.
+interfaces are met to ten digits; in more dimensions data are taken at even points inside the half
+cells that hold small boxes, at the middle of the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sympy import Expr
 from torch import Tensor
 
 from piop.domain import Coordinate
-from piop.reference.elliptic.cells import cell_edges
+from piop.reference.elliptic.cells import cell_edges, centres
 from piop.reference.features import Features, KnownValues
 from piop.reference.input_values import Sources
 
@@ -35,38 +35,44 @@ _AT_A_TIME = 2**21
 
 
 class SubCells(ABC):
-    """The half cells of a grid in which data of a batch vary; along a line all of them.
+    """The half cells of a grid, and data of a batch over them ``[B, *halves]``.
 
     Args:
         sources: The problem with its inputs, of these samples.
         features: Of the data of the whole batch.
         samples: Positions in the whole batch.
         sizes: Cells along each axis.
-
-    Attributes:
-        index: Number in ``samples``, and of the half cell along each axis, ``[R]`` each.
     """
 
     def __init__(
         self, sources: Sources, features: Features, samples: Sequence[int], sizes: Sequence[int]
     ) -> None:
         self.sources, self.space = sources, sources.problem.space
-        self.edges = [
-            cell_edges(c, 2 * n, sources.device) for c, n in zip(self.space, sizes, strict=True)
-        ]
-        self.index = features.rough_cells(samples, self.edges)
-
-    def __len__(self) -> int:
-        """R, how many there are."""
-        return len(self.index[0])
+        counts = [(c, 2 * n) for c, n in zip(self.space, sizes, strict=True)]
+        self.edges = [cell_edges(c, n, sources.device) for c, n in counts]
+        self.middles = [centres(c, n, sources.device) for c, n in counts]
 
     @abstractmethod
     def mean(self, expression: Expr) -> Tensor:
-        """Return means of values ``[R]``."""
+        """Return means of values."""
 
     @abstractmethod
-    def in_series(self, expression: Expr, axis: int) -> Tensor:
-        """Return means as fluxes along an axis meet them: harmonic along it, of those across."""
+    def in_series(self, expression: Expr, middles: Tensor, axis: int) -> Tensor:
+        """Return means as fluxes along an axis meet them: harmonic along it, of those across.
+
+        Args:
+            expression: A coefficient, no number.
+            middles: Its values at the middles of half cells.
+            axis: Along which.
+        """
+
+    def bends(self, diffusion: Expr, source: Expr) -> Tensor | None:
+        """What sources inside half cells add to differences along them; None where it is left out.
+
+        The flux through a half cell is not the one through its face where a source lies between:
+        u(face) − u(centre) is the flux through the face times the resistance, and this.
+        """
+        return None
 
 
 @final
@@ -78,15 +84,12 @@ class LineSubCells(SubCells):
     ) -> None:
         super().__init__(sources, features, samples, sizes)
         (edges,) = self.edges
-        count, batch = len(edges) - 1, sources.batch
-        row = torch.arange(batch, device=edges.device).repeat_interleave(count)
-        cell = torch.arange(count, device=edges.device).repeat(batch)
-        self.index = row, cell
-        self.length = edges.diff().repeat(batch)
-        number = torch.arange(batch * count, device=edges.device)
+        self.count = count = len(edges) - 1
+        self.length = edges.diff().repeat(sources.batch)
+        number = torch.arange(len(self.length), device=edges.device)
         sample, at = features.cuts(samples)
         inside = (torch.searchsorted(edges, at, right=True) - 1).clamp(0, count - 1)
-        at = torch.cat([at, edges[cell], edges[cell + 1]])
+        at = torch.cat([at, edges[number % count], edges[number % count + 1]])
         own = torch.cat([sample * count + inside, number, number])
         order = torch.argsort(at)
         order = order[torch.argsort(own[order], stable=True)]
@@ -101,36 +104,36 @@ class LineSubCells(SubCells):
 
     def mean(self, expression: Expr) -> Tensor:
         """See the base class."""
-        return self._sum(self.width * self._values(expression)) / self.length
+        return self._of_samples(self._sum(self.width * self._values(expression)) / self.length)
 
-    def in_series(self, expression: Expr, axis: int) -> Tensor:
+    def in_series(self, expression: Expr, middles: Tensor, axis: int) -> Tensor:
         """See the base class."""
-        return self.length / self._sum(self.width / self._values(expression))
+        return self._of_samples(self.length / self._sum(self.width / self._values(expression)))
 
-    def bend(self, diffusion: Expr, source: Expr) -> Tensor:
-        """∫ (1/a) ∫ f over half cells ``[R]``, the inner integral from there to the face.
-
-        That is what a source inside the half cell adds to the difference of u along it.
-        """
+    def bends(self, diffusion: Expr, source: Expr) -> Tensor:
+        """∫ (1/a) ∫ f over half cells, the inner integral from there to the face."""
         values = self._values(source)
         content = (self.width * values).reshape(-1, _ALONG).sum(1)
-        count = torch.bincount(self.piece, minlength=len(self))
+        count = torch.bincount(self.piece, minlength=len(self.length))
         before = content.cumsum(0) - content
         before -= before[count.cumsum(0) - count][self.piece]
         inside = values.reshape(-1, _ALONG) @ torch.tensor(_UP_TO_NODES).to(values)
         from_start = (before[:, None] + self.half * inside).flatten()
-        upper = self.index[1][self.own] % 2 == 1
+        upper = self.own % self.count % 2 == 1
         whole = self._sum(self.width * values)[self.own]
         to_face = torch.where(upper, whole - from_start, from_start)
-        return self._sum(self.width / self._values(diffusion) * to_face)
+        return self._of_samples(self._sum(self.width / self._values(diffusion) * to_face))
 
     def _values(self, expression: Expr) -> Tensor:
         values = KnownValues(self.sources, expression)
         points = self.at[:, None].expand(-1, len(values.axes))
-        return values(self.index[0][self.own], points)
+        return values(self.own // self.count, points)
 
     def _sum(self, values: Tensor) -> Tensor:
-        return torch.zeros(len(self)).to(values).index_add_(0, self.own, values)
+        return torch.zeros_like(self.length).index_add_(0, self.own, values)
+
+    def _of_samples(self, values: Tensor) -> Tensor:
+        return values.reshape(self.sources.batch, self.count)
 
 
 def _graded(own: Tensor, low: Tensor, high: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -163,21 +166,28 @@ def _graded(own: Tensor, low: Tensor, high: Tensor, count: int) -> tuple[Tensor,
 
 @final
 class BoxSubCells(SubCells):
-    """Half cells of two or three axes, by values at even points inside."""
+    """Half cells of two or three axes, those with small boxes by values at even points inside."""
 
-    @property
-    def count(self) -> int:
-        """Points along each axis."""
-        return _POINTS[len(self.space) - 2]
+    def __init__(
+        self, sources: Sources, features: Features, samples: Sequence[int], sizes: Sequence[int]
+    ) -> None:
+        super().__init__(sources, features, samples, sizes)
+        self.index = features.rough_cells(samples, self.edges)
+        self.count = _POINTS[len(self.space) - 2]
 
     def mean(self, expression: Expr) -> Tensor:
         """See the base class."""
-        return torch.cat([v.flatten(1).mean(1) for v in self._values(expression)])
+        found = self.sources.field(expression, self.middles)
+        if len(self.index[0]):
+            found[self.index] = _mean_inside(self._values(expression))
+        return found
 
-    def in_series(self, expression: Expr, axis: int) -> Tensor:
+    def in_series(self, expression: Expr, middles: Tensor, axis: int) -> Tensor:
         """See the base class."""
+        if not len(self.index[0]):
+            return middles
         along = [1 / (1 / v).mean(axis + 1) for v in self._values(expression)]
-        return torch.cat([v.flatten(1).mean(1) for v in along])
+        return middles.index_put(self.index, _mean_inside(along))
 
     def _values(self, expression: Expr) -> list[Tensor]:
         """Values at the points inside ``[R, m, …]``, in portions."""
@@ -196,6 +206,10 @@ class BoxSubCells(SubCells):
             columns[c] = spread.expand(-1, *(m,) * rank).flatten()
         points = torch.stack([columns[c] for c in values.axes], -1)
         return values(row.repeat_interleave(m**rank), points).reshape(-1, *(m,) * rank)
+
+
+def _mean_inside(portions: Sequence[Tensor]) -> Tensor:
+    return torch.cat([v.flatten(1).mean(1) for v in portions])
 
 
 def points_inside(
@@ -217,6 +231,6 @@ def points_inside(
 def sub_cells(
     sources: Sources, features: Features, samples: Sequence[int], sizes: Sequence[int]
 ) -> SubCells:
-    """Find the half cells in which data vary; arguments as for :class:`SubCells`."""
+    """Give the half cells of a grid; arguments as for :class:`SubCells`."""
     kind = LineSubCells if len(sizes) == 1 else BoxSubCells
     return kind(sources, features, samples, sizes)
