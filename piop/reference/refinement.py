@@ -126,7 +126,13 @@ def richardson_error(difference: float, order: float) -> float:
 
 
 class Level(ABC):
-    """A resolution. Equal levels, which have equal hashes, are solved together."""
+    """A resolution. Equal levels, which have equal hashes, are solved together.
+
+    Attributes:
+        sizes: Points or cells along each axis, or steps; nothing on triangles.
+    """
+
+    sizes: tuple[int, ...]
 
     @property
     @abstractmethod
@@ -226,6 +232,7 @@ class LevelSolver(ABC, Generic[L, R]):
         joint: Whether all samples go on until each meets the tolerance.
         failures: Failures at the same time after which a solution is taken to blow up there.
         span: Interval of time, by which the times of failures are compared.
+        initial_means: Whether grids take initial data by their means over cells.
         longest: Longest interval between the start and the save times; 0 for a steady problem.
         most: Most points along an axis.
         axes: Coordinates of the output along each axis.
@@ -239,6 +246,7 @@ class LevelSolver(ABC, Generic[L, R]):
     joint = False
     failures = 3
     span = 0.0
+    initial_means = False
     at_a_time: int | None = None
     coarsest: L
 
@@ -250,6 +258,7 @@ class LevelSolver(ABC, Generic[L, R]):
         self.most = request.limits.modes[max(len(request.shape) - 1, 0)]
         self.axes = request.axes(self.problem.space)
         self.samples: Sequence[int] = range(sources.batch)
+        self._unseen: dict[tuple[int, ...], Tensor] = {}
 
     def run(self) -> Solution:
         """Solve every sample on levels as fine as it needs.
@@ -271,18 +280,26 @@ class LevelSolver(ABC, Generic[L, R]):
         """The features of the data."""
         return Features(self.sources)
 
-    def data_points(self, level: L) -> Mapping[str, Tensor] | None:
-        """Return where a level takes the data of the problem: along axes of space, by their names.
+    def data_points(self, sizes: tuple[int, ...]) -> Mapping[str, Tensor] | None:
+        """Return where a grid takes the data of the problem: along axes of space, by their names.
 
-        What lies between is added to the estimate, see :meth:`Features.unseen`; None where nothing
-        is to be added.
+        What lies between is added to the estimate; None where nothing is to be added.
         """
         return None
 
-    def unseen(self, level: L) -> Tensor | None:
-        """Return what is added to the estimates of the whole batch ``[B]``; by default as above."""
-        points = self.data_points(level)
-        return None if points is None else self.features.unseen(points)
+    def unseen(self, sizes: tuple[int, ...]) -> Tensor:
+        """Return what is added to estimates on a grid, of the whole batch ``[B]``, found once.
+
+        See :meth:`Features.unseen`.
+        """
+        if sizes not in self._unseen:
+            points = self.data_points(sizes)
+            self._unseen[sizes] = (
+                torch.zeros(self.sources.batch, dtype=torch.float64, device=self.sources.device)
+                if points is None
+                else self.features.unseen(points, self.initial_means)
+            )
+        return self._unseen[sizes]
 
     @abstractmethod
     def solve(self, level: L, samples: Sequence[int], earlier: Earlier[R]) -> SolvedSamples[R]:
@@ -408,10 +425,8 @@ class Refinement(Generic[L, R]):
         """Solve samples on a level; return those that go on, with the level that is next."""
         solver, unfinished, finished = self.solver, [], {}
         solved = solver.solve(level, indices, [self.earlier[i] for i in indices])
-        results, unseen = solved.results, solver.unseen(level)
-        if unseen is not None:
-            added = zip(results, unseen[indices].tolist(), strict=True)
-            results = [r and _with_unseen(r, own) for r, own in added]
+        added = zip(solved.results, solver.unseen(level.sizes)[indices].tolist(), strict=True)
+        results = [r and _with_unseen(r, unseen) for r, unseen in added]
         stops = [self._reason(i, r) for i, r in zip(indices, results, strict=True)]
         if solver.joint and None in stops:
             stops = [None for _ in stops]

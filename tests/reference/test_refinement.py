@@ -55,6 +55,9 @@ class Halving(LevelSolver[GridLevel, GridResult]):
     def after_failure(self, level):
         return level.halved() if level.number < self.last else None
 
+    def unseen(self, sizes):
+        return torch.zeros(len(self.constants))
+
 
 def run(solver, tolerance=0.01, limits=None, span=0.0):
     solver.request = Request((), (1,), tolerance, torch.device("cpu"), limits or Limits())

@@ -101,9 +101,9 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             return 8 * _VECTORS * size
         return _BYTES * size**2
 
-    def data_points(self, level: GridLevel) -> Mapping[str, Tensor]:
+    def data_points(self, sizes: tuple[int, ...]) -> Mapping[str, Tensor]:
         """See the base class."""
-        mesh = CollocationMesh(self.problem.space, level.sizes, self.request.device)
+        mesh = CollocationMesh(self.problem.space, sizes, self.request.device)
         space = zip(self.problem.space, mesh.parts, strict=True)
         return {c.name: part.nodes for c, part in space}
 

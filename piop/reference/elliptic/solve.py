@@ -78,9 +78,9 @@ class CellSolver(LevelSolver[GridLevel, GridResult]):
         """The features of the data, and of the resistance to fluxes."""
         return Features(self.sources, [1 / a for a in self.form.diffusion])
 
-    def data_points(self, level: GridLevel) -> Mapping[str, Tensor]:
+    def data_points(self, sizes: tuple[int, ...]) -> Mapping[str, Tensor]:
         """See the base class."""
-        return points_inside(self.problem.space, level.sizes, self.sources.device)
+        return points_inside(self.problem.space, sizes, self.sources.device)
 
     def solve(
         self, level: GridLevel, samples: Sequence[int], earlier: Earlier[GridResult]

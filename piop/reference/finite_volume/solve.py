@@ -14,7 +14,7 @@ least. The estimate is that, times a safety factor.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import final
 
@@ -114,6 +114,7 @@ class ShockSolver(LevelSolver[GridLevel, GridResult]):
     """
 
     history = 2
+    initial_means = True
 
     def __init__(self, sources: Sources, request: Request) -> None:
         super().__init__(sources, request)
@@ -130,11 +131,10 @@ class ShockSolver(LevelSolver[GridLevel, GridResult]):
             sizes.append(max(4, min(max(start, power // 2), self.most // 8)))
         return GridLevel(1, tuple(sizes))
 
-    def unseen(self, level: GridLevel) -> Tensor:
+    def data_points(self, sizes: tuple[int, ...]) -> Mapping[str, Tensor]:
         """See the base class; cells take sources and coefficients at their centres."""
-        mesh = CellMesh(self.problem.space, level.sizes, self.request.device)
-        space = zip(self.problem.space, mesh.centres, strict=True)
-        return self.features.unseen({c.name: points for c, points in space}, means=True)
+        mesh = CellMesh(self.problem.space, sizes, self.request.device)
+        return {c.name: points for c, points in zip(self.problem.space, mesh.centres, strict=True)}
 
     def _initial(self, sources: Sources, mesh: CellMesh, samples: Sequence[int]) -> Tensor:
         """Cell means of the initial state ``[B, n, *sizes]``, over boxes where they are small."""

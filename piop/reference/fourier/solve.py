@@ -23,13 +23,7 @@ from piop.reference.fourier.error_control import (
     round_up,
     slow_beyond,
 )
-from piop.reference.fourier.grid import (
-    embed,
-    evaluate_on,
-    nonlinear_auxiliaries,
-    power,
-    tail,
-)
+from piop.reference.fourier.grid import embed, evaluate_on, nonlinear_auxiliaries, power, tail
 from piop.reference.fourier.nonlinear import longest_step
 from piop.reference.fourier.time_stepping import (
     Discretisation,
@@ -103,7 +97,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         They resolve sources too, but only those that an allowed grid resolves.
         """
         rank = len(self.request.shape)
-        never = self._unseen((self.most // 2,) * rank) > self.tolerance
+        never = self.unseen((self.most // 2,) * rank) > self.tolerance
         sizes = (_START[rank - 1],) * rank
         waiting, levels = list(samples), {}
         while waiting:
@@ -113,7 +107,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             require_finite_start(w, waiting)
             total = power(w, grid)[..., None].clamp_min(1e-300)
             tails = (tail(w, grid) / total).sqrt().amax(1)
-            seen = never | (self._unseen(sizes) <= self.tolerance / 4)
+            seen = never | (self.unseen(sizes) <= self.tolerance / 4)
             good = (tails <= self.tolerance / 40).all(-1) & seen[waiting]
             bigger = tuple(round_up(1.3 * n) for n in sizes)
             if max(bigger) > self.most // 2:
@@ -127,13 +121,10 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             sizes = bigger
         return levels
 
-    def data_points(self, level: SpectralLevel) -> Mapping[str, Tensor]:
+    def data_points(self, sizes: tuple[int, ...]) -> Mapping[str, Tensor]:
         """See the base class."""
-        grid = self.discretisation.box.with_sizes(level.sizes)
+        grid = self.discretisation.box.with_sizes(sizes)
         return {c.name: points for c, points in zip(grid.space, grid.axes(), strict=True)}
-
-    def _unseen(self, sizes: tuple[int, ...]) -> Tensor:
-        return self.features.unseen(self.data_points(SpectralLevel(sizes, 1.0, 1, False)))
 
     def _longest_steps(self, sizes: tuple[int, ...], samples: Sequence[int]) -> Sequence[float]:
         longest = self.longest or 1.0
