@@ -75,6 +75,7 @@ def test_a_kink_of_the_forcing_is_within_the_estimate():
     truth = 1 + 5 * (c**2 + (t - c) * np.abs(t - c))
     error = np.abs(solution.values["u"].numpy() - truth).max(1) / np.sqrt((truth**2).mean(1))
     assert (error <= solution.error_estimate.numpy()).all()
+    assert error.max() < 3e-9  # steps over kinks are so short that levels cannot agree by chance
 
 
 def test_a_stiff_oscillator_and_random_forcing_agree_with_scipy():

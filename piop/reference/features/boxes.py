@@ -30,6 +30,8 @@ _FIRST = 8
 _MOST = 2**13
 """Boxes of a sample that are halved at a time."""
 _ROUNDS = 160
+_AROUND = 3
+"""Boxes from one at a kink to one of four times its size: each halving leaves one, on one side."""
 SMALLEST = 1e-12
 """Part of an axis that is not halved any more."""
 
@@ -75,6 +77,15 @@ class Boxes:
         return Boxes(
             self.sample.repeat(2), torch.cat([self.low, low]), torch.cat([high, self.high])
         )
+
+    def at_points(self) -> Tensor:
+        """Whether boxes of one axis are around a kink or a jump, halved on and on ``[n]``."""
+        order = torch.argsort(self.low[:, 0])
+        order = order[torch.argsort(self.sample[order], stable=True)]
+        size, beyond = self.size[order, 0], self.low.new_full((_AROUND,), math.inf)
+        below, above = torch.cat([beyond, size]), torch.cat([size, beyond])
+        alone = torch.minimum(below[: len(size)], above[_AROUND:]) >= 4 * size
+        return torch.zeros_like(alone).index_put((order,), alone)
 
     @classmethod
     def join(cls, parts: Sequence[Boxes]) -> Boxes:

@@ -20,6 +20,8 @@ from piop.reference.input_values import Sources
 
 _GROWTH = 0.1
 """Growth of the longest step with the distance from where the data vary faster."""
+_AT_KINKS = 16.0
+"""Sizes of a box around a kink that a step over it may have: its error is of their square."""
 _HALVED_GROWTH = 0.5
 """The same of steps that are halved from level to level."""
 _BETWEEN = 10.0
@@ -64,17 +66,19 @@ class Features:
         Returns:
             Start and end of an interval of time → the longest step in it.
         """
-        spans = [torch.empty(0, 3, dtype=torch.float64, device=self.sources.device)]
+        spans = [torch.empty(0, 4, dtype=torch.float64, device=self.sources.device)]
         for values, boxes in self._of(samples):
             for i in (i for i, c in enumerate(values.axes) if c == self.sources.problem.time):
-                length = values.resolved * (boxes.high[:, i] - boxes.low[:, i])
-                own = torch.stack([boxes.low[:, i], boxes.high[:, i], length], 1)
+                kink = boxes.at_points() & (len(values.axes) == 1)
+                length = torch.where(kink, _AT_KINKS, values.resolved) * boxes.size[:, i]
+                growth = torch.where(kink, _HALVED_GROWTH, _GROWTH)
+                own = torch.stack([boxes.low[:, i], boxes.high[:, i], length, growth], 1)
                 spans.append(torch.unique(own, dim=0))
-        low, high, length = torch.cat(spans).T.contiguous()
+        low, high, length, growth = torch.cat(spans).T.contiguous()
 
         def bound(start: float, end: float) -> float:
             distance = torch.maximum(low - end, start - high).clamp_min(0)
-            return float((length + _GROWTH * distance).min()) if len(length) else math.inf
+            return float((length + growth * distance).min()) if len(length) else math.inf
 
         return bound
 
