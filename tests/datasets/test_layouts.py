@@ -204,6 +204,53 @@ def test_a_zarr_of_ones_own_is_read_back(line, tmp_path):
     assert torch.equal(one.inputs["u0"].values, two.inputs["u0"].values)
 
 
+@pytest.fixture
+def own_zarr(line, tmp_path):
+    pytest.importorskip("zarr")
+    path, x = tmp_path / "d.zarr", np.linspace(0, 1.5, 4)
+    np.savez(tmp_path / "d.npz", t=np.linspace(0, 1, 3), x=x, u=count(2, 3, 4), u0=count(2, 4))
+    write_dataset(read_dataset(tmp_path / "d.npz", line), path, line)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("u/zarr.json", '"separator": "/"', '"separator": "."'),  # names no chunk that is there
+        ("zarr.json", '"piop_format": 1', '"piop_format": 3'),
+        ("u/c/0/0/0", None, None),
+        ("u0/zarr.json", None, None),
+    ],
+)
+def test_damaged_metadata_and_missing_files_of_a_zarr_of_ones_own_are_told(
+    name, before, after, line, own_zarr
+):
+    damaged = own_zarr / name
+    if before is None:
+        damaged.unlink()
+    else:
+        damaged.write_text(damaged.read_text().replace(before, after))
+    with pytest.raises(DataError, match=r"d\.zarr: is damaged, or was changed .* checksum"):
+        read_dataset(own_zarr, line)
+
+
+def test_a_zarr_made_before_there_were_checksums_is_read(line, own_zarr):
+    zarr = pytest.importorskip("zarr")
+    del zarr.open_group(own_zarr).attrs["piop_checksum"]
+    assert len(read_dataset(own_zarr, line)) == 2
+
+
+def test_a_damaged_list_of_chunks_of_a_netcdf_of_ones_own_is_told(line, tmp_path):
+    path, x, u = tmp_path / "d.nc", np.linspace(0, 1.5, 4), count(2000, 3, 4)
+    np.savez(tmp_path / "d.npz", t=np.linspace(0, 1, 3), x=x, u=u, u0=u[:, 0])
+    write_dataset(read_dataset(tmp_path / "d.npz", line), path, line)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"FADB") + 20] ^= 1  # block of a fixed array: where each chunk is
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"d\.nc: .*damaged"):
+        read_dataset(path, line)
+
+
 def test_samples_of_any_order_are_read_alone(tmp_path):
     with open_raw(save_well(tmp_path / "d")) as file:
         some = file.read(np.array([1, 0, 1]))

@@ -143,7 +143,7 @@ class NetcdfStore(ArrayStore):
         cls, path: Path, count: int, attributes: Mapping[str, Any], workspace: Path | None
     ) -> Iterator[Self]:
         """Open a file that appears under its name when the block ends."""
-        version = ("v108", "v108")  # from which on headers have checksums too
+        version = ("v110", "v110")  # from which on headers and lists of chunks have checksums too
         with replacing(path, workspace) as temporary, GuardedFile(temporary) as guarded:
             with h5netcdf.File(guarded, "w", libver=version) as file:
                 file.dimensions = {SAMPLE: count}

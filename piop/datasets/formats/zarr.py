@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self, final
@@ -22,6 +24,8 @@ ZARR_FILE = "zarr.json"
 OF_VERSION_2 = ".zgroup"
 NAMES = "_ARRAY_DIMENSIONS"
 """Where xarray keeps the names of dimensions in version 2."""
+CHECKSUM = "piop_checksum"
+"""Attribute of the group: checksum of all metadata and of the names of all chunks."""
 
 
 def zarr_library(path: str | Path) -> ModuleType:
@@ -49,23 +53,44 @@ def open_zarr(path: Path) -> OpenFile:
     """Open the arrays of the outermost group.
 
     Raises:
-        DataError: If the folder holds one array alone, not a group.
+        DataError: If the folder holds one array alone, not a group; if it has a checksum, and that
+            does not agree.
         NotSupportedError: Without Zarr's library.
     """
     zarr = zarr_library(path)
-    from piop.datasets.formats.zarr_store import JudgedStore, packing
+    from piop.datasets.formats.zarr_store import CheckedStore, packing
 
     # a consolidated list of arrays may name others than those in the folder
-    store = JudgedStore(zarr.storage.LocalStore(path, read_only=True))
+    store = CheckedStore(zarr.storage.LocalStore(path, read_only=True))
     group = zarr.open(store, mode="r", use_consolidated=False)
     if not hasattr(group, "arrays"):
         raise DataError(f"{path}: is one array of Zarr; expected a group of named arrays")
+    attributes = dict(group.attrs)
+    written = attributes.pop(CHECKSUM, None)
+    if written is not None and written != _checksum(path):
+        raise DataError(
+            f"{path}: is damaged, or was changed since it was written: files are missing, or the "
+            f"checksum of the metadata ({ZARR_FILE} of each array) does not agree. If the change "
+            f"was yours, remove '{CHECKSUM}' from {path / ZARR_FILE}"
+        )
     stored = {name: array for name, array in group.arrays() if is_number(array)}
     limits = {name: packing(path, name, array) for name, array in stored.items()}
     group.store.limits = {name: limit for name, limit in limits.items() if limit}
     check_sizes(path, stored_bytes(path), {f"a chunk of {n}": _chunk(a) for n, a in stored.items()})
     arrays = {name: lazy_array(array, _dimensions(array)) for name, array in stored.items()}
-    return OpenFile(str(path), "zarr", arrays, dict(group.attrs))
+    return OpenFile(str(path), "zarr", arrays, attributes)
+
+
+def _checksum(folder: Path) -> str:
+    """Return the checksum of a group: a missing chunk would be read as the value that fills it."""
+    digest = blake2b(digest_size=16)
+    for file in sorted(f for f in folder.rglob("[!.]*") if f.is_file()):
+        digest.update(f"{file.relative_to(folder).as_posix()}\0".encode())
+        if file.name == ZARR_FILE:
+            metadata = json.loads(file.read_bytes())
+            metadata["attributes"].pop(CHECKSUM, None)
+            digest.update(json.dumps(metadata, sort_keys=True).encode())
+    return digest.hexdigest()
 
 
 def _chunk(array: Any) -> int:
@@ -105,6 +130,7 @@ class ZarrStore(ArrayStore):
             plain = plain_numbers(attributes)
             group = zarr.open_group(temporary, mode="w", zarr_format=3, attributes=plain)
             yield cls(group, count)
+            group.attrs[CHECKSUM] = _checksum(temporary)
 
     @classmethod
     def require(cls, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A store of Zarr that judges packed chunks before they are unpacked.
+"""A store of Zarr that checks packed chunks before they are unpacked.
 
 Zarr's codecs take the memory that a chunk asks for: zstd packs zeros to a thirty thousandth. The
 formats: RFC 8878, section 3.1.1 (zstd); C-Blosc, README_CHUNK_FORMAT.rst; LZ4 behind its length.
@@ -36,7 +36,7 @@ SLACK = 1024
 
 
 @final
-class JudgedStore(WrapperStore[LocalStore]):
+class CheckedStore(WrapperStore[LocalStore]):
     """A folder in Zarr's format.
 
     Attributes:
@@ -127,7 +127,7 @@ SIZES: Mapping[str, Callable[[bytes, int], int]] = {
 
 
 def packing(path: Path, name: str, array: Any) -> tuple[str, int] | None:
-    """How the chunks of an array are packed, and what one comes to; None where nothing is judged.
+    """How the chunks of an array are packed, and what one comes to; None where nothing is checked.
 
     Raises:
         DataError: If unpacking may run code, or multiplies the length twice.
