@@ -136,8 +136,10 @@ def _build(
         raise Refusal("this is not finite")
     if expr.is_number:  # something cancelled: x - x
         return _constant(expr, None, nodes)
-    long = (c for c in expr.atoms(Rational) if _bits(c) > _BITS)
-    return replace(bound, expr=expr.xreplace({c: _rounded(c, _finite(float(c))) for c in long}))
+    long = [c for c in expr.atoms(Rational) if _bits(c) > _BITS]
+    if long:
+        expr = expr.xreplace({c: _rounded(c, _finite(float(c))) for c in long})
+    return replace(bound, expr=expr)
 
 
 def _foreign(expr: Expr) -> bool:

@@ -19,22 +19,9 @@ from piop.run import Run, fit, resume
 from piop.run.folder import EVALUATION
 from piop.training.loop.checkpoint import METRICS
 from tests.faults.outcome import Outcome
+from tests.small_heat import HEAT
 
-HEAT = """
-piop: 1
-name: small_heat
-time: {t: [1, 2]}
-space: {x: [0, 2]}
-unknowns: [u]
-inputs:
-  u0: {of: [x], law: fourier_series, terms: 2, amplitude: [-1, 1], wavenumber: [1, 1]}
-equations: [dt(u) = 0.05*dxx(u)]
-initial: {u: u0}
-boundary: {x: periodic}
-sensors: {u0: {count: 8, place: grid}}
-save: {t: 5, x: 16}
-solve: {width: 8, blocks: 1, heads: 2, functions: 4, queries: 32, checkpoint: 0.0}
-"""
+SPEC = HEAT + "solve: {width: 8, blocks: 1, heads: 2, functions: 4, queries: 32, checkpoint: 0.0}\n"
 STEPS = 6
 FILES = ("spec.yaml", "config.json", "checksums.json", METRICS, "model.safetensors",
          "state/checkpoint.pt", "state/previous.pt", EVALUATION)  # fmt: skip
@@ -95,7 +82,7 @@ class Made:
     @classmethod
     def make(cls, folder: Path) -> Made:
         """Train both."""
-        problem = Problem.from_yaml(HEAT)
+        problem = Problem.from_yaml(SPEC)
         made = cls(folder / "made", folder / "other")
         for seed, path in enumerate([made.folder, made.other]):
             fit(problem, steps=STEPS, out=path, samples=2, device="cpu", threads=1, seed=seed)

@@ -17,7 +17,7 @@ from piop.errors import PiopError
 from piop.generation import generate
 from piop.problem import Problem
 from piop.run.data import GivenData
-from tests.faults.corruption import CHANGES, HEAT
+from tests.faults.corruption import CHANGES, SPEC
 from tests.faults.outcome import Outcome
 
 SAMPLES, BATCH = 8, 2
@@ -26,7 +26,7 @@ Values = dict[str, torch.Tensor]
 
 def attack(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
     """Damage one file of a copy of a data set at a time, then read it, or go on with its parts."""
-    draw, problem = random.Random(seed), Problem.from_yaml(HEAT)
+    draw, problem = random.Random(seed), Problem.from_yaml(SPEC)
     kinds = {"data set, NetCDF": "d.nc", "data set, Zarr": "d.zarr", "unfinished data set": "u.nc"}
     with patch.object(generation, "BATCH", BATCH):
         sound = {kind: made(problem, folder / kind, name) for kind, name in kinds.items()}

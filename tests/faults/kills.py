@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, final
 
 from tests.faults.commands import Commands
-from tests.faults.corruption import HEAT
+from tests.faults.corruption import SPEC
 from tests.faults.outcome import Outcome
 
 STEPS, SAMPLES = 20, 40
@@ -192,7 +192,7 @@ class Data(Killed):
 def attack(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
     """End data, evaluate, resume and solve in turn; then let two write at once."""
     draw, spec = random.Random(seed), folder / "small_heat.yaml"
-    spec.write_text(HEAT)
+    spec.write_text(SPEC)
     with Commands() as commands:
         each = (Data, Evaluate, Resume, Solve)[:count]
         kinds = [kind(commands, folder / kind.name, spec) for kind in each]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.faults.commands import Commands
-from tests.faults.corruption import HEAT
+from tests.faults.corruption import SPEC
 from tests.faults.kills import REFUSALS, TRAINED, Data, Evaluate, Killed, Resume, Solve
 from tests.faults.outcome import Outcome
 
@@ -17,7 +17,7 @@ from tests.faults.outcome import Outcome
 def attack(count: int, seed: int, folder: Path) -> Iterator[Outcome]:
     """Let data, evaluate, resume and solve write where they cannot, or something is already."""
     draw, spec = random.Random(seed), folder / "small_heat.yaml"
-    spec.write_text(HEAT)
+    spec.write_text(SPEC)
     with Commands() as commands:
         each = (Data, Evaluate, Resume, Solve)[: math.ceil(count / len(FAULTS))]
         kinds = [kind(commands, folder / kind.name, spec) for kind in each]

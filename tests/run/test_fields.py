@@ -16,9 +16,9 @@ from piop.models.registry import BACKBONES
 from piop.problem import Problem
 from piop.run import Run, fit, resume
 from piop.run.prediction import predict_values
+from tests.small_heat import HEAT
 
 from ..training.grids import NETWORKS
-from .conftest import HEAT
 
 SETTINGS = {"functions": 4, "grid": 8, "times": 9}
 FIELDS = ["some_grid", "some_march"]
@@ -249,6 +249,6 @@ def test_scattered_data_are_refused_by_what_answers_on_grids_alone(heat, data, t
 
 def test_points_of_a_spec_are_for_its_own_network(tmp_path):
     """``solve: {method: …}`` was chosen for points; a grid has none, and is not held up by it."""
-    problem = Problem.from_yaml(HEAT.replace("queries: 32", "method: sobol"))
+    problem = Problem.from_yaml(HEAT + "solve: {method: sobol}\n")
     run = fit(problem, steps=1, backbone="some_grid", out=tmp_path / "r", samples=0)
     assert run.config.points.method == "uniform"

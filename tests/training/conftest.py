@@ -19,21 +19,8 @@ from piop.training.config import (
     TrainingConfig,
 )
 from piop.training.loss.statistics import distribution_statistics
+from tests.small_heat import HEAT
 
-HEAT = """
-piop: 1
-name: small_heat
-time: {t: [1, 2]}
-space: {x: [0, 2]}
-unknowns: [u]
-inputs:
-  u0: {of: [x], law: fourier_series, terms: 2, amplitude: [-1, 1], wavenumber: [1, 1]}
-equations: [dt(u) = 0.05*dxx(u)]
-initial: {u: u0}
-boundary: {x: periodic}
-sensors: {u0: {count: 8, place: grid}}
-save: {t: 5, x: 16}
-"""
 SMALL = {"width": 8, "blocks": 1, "heads": 2}
 
 

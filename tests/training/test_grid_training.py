@@ -25,8 +25,8 @@ from piop.training.config import (
     TrainingConfig,
 )
 from piop.training.loss.statistics import data_statistics, distribution_statistics
+from tests.small_heat import HEAT
 
-from .conftest import HEAT
 from .grids import NETWORKS
 
 POINTS = PointsConfig(functions=3, grid=8, times=9, data_functions=2)

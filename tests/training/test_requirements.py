@@ -13,8 +13,7 @@ from piop.problem.constraints import decide_constraints
 from piop.training.build import signature_of
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.requirements import able_backbones, obstacle, require_backbone
-
-from .conftest import HEAT
+from tests.small_heat import HEAT
 
 
 @dataclass(frozen=True)

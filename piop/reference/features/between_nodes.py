@@ -1,4 +1,4 @@
-"""How much of some data the nodes of a grid do not see."""
+"""The part of some data that the nodes of a grid do not see."""
 
 from __future__ import annotations
 

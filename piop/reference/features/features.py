@@ -1,4 +1,4 @@
-"""What solvers ask about the features of a problem's data."""
+"""The features of a problem's data: the steps that resolve them, and what a grid misses."""
 
 from __future__ import annotations
 
