@@ -135,6 +135,11 @@ class Level(ABC):
     sizes: tuple[int, ...]
 
     @property
+    def grid(self) -> str:
+        """The sizes, as in ``64 × 64``."""
+        return " × ".join(map(str, self.sizes))
+
+    @property
     @abstractmethod
     def cost(self) -> float:
         """Cheap levels are solved first."""
@@ -444,6 +449,8 @@ class Refinement(Generic[L, R]):
                 finished[row] = index
         if finished:
             self._store(finished, solved)
+        described = [r.description for r in results if r is not None]
+        self.request.progress(len(finished), described[-1] if described else "no finite solution")
         return unfinished
 
     def _reason(self, index: int, result: R | None) -> Stop | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
@@ -13,6 +15,9 @@ from piop.fields import grid_axis
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate
+
+logger = logging.getLogger(__name__)
+_EVERY = 10.0  # seconds between messages
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,30 @@ class Limits:
     levels: int = 16
 
 
+@final
+class Progress:
+    """Says how far a batch is solved, as information in the log at most every ten seconds.
+
+    Args:
+        samples: Their number.
+    """
+
+    def __init__(self, samples: int) -> None:
+        self.samples, self.finished = samples, 0
+        self._start = self._said = time.monotonic()
+
+    def __call__(self, finished: int, level: str) -> None:
+        """Take how many samples were finished on a level, and what the level is."""
+        self.finished += finished
+        now = time.monotonic()
+        if now - self._said >= _EVERY and self.finished < self.samples:
+            self._said = now
+            logger.info(
+                "reference: %d of %d samples solved, now at %s  %.0f s",
+                *(self.finished, self.samples, level, now - self._start),
+            )
+
+
 @dataclass(frozen=True)
 class Request:
     """Output points, accuracy and device of a solution.
@@ -108,6 +137,7 @@ class Request:
         tolerance: Largest error estimate accepted (relative, see ``Solution.error_estimate``).
         device: Where to compute.
         limits: Where to stop refining.
+        progress: Takes how far the batch is.
     """
 
     times: tuple[float, ...]
@@ -115,6 +145,7 @@ class Request:
     tolerance: float
     device: torch.device
     limits: Limits
+    progress: Progress = field(default_factory=lambda: Progress(1))
 
     def axes(self, space: Sequence[Coordinate]) -> tuple[Tensor, ...]:
         """Points of the output along each axis of space, ``[n]`` each."""

@@ -31,7 +31,7 @@ from piop.reference.finite_volume.solve import ShockSolver
 from piop.reference.fourier.solve import SpectralSolver
 from piop.reference.input_values import Sources
 from piop.reference.refinement import LevelSolver
-from piop.reference.solution import Limits, Request, Solution
+from piop.reference.solution import Limits, Progress, Request, Solution
 
 Solver = Callable[[Sources, Request], LevelSolver[Any, Any] | ShapeSolver]
 
@@ -100,9 +100,11 @@ def solve_reference(
             f"shape {shape} must give one size for each of {len(problem.space)} space axes"
         )
     device = torch.device(device or "cpu")
-    request = Request(moments, shape, tolerance, device, limits or Limits())
     with torch.no_grad():
-        return solver(Sources(problem, functions, device), request).run()
+        sources = Sources(problem, functions, device)
+        progress = Progress(sources.batch)
+        request = Request(moments, shape, tolerance, device, limits or Limits(), progress)
+        return solver(sources, request).run()
 
 
 def _times(

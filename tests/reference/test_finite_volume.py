@@ -133,7 +133,7 @@ def test_estimates_hold_for_random_tubes_and_say_what_was_not_reached():
     missed = [b for b in range(12) if not solution.accepted[b]]
     assert 0 < len(missed) < 12
     assert [n.split(":")[0] for n in solution.notes] == [f"sample {b}" for b in missed]
-    assert "tolerance 2.0e-02 not met; refinement ended at (256,) cells" in solution.notes[0]
+    assert "tolerance 2.0e-02 not met; refinement ended at 256 cells" in solution.notes[0]
     first = solve_reference(problem, functions, limits=Limits(levels=1))
     assert "because no more levels are allowed" in first.notes[0]
 

@@ -17,7 +17,7 @@ from piop.reference.refinement import (
     relative_scale,
     richardson_error,
 )
-from piop.reference.solution import Limits, Request
+from piop.reference.solution import Limits, Progress, Request
 
 
 class Halving(LevelSolver[GridLevel, GridResult]):
@@ -59,8 +59,10 @@ class Halving(LevelSolver[GridLevel, GridResult]):
         return torch.zeros(len(self.constants))
 
 
-def run(solver, tolerance=0.01, limits=None, span=0.0):
-    solver.request = Request((), (1,), tolerance, torch.device("cpu"), limits or Limits())
+def run(solver, tolerance=0.01, limits=None, span=0.0, progress=None):
+    solver.request = Request(
+        (), (1,), tolerance, torch.device("cpu"), limits or Limits(), progress or Progress(1)
+    )
     solver.span = span
     return solver.run()
 
@@ -86,6 +88,17 @@ def test_number_of_levels_is_limited():
     solution = run(Halving([8.0]), limits=Limits(levels=3))
     assert solution.modes.tolist() == [[16]]
     assert Stop.LEVELS.value in solution.notes[0]
+
+
+def test_a_long_solve_says_how_far_it_is(monkeypatch, caplog):
+    monkeypatch.setattr("piop.reference.solution._EVERY", 0.0)
+    progress = Progress(2)
+    with caplog.at_level("INFO", logger="piop"):
+        run(Halving([0.0, 8.0], last=7), progress=progress)
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].startswith("reference: 0 of 2 samples solved, now at 4 cells")
+    assert said[-1].startswith("reference: 1 of 2 samples solved, now at 128 cells")
+    assert progress.finished == 2
 
 
 def test_slow_convergence_is_a_reason_to_stop():

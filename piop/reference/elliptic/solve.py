@@ -116,7 +116,7 @@ class CellSolver(LevelSolver[GridLevel, GridResult]):
             error,
             level.halved() if left >= 1 else None,
             level.sizes,
-            f"{level.sizes} cells",
+            f"{level.grid} cells",
             values,
             expected=0.0 if cheap else error * 2 ** (-left * order),
             remark=f"the error falls with order {order:.1f}: {why}",

@@ -190,7 +190,7 @@ class ShockSolver(LevelSolver[GridLevel, GridResult]):
             _estimate(differences),
             finer,
             level.sizes,
-            f"{level.sizes} cells",
+            f"{level.grid} cells",
             values,
             step=longest,
             remark="shocks converge at first order",

@@ -171,7 +171,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
     def failure_message(self, level: SpectralLevel, time: float) -> str:
         """See the base class."""
         return (
-            f"not finite from t = {time:.6g} on, with {level.sizes} points and steps of "
+            f"not finite from t = {time:.6g} on, with {level.grid} points and steps of "
             f"{level.step:.3g}; does the solution blow up there?"
         )
 
@@ -237,7 +237,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             assessment.error,
             None if met else self._if_allowed(next_level(assessment, self.tolerance)),
             level.sizes,
-            f"{level.sizes} points and steps of {level.step:.3g}",
+            f"{level.grid} points and steps of {level.step:.3g}",
             run.spectra[row],
             step=level.step,
             remark="its step is too long" if fits else "its spectrum is not resolved",

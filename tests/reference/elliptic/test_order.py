@@ -123,6 +123,6 @@ def test_a_tolerance_out_of_reach_is_reported():
     error = relative(solution.values["u"][0], exact(u, solution.axes))
     assert error <= float(solution.error_estimate)
     assert (
-        "tolerance 1.0e-09 not met; refinement ended at (64, 64) cells with an estimated error of"
+        "tolerance 1.0e-09 not met; refinement ended at 64 × 64 cells with an estimated error of"
         in solution.notes[0]
     )
