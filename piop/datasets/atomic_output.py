@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
+import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, final
 
+from safetensors import SafetensorError, deserialize
+
 from piop.datasets.lazy_arrays import reason_of
 from piop.errors import DataError, PiopError, UsageError, check_file_name
+from piop.folder_lock import LOCK, one_writer, require_own_lock
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -174,6 +179,14 @@ def _umask() -> int:
     return mask
 
 
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
 def _flush(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -182,7 +195,7 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-MANIFEST, LOCK, PART = "manifest.json", "lock", ".safetensors"
+MANIFEST, PART = "manifest.json", ".safetensors"
 
 
 @final
@@ -201,8 +214,7 @@ class Shards:
     def open(cls, path: str | Path, manifest: Mapping[str, Any]) -> Iterator[Shards]:
         """Open the folder ``NAME.parts`` beside an output, with what an earlier job left there.
 
-        The lock goes with the process, however that ends; the folder stays until
-        :meth:`remove`, unless no part was written.
+        The folder stays until :meth:`remove`, unless no part was written.
 
         Args:
             path: The output that the parts are for.
@@ -216,23 +228,22 @@ class Shards:
         folder = path.with_name(path.name + ".parts")
         try:
             folder.mkdir(exist_ok=True)
-            lock = (folder / LOCK).open("ab")
         except OSError as error:
             message = f"{path}: cannot be written: {folder}: {reason_of(error)}. {_remedy(error)}"
             raise DataError(message) from None
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UsageError(f"{path}: is being made by another process ({folder})") from None
-            shards = cls(folder)
-            try:
-                shards._agree(path, json.loads(json.dumps(manifest)))
-                shards._clear()
-                yield shards
-            finally:
-                if shards._empty:
-                    shards.remove()
+        shards = cls(folder)
+        try:
+            with one_writer(folder):
+                try:
+                    shards._agree(path, json.loads(json.dumps(manifest)))
+                    _remove(folder.glob(".*.part"))  # which a killed process had begun to write
+                    yield shards
+                finally:
+                    if shards._empty:
+                        shards.remove()
+        finally:
+            with contextlib.suppress(OSError):  # it holds parts, or another process has come
+                folder.rmdir()
 
     def _agree(self, path: Path, manifest: dict[str, Any]) -> None:
         """Write the manifest, or make sure that it is the same."""
@@ -254,20 +265,13 @@ class Shards:
             f"command that began it, give another --output, or remove that folder"
         )
 
-    def _clear(self) -> None:
-        """Remove what a killed process had begun to write."""
-        for rest in self.folder.glob(".*.part"):
-            if rest.is_dir():
-                shutil.rmtree(rest)
-            else:
-                rest.unlink()
-
     def has(self, part: range) -> bool:
         """Tell whether a part is there."""
         return self.file(part).exists()
 
     def write(self, part: range, content: bytes) -> None:
         """Keep a part and its checksum: on disk before it has its name."""
+        require_own_lock(self.folder)
         with replacing(self.file(part)) as temporary:
             temporary.write_bytes(content + blake2b(content).digest())
 
@@ -284,11 +288,13 @@ class Shards:
             raise DataError(f"{file}: cannot be read: {reason_of(error)}") from None
         size = blake2b.MAX_DIGEST_SIZE
         content, digest = found[:-size], found[-size:]
-        if blake2b(content).digest() != digest:
-            raise DataError(
-                f"{file}: is damaged. Remove it: the same command makes its samples again"
-            )
-        return content
+        if blake2b(content).digest() == digest:
+            return content
+        with contextlib.suppress(SafetensorError):
+            deserialize(found)  # which bears nothing behind its end
+            logger.info("%s: has no checksum, so damage to it is not noticed", file)
+            return found
+        raise DataError(f"{file}: is damaged. Remove it: the same command makes its samples again")
 
     @property
     def _empty(self) -> bool:
@@ -297,7 +303,7 @@ class Shards:
 
     def remove(self) -> None:
         """Remove all parts."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _remove(f for f in self.folder.glob("*") if not f.name.startswith(LOCK))
 
     def file(self, part: range) -> Path:
         """Where a part is kept."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from hashlib import blake2b
 
 import numpy as np
 import pytest
@@ -167,15 +169,51 @@ def test_a_damaged_part_is_named_and_made_again_once_it_is_removed(damage, count
     assert piop(*arguments)[0] == 0
 
 
-def test_two_at_once_are_refused(counted, piop, tmp_path):
-    codes = []
+def without_checksum(part):
+    """Make a part as it was before there were checksums."""
+    part.write_bytes(part.read_bytes()[: -blake2b.MAX_DIGEST_SIZE])
+
+
+def test_parts_made_before_there_were_checksums_are_used_with_a_note(counted, tmp_path, caplog):
+    stop_after_one_batch(tmp_path / "d.nc")
+    (part,) = (tmp_path / "d.nc.parts").glob("*.safetensors")
+    without_checksum(part)
+    counted.clear()
+    with caplog.at_level("INFO"):
+        generate(Problem.from_file("heat"), 4, tmp_path / "d.nc")
+    assert counted == [2, 3]
+    assert f"{part}: has no checksum" in caplog.text
+    generate(Problem.from_file("heat"), 4, tmp_path / "whole.nc")
+    assert (tmp_path / "d.nc").read_bytes() == (tmp_path / "whole.nc").read_bytes()
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_two_at_once_are_refused(force, counted, piop, tmp_path):
+    ends = []
 
     def again(done):
-        codes.append(piop("data", "heat", "-n", 4, "--output", tmp_path / "d.nc")[::2])
+        ends.append(piop("data", "heat", "-n", 4, "--output", tmp_path / "d.nc", *force)[::2])
 
     generate(Problem.from_file("heat"), 2, tmp_path / "d.nc", progress=again)
-    assert codes[0][0] == 2
-    assert "is being made by another process" in codes[0][1]
+    ((code, said),) = ends
+    assert code == 2
+    assert "d.nc.parts: is being written by" in said
+    assert f"(process {os.getpid()}, since" in said
+    assert [p.name for p in tmp_path.iterdir()] == ["d.nc"]
+
+
+def test_one_that_comes_as_the_first_has_ended_keeps_its_folder(tmp_path):
+    """The first has removed its parts, but has not left yet, when the second makes its own."""
+    path = tmp_path / "d.nc"
+    with Shards.open(path, {}) as first:
+        first.write(range(1), b"")
+        first.remove()
+        with pytest.raises(UsageError, match="is being written by"), Shards.open(path, {}):
+            pass
+    with Shards.open(path, {}) as second:
+        second.write(range(1), b"")
+        assert second.has(range(1))
+    assert [p.name for p in tmp_path.iterdir()] == ["d.nc.parts"]
 
 
 @pytest.mark.parametrize("suffix", ["nc", "zarr"])

@@ -20,7 +20,7 @@ TRAINED = ["--set", "checkpoint=0.05", "--threads", 1, "--device", "cpu", "--no-
 TRAINED += ["--precision", "float64"]
 SIGNALS = {signal.SIGKILL: 3, signal.SIGTERM: 1, signal.SIGINT: 1}
 """By what a command is ended → how often."""
-REFUSALS = ("is being written by", "is being made by", "exists already")
+REFUSALS = ("is being written by", "exists already")
 """Of a second writer: while the first is at work, and after it."""
 
 
