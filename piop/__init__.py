@@ -9,8 +9,6 @@ Nothing heavy is imported before it is used.
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 from piop.errors import (
@@ -40,10 +38,7 @@ if TYPE_CHECKING:
     from piop.reference import solve_reference
     from piop.run import Run, resume
 
-try:
-    __version__ = _version("piop")
-except PackageNotFoundError:  # used from a checkout that is not installed
-    __version__ = "0+unknown"
+    __version__: str
 
 _MODULE_OF = {
     "Backbone": "piop.models",
@@ -90,9 +85,20 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
+    if name == "__version__":
+        return _version()
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'piop' has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("piop")
+    except PackageNotFoundError:  # used from a checkout that is not installed
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

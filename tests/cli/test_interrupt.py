@@ -65,6 +65,21 @@ def test_before_anything_is_kept_a_stop_says_so(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("module", ["click.core", "piop.cli", "numpy", "sympy.core"])
+def test_an_interrupt_while_modules_are_imported_ends_without_a_traceback(module):
+    command = [sys.executable, "-X", "importtime", "-m", "piop", "check", "heat"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+    while process.stderr.readline().split("|")[-1].strip() != module:
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "Traceback" not in err
+    # Python leaves by the signal itself where it interrupted an exec; for shells that is 130 too
+    assert process.returncode in (130, -signal.SIGINT)
+
+
 @pytest.mark.parametrize("terminated", ["in the background"], indirect=True)
 @pytest.mark.parametrize(
     "place",
