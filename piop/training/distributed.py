@@ -6,7 +6,6 @@ in one message a step, and every process takes the same step; see docs/distribut
 
 from __future__ import annotations
 
-import concurrent.futures
 import json
 import os
 import threading
@@ -14,8 +13,9 @@ import time
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent import futures
 from contextlib import closing, contextmanager, suppress
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, final
 
@@ -317,7 +317,7 @@ class ProcessGroup(Processes):
         Raises:
             LostProcessError: If it has none.
         """
-        done: Future[None] = Future()
+        done: futures.Future[None] = futures.Future()
 
         def run() -> None:
             try:
@@ -326,7 +326,7 @@ class ProcessGroup(Processes):
                 done.set_exception(error)
 
         threading.Thread(target=run, daemon=True).start()
-        while not concurrent.futures.wait([done], BEAT).done:
+        while not futures.wait([done], BEAT).done:
             if peer in self._heartbeats.silent:
                 raise self._lost("no heartbeat")
         done.result()
@@ -366,9 +366,12 @@ def _as_tensor(content: bytes) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
 
+_joined: ContextVar[Processes | None] = ContextVar("joined", default=None)
+
+
 @contextmanager
 def joined() -> Iterator[Processes]:
-    """Join the other processes for the length of a block, if there are any.
+    """Join the other processes for the length of a block, if there are any; blocks may be nested.
 
     A group that exists already is used and left as it is. Otherwise all but the first process wait
     at the end of the block until the first has come there too.
@@ -376,6 +379,19 @@ def joined() -> Iterator[Processes]:
     Raises:
         UsageError: If the others cannot be found.
     """
+    if (outer := _joined.get()) is not None:
+        yield outer
+        return
+    with _join() as processes:
+        token = _joined.set(processes)
+        try:
+            yield processes
+        finally:
+            _joined.reset(token)
+
+
+@contextmanager
+def _join() -> Iterator[Processes]:
     if dist.is_available() and dist.is_initialized():
         if dist.get_world_size() == 1:
             yield SingleProcess()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 import time
 from pathlib import Path
 
@@ -135,6 +136,22 @@ def test_a_process_without_heartbeats_is_silent_to_those_that_observe_it(monkeyp
     time.sleep(1)
     assert beats[1].silent == [0]
     beats[1].end()
+
+
+def test_nested_blocks_share_one_group_with_its_heartbeats(monkeypatch):
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    monkeypatch.setattr(distributed, "_get_default_store", lambda: store)
+    for name, value in {"is_initialized": True, "get_world_size": 2, "get_rank": 0}.items():
+        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
+    before = threading.active_count()
+    with joined() as outer:
+        with joined() as inner:
+            assert inner is outer
+            assert threading.active_count() == before + 1
+        assert not outer._heartbeats._ended.is_set()
+    assert outer._heartbeats._ended.is_set()
+    with joined() as later:
+        assert later is not outer
 
 
 def test_each_process_needs_a_device_of_its_own(monkeypatch):
