@@ -302,7 +302,9 @@ class LevelSolver(ABC, Generic[L, R]):
             self._unseen[sizes] = (
                 torch.zeros(self.sources.batch, dtype=torch.float64, device=self.sources.device)
                 if points is None
-                else self.features.unseen(points, self.initial_means)
+                else self.features.unseen(
+                    points, self.initial_means, 1 / math.prod(self.request.shape)
+                )
             )
         return self._unseen[sizes]
 

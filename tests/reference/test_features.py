@@ -102,6 +102,16 @@ def test_a_spike_of_the_initial_data_is_unseen_too():
     assert float(found.unseen({"x": nodes}).min()) > 0.5
 
 
+def test_a_spike_of_the_initial_data_may_reach_a_point_of_the_output():
+    """Carried there it is as large as the part of the domain that the point stands for."""
+    found, drawn = features("0", initial="where(abs(x - c) < w, 1, 0) + 10")
+    nodes = torch.linspace(0, 1, 33, dtype=torch.float64)
+    hidden = [i for i, (c, w) in enumerate(drawn) if float((nodes - c).abs().min()) > w]
+    unseen = found.unseen({"x": nodes}, part=1 / 64)[hidden]
+    assert float(unseen.min()) >= 0.99 / (10 * 8)
+    assert float(found.unseen({"x": nodes})[hidden].min()) < 0.1 / (10 * 8)
+
+
 def test_a_narrow_ring_in_the_plane_is_found():
     ring = "exp(-((sqrt((x - 0.5)**2 + (y - c)**2) - 0.2)/(w + 1e-3))**2)"
     found, drawn = features(ring, count=2, space=("x", "y"))

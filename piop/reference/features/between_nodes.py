@@ -16,9 +16,20 @@ it is three times as large in the middle between two."""
 
 
 def unseen_part(
-    values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor], power: int
+    values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor], power: int, part: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Mean size over the domain of what a grid does not see of some data, and of the data."""
+    """Mean size over the domain of what a grid does not see of some data, and of the data.
+
+    Args:
+        values: The data.
+        boxes: Theirs.
+        nodes: Of the grid, by the name of their coordinate.
+        power: Of the norm.
+        part: Of the domain that the largest of what is not seen stands for at least.
+
+    Returns:
+        Both norms of each sample ``[B]``.
+    """
     length = boxes.size.new_tensor([float(c.length) for c in values.axes])
     seen, weight = values(boxes.sample, boxes.centre).nan_to_num(), (boxes.size / length).prod(1)
     total, missed, largest = torch.zeros(3, values.batch, dtype=seen.dtype, device=seen.device)
@@ -49,6 +60,9 @@ def unseen_part(
         hidden[coarse] = seen[coarse] - _multilinear(values, boxes.take(coarse), around)
     total.index_add_(0, boxes.sample, weight * seen.abs() ** power)
     missed.index_add_(0, boxes.sample, weight * hidden.abs() ** power)
+    peak = torch.zeros_like(missed)
+    peak.scatter_reduce_(0, boxes.sample, hidden.abs() ** power, "amax")
+    missed = torch.maximum(missed, part * peak)
     return missed ** (1 / power), total ** (1 / power)
 
 

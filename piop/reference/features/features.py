@@ -203,18 +203,20 @@ class Features:
                 own = boxes.take(row[boxes.sample] >= 0)
                 yield values, Boxes(row[own.sample], own.low, own.high)
 
-    def unseen(self, nodes: Mapping[str, Tensor], means: bool = False) -> Tensor:
+    def unseen(self, nodes: Mapping[str, Tensor], means: bool = False, part: float = 0.0) -> Tensor:
         """Bound the error of a solution by the part of the data that its grid does not see.
 
         That is ∫|d − d_h| / ∫|d|, the largest of all data d (of initial data, whose spikes a
-        solution may keep, in the norm of L2). In cells of the grid that hold boxes much smaller
-        than they are, d_h is multilinear. Elsewhere only what the nodes near a box smaller than its
-        cell do not show counts, and what boxes themselves do not resolve in time.
+        solution may carry to a point of the output, in the norm of L2 over these points). In cells
+        of the grid that hold boxes much smaller than they are, d_h is multilinear. Elsewhere only
+        what the nodes near a box smaller than its cell do not show counts, and what boxes
+        themselves do not resolve in time.
 
         Args:
             nodes: Of the grid, by the name of their coordinate; ends of axes are taken as nodes.
             means: Whether the grid takes initial data by their means over cells, so that it is
                 their shape alone that it may miss: in the norm of L1.
+            part: Of the domain that a point of the output stands for.
 
         Returns:
             Relative errors ``[B]``.
@@ -222,8 +224,8 @@ class Features:
         worst = torch.zeros(self.sources.batch, dtype=torch.float64, device=self.sources.device)
         terms: dict[KnownValues, Tensor] = {}
         for values, boxes in self.found:
-            power = 2 if values.initial and not means else 1
-            missed, total = unseen_part(values, boxes, nodes, power)
+            kept = values.initial and not means
+            missed, total = unseen_part(values, boxes, nodes, 1 + kept, kept * part)
             if values.whole is not None:
                 terms[values.whole] = terms.get(values.whole, torch.zeros_like(worst)) + missed
                 continue
