@@ -169,6 +169,7 @@ SHAPE = {
     "gather": lambda z: torch.sin(z).gather(-1, INDEX.expand(B, N, 3)),
     "take along": lambda z: torch.take_along_dim(torch.sin(z), INDEX.expand(B, N, 3), -1),
     "cat": lambda z: torch.cat([torch.sin(z), ROW, z * z], -1),
+    "cat along points": lambda z: torch.cat([z[:, :2].sin(), z[:, 2:] * z[:, 2:]], 1),
     "stack": lambda z: torch.stack([torch.sin(z), ROW, z * z], -1).flatten(-2),
     "split, chunk": lambda z: torch.cat([*z.sin().split([2, 4], -1)[::-1], *z.chunk(2, -1)], -1),
     "unbind": lambda z: torch.stack(

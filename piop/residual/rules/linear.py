@@ -16,7 +16,6 @@ from piop.residual.stream_tensor import (
     OperandRule,
     StreamTensor,
     align,
-    reflected,
     require_constant,
     rule,
     streamed,
@@ -64,9 +63,6 @@ def matmul(a: Any, b: Any) -> StreamTensor:
     if b.ndim > 1:
         raise NoRuleError("matmul with a vector")
     return (a * b).sum(-1)
-
-
-rule("__rmatmul__")(reflected(matmul))
 
 
 @rule("addmm", "baddbmm")

@@ -41,8 +41,15 @@ def test_the_operation_keeps_its_contract():
     program = PROGRAMS["order four with coefficients"]
     _, given = operands(program, SIZES["small"])
     leaves = [x.detach().requires_grad_() for x in (given.query, given.key, given.value)]
+    rest = (given.mask, given.coefficients)
     torch.library.opcheck(
         attend_in_blocks,
-        (*leaves, given.mask, given.coefficients, *program.encoded(), 3),
+        (*leaves, *rest, *program.encoded(), 3),
         test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
+    )
+    sums, shift = attend_in_blocks(*leaves, *rest, *program.encoded(), 3)
+    torch.library.opcheck(
+        torch.ops.piop.attend_in_blocks_backward.default,
+        (torch.ones_like(sums), *(x.detach() for x in leaves), *rest, shift, *program.encoded(), 3),
+        test_utils=("test_schema", "test_faketensor"),
     )
