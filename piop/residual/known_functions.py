@@ -199,7 +199,7 @@ def _pivots(plan: StreamPlan) -> tuple[tuple[Index, ...] | None, list[list[float
     matrix = [[float(m.get(i, 0)) for i in usable] for m in maps]
     if not maps:
         return (), []
-    if np.linalg.matrix_rank(np.array(matrix).reshape(len(maps), -1)) < len(maps):
+    if len(usable) < len(maps) or np.linalg.matrix_rank(matrix) < len(maps):
         return None, []
     return tuple(usable), np.linalg.pinv(np.array(matrix)).tolist()
 
