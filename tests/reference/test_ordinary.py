@@ -7,6 +7,7 @@ from scipy.special import erf
 
 from piop.errors import NotSupportedError, SpecError
 from piop.problem import Problem
+from piop.reference.chebyshev.solve import CollocationSolver
 
 DRAWN = {"s": {"law": "uniform", "low": 1, "high": 4}}
 
@@ -76,6 +77,21 @@ def test_a_kink_of_the_forcing_is_within_the_estimate():
     error = np.abs(solution.values["u"].numpy() - truth).max(1) / np.sqrt((truth**2).mean(1))
     assert (error <= solution.error_estimate.numpy()).all()
     assert error.max() < 3e-9  # steps over kinks are so short that levels cannot agree by chance
+
+
+def test_fast_forcing_is_resolved():
+    problem = ordinary("dt(u) = 20*cos(20*s*t)", initial={"u": 0})
+    solution, drawn = solved(problem)
+    truth = np.sin(20 * drawn["s"] * solution.times.numpy()) / drawn["s"]
+    assert np.abs(solution.values["u"].numpy() - truth).max() < 1e-9
+    assert bool(solution.accepted.all())
+
+
+def test_levels_that_agree_by_chance_do_not_hide_errors_of_steps(monkeypatch):
+    monkeypatch.setattr(CollocationSolver, "_difference", lambda *_: 0.0)
+    solution, _ = solved(ordinary("dt(u) = u*cos(8*s*t)", initial={"u": 1}))
+    assert bool(solution.accepted.all())
+    assert float(solution.error_estimate.min()) > 0
 
 
 def test_a_stiff_oscillator_and_random_forcing_agree_with_scipy():

@@ -56,6 +56,7 @@ Without an axis there are no points, and levels differ in their steps alone.
 """
 _REST = 1e-20  # of what the data at their largest add to a solution
 _NEWTON = 1e-3  # of the tolerance, left by iterations in every estimate
+_LOCAL = 0.1  # of the largest error of a step, in every estimate: levels may agree by chance
 _ROUNDING = 1e-11
 _BYTES = 86  # per entry of a system's matrix
 _VECTORS = 32  # of the length of a system that a sample takes beside its matrix
@@ -191,7 +192,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         values = w.unsqueeze(1)
         until = torch.where(good, math.inf, 0.0)
         rest = torch.zeros_like(values)
-        return CollocationTrajectory(system.mesh, values, rest, until)
+        return CollocationTrajectory(system.mesh, values, rest, until, torch.zeros_like(until))
 
     def _result(
         self,
@@ -202,6 +203,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
     ) -> CollocationResult:
         mesh, values = run.mesh, run.values[row]
         error = self._difference(earlier[0], mesh, values) if earlier else math.inf
+        error += _LOCAL * float(run.local[row])
         return CollocationResult(
             error,
             self._level(level.number + 1) if level.number < len(self.levels) else None,

@@ -256,6 +256,7 @@ class CollocationTrajectory:
         values: Channels at the save times ``[B, T, C, *sizes]``.
         slopes: Their time derivatives.
         until: First time at which an instance could not be carried on, else inf ``[B]``.
+        local: Largest error of a step, at most what is allowed ``[B]``.
         longest: Longest step.
         steps: How many were taken.
     """
@@ -264,6 +265,7 @@ class CollocationTrajectory:
     values: Tensor
     slopes: Tensor
     until: Tensor
+    local: Tensor
     longest: float = 0.0
     steps: int = 0
 
@@ -312,7 +314,8 @@ class TimeStepping:
         size = (len(w), len(times), *w.shape[1:])
         until = torch.full((len(w),), math.inf, dtype=w.dtype, device=w.device)
         mesh = self.system.mesh
-        self.result = CollocationTrajectory(mesh, w.new_zeros(size), w.new_zeros(size), until)
+        values, slopes, local = w.new_zeros(size), w.new_zeros(size), torch.zeros_like(until)
+        self.result = CollocationTrajectory(mesh, values, slopes, until, local)
         self.stepper = Stepper(self.system, self.scheme, start)
         self.sizes = self.smallest
         self.last: _Step | None = None
@@ -359,6 +362,8 @@ class TimeStepping:
                     return
                 continue
             self.sizes, w, done = step.sizes, step.points[:, -1], done + (whole >> k)
+            local = step.errors.clamp(max=self.control.tolerance)
+            self.result.local = torch.maximum(self.result.local, local)
             self.result.steps += 1
             self.result.longest = max(self.result.longest, step.length)
             k = self._grow(worst, k, done, whole)

@@ -24,11 +24,13 @@ number of coordinates they depend on."""
 _NEGLIGIBLE = (1e-10, 1e-7, 1e-6, 1e-6)
 """Part of the integral of the data's size that a box is left with, by the same number."""
 _IN_TIME = (1e-6, 1e-14)
-"""Both of data of time alone: the stages of a step see little of a kink beside its ends."""
+"""Both at kinks of data of time alone: the stages of a step see little of one beside its ends."""
+_KINK = 4.0
+"""Ratio of what two halves of a box hide from which on there is a kink in one of them."""
 _FIRST = 8
 """Boxes along each axis at the beginning."""
-_MOST = 2**13
-"""Boxes of a sample that are halved at a time."""
+_MOST = (2**15, 2**13, 2**13, 2**13)
+"""Boxes of a sample that are halved at a time, by the number of coordinates."""
 _ROUNDS = 160
 _AROUND = 3
 """Boxes from one at a kink to one of four times its size: each halving leaves one, on one side."""
@@ -108,6 +110,7 @@ class KnownValues:
         axes: Coordinates that the data depend on.
         batch: Number of samples; 1 where all have the same data.
         detail: Part of the largest value by which data may differ from what corners of boxes show.
+        at_kinks: The same where there is a kink.
         negligible: Part of the integral of the data's size that a box is left with.
         resolved: Sizes of a box that a gap between points may have and still resolve the data: four
             points on a wave, whose boxes shrink with the root of the detail.
@@ -128,8 +131,10 @@ class KnownValues:
             c for c in sources.problem.coordinates if c.name in names or c.symbol in symbols
         ]
         rank = len(self.axes) - 1
-        moving = self.axes == [sources.problem.time]
-        self.detail, self.negligible = _IN_TIME if moving else (_DETAIL[rank], _NEGLIGIBLE[rank])
+        self.detail, self.negligible = _DETAIL[rank], _NEGLIGIBLE[rank]
+        self.at_kinks = self.detail
+        if self.axes == [sources.problem.time]:
+            self.at_kinks, self.negligible = _IN_TIME
         self.resolved = math.sqrt(0.32 / self.detail)
         self.device = sources.device
         self.batch = sources.batch if held or symbols & sources.scalars.keys() else 1
@@ -205,9 +210,11 @@ def subdivide(values: KnownValues) -> Boxes:
         part = (boxes.size / length).prod(1)
         own = total.index_add(0, boxes.sample, size * part)[boxes.sample]
         largest = scale[boxes.sample]
-        coarse, hidden = hidden > detail * largest, hidden.clamp(max=largest) * part
+        kink = hidden > _KINK * hidden.roll(len(boxes) // 2)  # than in the other half
+        coarse = hidden > torch.where(kink, values.at_kinks, detail) * largest
+        hidden = hidden.clamp(max=largest) * part
         open_ = coarse & (hidden > negligible * own) & (boxes.size > SMALLEST * length).all(1)
-        open_ &= first_of_each(boxes.sample, torch.where(open_, hidden, -1.0), _MOST)
+        open_ &= first_of_each(boxes.sample, torch.where(open_, hidden, -1.0), _MOST[len(axes) - 1])
         total.index_add_(0, boxes.sample[~open_], (size * part)[~open_])
         done.append(boxes.take(~open_))
         boxes, enough = boxes.take(open_), (0.5 * detail * largest)[open_]
