@@ -76,7 +76,9 @@ class CellSolver(LevelSolver[GridLevel, GridResult]):
     @cached_property
     def features(self) -> Features:
         """The features of the data, and of the resistance to fluxes."""
-        return Features(self.sources, [1 / a for a in self.form.diffusion])
+        resistance = [1 / a for a in self.form.diffusion]
+        by_means = [self.form.source, self.form.reaction] if len(self.problem.space) > 1 else []
+        return Features(self.sources, resistance, by_means)
 
     def data_points(self, sizes: tuple[int, ...]) -> Mapping[str, Tensor]:
         """See the base class."""

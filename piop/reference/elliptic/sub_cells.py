@@ -172,6 +172,7 @@ class BoxSubCells(SubCells):
         self, sources: Sources, features: Features, samples: Sequence[int], sizes: Sequence[int]
     ) -> None:
         super().__init__(sources, features, samples, sizes)
+        self.features, self.samples = features, samples
         self.index = features.rough_cells(samples, self.edges)
         self.count = _POINTS[len(self.space) - 2]
 
@@ -180,6 +181,8 @@ class BoxSubCells(SubCells):
         found = self.sources.field(expression, self.middles)
         if len(self.index[0]):
             found[self.index] = _mean_inside(self._values(expression))
+        index, means = self.features.means(expression, self.samples, self.edges)
+        found[index] = means
         return found
 
     def in_series(self, expression: Expr, middles: Tensor, axis: int) -> Tensor:

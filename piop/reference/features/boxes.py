@@ -23,8 +23,9 @@ _DETAIL = (1e-4, 1e-3, 0.01, 0.02)
 number of coordinates they depend on."""
 _NEGLIGIBLE = (1e-10, 1e-7, 1e-6, 1e-6)
 """Part of the integral of the data's size that a box is left with, by the same number."""
-_IN_TIME = (1e-6, 1e-14)
-"""Both at kinks of data of time alone: the stages of a step see little of one beside its ends."""
+_IN_TIME = (1e-5, 1e-6, 1e-14)
+"""The same of data of time alone, at kinks of them, whose steps see little of one beside its ends,
+and what a box is left with."""
 _KINK = 4.0
 """Ratio of what two halves of a box hide from which on there is a kink in one of them."""
 _FIRST = 8
@@ -134,7 +135,7 @@ class KnownValues:
         self.detail, self.negligible = _DETAIL[rank], _NEGLIGIBLE[rank]
         self.at_kinks = self.detail
         if self.axes == [sources.problem.time]:
-            self.at_kinks, self.negligible = _IN_TIME
+            self.detail, self.at_kinks, self.negligible = _IN_TIME
         self.resolved = math.sqrt(0.32 / self.detail)
         self.device = sources.device
         self.batch = sources.batch if held or symbols & sources.scalars.keys() else 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
+import sympy
 import torch
 from sympy import Expr
 from torch import Tensor
@@ -28,6 +29,10 @@ _BETWEEN = 10.0
 """Relative error of a solution per part of the data that its grid does not see: a source that is
 missed may stand where it counts most, and an interface lies up to half a gap from where it is taken
 to be while a quarter of its jump is missed there on average."""
+_BETWEEN_MEANS = 80.0
+"""The same per gap between the points in parts of an axis, of data whose means over cells a grid
+takes: they may stand anywhere in a cell, eight points long. What boxes do not resolve counts once:
+along a jump it is as often too much as too little."""
 _BETWEEN_INITIAL = 2.0
 """The same for initial data, in the norm of L2."""
 
@@ -39,10 +44,13 @@ class Features:
     Args:
         sources: The problem with its inputs.
         others: What else to look at, without unknowns.
+        by_means: Data whose means over cells a grid takes.
     """
 
-    def __init__(self, sources: Sources, others: Sequence[Expr] = ()) -> None:
-        self.sources = sources
+    def __init__(
+        self, sources: Sources, others: Sequence[Expr] = (), by_means: Sequence[Expr] = ()
+    ) -> None:
+        self.sources, self.by_means = sources, {_written_out(e) for e in by_means}
         problem = sources.problem
         data = [*data_of(problem), *(e for e in others if may_hide(problem, e))]
         parts = [(e, False) for e in data] + [(e, True) for e in initial_data_of(problem)]
@@ -159,13 +167,13 @@ class Features:
             found.append(Overlaps(values, boxes, self.sources.problem.space, edges).rough)
         return torch.unravel_index(torch.cat(found).unique(), sizes)
 
-    def initial_means(
+    def means(
         self, expression: Expr, samples: Sequence[int], edges: Sequence[Tensor]
     ) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Means of initial data over the cells that hold boxes much smaller than they are.
+        """Means of data over the cells that hold boxes much smaller than they are.
 
         Args:
-            expression: One of the problem's initial data.
+            expression: One of the data, or its negative.
             samples: Positions in the batch.
             edges: As for :meth:`rough_cells`.
 
@@ -175,10 +183,15 @@ class Features:
         sizes = [len(samples), *(len(e) - 1 for e in edges)]
         index = torch.empty(0, dtype=torch.int64, device=self.sources.device)
         means = index.double()
+        wanted = _written_out(expression)
         for values, boxes in self._of(samples):
-            if values.initial and values.whole is None and values.expression == expression:
-                overlaps = Overlaps(values, boxes, self.sources.problem.space, edges)
+            own = _written_out(values.expression)
+            if values.whole is not None or own not in (wanted, -wanted):
+                continue
+            overlaps = Overlaps(values, boxes, self.sources.problem.space, edges)
+            if bool(overlaps.small.any()):
                 index, means = overlaps.means(torch.tensor(samples, device=index.device))
+                means = means if own == wanted else -means
         return torch.unravel_index(index, sizes), means
 
     def cuts(self, samples: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -223,9 +236,15 @@ class Features:
         """
         worst = torch.zeros(self.sources.batch, dtype=torch.float64, device=self.sources.device)
         terms: dict[KnownValues, Tensor] = {}
+        lengths = {c.name: float(c.length) for c in self.sources.problem.space}
+        gap = max((float(own.diff().max()) / lengths[n] for n, own in nodes.items()), default=0.0)
         for values, boxes in self.found:
             kept = values.initial and not means
             missed, total = unseen_part(values, boxes, nodes, 1 + kept, kept * part)
+            whole = _written_out((values.whole or values).expression)
+            if whole in self.by_means or -whole in self.by_means:
+                unresolved, _ = unseen_part(values, boxes, {}, 1)
+                missed = (_BETWEEN_MEANS * gap * missed + unresolved) / _BETWEEN
             if values.whole is not None:
                 terms[values.whole] = terms.get(values.whole, torch.zeros_like(worst)) + missed
                 continue
@@ -233,3 +252,9 @@ class Features:
             factor = _BETWEEN_INITIAL if values.initial else _BETWEEN
             worst = torch.maximum(worst, factor * missed / total.clamp_min(1e-300))
         return worst
+
+
+def _written_out(expression: Expr) -> Expr:
+    """Write equal data alike: expanded, and comparisons one way round."""
+    alike: Any = expression.replace(lambda e: e.is_Relational, lambda e: e.canonical)
+    return sympy.expand(alike)

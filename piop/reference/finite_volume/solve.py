@@ -141,7 +141,7 @@ class ShockSolver(LevelSolver[GridLevel, GridResult]):
         state = initial_means(self.problem, sources, mesh)
         for row, unknown in enumerate(self.problem.unknowns):
             expression = self.problem.initial[unknown][0]
-            (sample, *cell), found = self.features.initial_means(expression, samples, mesh.edges)
+            (sample, *cell), found = self.features.means(expression, samples, mesh.edges)
             state[(sample, torch.full_like(sample, row), *cell)] = found
         return state
 

@@ -59,6 +59,32 @@ def test_upright_layers_in_the_plane_are_within_the_estimate():
         assert relative(found, exact) < estimate
 
 
+def test_a_source_within_a_circle_is_accepted():
+    """The potential of a disk: (s² − r²)/4 inside, −s²/2·log(r/s) outside, shifted by s²/4."""
+    square = "((x - c)**2 + (y - 0.53)**2)"
+    given = {"dirichlet": {"u": f"-s**2/4*(1 + log({square}/s**2))"}}
+    inputs = {
+        "c": {"law": "uniform", "low": 0.4, "high": 0.6},
+        "s": {"law": "uniform", "low": 0.02, "high": 0.3},
+    }
+    problem = steady(
+        f"-lap(u) = where({square} < s**2, 1, 0)",
+        space="xy",
+        boundary=dict.fromkeys("xy", given),
+        inputs=inputs,
+    )
+    functions, numbers = drawn(problem, 3, "cs")
+    solution = solve_reference(problem, functions, tolerance=1e-2, shape=(17, 17))
+    x, y = torch.meshgrid(*solution.axes, indexing="ij")
+    for (c, s), found, estimate in zip(
+        numbers, solution.values["u"], solution.error_estimate, strict=True
+    ):
+        ratio = ((x - c) ** 2 + (y - 0.53) ** 2) / s**2
+        exact = s**2 / 4 * torch.where(ratio < 1, -ratio, -1 - ratio.clamp_min(1).log())
+        assert relative(found, exact) < min(float(estimate), 1e-3)
+    assert bool(solution.accepted.all())
+
+
 def test_a_source_narrower_than_any_cell_is_counted_whole():
     """−(a u')' = f with a = 1 then 2: the flux takes up ∫ f wherever the pulse stands."""
     inputs = {
