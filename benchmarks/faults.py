@@ -65,7 +65,7 @@ def table(found: dict[str, Any]) -> str:
     """The classes of faults as a table in Markdown."""
     lines = ["| fault | tried | survived | lost |", "|---|---|---|---|"]
     for group in found.values():
-        for fault, row in group["rows"].items():
+        for fault, row in sorted(group["rows"].items()):
             lost = row["tried"] - row["survived"]
             lines.append(f"| {fault} | {row['tried']} | {row['survived']} | {lost} |")
     return "\n".join(lines)

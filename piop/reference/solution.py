@@ -103,7 +103,7 @@ class Limits:
 
 
 @final
-class Progress:
+class BatchProgress:
     """Says how far a batch is solved, as information in the log at most every ten seconds.
 
     Args:
@@ -145,7 +145,7 @@ class Request:
     tolerance: float
     device: torch.device
     limits: Limits
-    progress: Progress = field(default_factory=lambda: Progress(1))
+    progress: BatchProgress = field(default_factory=lambda: BatchProgress(1))
 
     def axes(self, space: Sequence[Coordinate]) -> tuple[Tensor, ...]:
         """Points of the output along each axis of space, ``[n]`` each."""

@@ -31,7 +31,7 @@ from piop.reference.finite_volume.solve import ShockSolver
 from piop.reference.fourier.solve import SpectralSolver
 from piop.reference.input_values import Sources
 from piop.reference.refinement import LevelSolver
-from piop.reference.solution import Limits, Progress, Request, Solution
+from piop.reference.solution import BatchProgress, Limits, Request, Solution
 
 Solver = Callable[[Sources, Request], LevelSolver[Any, Any] | ShapeSolver]
 
@@ -102,7 +102,7 @@ def solve_reference(
     device = torch.device(device or "cpu")
     with torch.no_grad():
         sources = Sources(problem, functions, device)
-        progress = Progress(sources.batch)
+        progress = BatchProgress(sources.batch)
         request = Request(moments, shape, tolerance, device, limits or Limits(), progress)
         return solver(sources, request).run()
 

@@ -17,7 +17,7 @@ from piop.reference.refinement import (
     relative_scale,
     richardson_error,
 )
-from piop.reference.solution import Limits, Progress, Request
+from piop.reference.solution import BatchProgress, Limits, Request
 
 
 class Halving(LevelSolver[GridLevel, GridResult]):
@@ -61,7 +61,7 @@ class Halving(LevelSolver[GridLevel, GridResult]):
 
 def run(solver, tolerance=0.01, limits=None, span=0.0, progress=None):
     solver.request = Request(
-        (), (1,), tolerance, torch.device("cpu"), limits or Limits(), progress or Progress(1)
+        (), (1,), tolerance, torch.device("cpu"), limits or Limits(), progress or BatchProgress(1)
     )
     solver.span = span
     return solver.run()
@@ -92,7 +92,7 @@ def test_number_of_levels_is_limited():
 
 def test_a_long_solve_says_how_far_it_is(monkeypatch, caplog):
     monkeypatch.setattr("piop.reference.solution._EVERY", 0.0)
-    progress = Progress(2)
+    progress = BatchProgress(2)
     with caplog.at_level("INFO", logger="piop"):
         run(Halving([0.0, 8.0], last=7), progress=progress)
     said = [record.getMessage() for record in caplog.records]
