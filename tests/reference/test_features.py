@@ -121,6 +121,13 @@ def test_a_narrow_ring_in_the_plane_is_found():
         assert own > (0.5 if w < 3e-3 else 0.0)
 
 
+def test_a_peak_far_higher_than_all_that_corners_show_is_found():
+    peak = "exp(-((x - c)**2 + (y - sin(50*c)**2)**2)*1e10)*1e10"
+    found, _ = features(f"sqrt(1 + {peak})", count=40, space=("x", "y"))
+    nodes = torch.linspace(0, 1, 17, dtype=torch.float64)
+    assert float(found.unseen({"x": nodes, "y": nodes}).min()) > 2 * math.pi * 1e-5  # its integral
+
+
 def test_smooth_data_of_four_coordinates_are_seen_though_boxes_do_not_resolve_them():
     wave = "exp(-t)*cos(2*pi*x)*sin(2*pi*y)*cos(4*pi*z)"
     found, _ = features(f"(1 + {wave})**2", count=1, space=("x", "y", "z"))

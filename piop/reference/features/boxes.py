@@ -28,6 +28,8 @@ _IN_TIME = (1e-5, 1e-6, 1e-14)
 and what a box is left with."""
 _KINK = 4.0
 """Ratio of what two halves of a box hide from which on there is a kink in one of them."""
+_HIGHEST = 1e6
+"""Times the largest value seen so far: the highest peak that is looked for between corners."""
 _FIRST = 8
 """Boxes along each axis at the beginning."""
 _MOST = (2**15, 2**13, 2**13, 2**13)
@@ -213,7 +215,7 @@ def subdivide(values: KnownValues) -> Boxes:
         largest = scale[boxes.sample]
         kink = hidden > _KINK * hidden.roll(len(boxes) // 2)  # than in the other half
         coarse = hidden > torch.where(kink, values.at_kinks, detail) * largest
-        hidden = hidden.clamp(max=largest) * part
+        hidden = hidden.clamp(max=_HIGHEST * largest) * part
         open_ = coarse & (hidden > negligible * own) & (boxes.size > SMALLEST * length).all(1)
         open_ &= first_of_each(boxes.sample, torch.where(open_, hidden, -1.0), _MOST[len(axes) - 1])
         total.index_add_(0, boxes.sample[~open_], (size * part)[~open_])
