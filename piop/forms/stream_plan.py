@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from math import comb, prod
 from typing import Any
 
@@ -30,6 +30,9 @@ from piop.expression.functions import evaluate
 from piop.forms.differentiate import gradient
 from piop.forms.pde import PDE
 from piop.forms.terms import unknown_derivatives
+
+_MOST_EXPANDED = 1000
+"""Operations and operands of a coefficient that is expanded."""
 
 Index = tuple[int, ...]
 """A multi-index counts derivatives along each coordinate: over ``(t, x)``, ``u_txx`` is (1, 2)."""
@@ -341,7 +344,7 @@ def _linear_coefficients(
         for (channel, index, _), coefficient in zip(own, slopes, strict=True):
             if index in refused:
                 continue
-            if coefficient.free_symbols & dummies and not _depends(coefficient, dummies):
+            if coefficient.free_symbols & dummies and _may_cancel(coefficient, dummies):
                 coefficient = sympy.expand(coefficient)
             if coefficient.free_symbols & dummies:
                 refused.add(index)
@@ -349,19 +352,21 @@ def _linear_coefficients(
     return {index: found for index, found in linear.items() if index not in refused}
 
 
-def _depends(expression: Expr, symbols: set[Symbol]) -> bool:
-    """Whether an expression differs between two random places of symbols, or is undefined there.
+def _may_cancel(expression: Expr, symbols: set[Symbol]) -> bool:
+    """Whether symbols may cancel when an expression is expanded, which can take minutes.
 
-    To expand one that does, to see whether they cancel, can take minutes for nothing. A derivative
-    that is wrongly held for nonlinear costs a stream of its own, nothing else.
+    Not where it differs between two random places of the symbols, or is undefined there, or is very
+    large. A derivative that is wrongly held for nonlinear costs a stream of its own, nothing else.
     """
-    random = np.random.default_rng(0)
-    rest = {a: 0.5 + random.random() for a in expression.free_symbols - symbols}
-    values = []
+    if len(list(islice(sympy.preorder_traversal(expression), _MOST_EXPANDED))) == _MOST_EXPANDED:
+        return False
+    random, values = np.random.default_rng(0), []
+    free = sorted(expression.free_symbols, key=sympy.default_sort_key)
+    places = {a: 0.5 + random.random() for a in free}
     for _ in range(2):
-        places = {**rest, **{s: 0.5 + random.random() for s in symbols}}
-        values.append(float(evaluate(expression, lambda a, at=places: at.get(a, 0.7))))
-    return not abs(values[0] - values[1]) <= 1e-9 * max(map(abs, values))
+        places |= {a: 0.5 + random.random() for a in free if a in symbols}
+        values.append(float(evaluate(expression, lambda a, at=dict(places): at.get(a, 0.7))))
+    return abs(values[0] - values[1]) <= 1e-9 * max(map(abs, values))
 
 
 def _by_factor(row: Sequence[Expr], trained: Sequence[Symbol]) -> dict[Expr, list[Expr]]:

@@ -128,6 +128,16 @@ def test_a_coefficient_undefined_at_random_places_is_not_expanded(monkeypatch) -
     assert {(0, 1), (0, 2)} <= set(found.explicit)
 
 
+def test_a_large_coefficient_is_not_expanded(monkeypatch) -> None:
+    def refuse(expression):
+        raise AssertionError(f"{expression} can take minutes")
+
+    monkeypatch.setattr("piop.forms.stream_plan.sympy.expand", refuse)
+    hundred = sum(sympy.cos(U1 + n) ** 2 + sympy.sin(U1 + n) ** 2 for n in range(100))
+    found = plan((T, X), U1.diff(T) + U1.diff(X) * hundred)
+    assert (0, 1) in found.explicit
+
+
 @pytest.mark.parametrize(
     ("residual", "explicit", "collapsed"),
     [
