@@ -136,10 +136,13 @@ def _build(
         raise Refusal("this is not finite")
     if expr.is_number:  # something cancelled: x - x
         return _constant(expr, None, nodes)
+    return replace(bound, expr=_shortened(expr))
+
+
+def _shortened(expr: Expr) -> Expr:
+    """Round the constants of an expression that are longer fractions to doubles."""
     long = [c for c in expr.atoms(Rational) if _bits(c) > _BITS]
-    if long:
-        expr = expr.xreplace({c: _rounded(c, _finite(float(c))) for c in long})
-    return replace(bound, expr=expr)
+    return expr.xreplace({c: _rounded(c, _finite(float(c))) for c in long}) if long else expr
 
 
 def _foreign(expr: Expr) -> bool:
@@ -201,6 +204,9 @@ def power(base: Scalar, exponent: Scalar) -> Scalar:
     terms = math.comb(base.terms + whole - 1, whole) if whole else 1
     growth = base.growth + (base.terms if n != 1 else 0)
     evaluate = not base.expr.is_Piecewise  # SymPy would raise every branch, and its conditions
+    if not evaluate:  # but does so later
+        for branch, _ in base.expr.args:
+            _shortened(sympy.Pow(branch, exponent.expr))
     make = partial(sympy.Pow, base.expr, exponent.expr, evaluate=evaluate)
     degree = math.ceil(abs(n) * base.degree)
     return _build(make, (base, exponent), degree, terms, growth, nested=n != int(n))

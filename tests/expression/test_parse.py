@@ -131,6 +131,7 @@ def test_where_is_a_piecewise():
         ("1e400*u", 0, "too large to be finite", ""),
         ("(1e300*u)**16", 0, "too large to be finite", ""),
         ("(1e300*u)*(1e300*v)", 0, "too large to be finite", ""),
+        ("where(1 < u, u, 1e300)**16", 0, "too large to be finite", ""),
         ("1e200*1e200", 0, "too large to be finite", ""),
         ("exp(exp(exp(1e11)))", 8, "exp of this number", ""),
         ("log(0)", 0, "log of this number", ""),
