@@ -139,7 +139,7 @@ def _build(
     return replace(bound, expr=_shortened(expr))
 
 
-def _shortened(expr: Expr) -> Expr:
+def _shortened(expr: Any) -> Expr:
     """Round the constants of an expression that are longer fractions to doubles."""
     long = [c for c in expr.atoms(Rational) if _bits(c) > _BITS]
     return expr.xreplace({c: _rounded(c, _finite(float(c))) for c in long}) if long else expr
@@ -205,7 +205,8 @@ def power(base: Scalar, exponent: Scalar) -> Scalar:
     growth = base.growth + (base.terms if n != 1 else 0)
     evaluate = not base.expr.is_Piecewise  # SymPy would raise every branch, and its conditions
     if not evaluate:  # but does so later
-        for branch, _ in base.expr.args:
+        branches: Any = base.expr.args
+        for branch, _ in branches:
             _shortened(sympy.Pow(branch, exponent.expr))
     make = partial(sympy.Pow, base.expr, exponent.expr, evaluate=evaluate)
     degree = math.ceil(abs(n) * base.degree)
