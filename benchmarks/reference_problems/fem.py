@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,36 @@ SHAPES: dict[str, Any] = {
     "disk": {"disk": [0.5, 0.5, 0.5]},
     "hole": {"box": [[0, 1], [0, 1]], "holes": {"hole": {"disk": [0.5, 0.45, 0.22]}}},
 }
+_WIDTH = {"w": {"law": "log_uniform", "low": 1e-5, "high": 0.1}}
+_ALONG, _ROUND = "((x - c)**2 + w**2)", "((x - c)**2 + (y - h)**2 + w**2)"
+_BELOW = "((x - c)**2 + (y + w)**2)"  # a pole under the side y = 0
+_P, _Q = "(0.5 + w)*cos(k)", "(0.5 + w)*sin(k)"  # and one beside the circle of the disk
+_BESIDE = f"((x - 0.5 - {_P})**2 + (y - 0.5 - {_Q})**2)"
+NARROW = {
+    "line source": (f"sqrt({_ALONG})", f"w**2/{_ALONG}**1.5", "1"),
+    "strip source": (
+        "where(abs(x - c) < w, ((x - c)**2 + w**2)/(2*w), abs(x - c))",
+        "where(abs(x - c) < w, 1/w, 0)",
+        "1",
+    ),
+    "peak": (f"log({_ROUND})", f"4*w**2/{_ROUND}**2", "1"),
+    "peak beside a wave": (
+        f"log({_ROUND}) + sin(k*x)*exp(y)",
+        f"4*w**2/{_ROUND}**2 + (1 - k**2)*sin(k*x)*exp(y)",
+        "1",
+    ),
+    "jump": ("where(x < c, 0, (x - c)**2) + y", "where(x < c, 0, 2)", "1"),
+    "layer": ("x + atan((x - c)/w)", "0", f"1/(1 + w/{_ALONG})"),
+    "spike on a side": (f"(y + w)/{_BELOW}", "0", "1"),
+    "low spike on a side": (f"1 + 0.1*(y + w)/{_BELOW}", "0", "1"),
+    "inflow through a slit": (f"log({_BELOW})", "0", "1"),
+    "spike on a circle": (
+        f"({_P}*({_P} + 0.5 - x) + {_Q}*({_Q} + 0.5 - y))/{_BESIDE}",
+        "0",
+        "1",
+    ),
+}
+"""Features finer than the mesh: u, div(a grad u) and a."""
 SOLUTIONS = {
     "waves": "sin(k*(x - c)) + cos(k*(y - h) + x)",
     "bump": "exp(-k**2*((x - c)**2 + (y - h)**2))",
@@ -50,6 +81,32 @@ def manufactured(shape: str, solution: str, save: int, inflow: bool) -> RandomPr
 
     words = {"equations": [f"-div((1 + x*y)*grad(u)) + u = {f}"], "inputs": _NUMBERS}
     return _steady(SHAPES[shape], save, given, words, exact)
+
+
+def narrow(shape: str, data: str, inflow: bool = False) -> RandomProblems:
+    """−div(a grad u) = −f with features of any width at random places; b u on both sides.
+
+    Args:
+        shape: Of :data:`SHAPES`.
+        data: Of :data:`NARROW`.
+        inflow: Whether slopes are given instead of values, where b = 1 instead of 0.
+    """
+    u, f, a = NARROW[data]
+    names = [n for n in (*_NUMBERS, "w") if re.search(rf"\b{n}\b", f"{u} {f}")]
+    formula: Any = sympy.sympify(u, {"x": _X, "y": _Y})
+    evaluate = sympy.lambdify([*names, _X, _Y], formula, [{"where": np.where}, "numpy"])
+    given: Any = {"dirichlet": {"u": u}}
+    equation = f"-div(({a})*grad(u)) = -({f})"
+    if inflow:
+        slope = f"({sympy.diff(formula, _X)})*nx + ({sympy.diff(formula, _Y)})*ny"
+        given = [f"dx(u)*nx + dy(u)*ny = {slope}"]
+        equation = f"-lap(u) + u = {u} - ({f})"
+
+    def exact(v: Mapping[str, float], times: np.ndarray, where: Sequence[np.ndarray]) -> Fields:
+        return {"u": evaluate(*(v[n] for n in names), *where)}
+
+    inputs = {n: own for n, own in (_NUMBERS | _WIDTH).items() if n in names}
+    return _steady(SHAPES[shape], 13, given, {"equations": [equation], "inputs": inputs}, exact)
 
 
 def interface(save: int) -> RandomProblems:
@@ -99,6 +156,22 @@ CLASSES = {
         for shape in SHAPES
         for solution in SOLUTIONS
         for inflow in (False, True)
+    },
+    **{
+        f"{data}, {shape}, {'slopes' if inflow else 'values'}": narrow(shape, data, inflow)
+        for data, shape, inflow in (
+            ("line source", "L", False),
+            ("strip source", "disk", False),
+            ("peak", "disk", False),
+            ("peak beside a wave", "hole", False),
+            ("peak", "L", True),
+            ("jump", "L", False),
+            ("layer", "hole", False),
+            ("spike on a side", "L", False),
+            ("low spike on a side", "L", False),
+            ("inflow through a slit", "L", True),
+            ("spike on a circle", "disk", False),
+        )
     },
     "interface, disk": interface(13),
     "waves, L, fine output": manufactured("L", "waves", 129, False),

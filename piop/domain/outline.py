@@ -81,6 +81,22 @@ class Outline:
         """Distances ``[N]`` of points from the boundary, without sign."""
         return np.min([c.distance(points) for c in self.curves], axis=0)
 
+    def nearest(self, points: Array) -> tuple[Array, Array]:
+        """Nearest points ``[N, 2]`` of the boundary, and distances ``[N]``, negative outside.
+
+        Where that is a corner, the curve decides that a point is farthest aside of.
+        """
+        at = [c.parameter(points) for c in self.curves]
+        feet, along = (
+            np.stack([f(s) for f, s in zip(own, at, strict=True)])
+            for own in ([c.at for c in self.curves], [c.direction for c in self.curves])
+        )
+        away = points - feet
+        distance, aside = np.linalg.norm(away, axis=-1), cross(along, away)
+        tied = distance <= (1 + 1e-9) * distance.min(0)
+        own = np.where(tied, np.abs(aside), -1.0).argmax(0), np.arange(len(points))
+        return feet[own], np.where(aside[own] < 0, -distance[own], distance[own])
+
     def normals(self, points: Array, face: str) -> Array:
         """Outward unit normals ``[N, 2]`` of a face, where it is nearest to points ``[N, 2]``."""
         curves = [c for c in self.curves if c.face == face]

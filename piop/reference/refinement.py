@@ -129,7 +129,7 @@ class Level(ABC):
     """A resolution. Equal levels, which have equal hashes, are solved together.
 
     Attributes:
-        sizes: Points or cells along each axis, or steps; nothing on triangles.
+        sizes: Points or cells along each axis, or steps; on triangles, of a grid as fine as they.
     """
 
     sizes: tuple[int, ...]
@@ -152,7 +152,7 @@ class GridLevel(Level):
 
     Attributes:
         number: From 1 on.
-        sizes: Points or cells along each axis, or steps; nothing on triangles.
+        sizes: Points or cells along each axis, or steps; on triangles, of a grid as fine as they.
     """
 
     number: int

@@ -135,3 +135,16 @@ def test_the_box_around_a_shape_holds_it_with_little_room(name):
     places = np.concatenate([c.at(np.linspace(0, 1, 1001)) for c in found.curves])
     assert (places > low).all() and (places < high).all()
     assert np.prod(np.ptp(places, axis=0)) > 0.99 * np.prod(high - low)
+
+
+@pytest.mark.parametrize("name", [*AREAS, "star"])
+def test_distances_are_negative_outside_and_of_points_of_the_boundary(name):
+    wave = Radius.of(lambda angle: 0.7 + 0.2 * np.cos(3 * angle))
+    shape = AREAS[name][0] if name in AREAS else StarShaped((0.3, -0.2), wave)
+    found = outline(shape)
+    low, high = found.box()
+    points = np.random.default_rng(1).uniform(low - 0.3, high + 0.3, (2000, 2))
+    feet, distance = found.nearest(points)
+    assert np.array_equal(distance > 0, shape.inside(points))
+    assert np.linalg.norm(points - feet, axis=1) == pytest.approx(np.abs(distance))
+    assert np.abs(distance) == pytest.approx(found.distance(points))

@@ -30,17 +30,17 @@ def unseen_part(
     Returns:
         Both norms of each sample ``[B]``.
     """
-    length = boxes.size.new_tensor([float(c.length) for c in values.axes])
-    seen, weight = values(boxes.sample, boxes.centre).nan_to_num(), (boxes.size / length).prod(1)
+    weight, points = values.locate(boxes)
+    seen = values(boxes.sample, points).nan_to_num()
     total, missed, largest = torch.zeros(3, values.batch, dtype=seen.dtype, device=seen.device)
     largest.scatter_reduce_(0, boxes.sample, seen.abs(), "amax")
     detail = values.detail * largest[boxes.sample]
     key, small = boxes.sample, torch.zeros_like(boxes.sample, dtype=torch.bool)
     corners = [(i, boxes.low[:, i], boxes.high[:, i]) for i in range(len(values.axes))]
-    unresolved = (_multilinear(values, boxes, corners) - seen).abs() > 2 * detail
     hidden, cells = torch.zeros_like(seen), []
     for i, c in enumerate(values.axes):
         if c.name not in nodes:
+            unresolved = (_multilinear(values, boxes, corners) - seen).abs() > 2 * detail
             bend = (_multilinear(values, boxes, corners[i : i + 1]) - seen).abs().nan_to_num()
             hidden += torch.where(unresolved & (bend > detail), bend, 0.0)
             continue
@@ -51,13 +51,21 @@ def unseen_part(
         small |= values.resolved * boxes.size[:, i] < high - low
         key = key * len(own) + upper
         finer = (boxes.size[:, i] < high - low).nonzero()[:, 0]
-        if len(finer):
+        if len(finer) and values.place is None:  # a line may leave the region
             beyond = _not_shown(values, boxes.take(finer), i, own)
             hidden[finer] += torch.where(beyond > 0.01 * detail[finer], beyond, 0.0)
     coarse = torch.isin(key, key[small].unique()).nonzero()[:, 0]
     if len(coarse):
         around = [(i, low[coarse], high[coarse]) for i, low, high in cells]
-        hidden[coarse] = seen[coarse] - _multilinear(values, boxes.take(coarse), around)
+        if values.place is not None and values.jumps:
+            hidden[coarse] = _beyond(values, boxes.take(coarse), around, seen[coarse])
+        else:
+            shown = _multilinear(values, boxes.take(coarse), around)
+            hidden[coarse] = seen[coarse] - shown.nan_to_num()
+        if values.place is not None:  # a node of a mesh may be anywhere in a cell
+            cell = key[coarse].unique(return_inverse=True)[1]
+            most = torch.zeros_like(seen).scatter_reduce_(0, cell, hidden[coarse].abs(), "amax")
+            hidden[coarse] = most[cell]
     total.index_add_(0, boxes.sample, weight * seen.abs() ** power)
     missed.index_add_(0, boxes.sample, weight * hidden.abs() ** power)
     peak = torch.zeros_like(missed)
@@ -91,6 +99,27 @@ def _not_shown(values: KnownValues, boxes: Boxes, axis: int, nodes: Tensor) -> T
         table = (table[:, 1:] - table[:, :1]) / (at[:, k + 1 :] - at[:, k : k + 1])
     beyond = table[:, -1].abs() - _SHOWN * table[:, :-1].abs().amax(1)
     return beyond.clamp_min(0) * (x - at[:, :base]).prod(1).abs()
+
+
+def _beyond(
+    values: KnownValues, boxes: Boxes, cells: Sequence[tuple[int, Tensor, Tensor]], seen: Tensor
+) -> Tensor:
+    """How far data ``[n]`` are beyond what the nodes of their cell and those next to it show.
+
+    Finite elements subdivide the triangles in which they see a jump.
+    """
+    ends = torch.stack([boxes.sample.double(), *(low for _, low, _ in cells)], 1)
+    cell = ends.unique(dim=0, return_inverse=True)[1]
+    one = torch.empty_like(cell[: int(cell.max()) + 1])
+    one[cell] = torch.arange(len(cell), device=cell.device)  # a box in each cell
+    around = []
+    for steps in product((-1, 0, 1, 2), repeat=len(cells)):
+        points = boxes.centre[one]
+        for (i, low, high), step in zip(cells, steps, strict=True):
+            points[:, i] = (low + step * (high - low))[one]
+        around.append(values(boxes.sample[one], points).nan_to_num())
+    shown = torch.stack(around)[:, cell]
+    return (seen - shown.amax(0)).clamp_min(0) + (shown.amin(0) - seen).clamp_min(0)
 
 
 def _multilinear(

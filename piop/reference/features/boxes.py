@@ -14,8 +14,10 @@ from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.expression_functions import CompiledExpression, ExpressionFunction, names_in
+from piop.forms.linear_forms import jumps
 from piop.forms.terms import name_of
 from piop.intervals import Interval
+from piop.reference.features.places import Place
 from piop.reference.input_values import Sources
 
 _DETAIL = (1e-4, 1e-3, 0.01, 0.02)
@@ -26,6 +28,8 @@ _NEGLIGIBLE = (1e-10, 1e-7, 1e-6, 1e-6)
 _IN_TIME = (1e-5, 1e-6, 1e-14)
 """The same of data of time alone, at kinks of them, whose steps see little of one beside its ends,
 and what a box is left with."""
+_IN_PLACE = (0.01, 1e-5)
+"""Both of data in a region or on its faces: meshes reach about 1e-3."""
 _KINK = 4.0
 """Ratio of what two halves of a box hide from which on there is a kink in one of them."""
 _HIGHEST = 1e6
@@ -107,9 +111,11 @@ class KnownValues:
         expression: Data, without unknowns.
         initial: Whether a solution starts from them, and is no integral of them.
         whole: Data that these are a term of.
+        place: Where in the plane they count; None for the whole box of the axes.
 
     Attributes:
         expression: The data.
+        jumps: Whether they may jump.
         axes: Coordinates that the data depend on.
         batch: Number of samples; 1 where all have the same data.
         detail: Part of the largest value by which data may differ from what corners of boxes show.
@@ -125,8 +131,10 @@ class KnownValues:
         expression: Expr,
         initial: bool = False,
         whole: KnownValues | None = None,
+        place: Place | None = None,
     ) -> None:
         self.expression, self.initial, self.whole = expression, initial, whole
+        self.place, self.jumps = place, jumps(sources.problem.pde, expression)
         held = expression.atoms(AppliedUndef)
         names = {n for f in held for n in sources.arguments[name_of(f)]}
         symbols = expression.free_symbols
@@ -135,6 +143,8 @@ class KnownValues:
         ]
         rank = len(self.axes) - 1
         self.detail, self.negligible = _DETAIL[rank], _NEGLIGIBLE[rank]
+        if place is not None:
+            self.detail, self.negligible = _IN_PLACE
         self.at_kinks = self.detail
         if self.axes == [sources.problem.time]:
             self.detail, self.at_kinks, self.negligible = _IN_TIME
@@ -164,6 +174,19 @@ class KnownValues:
         box = [Interval(*ends) for ends in zip(low.unbind(-1), high.unbind(-1), strict=True)]
         found = function.enclosure(box, (0,) * len(box))
         return Interval(found.low[rows], found.high[rows])
+
+    def locate(self, boxes: Boxes) -> tuple[Tensor, Tensor]:
+        """Find where boxes of data count.
+
+        Returns:
+            The part of it that each holds ``[n]``, zero in those that are off it, and its points
+            nearest to their centres ``[n, k]``.
+        """
+        if self.place is None or len(self.axes) == 1:
+            length = boxes.size.new_tensor([float(c.length) for c in self.axes])
+            return (boxes.size / length).prod(1), boxes.centre
+        points, distance = self.place.nearest(boxes.centre)
+        return self.place.measure(boxes.size, distance), points
 
     def _present(self, sample: Tensor) -> tuple[ExpressionFunction, Tensor]:
         """Keep the samples that there are, and number those ``[n]`` among them."""
@@ -208,9 +231,13 @@ def subdivide(values: KnownValues) -> Boxes:
     detail, negligible = values.detail, values.negligible
     done: list[Boxes] = []
     for _ in range(_ROUNDS):
+        part, points = values.locate(boxes)
+        kept = part > 0
+        boxes, part = boxes.take(kept), part[kept]
         hidden, size = _hidden(values, boxes)
+        if values.place is not None:  # corners may be off it, where data have poles
+            size = values(boxes.sample, points[kept]).nan_to_num().abs()
         scale.scatter_reduce_(0, boxes.sample, size, "amax")
-        part = (boxes.size / length).prod(1)
         own = total.index_add(0, boxes.sample, size * part)[boxes.sample]
         largest = scale[boxes.sample]
         kink = hidden > _KINK * hidden.roll(len(boxes) // 2)  # than in the other half

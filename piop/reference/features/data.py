@@ -17,11 +17,15 @@ _TERMS = 8
 """Terms of a sum up to which each is looked at by itself."""
 
 
-def data_of(problem: Problem) -> tuple[Expr, ...]:
-    """Parts of equations and conditions that hold coordinates and no unknown."""
+def data_of(problem: Problem) -> tuple[tuple[str, Expr], ...]:
+    """Parts of equations and conditions that hold coordinates and no unknown.
+
+    Returns:
+        Each with the face of its condition, or no name.
+    """
     pde = problem.pde
     unknowns = frozenset(problem.channels)
-    found = [part for r in pde.residuals_raw for part in _known_parts(r, unknowns)]
+    found = [("", part) for r in pde.residuals_raw for part in _known_parts(r, unknowns)]
     for face, condition in pde.face_conditions:
         ends = {
             f"{c.name}.{end}": {c.symbol: sympy.Float(position)}
@@ -30,11 +34,14 @@ def data_of(problem: Problem) -> tuple[Expr, ...]:
         }
         values = condition.values
         if condition.equation:
-            values = (pde.condition_residual(face, condition),)
+            normals = [pde.domain.normal(face)]
+            if not all(n.is_number for n in normals[0]):  # a curve: each component by itself
+                normals = [tuple(row) for row in sympy.eye(len(problem.space)).tolist()]
+            values = tuple(pde.condition_residual(face, condition, n) for n in normals)
         parts = (part for value in values for part in _known_parts(value, unknowns))
-        found += [_substitute(part, ends.get(face, {})) for part in parts]
-    factors = [factor for e in found for factor in _separate(problem, e)]
-    return tuple(dict.fromkeys(e for e in factors if may_hide(problem, e)))
+        found += [(face, _substitute(part, ends.get(face, {}))) for part in parts]
+    factors = [(face, factor) for face, e in found for factor in _separate(problem, e)]
+    return tuple(dict.fromkeys(own for own in factors if may_hide(problem, own[1])))
 
 
 def _separate(problem: Problem, expression: Expr) -> Iterator[Expr]:

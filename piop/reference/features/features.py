@@ -12,11 +12,13 @@ import torch
 from sympy import Expr
 from torch import Tensor
 
+from piop.domain import Outline
 from piop.problem import Coordinate
 from piop.reference.features.between_nodes import unseen_part
 from piop.reference.features.boxes import SMALLEST, Boxes, KnownValues, first_of_each, subdivide
 from piop.reference.features.cells import Overlaps
 from piop.reference.features.data import data_of, initial_data_of, may_hide, terms_of
+from piop.reference.features.places import Face, Place, Region
 from piop.reference.input_values import Sources
 
 _GROWTH = 0.1
@@ -45,20 +47,31 @@ class Features:
         sources: The problem with its inputs.
         others: What else to look at, without unknowns.
         by_means: Data whose means over cells a grid takes.
+        outline: Boundary of the region that all samples have, if it is no box.
     """
 
     def __init__(
-        self, sources: Sources, others: Sequence[Expr] = (), by_means: Sequence[Expr] = ()
+        self,
+        sources: Sources,
+        others: Sequence[Expr] = (),
+        by_means: Sequence[Expr] = (),
+        outline: Outline | None = None,
     ) -> None:
         self.sources, self.by_means = sources, {_written_out(e) for e in by_means}
         problem = sources.problem
-        data = [*data_of(problem), *(e for e in others if may_hide(problem, e))]
-        parts = [(e, False) for e in data] + [(e, True) for e in initial_data_of(problem)]
+        places: dict[str, Place | None] = dict.fromkeys(("", *problem.domain.faces))
+        if outline is not None:
+            own = {f: tuple(c for c in outline.curves if c.face == f) for f in outline.faces}
+            places = {f: Face(Outline(curves, ())) for f, curves in own.items()}
+            places[""] = Region(outline)
+        given = [*data_of(problem), *(("", e) for e in others if may_hide(problem, e))]
+        parts = [(e, False, places[f]) for f, e in given if f in places]
+        parts += [(e, True, None) for e in initial_data_of(problem)]
         self.data: list[KnownValues] = []
-        for expression, initial in parts:
-            whole = KnownValues(sources, expression, initial)
+        for expression, initial, place in dict.fromkeys(parts):
+            whole = KnownValues(sources, expression, initial, place=place)
             for term in terms_of(problem, expression):
-                self.data.append(KnownValues(sources, term, initial, whole))
+                self.data.append(KnownValues(sources, term, initial, whole, place))
             self.data.append(whole)
 
     @cached_property

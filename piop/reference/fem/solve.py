@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import cast, final
 
@@ -14,9 +15,10 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from piop.domain import GeometryError, Outline, PlaneRegion, RegionFamily
-from piop.domain.triangulation import triangulate
+from piop.domain.triangulation import sides, triangulate
 from piop.errors import SolverError
 from piop.forms.weak import WeakForm, weak_form
+from piop.reference.features import Features
 from piop.reference.fem.meshes import (
     MeshHierarchy,
     mesh_for,
@@ -136,7 +138,6 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
     """
 
     history = 2
-    coarsest = GridLevel(1, ())
 
     def __init__(
         self, sources: Sources, request: Request, form: WeakForm, outline: Outline
@@ -162,6 +163,9 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
                 self.points = nodes[spread_points(outline, nodes, count)]
             self.side *= 2 ** math.ceil(math.log(4 ** (_LEAST - 1) / room, 4))
             mesh = triangulate(outline, self.side)
+        gap = float(sides(mesh.points, mesh.triangles).max()) / DEGREE
+        counts = (math.ceil(c.length / gap) for c in self.problem.space)
+        self.coarsest = GridLevel(1, tuple(counts))
         prescribed = {face: bool(given) for face, given in self.form.values.items()}
         self.meshes = iter(MeshHierarchy(outline, mesh, prescribed, DEGREE))
         self.level = 0
@@ -172,6 +176,19 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         solution = super().run()
         points = torch.from_numpy(self.points).to(self.request.device)
         return replace(solution, points=points.expand(self.sources.batch, -1, -1))
+
+    @cached_property
+    def features(self) -> Features:
+        """The features of the data, and of the inverse of what stands before slopes."""
+        own = [s for i, k, j, m, s in self.form.volume.slopes if i == j and k == m > 0]
+        resistance = [1 / s for s in own if self.form.linear]
+        return Features(self.sources, resistance, outline=self.outline)
+
+    def data_points(self, sizes: tuple[int, ...]) -> Mapping[str, Tensor]:
+        """See the base class: a grid as coarse as nodes on the longest side of a triangle."""
+        space = zip(self.problem.space, sizes, strict=True)
+        f64 = {"dtype": torch.float64, "device": self.sources.device}
+        return {c.name: torch.linspace(float(c.low), float(c.high), n + 1, **f64) for c, n in space}
 
     def bytes_per_sample(self, level: GridLevel) -> float:
         """See the base class."""
@@ -189,8 +206,8 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         self._require_balance(self.system.imbalance(sources, state), samples)
         solved = self.recovery.complete(sources, state, named)
         results = [
-            self._result(level, torch.from_numpy(self.output(values)), own)
-            for values, own in zip(solved, earlier, strict=True)
+            self._result(level, sample, torch.from_numpy(self.output(values)), own)
+            for sample, values, own in zip(samples, solved, earlier, strict=True)
         ]
 
         def evaluate(rows: Sequence[int]) -> Fields:
@@ -198,6 +215,11 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
             return {n: values[:, c] for c, n in enumerate(self.problem.channels)}, {}
 
         return SolvedSamples(results, evaluate)
+
+    def _saw(self, level: GridLevel, sample: int) -> bool:
+        """Whether the data were seen two levels before, so that differences show an order."""
+        before = tuple(n // 4 for n in level.sizes)
+        return float(self.unseen(before)[sample]) <= self.request.tolerance
 
     def _require_balance(self, imbalance: Array, samples: Sequence[int]) -> None:
         """Where a constant is free, sources and fluxes must cancel."""
@@ -243,9 +265,10 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         return space.corners[self.numbers]
 
     def _result(
-        self, level: GridLevel, values: Tensor, earlier: Sequence[GridResult]
+        self, level: GridLevel, sample: int, values: Tensor, earlier: Sequence[GridResult]
     ) -> GridResult:
-        every = [v.numpy() for v in (values, *(e.values for e in earlier))]
+        known = earlier if len(earlier) < 2 or self._saw(level, sample) else earlier[:1]
+        every = [v.numpy() for v in (values, *(e.values for e in known))]
         error, order = self._estimate(every)
         size = self.space.count * len(self.form.atoms)
         left = math.floor(math.log(self.largest / size, 4))
