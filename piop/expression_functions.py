@@ -162,7 +162,8 @@ class ExpressionFunction(InputFunction):
         reach = torch.zeros_like(middle)
         for i, own in enumerate(box):
             slope = smooth.derivative(tuple(int(i == k) for k in range(len(box))))
-            reach = reach + 0.5 * own.width * self._enclose(slope, box).size
+            most = 0.5 * own.width * self._enclose(slope, box).size
+            reach = reach + torch.where(own.width > 0, most, 0.0)  # slopes may be infinite
         return Interval(middle - reach, middle + reach)
 
     def _enclose(self, expression: CompiledExpression, box: Sequence[Interval]) -> Interval:

@@ -57,7 +57,7 @@ def unseen_part(
     coarse = torch.isin(key, key[small].unique()).nonzero()[:, 0]
     if len(coarse):
         around = [(i, low[coarse], high[coarse]) for i, low, high in cells]
-        if values.place is not None and values.jumps:
+        if values.around:
             hidden[coarse] = _beyond(values, boxes.take(coarse), around, seen[coarse])
         else:
             shown = _multilinear(values, boxes.take(coarse), around)
@@ -104,22 +104,14 @@ def _not_shown(values: KnownValues, boxes: Boxes, axis: int, nodes: Tensor) -> T
 def _beyond(
     values: KnownValues, boxes: Boxes, cells: Sequence[tuple[int, Tensor, Tensor]], seen: Tensor
 ) -> Tensor:
-    """How far data ``[n]`` are beyond what the nodes of their cell and those next to it show.
-
-    Finite elements subdivide the triangles in which they see a jump.
-    """
-    ends = torch.stack([boxes.sample.double(), *(low for _, low, _ in cells)], 1)
-    cell = ends.unique(dim=0, return_inverse=True)[1]
-    one = torch.empty_like(cell[: int(cell.max()) + 1])
+    """How far data ``[n]`` are beyond what the nodes of their cell and those next to it show."""
+    low = torch.stack([own for _, own, _ in cells], 1)
+    high = torch.stack([own for _, _, own in cells], 1)
+    ends, cell = torch.cat([boxes.sample[:, None], low], 1).unique(dim=0, return_inverse=True)
+    one = torch.empty_like(cell[: len(ends)])
     one[cell] = torch.arange(len(cell), device=cell.device)  # a box in each cell
-    around = []
-    for steps in product((-1, 0, 1, 2), repeat=len(cells)):
-        points = boxes.centre[one]
-        for (i, low, high), step in zip(cells, steps, strict=True):
-            points[:, i] = (low + step * (high - low))[one]
-        around.append(values(boxes.sample[one], points).nan_to_num())
-    shown = torch.stack(around)[:, cell]
-    return (seen - shown.amax(0)).clamp_min(0) + (shown.amin(0) - seen).clamp_min(0)
+    shown = values.shown_around(Boxes(boxes.sample[one], low[one], high[one]))
+    return (seen - shown.high[cell]).clamp_min(0) + (shown.low[cell] - seen).clamp_min(0)
 
 
 def _multilinear(

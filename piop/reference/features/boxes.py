@@ -28,8 +28,9 @@ _NEGLIGIBLE = (1e-10, 1e-7, 1e-6, 1e-6)
 _IN_TIME = (1e-5, 1e-6, 1e-14)
 """The same of data of time alone, at kinks of them, whose steps see little of one beside its ends,
 and what a box is left with."""
-_IN_PLACE = (0.01, 1e-5)
-"""Both of data in a region or on its faces: meshes reach about 1e-3."""
+_IN_PLACE = (0.01, 1e-5, 1e-4)
+"""Detail of data in a region or on its faces, and what a box is left with, without and with jumps:
+meshes reach about 1e-3."""
 _KINK = 4.0
 """Ratio of what two halves of a box hide from which on there is a kink in one of them."""
 _HIGHEST = 1e6
@@ -112,11 +113,13 @@ class KnownValues:
         initial: Whether a solution starts from them, and is no integral of them.
         whole: Data that these are a term of.
         place: Where in the plane they count; None for the whole box of the axes.
+        factor: Size of a factor of all of them ``[B]`` that is left out.
 
     Attributes:
         expression: The data.
-        jumps: Whether they may jump.
-        axes: Coordinates that the data depend on.
+        around: Length of boxes up to which points around them show what is inside, too: finite
+            elements subdivide the triangles in which they see a jump.
+        axes: Coordinates that the data depend on; in a place, all.
         batch: Number of samples; 1 where all have the same data.
         detail: Part of the largest value by which data may differ from what corners of boxes show.
         at_kinks: The same where there is a kink.
@@ -132,23 +135,29 @@ class KnownValues:
         initial: bool = False,
         whole: KnownValues | None = None,
         place: Place | None = None,
+        factor: Tensor | float = 1.0,
     ) -> None:
         self.expression, self.initial, self.whole = expression, initial, whole
-        self.place, self.jumps = place, jumps(sources.problem.pde, expression)
+        self.place, self.factor = place, factor
+        jumping = jumps(sources.problem.pde, expression)
+        self.around = place.cell if place is not None and jumping else 0.0
         held = expression.atoms(AppliedUndef)
         names = {n for f in held for n in sources.arguments[name_of(f)]}
         symbols = expression.free_symbols
         self.axes = [
-            c for c in sources.problem.coordinates if c.name in names or c.symbol in symbols
+            c
+            for c in sources.problem.coordinates
+            if place is not None or c.name in names or c.symbol in symbols
         ]
         rank = len(self.axes) - 1
         self.detail, self.negligible = _DETAIL[rank], _NEGLIGIBLE[rank]
         if place is not None:
-            self.detail, self.negligible = _IN_PLACE
+            self.detail, smooth, rough = _IN_PLACE
+            self.negligible = rough if self.around else smooth
         self.at_kinks = self.detail
         if self.axes == [sources.problem.time]:
             self.detail, self.at_kinks, self.negligible = _IN_TIME
-        self.resolved = math.sqrt(0.32 / self.detail)
+        self.resolved = 1.0 if self.around else math.sqrt(0.32 / self.detail)
         self.device = sources.device
         self.batch = sources.batch if held or symbols & sources.scalars.keys() else 1
         first = torch.zeros(self.batch, dtype=torch.int64, device=self.device)
@@ -182,11 +191,23 @@ class KnownValues:
             The part of it that each holds ``[n]``, zero in those that are off it, and its points
             nearest to their centres ``[n, k]``.
         """
-        if self.place is None or len(self.axes) == 1:
+        if self.place is None:
             length = boxes.size.new_tensor([float(c.length) for c in self.axes])
             return (boxes.size / length).prod(1), boxes.centre
         points, distance = self.place.nearest(boxes.centre)
         return self.place.measure(boxes.size, distance), points
+
+    def shown_around(self, boxes: Boxes) -> Interval:
+        """Range ``[n]`` of the values at corners of boxes and of those of their size next to them.
+
+        It is widened by a quarter: between these points quadratics exceed it by up to an eighth.
+        """
+        steps = product((-1, 0, 1, 2), repeat=len(self.axes))
+        points = (boxes.low + boxes.low.new_tensor(own) * boxes.size for own in steps)
+        shown = torch.stack([self(boxes.sample, own) for own in points]).nan_to_num()
+        low, high = shown.amin(0), shown.amax(0)
+        more = 0.25 * (high - low)
+        return Interval(low - more, high + more)
 
     def _present(self, sample: Tensor) -> tuple[ExpressionFunction, Tensor]:
         """Keep the samples that there are, and number those ``[n]`` among them."""
@@ -267,9 +288,15 @@ def _hidden(values: KnownValues, boxes: Boxes) -> tuple[Tensor, Tensor]:
     shown = torch.stack(corners).nan_to_num()
     middle = values(boxes.sample, boxes.centre).nan_to_num()
     top, bottom = torch.maximum(shown.amax(0), middle), torch.minimum(shown.amin(0), middle)
+    bend = (middle - shown.mean(0)).abs()
+    small = (boxes.size <= values.around).all(1).nonzero()[:, 0]
+    if len(small):
+        around = values.shown_around(boxes.take(small))
+        top[small] = torch.maximum(top[small], around.high)
+        bottom[small] = torch.minimum(bottom[small], around.low)
+        bend[small] = 0
     inside = values.enclose(boxes)
     beyond = torch.maximum(inside.high - top, bottom - inside.low).nan_to_num(math.inf)
-    bend = (middle - shown.mean(0)).abs()
     return torch.maximum(bend, beyond), torch.maximum(top.abs(), bottom.abs())
 
 
@@ -279,7 +306,7 @@ def _axis_to_halve(values: KnownValues, boxes: Boxes, length: Tensor, enough: Te
     Where nothing is, as beside a feature, it is the longest one.
     """
     longest = (boxes.size / length).argmax(1)
-    if len(length) == 1:
+    if len(length) == 1 or (values.place is not None and values.place.thin):
         return longest
     lines = []
     for axis in range(len(length)):

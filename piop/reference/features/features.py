@@ -10,6 +10,7 @@ from typing import Any, final
 import sympy
 import torch
 from sympy import Expr
+from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.domain import Outline
@@ -47,7 +48,8 @@ class Features:
         sources: The problem with its inputs.
         others: What else to look at, without unknowns.
         by_means: Data whose means over cells a grid takes.
-        outline: Boundary of the region that all samples have, if it is no box.
+        outline: Boundary of the region that all samples have, for methods on meshes.
+        cell: Length of the cells of the coarsest of these.
     """
 
     def __init__(
@@ -56,28 +58,45 @@ class Features:
         others: Sequence[Expr] = (),
         by_means: Sequence[Expr] = (),
         outline: Outline | None = None,
+        cell: float = 0.0,
     ) -> None:
         self.sources, self.by_means = sources, {_written_out(e) for e in by_means}
         problem = sources.problem
-        places: dict[str, Place | None] = dict.fromkeys(("", *problem.domain.faces))
-        if outline is not None:
-            own = {f: tuple(c for c in outline.curves if c.face == f) for f in outline.faces}
-            places = {f: Face(Outline(curves, ())) for f, curves in own.items()}
-            places[""] = Region(outline)
         given = [*data_of(problem), *(("", e) for e in others if may_hide(problem, e))]
-        parts = [(e, False, places[f]) for f, e in given if f in places]
-        parts += [(e, True, None) for e in initial_data_of(problem)]
         self.data: list[KnownValues] = []
-        for expression, initial, place in dict.fromkeys(parts):
-            whole = KnownValues(sources, expression, initial, place=place)
+        if outline is not None:
+            self.data = [*_on_region(sources, given, outline, cell)]
+            return
+        parts = [(e, False) for _, e in given] + [(e, True) for e in initial_data_of(problem)]
+        for expression, initial in dict.fromkeys(parts):
+            whole = KnownValues(sources, expression, initial)
             for term in terms_of(problem, expression):
-                self.data.append(KnownValues(sources, term, initial, whole, place))
+                self.data.append(KnownValues(sources, term, initial, whole))
             self.data.append(whole)
 
     @cached_property
     def found(self) -> list[tuple[KnownValues, Boxes]]:
         """Each part of the data with its boxes, the terms of a sum before the sum."""
         return [(values, subdivide(values)) for values in self.data]
+
+    @cached_property
+    def sizes(self) -> dict[KnownValues, Tensor]:
+        """Integrals ``[B]`` of the size of data on a region, which only their terms have boxes of.
+
+        The boxes of the term that has most resolve the sum well enough.
+        """
+        batch, found = self.sources.batch, {}
+        for values, boxes in sorted(self.found, key=lambda own: len(own[1]) / own[0].batch):
+            if values.place is None or values.whole is None:
+                continue
+            weight, points = values.locate(boxes)
+            sample = boxes.sample
+            if values.batch == 1:
+                sample = torch.arange(batch, device=sample.device).repeat_interleave(len(boxes))
+                weight, points = weight.repeat(batch), points.repeat(batch, 1)
+            size = weight * values.whole(sample, points).nan_to_num().abs()
+            found[values.whole] = size.new_zeros(batch).index_add_(0, sample, size)
+        return found
 
     def longest_step(self, samples: Sequence[int]) -> Callable[[float, float], float]:
         """Bound the steps that resolve the data of some samples.
@@ -259,12 +278,32 @@ class Features:
                 unresolved, _ = unseen_part(values, boxes, {}, 1)
                 missed = (_BETWEEN_MEANS * gap * missed + unresolved) / _BETWEEN
             if values.whole is not None:
-                terms[values.whole] = terms.get(values.whole, torch.zeros_like(worst)) + missed
+                before = terms.get(values.whole, torch.zeros_like(worst))
+                terms[values.whole] = before + values.factor * missed
                 continue
             missed = torch.maximum(missed, terms.get(values, missed))
             factor = _BETWEEN_INITIAL if values.initial else _BETWEEN
             worst = torch.maximum(worst, factor * missed / total.clamp_min(1e-300))
+        for whole, total in self.sizes.items():
+            worst = torch.maximum(worst, _BETWEEN * terms[whole] / total.clamp_min(1e-300))
         return worst
+
+
+def _on_region(
+    sources: Sources, data: Sequence[tuple[str, Expr]], outline: Outline, cell: float
+) -> Iterator[KnownValues]:
+    """Yield the terms of data on a region and its faces, without their factors of scalars."""
+    curves = {f: tuple(c for c in outline.curves if c.face == f) for f in outline.faces}
+    places: dict[str, Place] = {f: Face(Outline(own, ()), cell) for f, own in curves.items()}
+    places[""] = Region(outline, cell)
+    dependent: Any = [*(c.symbol for c in sources.problem.space), AppliedUndef]
+    for face, expression in dict.fromkeys(data):
+        if face in places:
+            whole = KnownValues(sources, expression, place=places[face])
+            for term in terms_of(sources.problem, expression) or [expression]:
+                factor, rest = term.as_independent(*dependent, as_Add=False)
+                size = abs(sources.scalar(factor))
+                yield KnownValues(sources, rest, False, whole, places[face], size)
 
 
 def _written_out(expression: Expr) -> Expr:

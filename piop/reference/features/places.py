@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor
@@ -18,9 +18,13 @@ class Place(ABC):
 
     Attributes:
         outline: Boundary of the region, or the curves of a face.
+        cell: Length of the cells of the coarsest mesh.
+        thin: Whether it crosses boxes in any direction, so that their sides must be alike.
     """
 
     outline: Outline
+    cell: float
+    thin: ClassVar[bool] = False
 
     @abstractmethod
     def measure(self, size: Tensor, distance: Tensor) -> Tensor:
@@ -58,6 +62,8 @@ class Region(Place):
 @final
 class Face(Place):
     """A part of the boundary."""
+
+    thin = True
 
     def measure(self, size: Tensor, distance: Tensor) -> Tensor:
         """See the base class: the diagonal of boxes that may touch it."""

@@ -182,7 +182,10 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         """The features of the data, and of the inverse of what stands before slopes."""
         own = [s for i, k, j, m, s in self.form.volume.slopes if i == j and k == m > 0]
         resistance = [1 / s for s in own if self.form.linear]
-        return Features(self.sources, resistance, outline=self.outline)
+        cell = max(
+            c.length / n for c, n in zip(self.problem.space, self.coarsest.sizes, strict=True)
+        )
+        return Features(self.sources, resistance, outline=self.outline, cell=cell)
 
     def data_points(self, sizes: tuple[int, ...]) -> Mapping[str, Tensor]:
         """See the base class: a grid as coarse as nodes on the longest side of a triangle."""

@@ -62,3 +62,19 @@ def test_a_pole_in_a_hole_and_smooth_data_are_seen(source):
     found = Features(sources, outline=problem.domain.outline)
     nodes = torch.linspace(0, 1, 33, dtype=torch.float64)
     assert float(found.unseen({"x": nodes, "y": nodes})) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("source", "count"), [("a*where({disk}, 1, 0) + b*sin(9*x)*exp(y)", 50), ("rho", 1)]
+)
+def test_interfaces_and_factors_of_drawn_numbers_take_few_boxes(source, count):
+    disk = "(x - 0.3)**2 + (y - 0.4)**2 < 0.005"
+    rho = {"of": ["x", "y"], "expression": f"where({disk}, 1, 0)", "smooth": False}
+    number = {"law": "uniform", "low": -1, "high": 1}
+    inputs = {"rho": rho} if source == "rho" else {"a": number, "b": number}
+    problem = on_shape(f"-lap(u) = {source.format(disk=disk)}", {"rest": ZERO}, inputs=inputs)
+    sources = Sources(problem, problem.sample(count, 0), torch.device("cpu"))
+    found = Features(sources, outline=problem.domain.outline, cell=1 / 16)
+    assert sum(len(boxes) for _, boxes in found.found) < 500
+    nodes = torch.linspace(0, 1, 17, dtype=torch.float64)
+    assert float(found.unseen({"x": nodes, "y": nodes}).max()) < 1e-2
