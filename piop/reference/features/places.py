@@ -1,4 +1,4 @@
-"""Where data of a problem on a region of the plane count: inside it, or along a face of it."""
+"""Parts of the plane in which data of a problem count: a region, or a face of it."""
 
 from __future__ import annotations
 
