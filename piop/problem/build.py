@@ -170,6 +170,8 @@ def _carry_out(expression: Expr, place: Place, path: str, issues: list[Issue]) -
         found = differentiate(expression)
         if found.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
             raise ArithmeticError("a derivative is not finite")
+        if found.has(sympy.I):  # log(lap(x) - 1)
+            raise ArithmeticError("not a real expression once derivatives are carried out")
     except SYMPY_FAILS as error:
         clear = isinstance(error, ArithmeticError)
         refuse(issues, place, f"{path}: {error if clear else 'a derivative does not exist'}")

@@ -239,3 +239,9 @@ def test_sympy_symbols_of_any_assumption_are_known_by_name():
         **HEAT | {"equations": [sympy.Eq(free.diff(sympy.Symbol("t")), free.diff(s, 2))]}
     )
     assert problem == Problem(**HEAT)
+
+
+@pytest.mark.parametrize("source", ["log(lap(x) - 1)", "sqrt(dx(1 - x))"])
+def test_what_is_not_real_once_derivatives_are_carried_out_is_refused(source):
+    with pytest.raises(SpecError, match="equations: not a real expression"):
+        Problem(**HEAT | {"equations": [f"dt(u) = dxx(u) + {source}"]})
