@@ -17,7 +17,7 @@ from piop.expression_functions import CompiledExpression, ExpressionFunction, na
 from piop.forms.linear_forms import jumps
 from piop.forms.terms import name_of
 from piop.intervals import Interval
-from piop.reference.features.places import Place
+from piop.reference.features.places import Support
 from piop.reference.input_values import Sources
 
 _DETAIL = (1e-4, 1e-3, 0.01, 0.02)
@@ -134,7 +134,7 @@ class KnownValues:
         expression: Expr,
         initial: bool = False,
         whole: KnownValues | None = None,
-        place: Place | None = None,
+        place: Support | None = None,
         factor: Tensor | float = 1.0,
     ) -> None:
         self.expression, self.initial, self.whole = expression, initial, whole

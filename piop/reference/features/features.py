@@ -19,7 +19,7 @@ from piop.reference.features.between_nodes import unseen_part
 from piop.reference.features.boxes import SMALLEST, Boxes, KnownValues, first_of_each, subdivide
 from piop.reference.features.cells import Overlaps
 from piop.reference.features.data import data_of, initial_data_of, may_hide, terms_of
-from piop.reference.features.places import Face, Place, Region
+from piop.reference.features.places import Face, Region, Support
 from piop.reference.input_values import Sources
 
 _GROWTH = 0.1
@@ -294,7 +294,7 @@ def _on_region(
 ) -> Iterator[KnownValues]:
     """Yield the terms of data on a region and its faces, without their factors of scalars."""
     curves = {f: tuple(c for c in outline.curves if c.face == f) for f in outline.faces}
-    places: dict[str, Place] = {f: Face(Outline(own, ()), cell) for f, own in curves.items()}
+    places: dict[str, Support] = {f: Face(Outline(own, ()), cell) for f, own in curves.items()}
     places[""] = Region(outline, cell)
     dependent: Any = [*(c.symbol for c in sources.problem.space), AppliedUndef]
     for face, expression in dict.fromkeys(data):

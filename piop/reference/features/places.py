@@ -13,7 +13,7 @@ from piop.domain import Outline
 
 
 @dataclass(frozen=True)
-class Place(ABC):
+class Support(ABC):
     """A part of the plane.
 
     Attributes:
@@ -47,7 +47,7 @@ class Place(ABC):
 
 
 @final
-class Region(Place):
+class Region(Support):
     """The inside of a region."""
 
     def measure(self, size: Tensor, distance: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Region(Place):
 
 
 @final
-class Face(Place):
+class Face(Support):
     """A part of the boundary."""
 
     thin = True
