@@ -51,7 +51,7 @@ def unseen_part(
         small |= values.resolved * boxes.size[:, i] < high - low
         key = key * len(own) + upper
         finer = (boxes.size[:, i] < high - low).nonzero()[:, 0]
-        if len(finer) and values.place is None:  # a line may leave the region
+        if len(finer) and values.support is None:  # a line may leave the region
             beyond = _not_shown(values, boxes.take(finer), i, own)
             hidden[finer] += torch.where(beyond > 0.01 * detail[finer], beyond, 0.0)
     coarse = torch.isin(key, key[small].unique()).nonzero()[:, 0]
@@ -62,7 +62,7 @@ def unseen_part(
         else:
             shown = _multilinear(values, boxes.take(coarse), around)
             hidden[coarse] = seen[coarse] - shown.nan_to_num()
-        if values.place is not None:  # a node of a mesh may be anywhere in a cell
+        if values.support is not None:  # a node of a mesh may be anywhere in a cell
             cell = key[coarse].unique(return_inverse=True)[1]
             most = torch.zeros_like(seen).scatter_reduce_(0, cell, hidden[coarse].abs(), "amax")
             hidden[coarse] = most[cell]

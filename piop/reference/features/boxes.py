@@ -17,7 +17,7 @@ from piop.expression_functions import CompiledExpression, ExpressionFunction, na
 from piop.forms.linear_forms import jumps
 from piop.forms.terms import name_of
 from piop.intervals import Interval
-from piop.reference.features.places import Support
+from piop.reference.features.support import Support
 from piop.reference.input_values import Sources
 
 _DETAIL = (1e-4, 1e-3, 0.01, 0.02)
@@ -28,7 +28,7 @@ _NEGLIGIBLE = (1e-10, 1e-7, 1e-6, 1e-6)
 _IN_TIME = (1e-5, 1e-6, 1e-14)
 """The same of data of time alone, at kinks of them, whose steps see little of one beside its ends,
 and what a box is left with."""
-_IN_PLACE = (0.01, 1e-5, 1e-4)
+_ON_SUPPORT = (0.01, 1e-5, 1e-4)
 """Detail of data in a region or on its faces, and what a box is left with, without and with jumps:
 meshes reach about 1e-3."""
 _KINK = 4.0
@@ -112,14 +112,14 @@ class KnownValues:
         expression: Data, without unknowns.
         initial: Whether a solution starts from them, and is no integral of them.
         whole: Data that these are a term of.
-        place: Where in the plane they count; None for the whole box of the axes.
+        support: Where in the plane they count; None for the whole box of the axes.
         factor: Size of a factor of all of them ``[B]`` that is left out.
 
     Attributes:
         expression: The data.
         around: Length of boxes up to which points around them show what is inside, too: finite
             elements subdivide the triangles in which they see a jump.
-        axes: Coordinates that the data depend on; in a place, all.
+        axes: Coordinates that the data depend on; all on a support.
         batch: Number of samples; 1 where all have the same data.
         detail: Part of the largest value by which data may differ from what corners of boxes show.
         at_kinks: The same where there is a kink.
@@ -134,25 +134,25 @@ class KnownValues:
         expression: Expr,
         initial: bool = False,
         whole: KnownValues | None = None,
-        place: Support | None = None,
+        support: Support | None = None,
         factor: Tensor | float = 1.0,
     ) -> None:
         self.expression, self.initial, self.whole = expression, initial, whole
-        self.place, self.factor = place, factor
-        jumping = jumps(sources.problem.pde, expression)
-        self.around = place.cell if place is not None and jumping else 0.0
+        self.support, self.factor, self.around = support, factor, 0.0
+        if support is not None and jumps(sources.problem.pde, expression):
+            self.around = support.cell
         held = expression.atoms(AppliedUndef)
         names = {n for f in held for n in sources.arguments[name_of(f)]}
         symbols = expression.free_symbols
         self.axes = [
             c
             for c in sources.problem.coordinates
-            if place is not None or c.name in names or c.symbol in symbols
+            if support is not None or c.name in names or c.symbol in symbols
         ]
         rank = len(self.axes) - 1
         self.detail, self.negligible = _DETAIL[rank], _NEGLIGIBLE[rank]
-        if place is not None:
-            self.detail, smooth, rough = _IN_PLACE
+        if support is not None:
+            self.detail, smooth, rough = _ON_SUPPORT
             self.negligible = rough if self.around else smooth
         self.at_kinks = self.detail
         if self.axes == [sources.problem.time]:
@@ -191,11 +191,11 @@ class KnownValues:
             The part of it that each holds ``[n]``, zero in those that are off it, and its points
             nearest to their centres ``[n, k]``.
         """
-        if self.place is None:
+        if self.support is None:
             length = boxes.size.new_tensor([float(c.length) for c in self.axes])
             return (boxes.size / length).prod(1), boxes.centre
-        points, distance = self.place.nearest(boxes.centre)
-        return self.place.measure(boxes.size, distance), points
+        points, distance = self.support.nearest(boxes.centre)
+        return self.support.measure(boxes.size, distance), points
 
     def shown_around(self, boxes: Boxes) -> Interval:
         """Range ``[n]`` of the values at corners of boxes and of those of their size next to them.
@@ -256,7 +256,7 @@ def subdivide(values: KnownValues) -> Boxes:
         kept = part > 0
         boxes, part = boxes.take(kept), part[kept]
         hidden, size = _hidden(values, boxes)
-        if values.place is not None:  # corners may be off it, where data have poles
+        if values.support is not None:  # corners may be off it, where data have poles
             size = values(boxes.sample, points[kept]).nan_to_num().abs()
         scale.scatter_reduce_(0, boxes.sample, size, "amax")
         own = total.index_add(0, boxes.sample, size * part)[boxes.sample]
@@ -306,7 +306,7 @@ def _axis_to_halve(values: KnownValues, boxes: Boxes, length: Tensor, enough: Te
     Where nothing is, as beside a feature, it is the longest one.
     """
     longest = (boxes.size / length).argmax(1)
-    if len(length) == 1 or (values.place is not None and values.place.thin):
+    if len(length) == 1 or (values.support is not None and values.support.thin):
         return longest
     lines = []
     for axis in range(len(length)):

@@ -19,7 +19,7 @@ from piop.reference.features.between_nodes import unseen_part
 from piop.reference.features.boxes import SMALLEST, Boxes, KnownValues, first_of_each, subdivide
 from piop.reference.features.cells import Overlaps
 from piop.reference.features.data import data_of, initial_data_of, may_hide, terms_of
-from piop.reference.features.places import Face, Region, Support
+from piop.reference.features.support import Face, Region, Support
 from piop.reference.input_values import Sources
 
 _GROWTH = 0.1
@@ -60,7 +60,8 @@ class Features:
         outline: Outline | None = None,
         cell: float = 0.0,
     ) -> None:
-        self.sources, self.by_means = sources, {_written_out(e) for e in by_means}
+        self.sources, self._written = sources, dict[Expr, Expr]()
+        self.by_means = {self._written_out(e) for e in by_means}
         problem = sources.problem
         given = [*data_of(problem), *(("", e) for e in others if may_hide(problem, e))]
         self.data: list[KnownValues] = []
@@ -80,14 +81,14 @@ class Features:
         return [(values, subdivide(values)) for values in self.data]
 
     @cached_property
-    def sizes(self) -> dict[KnownValues, Tensor]:
+    def integrals(self) -> dict[KnownValues, Tensor]:
         """Integrals ``[B]`` of the size of data on a region, which only their terms have boxes of.
 
         The boxes of the term that has most resolve the sum well enough.
         """
         batch, found = self.sources.batch, {}
         for values, boxes in sorted(self.found, key=lambda own: len(own[1]) / own[0].batch):
-            if values.place is None or values.whole is None:
+            if values.support is None or values.whole is None:
                 continue
             weight, points = values.locate(boxes)
             sample = boxes.sample
@@ -96,6 +97,16 @@ class Features:
                 weight, points = weight.repeat(batch), points.repeat(batch, 1)
             size = weight * values.whole(sample, points).nan_to_num().abs()
             found[values.whole] = size.new_zeros(batch).index_add_(0, sample, size)
+        return found
+
+    @cached_property
+    def unresolved(self) -> dict[KnownValues, Tensor]:
+        """Parts ``[B]`` of the data whose means a grid takes that boxes do not resolve."""
+        found = {}
+        for values, boxes in self.found if self.by_means else ():
+            whole = self._written_out((values.whole or values).expression)
+            if whole in self.by_means or -whole in self.by_means:
+                found[values] = unseen_part(values, boxes, {}, 1)[0]
         return found
 
     def longest_step(self, samples: Sequence[int]) -> Callable[[float, float], float]:
@@ -215,10 +226,12 @@ class Features:
         sizes = [len(samples), *(len(e) - 1 for e in edges)]
         index = torch.empty(0, dtype=torch.int64, device=self.sources.device)
         means = index.double()
-        wanted = _written_out(expression)
+        wanted = self._written_out(expression)
         for values, boxes in self._of(samples):
-            own = _written_out(values.expression)
-            if values.whole is not None or own not in (wanted, -wanted):
+            if values.whole is not None:
+                continue
+            own = self._written_out(values.expression)
+            if own not in (wanted, -wanted):
                 continue
             overlaps = Overlaps(values, boxes, self.sources.problem.space, edges)
             if bool(overlaps.small.any()):
@@ -273,10 +286,8 @@ class Features:
         for values, boxes in self.found:
             kept = values.initial and not means
             missed, total = unseen_part(values, boxes, nodes, 1 + kept, kept * part)
-            whole = _written_out((values.whole or values).expression)
-            if whole in self.by_means or -whole in self.by_means:
-                unresolved, _ = unseen_part(values, boxes, {}, 1)
-                missed = (_BETWEEN_MEANS * gap * missed + unresolved) / _BETWEEN
+            if values in self.unresolved:
+                missed = (_BETWEEN_MEANS * gap * missed + self.unresolved[values]) / _BETWEEN
             if values.whole is not None:
                 before = terms.get(values.whole, torch.zeros_like(worst))
                 terms[values.whole] = before + values.factor * missed
@@ -284,9 +295,16 @@ class Features:
             missed = torch.maximum(missed, terms.get(values, missed))
             factor = _BETWEEN_INITIAL if values.initial else _BETWEEN
             worst = torch.maximum(worst, factor * missed / total.clamp_min(1e-300))
-        for whole, total in self.sizes.items():
+        for whole, total in self.integrals.items():
             worst = torch.maximum(worst, _BETWEEN * terms[whole] / total.clamp_min(1e-300))
         return worst
+
+    def _written_out(self, expression: Expr) -> Expr:
+        """Write equal data alike: expanded, and comparisons one way round."""
+        if expression not in self._written:
+            alike: Any = expression.replace(lambda e: e.is_Relational, lambda e: e.canonical)
+            self._written[expression] = sympy.expand(alike)
+        return self._written[expression]
 
 
 def _on_region(
@@ -294,19 +312,13 @@ def _on_region(
 ) -> Iterator[KnownValues]:
     """Yield the terms of data on a region and its faces, without their factors of scalars."""
     curves = {f: tuple(c for c in outline.curves if c.face == f) for f in outline.faces}
-    places: dict[str, Support] = {f: Face(Outline(own, ()), cell) for f, own in curves.items()}
-    places[""] = Region(outline, cell)
+    supports: dict[str, Support] = {f: Face(Outline(own, ()), cell) for f, own in curves.items()}
+    supports[""] = Region(outline, cell)
     dependent: Any = [*(c.symbol for c in sources.problem.space), AppliedUndef]
     for face, expression in dict.fromkeys(data):
-        if face in places:
-            whole = KnownValues(sources, expression, place=places[face])
+        if face in supports:
+            whole = KnownValues(sources, expression, support=supports[face])
             for term in terms_of(sources.problem, expression) or [expression]:
                 factor, rest = term.as_independent(*dependent, as_Add=False)
                 size = abs(sources.scalar(factor))
-                yield KnownValues(sources, rest, False, whole, places[face], size)
-
-
-def _written_out(expression: Expr) -> Expr:
-    """Write equal data alike: expanded, and comparisons one way round."""
-    alike: Any = expression.replace(lambda e: e.is_Relational, lambda e: e.canonical)
-    return sympy.expand(alike)
+                yield KnownValues(sources, rest, False, whole, supports[face], size)
