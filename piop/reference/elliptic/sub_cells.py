@@ -179,9 +179,12 @@ class BoxSubCells(SubCells):
     def mean(self, expression: Expr) -> Tensor:
         """See the base class."""
         found = self.sources.field(expression, self.middles)
-        if len(self.index[0]):
-            found[self.index] = _mean_inside(self._values(expression))
         index, means = self.features.means(expression, self.samples, self.edges)
+        rough = torch.zeros_like(found, dtype=torch.bool)
+        rough[self.index], rough[index] = True, False
+        if bool(rough.any()):
+            rest = rough.nonzero(as_tuple=True)
+            found[rest] = _mean_inside(self._values(expression, rest))
         found[index] = means
         return found
 
@@ -189,14 +192,14 @@ class BoxSubCells(SubCells):
         """See the base class."""
         if not len(self.index[0]):
             return middles
-        along = [1 / (1 / v).mean(axis + 1) for v in self._values(expression)]
+        along = [1 / (1 / v).mean(axis + 1) for v in self._values(expression, self.index)]
         return middles.index_put(self.index, _mean_inside(along))
 
-    def _values(self, expression: Expr) -> list[Tensor]:
-        """Values at the points inside ``[R, m, …]``, in portions."""
+    def _values(self, expression: Expr, index: Sequence[Tensor]) -> list[Tensor]:
+        """Values at the points inside half cells ``[R, m, …]``, in portions."""
         values = KnownValues(self.sources, expression)
         size = max(1, _AT_A_TIME // self.count ** len(self.space))
-        portions = zip(*(own.split(size) for own in self.index), strict=True)
+        portions = zip(*(own.split(size) for own in index), strict=True)
         return [self._inside(values, row, cells) for row, *cells in portions]
 
     def _inside(self, values: KnownValues, row: Tensor, cells: Sequence[Tensor]) -> Tensor:
