@@ -130,13 +130,18 @@ def _build(
     nodes, nesting = sum(p.nodes for p in parts) + 1, max(p.nesting for p in parts) + nested
     bound = _bounded(Scalar(sympy.S.Zero, None, nodes, degree, terms, growth, nesting))
     expr = make()
-    if expr.has(sympy.I) or _foreign(expr):
-        raise Refusal("this is not a real expression")
-    if expr.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo):
-        raise Refusal("this is not finite")
+    if why := "not a real expression" if _foreign(expr) else no_number(expr):
+        raise Refusal(f"this is {why}")
     if expr.is_number:  # something cancelled: x - x
         return _constant(expr, None, nodes)
     return replace(bound, expr=_shortened(expr))
+
+
+def no_number(expr: Expr) -> str:
+    """Why an expression has no values that are finite real numbers; empty where it has."""
+    if expr.has(sympy.I):
+        return "not a real expression"
+    return "not finite" if expr.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo) else ""
 
 
 def _shortened(expr: Any) -> Expr:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-import sympy
 from sympy import Expr
 
 from piop.boundary import BoundaryCondition
 from piop.domain import ENDS, Coordinate
 from piop.errors import Issue, Place, did_you_mean
 from piop.expression.parse import SYMPY_FAILS
+from piop.expression.quantity import no_number
 from piop.forms.differentiate import differentiate
 from piop.forms.pde import PDE, Auxiliary
 from piop.forms.terms import derivative_counts, name_of, outermost_atoms
@@ -168,10 +168,8 @@ def _carry_out(expression: Expr, place: Place, path: str, issues: list[Issue]) -
     found = expression
     try:
         found = differentiate(expression)
-        if found.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
-            raise ArithmeticError("a derivative is not finite")
-        if found.has(sympy.I):  # log(lap(x) - 1)
-            raise ArithmeticError("not a real expression once derivatives are carried out")
+        if why := no_number(found):  # log(lap(x) - 1)
+            raise ArithmeticError(f"{why} once derivatives are carried out")
     except SYMPY_FAILS as error:
         clear = isinstance(error, ArithmeticError)
         refuse(issues, place, f"{path}: {error if clear else 'a derivative does not exist'}")
