@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from piop.datasets import inspect_file, read_queries, read_sensors
-from piop.datasets.formats import netcdf_headers
+from piop.datasets.formats import hdf5_attributes
 from piop.datasets.reader import StoredDataset
 from piop.errors import DataError, PiopError
 from piop.problem import Problem
@@ -104,7 +104,7 @@ def main() -> None:
     executed: list[str] = []
 
     def audit(event: str, args: tuple[Any, ...]) -> None:
-        ours = event == "subprocess.Popen" and netcdf_headers.__file__ in args[1]
+        ours = event == "subprocess.Popen" and hdf5_attributes.__file__ in args[1]
         if event in EXECUTING and not ours:
             executed.append(event)
 

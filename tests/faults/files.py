@@ -107,6 +107,12 @@ def pdebench(file: h5py.File) -> None:
     file["tensor"], file["x-coordinate"], file["t-coordinate"] = data["u"], data["x"], data["t"]
 
 
+def pdebench_named(file: h5py.File) -> None:
+    """The same with a text beside it."""
+    pdebench(file)
+    file.attrs["config"] = "a text"
+
+
 def pdebench_groups(file: h5py.File) -> None:
     """PDEBench's group for each sample."""
     data = arrays()
@@ -363,6 +369,20 @@ def endless_list(path: Path) -> None:
     at = content.index(struct.pack("<IQ", 1, content.index(b"GCOL")))
     content[at : at + 4] = struct.pack("<I", 2**31 - 1)
     path.write_bytes(content)
+
+
+def endless_text(write: Callable[[h5py.File], None]) -> Make:
+    """A text among the attributes whose length and place are all ones."""
+
+    def make(path: Path) -> None:
+        hdf5(path, write)
+        content = bytearray(path.read_bytes())
+        place = struct.pack("<Q", content.index(b"GCOL"))
+        at = content.rindex(place) - 4
+        content[at : at + 16] = b"\xff" * 16
+        path.write_bytes(content)
+
+    return make
 
 
 def nested(path: Path) -> None:
@@ -633,6 +653,8 @@ HOSTILE: dict[str, list[tuple[str, Make]]] = {
         ("d.h5", lambda p: declares(p, (10**6, 10**6, 10**5), chunks=(1, 10, 10))),
         ("d.h5", lambda p: declares(p, (2**29,) * 2, fillvalue=1.0)),
         ("d.h5", endless_list),
+        ("d.h5", endless_text(the_well)),
+        ("d.h5", endless_text(pdebench_named)),
         ("d.h5", nested),
         ("d.h5", many_arrays),
         ("d.npz", bomb),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +13,7 @@ from pathlib import Path
 import h5py
 from h5py import h5d, h5g, h5l, h5o  # type: ignore[attr-defined]  (compiled, no stubs)
 
+from piop.datasets.formats import hdf5_attributes
 from piop.datasets.formats.limits import check_sizes, stored_bytes
 from piop.errors import DataError
 
@@ -38,6 +42,22 @@ def open_h5(path: Path) -> h5py.File:
             stack.pop_all()
             return file
     return h5py.File(path, "r", rdcc_nbytes=0)
+
+
+def check_attributes(path: Path, levels: int) -> None:
+    """Refuse a file whose attributes a process of its own does not come to the end of.
+
+    Args:
+        path: The file.
+        levels: Down to which those of groups and arrays are read; 0 for the file's own.
+    """
+    command = [sys.executable, "-P", hdf5_attributes.__file__, str(path), str(levels)]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # each would take memory
+    ended = subprocess.run(command, env=environment, capture_output=True)  # noqa: S603  ours
+    if ended.returncode:
+        said = ended.stderr.decode(errors="replace").splitlines()
+        reason = said[-1] if said else "the library comes to no end"
+        raise DataError(f"{path}: is damaged: its attributes cannot be read: {reason}")
 
 
 def _datasets(path: Path, root: h5g.GroupID) -> Iterator[h5d.DatasetID]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import h5py
 
+from piop.datasets.formats.hdf5 import check_attributes
 from piop.datasets.lazy_arrays import (
     SAMPLE,
     Hdf5,
@@ -41,6 +42,7 @@ def open_pdebench(path: Path, file: Hdf5) -> OpenFile:
     and v; what it is at the first time is an input too, under its name with a zero.
     """
     arrays = _whole(path, file) if "x-coordinate" in file else _groups(path, file)
+    check_attributes(path, 0)
     attributes = plain_attributes(file)
     attributes["places"] = "as the file gives them: centres of cells, so that no end is a point"
     return OpenFile(str(path), "hdf5: PDEBench", arrays, attributes, close=file.close)

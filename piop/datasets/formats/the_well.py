@@ -8,6 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from piop.datasets.formats.hdf5 import check_attributes
 from piop.datasets.lazy_arrays import (
     SAMPLE,
     Hdf5,
@@ -41,6 +42,7 @@ def open_well(path: Path, file: Hdf5) -> OpenFile:
     (``velocity_x``, ``D_xy``). What changes in time is at its first time an input too, under its
     name with a zero; what does not is an input; scalars are numbers per sample.
     """
+    check_attributes(path, 2)
     dimensions = file["dimensions"]
     if "spatial_dims" not in dimensions.attrs or "time" not in dimensions:
         found = ", ".join([*dimensions, *dimensions.attrs])
