@@ -10,6 +10,7 @@ from typing import Literal, Self, final
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from piop.fields import Device, FunctionSamples, InputFunction, nearest_sensor_values
 
@@ -33,6 +34,26 @@ class Basis(ABC):
         Returns:
             ``[..., K]``, units of x to the power −order.
         """
+
+    def combine(self, x: Tensor, values: Tensor, order: int = 0) -> Tensor:
+        """Sum the functions at points, with weights of many sums.
+
+        Args:
+            x: ``[B or 1, N]``.
+            values: The weights ``[B, K, R]``, or others at each point ``[B, N, K, R]``.
+            order: Of the derivative.
+
+        Returns:
+            ``[B, N, R]``.
+        """
+        table = self.table(x, order)
+        if values.ndim == 3:
+            return table @ values
+        return torch.einsum("bnk,bnkr->bnr", table.expand(len(values), -1, -1), values)
+
+    def along(self, x: Tensor, values: Tensor, order: int = 0) -> Tensor:
+        """Sum the functions at points ``[n]`` with weights ``[..., K]``: ``[..., n]``."""
+        return values @ self.table(x, order).mT
 
     @abstractmethod
     def to(self, device: Device, dtype: torch.dtype | None) -> Self:
@@ -135,28 +156,44 @@ class SplineBasis(Basis):
         return self.knots.shape[0] - self.degree - 1
 
     def table(self, x: Tensor, order: int = 0) -> Tensor:
-        """Evaluate the derivative of this order; outside the knots the end polynomials continue."""
-        if order > self.degree:
-            return x.new_zeros(*x.shape, self.size)
+        """See the base class; outside the knots the end polynomials continue."""
+        index, weight = self._present(x, order)
+        return weight.new_zeros(*x.shape, self.size).scatter(-1, index, weight)
+
+    def combine(self, x: Tensor, values: Tensor, order: int = 0) -> Tensor:
+        """See the base class; costs N·(degree + 1) products."""
+        index, weight = self._present(x, order)
+        index = index.expand(len(values), -1, -1)
+        if values.ndim == 3:
+            rows = torch.arange(len(values), device=values.device)[:, None, None]
+            found = values[rows, index]
+        else:
+            found = values.gather(2, index[..., None].expand(-1, -1, -1, values.shape[-1]))
+        return (weight[..., None] * found).sum(2)
+
+    def along(self, x: Tensor, values: Tensor, order: int = 0) -> Tensor:
+        """See the base class."""
+        index, weight = self._present(x, order)
+        return (values[..., index] * weight).sum(-1)
+
+    def _present(self, x: Tensor, order: int) -> tuple[Tensor, Tensor]:
+        """The functions that are not zero at points: their numbers and values ``[..., p + 1]``."""
         t, p = self.knots, self.degree
         inner = t[p + 1 : self.size].contiguous()
-        interval = p + torch.searchsorted(inner, x.detach().contiguous(), right=True)
-        values = torch.nn.functional.one_hot(interval, len(t) - 1).to(x.dtype)
-        for degree in range(1, p - order + 1):
-            left, right = self._widths(degree)
-            rise = (x[..., None] - t[: -degree - 1]) * left
-            fall = (t[degree + 1 :] - x[..., None]) * right
-            values = rise * values[..., :-1] + fall * values[..., 1:]
-        for degree in range(p - order + 1, p + 1):
-            left, right = self._widths(degree)
-            values = degree * (left * values[..., :-1] - right * values[..., 1:])
-        return values
-
-    def _widths(self, degree: int) -> tuple[Tensor, Tensor]:
-        """Reciprocal widths of the supports one degree below, 0 where they are empty."""
-        width = self.knots[degree:] - self.knots[:-degree]
-        inverse = torch.where(width > 0, 1 / width.clamp_min(1e-300), torch.zeros_like(width))
-        return inverse[:-1], inverse[1:]
+        span = p + torch.searchsorted(inner, x.detach().contiguous(), right=True)
+        index = span[..., None] + torch.arange(-p, 1, device=x.device)
+        if order > p:
+            return index, x.new_zeros(index.shape)
+        values = torch.ones_like(x)[..., None]
+        for degree in range(1, p + 1):
+            low, high = index[..., p + 1 - degree :], index[..., -degree:] + degree
+            part = values / (t[high] - t[low])
+            if degree <= p - order:
+                rise, fall = (x[..., None] - t[low]) * part, (t[high] - x[..., None]) * part
+            else:
+                rise, fall = degree * part, -degree * part
+            values = pad(rise, (1, 0)) + pad(fall, (0, 1))
+        return index, values
 
     def to(self, device: Device, dtype: torch.dtype | None) -> Self:
         """Move to a device or dtype."""
@@ -211,13 +248,9 @@ class ProductFunction(InputFunction):
         return self._shifted(values, order)
 
     def _at(self, points: Tensor, order: Sequence[int]) -> Tensor:
-        columns = zip(self.bases, points.unbind(-1), order, strict=True)
-        first, *others = [basis.table(x, n) for basis, x, n in columns]  # each [B or 1, N, K]
-        flat = self.coefficients.reshape(self.batch, first.shape[-1], -1)
-        values = first @ flat  # [B, N, K2⋯Kd]
-        for table in others:
-            values = values.unflatten(-1, (table.shape[-1], -1))
-            values = torch.einsum("bnk,bnkr->bnr", table.expand(len(values), -1, -1), values)
+        values = self.coefficients.flatten(1)
+        for basis, x, n in zip(self.bases, points.unbind(-1), order, strict=True):
+            values = basis.combine(x, values.unflatten(-1, (basis.size, -1)), n)
         return values.squeeze(-1)
 
     def on_grid(self, axes: Sequence[Tensor], order: Sequence[int] | None = None) -> Tensor:
@@ -225,8 +258,7 @@ class ProductFunction(InputFunction):
         order = order or (0,) * self.dimension
         values = self.coefficients
         for basis, axis, n in zip(self.bases, axes, order, strict=True):
-            table = basis.table(axis.to(self.coefficients), n)
-            values = values.movedim(1, -1) @ table.mT  # the new axis comes last
+            values = basis.along(axis.to(self.coefficients), values.movedim(1, -1), n)
         return self._shifted(values, order)
 
     def _shifted(self, values: Tensor, order: Sequence[int]) -> Tensor:

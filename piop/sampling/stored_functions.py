@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from scipy.interpolate import make_interp_spline
 from torch import Tensor
 
 from piop.datasets.axes import (
@@ -66,34 +67,31 @@ def interpolate(
             basis: Basis = TrigonometricBasis.periodic(
                 waves, start, start + axis.length, unit=False
             )
-            transform = _analysis(len(at))
+            values = _analysis(values.movedim(i + 1, -1)).movedim(-1, i + 1)
         else:
-            basis = spline_basis(at, 3 if smooth and len(at) > 3 else 1)
-            transform = torch.linalg.inv(basis.table(at))
-        values = (values.movedim(i + 1, -1) @ transform.mT).movedim(-1, i + 1)
+            basis, values = _splines(at, values, i + 1, 3 if smooth and len(at) > 3 else 1)
         bases.append(basis)
     return ProductFunction(values.contiguous(), tuple(bases))
 
 
-def spline_basis(at: Tensor, degree: int) -> SplineBasis:
-    """Splines through points ``[n]``: broken lines, or cubics with not-a-knot ends."""
+def _splines(at: Tensor, values: Tensor, dim: int, degree: int) -> tuple[SplineBasis, Tensor]:
+    """Splines through values at points ``[n]``: broken lines, or cubics with not-a-knot ends."""
     if len(at) == 1:
-        return SplineBasis(torch.cat((at, at)), 0)
-    inner = at[1:-1] if degree == 1 else at[2:-2]
-    ends = degree + 1
-    return SplineBasis(torch.cat((at[:1].expand(ends), inner, at[-1:].expand(ends))), degree)
+        return SplineBasis(torch.cat((at, at)), 0), values
+    found = make_interp_spline(at.numpy(), values.numpy(), degree, axis=dim)
+    coefficients = torch.from_numpy(found.c).movedim(0, dim)
+    return SplineBasis(torch.from_numpy(found.t), degree), coefficients
 
 
-def _analysis(count: int) -> Tensor:
-    """Matrix from values at evenly spaced points of a period to cosines, then sines ``[K, n]``."""
-    half = count // 2
-    turns = torch.outer(torch.arange(half + 1), torch.arange(count)) % count
-    angle = turns.double() * (2 * math.pi / count)
-    weight = torch.full((half + 1, 1), 2.0 / count, dtype=torch.float64)
-    weight[0] = 1 / count
+def _analysis(values: Tensor) -> Tensor:
+    """Values at evenly spaced points of a period to cosines, then sines ``[..., n → K]``."""
+    count = values.shape[-1]
+    found = torch.fft.rfft(values, norm="forward")
+    cosine, sine = 2 * found.real, -2 * found.imag[..., 1:]
+    cosine[..., 0] /= 2
     if count % 2 == 0:  # the highest cosine is sampled in full; its sine vanishes at the points
-        weight[half] = 1 / count
-    return torch.cat((weight * angle.cos(), 2 / count * angle[1:].sin()))
+        cosine[..., -1] /= 2
+    return torch.cat((cosine, sine), -1)
 
 
 def _one_period(
