@@ -15,7 +15,7 @@ from typing import Any
 
 import h5py
 
-SECONDS = 4
+SECONDS = 2
 """Processor time for the attributes; those of 1000 arrays take a tenth of a second."""
 MEMORY = 2**30
 """Bytes, of which the libraries take a fifth."""
