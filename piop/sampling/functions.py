@@ -203,7 +203,6 @@ class SplineBasis(Basis):
 _CHUNK = 2**24  # numbers in the largest temporary of one evaluation, to bound memory
 
 
-@final
 @dataclass(frozen=True)
 class ProductFunction(InputFunction):
     """A sum of products of functions of one coordinate.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, final
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from piop.datasets.formats.detect import read_raw
 from piop.datasets.lazy_arrays import SAMPLE, RawFile
 from piop.datasets.sensors import column_samples
 from piop.errors import DataError
-from piop.fields import InputFunction
+from piop.fields import Device, InputFunction
 from piop.sampling.functions import (
     Basis,
     ProductFunction,
@@ -39,13 +40,30 @@ if TYPE_CHECKING:
     from piop.problem import Coordinate, Input
 
 
+@final
+@dataclass(frozen=True)
+class InterpolatedFunction(ProductFunction):
+    """Interpolants between the points of a grid, which may vary from each point to the next.
+
+    Attributes:
+        points: Along each coordinate ``[n_i]``, on the device of the coefficients.
+    """
+
+    points: tuple[Tensor, ...] = ()
+
+    def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
+        """Move to a device or dtype."""
+        points = tuple(x.to(device=device, dtype=dtype) for x in self.points)
+        return replace(super().to(device, dtype), points=points)
+
+
 def interpolate(
     path: str,
     values: Tensor,
     ticks: Sequence[np.ndarray],
     axes: Sequence[Coordinate],
     smooth: bool = True,
-) -> ProductFunction:
+) -> InterpolatedFunction:
     """Interpolate values on a tensor grid.
 
     Args:
@@ -59,6 +77,7 @@ def interpolate(
         DataError: A periodic axis is not evenly spaced over one period, or its ends differ.
     """
     bases: list[Basis] = []
+    points: list[Tensor] = []
     for i, (axis, positions) in enumerate(zip(axes, ticks, strict=True)):
         at = torch.from_numpy(np.ascontiguousarray(positions))
         if axis.periodic:
@@ -71,7 +90,8 @@ def interpolate(
         else:
             basis, values = _splines(at, values, i + 1, 3 if smooth and len(at) > 3 else 1)
         bases.append(basis)
-    return ProductFunction(values.contiguous(), tuple(bases))
+        points.append(at)
+    return InterpolatedFunction(values.contiguous(), tuple(bases), points=tuple(points))
 
 
 def _splines(at: Tensor, values: Tensor, dim: int, degree: int) -> tuple[SplineBasis, Tensor]:

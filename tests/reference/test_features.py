@@ -11,6 +11,7 @@ from piop.reference.features import Features, data_of, initial_data_of
 from piop.reference.input_values import Sources
 from piop.sampling import sample_inputs
 from piop.sampling.random import Draws
+from piop.sampling.stored_functions import interpolate
 
 PULSE = "exp(-((t - c)/w)**2)"
 SCALARS = {
@@ -165,3 +166,69 @@ def test_an_interface_is_found_to_ten_digits():
 def test_what_is_drawn_and_what_holds_unknowns_are_no_data_to_look_at():
     problem = Problem.from_file("burgers")
     assert data_of(problem) == initial_data_of(problem) == ()
+
+
+def from_points(values, points, of=("x",)):
+    """Features of a steady problem in the plane with one input between points."""
+    problem = Problem(
+        name="case",
+        space={"x": [0, 1], "y": [0, 1]},
+        unknowns=["u"],
+        inputs={"f": {"of": [*of], "law": "from_file", "path": "none"}},
+        equations=["-lap(u) = f"],
+        boundary={"x": {"dirichlet": {"u": 0}}, "y": {"dirichlet": {"u": 0}}},
+    )
+    axes = [next(c for c in problem.space if c.name == name) for name in of]
+    function = interpolate("here", values, points, axes)
+    return Features(Sources(problem, {"f": function}, torch.device("cpu")))
+
+
+CENTRES = torch.tensor([0.1234, 0.5101, 0.7777], dtype=torch.float64)[:, None]
+
+
+def test_a_peak_between_points_of_a_file_is_unseen_by_coarser_grids():
+    x = torch.linspace(0, 1, 2001, dtype=torch.float64)
+    found = from_points(torch.exp(-(((x - CENTRES) / 1e-3) ** 2)), [x.numpy()])
+    for count, least, most in ((33, 0.5, 100), (2001, 0, 1e-6)):
+        nodes = torch.linspace(0, 1, count, dtype=torch.float64)
+        unseen = found.unseen({"x": nodes})
+        assert least <= float(unseen.min()) <= float(unseen.max()) <= most
+    (_, boxes) = found.found[0]
+    assert len(boxes) < 600
+
+
+def test_smooth_values_at_many_points_ask_for_no_finer_grid():
+    x = torch.linspace(0, 1, 2001, dtype=torch.float64)
+    found = from_points(torch.sin(5 * (x - CENTRES)), [x.numpy()])
+    nodes = torch.linspace(0, 1, 33, dtype=torch.float64)
+    assert float(found.unseen({"x": nodes}).max()) < 1e-6
+
+
+@pytest.mark.parametrize("of", ["xy", "yx"])
+def test_values_along_both_axes_are_resolved_along_each(of):
+    x = torch.linspace(0, 1, 129, dtype=torch.float64)
+    y = torch.linspace(0, 1, 9, dtype=torch.float64)
+    narrow = torch.exp(-(((x - CENTRES[:2]) / 0.01) ** 2))
+    values = narrow[:, :, None] * (1 + y)
+    points = [x.numpy(), y.numpy()]
+    if of == "yx":
+        values, points = values.mT, points[::-1]
+    found = from_points(values, points, of)
+    fine, coarse = (torch.linspace(0, 1, n, dtype=torch.float64) for n in (129, 9))
+    assert float(found.unseen({"x": fine, "y": coarse}).max()) < 1e-6
+    assert float(found.unseen({"x": coarse, "y": fine}).min()) > 0.5
+    assert (found.found[0][0].axes[0].name, len(found.found)) == ("x", 1)
+
+
+def test_boxes_of_values_between_points_cover_the_axis_once():
+    points = torch.tensor([0.0, 0.15, 0.4, 0.41, 0.42, 0.7, 1.0], dtype=torch.float64)
+    values = torch.where(points == 0.41, 1.0, 0.1 * points).double()[None]
+    (((own, boxes),)) = from_points(values, [points.numpy()]).found
+    low, order = boxes.low[:, 0].sort()
+    high = boxes.high[order, 0]
+    assert (float(low[0]), float(high[-1])) == (0.0, 1.0)
+    torch.testing.assert_close(low[1:], high[:-1], atol=0, rtol=0)
+    at_peak = (low >= 0.4) & (high <= 0.42)
+    assert int(at_peak.sum()) == 2
+    assert float(boxes.reach[order][at_peak].max()) < 0.02
+    assert own.smooth_inside

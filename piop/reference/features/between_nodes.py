@@ -39,6 +39,8 @@ def unseen_part(
     corners = [(i, boxes.low[:, i], boxes.high[:, i]) for i in range(len(values.axes))]
     hidden, cells = torch.zeros_like(seen), []
     for i, c in enumerate(values.axes):
+        if c.name not in nodes and values.smooth_inside:
+            continue
         if c.name not in nodes:
             unresolved = (_multilinear(values, boxes, corners) - seen).abs() > 2 * detail
             bend = (_multilinear(values, boxes, corners[i : i + 1]) - seen).abs().nan_to_num()
@@ -48,7 +50,7 @@ def unseen_part(
         upper = torch.searchsorted(own, boxes.centre[:, i].contiguous()).clamp(1, len(own) - 1)
         low, high = own[upper - 1], own[upper]
         cells.append((i, low, high))
-        small |= values.resolved * boxes.size[:, i] < high - low
+        small |= boxes.reach[:, i] < high - low
         key = key * len(own) + upper
         finer = (boxes.size[:, i] < high - low).nonzero()[:, 0]
         if len(finer) and values.support is None:  # a line may leave the region

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from sympy import Expr
@@ -55,11 +55,14 @@ class Boxes:
         sample: Number of each box's sample ``[n]``.
         low: Low ends ``[n, k]`` along the k coordinates of the data.
         high: High ends ``[n, k]``.
+        reach: Gaps between points that resolve the data there ``[n, k]``; empty while boxes are
+            halved.
     """
 
     sample: Tensor
     low: Tensor
     high: Tensor
+    reach: Tensor = field(default_factory=lambda: torch.empty(0))
 
     def __len__(self) -> int:
         """How many there are."""
@@ -77,7 +80,8 @@ class Boxes:
 
     def take(self, index: Tensor) -> Boxes:
         """Keep some of them."""
-        return Boxes(self.sample[index], self.low[index], self.high[index])
+        reach = self.reach[index] if len(self.reach) else self.reach
+        return Boxes(self.sample[index], self.low[index], self.high[index], reach)
 
     def halve(self, axis: Tensor) -> Boxes:
         """Halve each along one of its axes ``[n]``: the low halves, then the high ones."""
@@ -100,10 +104,10 @@ class Boxes:
     @classmethod
     def join(cls, parts: Sequence[Boxes]) -> Boxes:
         """All boxes of several lists."""
-        return cls(*(torch.cat([getattr(p, n) for p in parts]) for n in ("sample", "low", "high")))
+        names = ("sample", "low", "high", "reach")
+        return cls(*(torch.cat([getattr(p, n) for p in parts]) for n in names))
 
 
-@final
 class KnownValues:
     """Values and enclosures of data at points and on boxes of several samples.
 
@@ -116,6 +120,7 @@ class KnownValues:
         factor: Size of a factor of all of them ``[B]`` that is left out.
 
     Attributes:
+        smooth_inside: Whether data are smooth inside each box, so that steps as long resolve them.
         expression: The data.
         around: Length of boxes up to which points around them show what is inside, too: finite
             elements subdivide the triangles in which they see a jump.
@@ -127,6 +132,8 @@ class KnownValues:
         resolved: Sizes of a box that a gap between points may have and still resolve the data: four
             points on a wave, whose boxes shrink with the root of the detail.
     """
+
+    smooth_inside: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -174,6 +181,10 @@ class KnownValues:
         function, sample = self._present(sample)
         at, rows = _by_sample(sample, points, function.batch)
         return function.derivative(at, (0,) * len(self.axes))[rows]
+
+    def boxes(self) -> Boxes:
+        """Boxes as small as the features of the data, which cover the domain of every sample."""
+        return subdivide(self)
 
     def enclose(self, boxes: Boxes) -> Interval:
         """Enclosures ``[n]`` of the values on boxes."""
@@ -272,7 +283,8 @@ def subdivide(values: KnownValues) -> Boxes:
         if not len(boxes):
             break
         boxes = boxes.halve(_axis_to_halve(values, boxes, length, enough))
-    return Boxes.join([*done, boxes])
+    boxes = Boxes.join([*done, boxes])
+    return replace(boxes, reach=values.resolved * boxes.size)
 
 
 def _hidden(values: KnownValues, boxes: Boxes) -> tuple[Tensor, Tensor]:

@@ -41,7 +41,7 @@ class Overlaps:
                 continue
             first = torch.searchsorted(own, boxes.low[:, i].contiguous(), right=True) - 1
             last = torch.searchsorted(own, boxes.high[:, i].contiguous()).clamp(1, len(own) - 1)
-            self.small |= values.resolved * boxes.size[:, i] < own[first + 1] - own[first]
+            self.small |= boxes.reach[:, i] < own[first + 1] - own[first]
             self.spans.append((first, last - first))
 
     def pairs(self, which: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,17 +12,24 @@ from sympy.core.function import AppliedUndef
 from piop.expression.functions import KINKS, is_applied
 from piop.forms.terms import applied, name_of, outermost_atoms
 from piop.problem import Problem
+from piop.reference.input_values import Sources
+from piop.sampling.stored_functions import InterpolatedFunction
 
 _TERMS = 8
 """Terms of a sum up to which each is looked at by itself."""
 
 
 def data_of(problem: Problem) -> tuple[tuple[str, Expr], ...]:
-    """Parts of equations and conditions that hold coordinates and no unknown.
+    """Parts of equations and conditions that may hide something between points.
 
     Returns:
         Each with the face of its condition, or no name.
     """
+    return tuple(own for own in _known_in(problem) if may_hide(problem, own[1]))
+
+
+def _known_in(problem: Problem) -> tuple[tuple[str, Expr], ...]:
+    """Parts of equations and conditions that hold no unknown, each with its face."""
     pde = problem.pde
     unknowns = frozenset(problem.channels)
     found = [("", part) for r in pde.residuals_raw for part in _known_parts(r, unknowns)]
@@ -41,7 +48,7 @@ def data_of(problem: Problem) -> tuple[tuple[str, Expr], ...]:
         parts = (part for value in values for part in _known_parts(value, unknowns))
         found += [(face, _substitute(part, ends.get(face, {}))) for part in parts]
     factors = [(face, factor) for face, e in found for factor in _separate(problem, e)]
-    return tuple(dict.fromkeys(own for own in factors if may_hide(problem, own[1])))
+    return tuple(dict.fromkeys(factors))
 
 
 def _separate(problem: Problem, expression: Expr) -> Iterator[Expr]:
@@ -56,12 +63,37 @@ def _separate(problem: Problem, expression: Expr) -> Iterator[Expr]:
 
 
 def initial_data_of(problem: Problem) -> tuple[Expr, ...]:
-    """Initial data that hold coordinates."""
+    """Initial data that may hide something between points."""
+    return tuple(e for e in _initial_in(problem) if may_hide(problem, e))
+
+
+def _initial_in(problem: Problem) -> tuple[Expr, ...]:
     if problem.time is None:
         return ()
     start = {problem.time.symbol: sympy.Float(problem.time.low)}
     found = [_substitute(e, start) for own in problem.initial.values() for e in own]
-    return tuple(dict.fromkeys(e for e in found if may_hide(problem, e)))
+    return tuple(dict.fromkeys(found))
+
+
+def stored_data_of(sources: Sources) -> tuple[tuple[str, Any, bool], ...]:
+    """Interpolants between given points in data, or derivatives of them.
+
+    Returns:
+        Each with the face of its condition or no name, and whether it is in initial data.
+    """
+    problem = sources.problem
+    given = {i.name: i.expression for i in problem.inputs if i.expression is not None}
+    waiting = [(face, e, False) for face, e in _known_in(problem)]
+    waiting += [("", e, True) for e in _initial_in(problem)]
+    found: list[tuple[str, Any, bool]] = []
+    while waiting:
+        face, expression, initial = waiting.pop()
+        for atom in outermost_atoms(expression):
+            if name_of(atom) in given:
+                waiting.append((face, given[name_of(atom)], initial))
+            elif isinstance(sources.functions.get(name_of(atom)), InterpolatedFunction):
+                found.append((face, atom, initial))
+    return tuple(dict.fromkeys(found))
 
 
 def may_hide(problem: Problem, expression: Expr) -> bool:

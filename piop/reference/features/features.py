@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, final
 
@@ -16,9 +17,16 @@ from torch import Tensor
 from piop.domain import Outline
 from piop.problem import Coordinate
 from piop.reference.features.between_nodes import unseen_part
-from piop.reference.features.boxes import SMALLEST, Boxes, KnownValues, first_of_each, subdivide
+from piop.reference.features.boxes import SMALLEST, Boxes, KnownValues, first_of_each
 from piop.reference.features.cells import Overlaps
-from piop.reference.features.data import data_of, initial_data_of, may_hide, terms_of
+from piop.reference.features.data import (
+    data_of,
+    initial_data_of,
+    may_hide,
+    stored_data_of,
+    terms_of,
+)
+from piop.reference.features.stored import StoredValues
 from piop.reference.features.support import Face, Region, Support
 from piop.reference.input_values import Sources
 
@@ -74,11 +82,12 @@ class Features:
             for term in terms_of(problem, expression):
                 self.data.append(KnownValues(sources, term, initial, whole))
             self.data.append(whole)
+        self.data += [StoredValues(sources, e, i) for _, e, i in stored_data_of(sources)]
 
     @cached_property
     def found(self) -> list[tuple[KnownValues, Boxes]]:
         """Each part of the data with its boxes, the terms of a sum before the sum."""
-        return [(values, subdivide(values)) for values in self.data]
+        return [(values, values.boxes()) for values in self.data]
 
     @cached_property
     def integrals(self) -> dict[KnownValues, Tensor]:
@@ -121,7 +130,7 @@ class Features:
         for values, boxes in self._of(samples):
             for i in (i for i, c in enumerate(values.axes) if c == self.sources.problem.time):
                 kink = boxes.at_points() & (len(values.axes) == 1)
-                length = torch.where(kink, _AT_KINKS, values.resolved) * boxes.size[:, i]
+                length = torch.where(kink, _AT_KINKS * boxes.size[:, i], boxes.reach[:, i])
                 growth = torch.where(kink, _HALVED_GROWTH, _GROWTH)
                 own = torch.stack([boxes.low[:, i], boxes.high[:, i], length, growth], 1)
                 spans.append(torch.unique(own, dim=0))
@@ -159,7 +168,7 @@ class Features:
                 size = boxes.size[:, i]
                 rows.append(boxes.sample)
                 points.append(boxes.centre[:, i])
-                lengths.append(torch.where(size > 2 * smallest, values.resolved * size, size))
+                lengths.append(torch.where(size > 2 * smallest, boxes.reach[:, i], size))
         row, point, length = (torch.cat(own) for own in (rows, points, lengths))
         if not len(row):
             return None
@@ -255,11 +264,11 @@ class Features:
         for values, boxes in self.found:
             if values.batch == 1:
                 again = torch.arange(len(samples), device=row.device)
-                low, high = (v.repeat(len(samples), 1) for v in (boxes.low, boxes.high))
-                yield values, Boxes(again.repeat_interleave(len(boxes)), low, high)
+                same = boxes.take(torch.arange(len(boxes), device=row.device).repeat(len(samples)))
+                yield values, replace(same, sample=again.repeat_interleave(len(boxes)))
             else:
                 own = boxes.take(row[boxes.sample] >= 0)
-                yield values, Boxes(row[own.sample], own.low, own.high)
+                yield values, replace(own, sample=row[own.sample])
 
     def unseen(self, nodes: Mapping[str, Tensor], means: bool = False, part: float = 0.0) -> Tensor:
         """Bound the error of a solution by the part of the data that its grid does not see.
@@ -322,3 +331,6 @@ def _on_region(
                 factor, rest = term.as_independent(*dependent, as_Add=False)
                 size = abs(sources.scalar(factor))
                 yield KnownValues(sources, rest, False, whole, supports[face], size)
+    for face, atom, _ in stored_data_of(sources):
+        if face in supports:
+            yield StoredValues(sources, atom, support=supports[face])
