@@ -293,20 +293,19 @@ class LevelSolver(ABC, Generic[L, R]):
         return None
 
     def unseen(self, sizes: tuple[int, ...]) -> Tensor:
-        """Return what is added to estimates on a grid, of the whole batch ``[B]``, found once.
-
-        See :meth:`Features.unseen`.
-        """
+        """Return what is added to estimates on a grid, of the whole batch ``[B]``, found once."""
         if sizes not in self._unseen:
-            points = self.data_points(sizes)
-            self._unseen[sizes] = (
-                torch.zeros(self.sources.batch, dtype=torch.float64, device=self.sources.device)
-                if points is None
-                else self.features.unseen(
-                    points, self.initial_means, 1 / math.prod(self.request.shape)
-                )
-            )
+            self._unseen[sizes] = self.find_unseen(sizes)
         return self._unseen[sizes]
+
+    def find_unseen(self, sizes: tuple[int, ...]) -> Tensor:
+        """Return what a grid does not see of the data; see :meth:`Features.unseen`."""
+        points = self.data_points(sizes)
+        if points is None:
+            device = self.sources.device
+            return torch.zeros(self.sources.batch, dtype=torch.float64, device=device)
+        part = 1 / math.prod(self.request.shape)
+        return self.features.unseen(points, self.initial_means, part)
 
     @abstractmethod
     def solve(self, level: L, samples: Sequence[int], earlier: Earlier[R]) -> SolvedSamples[R]:

@@ -13,6 +13,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from piop.reference.fourier.aliasing import aliased_part
 from piop.reference.fourier.error_control import (
     Assessment,
     Measurements,
@@ -125,6 +126,11 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         """See the base class."""
         grid = self.discretisation.box.with_sizes(sizes)
         return {c.name: points for c, points in zip(grid.space, grid.axes(), strict=True)}
+
+    def find_unseen(self, sizes: tuple[int, ...]) -> Tensor:
+        """See the base class; waves that a grid takes for longer ones count too."""
+        aliased = aliased_part(self.features, self.data_points(sizes))
+        return super().find_unseen(sizes) + aliased
 
     def _longest_steps(self, sizes: tuple[int, ...], samples: Sequence[int]) -> Sequence[float]:
         longest = self.longest or 1.0

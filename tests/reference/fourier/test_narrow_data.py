@@ -9,6 +9,9 @@ from scipy.special import erf
 
 from piop.problem import Problem
 from piop.reference import solve_reference
+from piop.reference.features import Features
+from piop.reference.fourier.aliasing import aliased_part
+from piop.reference.input_values import Sources
 from piop.sampling import Draws, sample_inputs
 
 
@@ -67,3 +70,46 @@ def test_a_spike_between_the_points_is_refused(where):
     spike = {where: "1 + 100*exp(-((x - c)/w)**2)"}
     solution, _, _ = solved(4, **spike, high=1e-4)
     assert not bool(solution.accepted.any())
+
+
+def test_aliases_of_a_kink_are_no_larger_than_the_shortest_waves_tell():
+    """Of |sin π(x − c)|, whose coefficient of e^{2πikx} is −2/π e^{−2πikc}/(4k² − 1)."""
+    problem = Problem(
+        name="case",
+        time={"t": [0, 1]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        inputs={"c": {"law": "uniform", "low": 0, "high": 1}},
+        equations=["dt(u) = dxx(u) + abs(sin(pi*(x - c))) + 3*sin(2*pi*x)"],
+        initial={"u": "abs(sin(3*pi*x))"},  # which is left out
+        boundary={"x": "periodic"},
+    )
+    functions = sample_inputs(problem, Draws(0, 0, torch.arange(40)))
+    features = Features(Sources(problem, functions, torch.device("cpu")))
+    c, k = functions["c"].on_grid(()).numpy()[:, None], np.arange(-4, 5)
+    exact = -2 / math.pi / (4 * k**2 - 1) * np.exp(-2j * math.pi * k * c)
+    exact = exact - 1.5j * (k == 1) + 1.5j * (k == -1)
+    for n in (30, 64):
+        x = np.arange(n) / n
+        data = np.abs(np.sin(math.pi * (x - c))) + 3 * np.sin(2 * math.pi * x)
+        found = np.fft.fft(data, norm="forward")[:, k]
+        aliased = np.abs(found - exact).max(1) / np.sqrt((data**2).mean(1))
+        bound = aliased_part(features, {"x": torch.from_numpy(x)}).numpy()
+        assert (aliased < bound).all()
+        assert (bound < 6 * aliased.max()).all()
+
+
+def test_the_shortest_waves_of_smooth_data_tell_nothing():
+    problem = Problem(
+        name="case",
+        time={"t": [0, 1]},
+        space={"x": [0, 1], "y": [0, 1]},
+        unknowns=["u"],
+        equations=["dt(u) = lap(u) + sin(2*pi*(x - t))*cos(4*pi*y)"],
+        initial={"u": "0"},
+        boundary={"x": "periodic", "y": "periodic"},
+    )
+    features = Features(Sources(problem, {}, torch.device("cpu")))
+    for count, least, most in ((16, 0, 0), (4, 0.1, 1)):  # y has two waves
+        nodes = torch.arange(count, dtype=torch.float64) / count
+        assert least <= float(aliased_part(features, {"x": nodes, "y": nodes})) <= most
