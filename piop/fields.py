@@ -145,6 +145,14 @@ class InputFunction(ABC):
     def dimension(self) -> int:
         """d, the number of coordinates; 0 for scalars."""
 
+    @property
+    def given_at(self) -> tuple[Tensor, ...]:
+        """Points along each coordinate ``[n_i]`` from each of which to the next it may vary.
+
+        Empty for functions that vary no faster than their distribution says.
+        """
+        return ()
+
     @abstractmethod
     def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
         """Evaluate a partial derivative.

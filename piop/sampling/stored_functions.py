@@ -43,13 +43,18 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class InterpolatedFunction(ProductFunction):
-    """Interpolants between the points of a grid, which may vary from each point to the next.
+    """Interpolants between the points of a grid.
 
     Attributes:
-        points: Along each coordinate ``[n_i]``, on the device of the coefficients.
+        points: Along each coordinate ``[n_i]``.
     """
 
     points: tuple[Tensor, ...] = ()
+
+    @property
+    def given_at(self) -> tuple[Tensor, ...]:
+        """See the base class."""
+        return self.points
 
     def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
         """Move to a device or dtype."""

@@ -13,7 +13,6 @@ from piop.expression.functions import KINKS, is_applied
 from piop.forms.terms import applied, name_of, outermost_atoms
 from piop.problem import Problem
 from piop.reference.input_values import Sources
-from piop.sampling.stored_functions import InterpolatedFunction
 
 _TERMS = 8
 """Terms of a sum up to which each is looked at by itself."""
@@ -91,7 +90,9 @@ def stored_data_of(sources: Sources) -> tuple[tuple[str, Any, bool], ...]:
         for atom in outermost_atoms(expression):
             if name_of(atom) in given:
                 waiting.append((face, given[name_of(atom)], initial))
-            elif isinstance(sources.functions.get(name_of(atom)), InterpolatedFunction):
+                continue
+            function = sources.functions.get(name_of(atom))
+            if function is not None and function.given_at:
                 found.append((face, atom, initial))
     return tuple(dict.fromkeys(found))
 

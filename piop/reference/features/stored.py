@@ -38,9 +38,9 @@ class StoredValues(KnownValues):
         self, sources: Sources, atom: Any, initial: bool = False, support: Support | None = None
     ) -> None:
         super().__init__(sources, atom, initial, support=support)
-        function: Any = sources.functions[name_of(atom)]  # an InterpolatedFunction
+        function = sources.functions[name_of(atom)]
         of = sources.arguments[name_of(atom)]
-        at = {c.name: function.points[of.index(c.name)] for c in self.axes if c.name in of}
+        at = {c.name: function.given_at[of.index(c.name)] for c in self.axes if c.name in of}
         nothing = torch.empty(0, dtype=torch.float64, device=self.device)
         self.points = [
             torch.cat([at.get(c.name, nothing), nothing.new_tensor([c.low, c.high])]).unique()

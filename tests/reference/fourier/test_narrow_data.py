@@ -1,6 +1,7 @@
 """Data narrower than steps or grids are met or refused, never stepped over."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from piop.reference.input_values import Sources
 from piop.sampling import Draws, sample_inputs
 
 
-def solved(count, source="0", initial="0", low=1e-5, high=1e-2):
+def solved(count, source="0", initial="0", *, low=1e-5, high=1e-2):
     problem = Problem(
         name="case",
         time={"t": [0, 1]},
@@ -67,7 +68,7 @@ def test_aliases_of_a_kink_in_a_source_are_an_error():
 
 @pytest.mark.parametrize("where", ["source", "initial"])
 def test_a_spike_between_the_points_is_refused(where):
-    spike = {where: "1 + 100*exp(-((x - c)/w)**2)"}
+    spike: dict[str, Any] = {where: "1 + 100*exp(-((x - c)/w)**2)"}
     solution, _, _ = solved(4, **spike, high=1e-4)
     assert not bool(solution.accepted.any())
 
