@@ -226,6 +226,8 @@ def solve_factored(factored: tuple[Tensor, Tensor], right: Tensor) -> Tensor:
 
 _FINEST = 30  # halvings of an interval between save times
 _SHORTEST = 20  # halvings at which steps are as short as they get
+_ROUNDING = 2e-15
+"""Of the error of a step, relative to the state."""
 _HOPELESS = 1e-3  # error of the shortest steps at which an instance is given up
 _FIRST = 6
 
@@ -399,8 +401,11 @@ class TimeStepping:
         return max(1, min(4, halvings))
 
     def _grow(self, error: float, k: int, done: int, whole: int) -> int:
-        """Double the step, twice at most, where it stays aligned and the error allows it."""
-        room = math.log2(self.control.tolerance / max(error, 1e-300))
+        """Double the step, twice at most, where it stays aligned and the error allows it.
+
+        Rounding of its points, which does not shrink with the step, does not hold it short.
+        """
+        room = math.log2(self.control.tolerance / max(error - _ROUNDING, 1e-300))
         room = room / (self.scheme.stages + 2) - 0.3
         for _ in range(min(2, int(max(room, 0)))):
             if k > 0 and done % (whole >> (k - 1)) == 0:

@@ -8,7 +8,8 @@ import torch
 from scipy.special import erf
 
 from piop.problem import Problem
-from piop.reference import solve_reference
+from piop.reference import Limits, solve_reference
+from piop.reference.chebyshev.time_stepping import TimeStepping
 from piop.sampling import Draws, sample_inputs
 
 WALLS = {"x.min": {"dirichlet": {"u": 0}}, "x.max": {"dirichlet": {"u": 0}}}
@@ -58,3 +59,33 @@ def test_a_spike_between_the_points_is_refused(evolution):
     assert not bool(solution.accepted.any())
     assert float(solution.error_estimate.min()) > 0.1
     assert any("data vary between its points" in note for note in solution.notes)
+
+
+def test_rounding_of_steps_does_not_hold_them_short(monkeypatch):
+    """After a spike has spread: doubled steps err 128 times as much as rounding, at most 1e-13."""
+    counts, run = [], TimeStepping.run
+
+    def counted(self, *arguments):
+        result = run(self, *arguments)
+        counts.append(result.steps)
+        return result
+
+    monkeypatch.setattr(TimeStepping, "run", counted)
+    problem = Problem(
+        name="case",
+        time={"t": [0, 1]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        inputs={
+            "c": {"law": "uniform", "low": 0.2, "high": 0.8},
+            "w": {"law": "log_uniform", "low": 1e-5, "high": 1e-2},
+        },
+        equations=["dt(u) = 0.1*dxx(u)"],
+        initial={"u": "sin(pi*x) + 0.1*exp(-((x - c)/w)**2)"},
+        boundary=WALLS,
+        save={"t": 8, "x": 33},
+    )
+    functions = sample_inputs(problem, Draws(0, 0, torch.arange(4)))
+    times = np.linspace(0, 1, 8)[1:]
+    solve_reference(problem, functions, times=times, limits=Limits(steps=20_000))
+    assert max(counts) < 3000
