@@ -39,12 +39,11 @@ def unseen_part(
     corners = [(i, boxes.low[:, i], boxes.high[:, i]) for i in range(len(values.axes))]
     hidden, cells = torch.zeros_like(seen), []
     for i, c in enumerate(values.axes):
-        if c.name not in nodes and values.smooth_inside:
-            continue
         if c.name not in nodes:
-            unresolved = (_multilinear(values, boxes, corners) - seen).abs() > 2 * detail
-            bend = (_multilinear(values, boxes, corners[i : i + 1]) - seen).abs().nan_to_num()
-            hidden += torch.where(unresolved & (bend > detail), bend, 0.0)
+            if not values.smooth_inside:
+                unresolved = (_multilinear(values, boxes, corners) - seen).abs() > 2 * detail
+                bend = (_multilinear(values, boxes, corners[i : i + 1]) - seen).abs().nan_to_num()
+                hidden += torch.where(unresolved & (bend > detail), bend, 0.0)
             continue
         own = torch.cat([nodes[c.name], nodes[c.name].new_tensor([c.low, c.high])]).unique()
         upper = torch.searchsorted(own, boxes.centre[:, i].contiguous()).clamp(1, len(own) - 1)
@@ -53,7 +52,8 @@ def unseen_part(
         small |= boxes.reach[:, i] < high - low
         key = key * len(own) + upper
         finer = (boxes.size[:, i] < high - low).nonzero()[:, 0]
-        if len(finer) and values.support is None:  # a line may leave the region
+        line = values.support is None and not values.smooth_inside  # one may leave the region
+        if len(finer) and line:
             beyond = _not_shown(values, boxes.take(finer), i, own)
             hidden[finer] += torch.where(beyond > 0.01 * detail[finer], beyond, 0.0)
     coarse = torch.isin(key, key[small].unique()).nonzero()[:, 0]

@@ -82,7 +82,8 @@ class Features:
             for term in terms_of(problem, expression):
                 self.data.append(KnownValues(sources, term, initial, whole))
             self.data.append(whole)
-        self.data += [StoredValues(sources, e, i) for _, e, i in stored_data_of(sources)]
+        stored = dict.fromkeys((atom, initial) for _, atom, initial in stored_data_of(sources))
+        self.data += [StoredValues(sources, *own) for own in stored]
 
     @cached_property
     def found(self) -> list[tuple[KnownValues, Boxes]]:

@@ -14,8 +14,8 @@ from piop.reference.features.support import Support
 from piop.reference.input_values import Sources
 
 _WAVE = 2.56
-"""Over the second derivative relative to the largest value: square of a gap of four points a wave,
-(π/2)² = 2.47."""
+"""Square of a gap of four points a wave, (π/2)² = 2.47, times the second derivative relative to the
+largest value."""
 
 
 @final
@@ -70,11 +70,11 @@ class StoredValues(KnownValues):
             sample, *cells = waiting.nonzero(as_tuple=True)
             pairs = [*zip(points, cells, strict=True)]
             low, high = (torch.stack([x[c + e] for x, c in pairs], 1) for e in (0, 1))
-            size, high_value = high - low, largest[sample, None]
+            size, height = high - low, largest[sample, None]
             bend = bends.movedim(1, -1)[(sample, *cells)]
             hidden = (size.square() / 8 * bend).sum(1)
-            shown = hidden <= self.detail * high_value[:, 0]
-            wave = (_WAVE * high_value / bend.clamp_min(1e-300)).sqrt()
+            shown = hidden <= self.detail * height[:, 0]
+            wave = (_WAVE * height / bend.clamp_min(1e-300)).sqrt()
             reach = torch.where(shown[:, None], self.resolved * size, wave.maximum(size))
             kept = shown | (level == 0)
             reach = (1 + 1e-9) * reach  # as long as a gap of the points, up to rounding
