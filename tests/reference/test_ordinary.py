@@ -12,11 +12,11 @@ from piop.reference.chebyshev.solve import CollocationSolver
 DRAWN = {"s": {"law": "uniform", "low": 1, "high": 4}}
 
 
-def ordinary(*equations, initial, inputs=DRAWN, **words):
+def ordinary(*equations, initial, inputs=DRAWN, end=5, **words):
     unknowns = list(dict.fromkeys(key.strip("dt()") for key in initial))
     return Problem(
         name="ordinary",
-        time={"t": [0, 5]},
+        time={"t": [0, end]},
         unknowns=unknowns,
         inputs=inputs,
         equations=list(equations),
@@ -42,6 +42,31 @@ def test_an_oscillator_equals_its_closed_form():
     assert np.abs(solution.values["u"].numpy() - truth).max() < 1e-11
     slopes = solution.time_derivatives["u"].numpy()
     assert np.abs(slopes[:, 1:-1] - np.gradient(truth, t, axis=1)[:, 1:-1]).max() < 5e-3
+
+
+def test_what_iterations_leave_over_hundreds_of_steps_is_within_the_estimate():
+    problem = ordinary(
+        "dt(u) = u*(1 - v)",
+        "dt(v) = r*v*(u - 1)",
+        initial={"u": 3, "v": 1},
+        inputs={"r": {"law": "uniform", "low": 0.3, "high": 3.0}},
+        end=20,
+        save={"t": 9},
+    )
+    solution, drawn = solved(problem, 200, tolerance=1e-6)
+    u = solution.values["u"].numpy()
+    for row, r in enumerate(drawn["r"][:, 0]):
+        truth = solve_ivp(
+            lambda t, y, r=r: [y[0] * (1 - y[1]), r * y[1] * (y[0] - 1)],
+            (0, 20),
+            [3, 1],
+            method="DOP853",
+            t_eval=solution.times.numpy(),
+            rtol=1e-13,
+            atol=1e-14,
+        ).y[0]
+        error = np.abs(u[row] - truth).max() / np.sqrt((truth**2).mean())
+        assert error <= 0.3 * float(solution.error_estimate[row])
 
 
 def test_what_lotka_and_volterra_conserve_is_conserved():

@@ -150,11 +150,12 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
 
         By then they err far less than the tolerance, and are shortened by a third. On every second
         level steps are parts of thirds: none is one of the level before, with the same error. What
-        iterations leave adds up over the steps, and shrinks from level to level too.
+        iterations leave adds up over steps, a thousand of them counted, alike on all levels if they
+        end alike: it is kept below what every estimate has for it.
         """
         first = 2.0 ** ((self.scheme.stages + 2) * (min(number, 3) - 1))
         tolerance = 30 * self.request.tolerance / first / 8.0 ** max(number - 3, 0)
-        newton = 0.1 * max(_NEWTON * self.request.tolerance / 8.0 ** (number - 1), _ROUNDING)
+        newton = 1e-3 * max(_NEWTON * self.request.tolerance / 8.0 ** (number - 1), _ROUNDING)
         parts = 1 if number % 2 else 3
         return StepControl(max(tolerance, 1e-13), parts, self.request.limits.steps, newton)
 
