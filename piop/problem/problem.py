@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Self
 
 from sympy import Expr
@@ -109,9 +109,12 @@ class Problem:
         """
         found = find_builtin(path)
         if found is None and not os.path.exists(path):  # noqa: PTH110  a Path raises on long names
-            known = f"Those are {', '.join(builtin_names())}."
-            hint = did_you_mean(str(path), builtin_names()) or known
-            raise SpecError(Issue("no such file, and no built-in problem", str(path), hint=hint))
+            name, known = PurePath(path), builtin_names()
+            bare = len(name.parts) <= 1
+            wrong = "no such file" + (", and no built-in problem" if bare else "")
+            those = "" if name.suffix or not bare else f"Those are {', '.join(known)}."
+            hint = did_you_mean(name.stem, known) or those
+            raise SpecError(Issue(wrong, str(path), hint=hint))
         return cls._of(draft_file(found or path, check_units))
 
     @classmethod

@@ -56,6 +56,13 @@ def test_files_that_cannot_be_read_say_why(tmp_path):
         draft_file(tmp_path / "b.yaml")
     with pytest.raises(SpecError, match=r"no built-in problem. Did you mean 'burgers'"):
         Problem.from_file("burger")
+    with pytest.raises(SpecError, match=r"pdes/burgrs.yaml: no such file. Did you mean 'burgers'"):
+        Problem.from_file("pdes/burgrs.yaml")
+    for name in ("pdes/mine.yaml", "mine.yaml"):
+        with pytest.raises(SpecError) as raised:
+            Problem.from_file(name)
+        assert "no such file" in str(raised.value)
+        assert "wave" not in str(raised.value)  # a list of all names would hide it
     for name in ("x" * 5000, "a\0b", ""):
         with pytest.raises(SpecError, match=r"no built-in problem. Those are .* wave"):
             Problem.from_file(name)
