@@ -4,7 +4,8 @@
 
 The classes of problems are those of `reference_problems`, one module per solver: smooth and rough
 data, and data with features finer than the grid, at random places. Results:
-`results/reference_estimates_cpu.json`; classes that are not run keep the figures of their last run.
+`results/reference_estimates_cpu.json` and `docs/reference_estimates.md`; classes that are not run,
+or with fewer samples than before, keep the figures of their last run.
 
 What must hold: the estimate is at least the true error for 99.5 % of all samples and for all but 3
 of 200 of each class, and no accepted sample is wrong by more than three tolerances.
@@ -17,6 +18,7 @@ import importlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,26 @@ from record import RESULTS, environment, record
 from reference_problems.judged import Judged
 
 RESULT = "reference_estimates_cpu"
+COLUMNS = {
+    "samples": "samples",
+    "refused": "refused",
+    "accepted": "accepted",
+    "above": "above",
+    "error / estimate": "largest_ratio",
+    "worst accepted / tolerance": "worst_accepted",
+}
+"""Title → figure."""
+REPORT = Path(__file__).parents[1] / "docs" / "reference_estimates.md"
+INTRODUCTION = """\
+# Error estimates of reference solutions, judged
+
+Random problems with known solutions, solved and compared: rough data, and data with features finer
+than a grid or a step, at random places, of widths down to 1e-5 of an axis or of the time. *Refused*
+samples have a message instead of a solution; *accepted* ones an estimate within the tolerance
+requested, all others are marked and have a note. *Above* are those whose true error is above the
+estimate, accepted or not. `python benchmarks/reference_estimates.py` repeats it; the commit of each
+row is in `benchmarks/results/reference_estimates_cpu.json`.
+"""
 SOLVERS = (
     "fourier",
     "chebyshev",
@@ -80,25 +102,27 @@ def failures(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return out
 
 
-def table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The figures in Markdown."""
-    titles = (
-        "class",
-        "samples",
-        "refused",
-        "accepted",
-        "above",
-        "error / estimate",
-        "worst accepted / tolerance",
-        "seconds",
-    )
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+def table(found: Mapping[str, Mapping[str, Any]], columns: Mapping[str, str]) -> str:
+    """Columns of the figures in Markdown."""
+    lines = [f"| class | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
     for name, row in found.items():
-        lines.append(
-            f"| {name} | {row['samples']} | {row['refused']} | {row['accepted']} | {row['above']} "
-            f"| {row['largest_ratio']:.2g} | {row['worst_accepted']:.2g} | {row['seconds']:.0f} |"
-        )
+        shown = [f"{row[key]:.2g}" if "/" in c else f"{row[key]:.0f}" for c, key in columns.items()]
+        lines.append(f"| {name} | {' | '.join(shown)} |")
     return "\n".join(lines)
+
+
+def report(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The page of all classes, in the order of their modules."""
+    rows = {name: found[name] for name in classes() if name in found}
+    samples, accepted, above = (
+        sum(row[key] for row in rows.values()) for key in ("samples", "accepted", "above")
+    )
+    worst = max(row["worst_accepted"] for row in rows.values())
+    total = (
+        f"{len(rows)} classes, {samples} samples: {accepted} accepted, {above} above; the largest "
+        f"error of an accepted sample is {worst:.2g} of its tolerance."
+    )
+    return f"{INTRODUCTION}\n{total}\n\n{table(rows, COLUMNS)}\n"
 
 
 def main() -> None:
@@ -109,18 +133,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     path = RESULTS / f"{RESULT}.json"
-    found: dict[str, Any] = json.loads(path.read_text())["found"] if path.exists() else {}
+    kept: dict[str, Any] = json.loads(path.read_text())["found"] if path.exists() else {}
+    found: dict[str, Any] = {}
+    timed = COLUMNS | {"seconds": "seconds"}
     run = {n: c for n, c in classes().items() if n.startswith(tuple(options.only))}
     for name, solve in run.items():
         start = time.perf_counter()
         row = figures(solve(options.count, options.seed))
         row |= {"seconds": time.perf_counter() - start, "seed": options.seed}
-        found[name] = row | {"commit": environment()["commit"]}
-        print(table({name: row}).splitlines()[-1], flush=True)
-        if options.count >= 200:
-            record(RESULT, "python benchmarks/reference_estimates.py", {"found": found})
-    found = {n: row for n, row in found.items() if n in run}
-    print(table(found))
+        found[name] = row = row | {"commit": environment()["commit"]}
+        print(table({name: row}, timed).splitlines()[-1], flush=True)
+        if row["samples"] >= kept.get(name, row)["samples"]:
+            kept[name] = row
+            record(RESULT, "python benchmarks/reference_estimates.py", {"found": kept})
+            REPORT.write_text(report(kept))
+    print(table(found, timed))
     if wrong := failures(found):
         raise SystemExit("\n".join(wrong))
 
