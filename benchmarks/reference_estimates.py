@@ -54,6 +54,7 @@ SOLVERS = (
     "fem",
     "finite_volume",
     "characteristics",
+    "stored",
 )
 """Modules of `reference_problems`."""
 HELD, ABOVE, WRONG = 0.995, 3 / 200, 3.0

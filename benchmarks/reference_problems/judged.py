@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from piop.problem import Problem
 from piop.reference import Solution
 from piop.reference.solution import Limits
 from piop.sampling import Draws, sample_inputs
+from piop.sampling.functions import InputFunction
 
 Fields = Mapping[str, np.ndarray]
 """Values by name ``[T, *shape]``, without T for a steady problem."""
@@ -81,29 +83,44 @@ class RandomProblems:
         values = {n: f.on_grid(()).reshape(-1).tolist() for n, f in functions.items()}
         drawn = [dict(zip(values, own, strict=True)) for own in zip(*values.values(), strict=True)]
 
-        # Without the start, where values at a jump are a matter of convention.
-        time = problem.time
-        times = None if time is None else np.linspace(time.low, time.high, problem.save[0])[1:]
+        exact = [partial(self.exact, own) for own in drawn]
+        return judge(problem, functions, exact, self.tolerance, self.limits)
 
-        def solve(index: Sequence[int]) -> Judged:
-            own = {n: f.take(torch.tensor(index)) for n, f in functions.items()}
-            solution = problem.solve_reference(
-                own, times=times, tolerance=self.tolerance, limits=self.limits
-            )
-            errors = [
-                true_error(solution, row, self._exact(solution, row, drawn[i]))
-                for row, i in enumerate(index)
-            ]
-            return Judged(np.array(errors), solution.error_estimate.numpy(), self.tolerance)
 
-        try:
-            return solve(range(count))
-        except SolverError:  # of one sample: the others by themselves
-            return Judged.join(_or_refused(solve, i, self.tolerance) for i in range(count))
+def judge(
+    problem: Problem,
+    functions: Mapping[str, InputFunction],
+    exact: Sequence[Callable[[np.ndarray, Sequence[np.ndarray]], Fields]],
+    tolerance: float,
+    limits: Limits | None = None,
+) -> Judged:
+    """Solve samples and compare them with their exact solutions.
 
-    def _exact(self, solution: Solution, row: int, drawn: Mapping[str, float]) -> Fields:
-        where = solution.axes if solution.points is None else solution.points[row].T
-        return self.exact(drawn, solution.times.numpy(), [a.numpy() for a in where])
+    Args:
+        problem: The spec.
+        functions: Its inputs by name.
+        exact: The exact solution of each sample, of times and axes.
+        tolerance: The error estimate requested.
+        limits: Where refinement stops.
+    """
+    # Without the start, where values at a jump are a matter of convention.
+    time = problem.time
+    times = None if time is None else np.linspace(time.low, time.high, problem.save[0])[1:]
+
+    def solve(index: Sequence[int]) -> Judged:
+        own = {n: f.take(torch.tensor(index)) for n, f in functions.items()}
+        solution = problem.solve_reference(own, times=times, tolerance=tolerance, limits=limits)
+        errors = []
+        for row, i in enumerate(index):
+            where = solution.axes if solution.points is None else solution.points[row].T
+            truth = exact[i](solution.times.numpy(), [a.numpy() for a in where])
+            errors.append(true_error(solution, row, truth))
+        return Judged(np.array(errors), solution.error_estimate.numpy(), tolerance)
+
+    try:
+        return solve(range(len(exact)))
+    except SolverError:  # of one sample: the others by themselves
+        return Judged.join(_or_refused(solve, i, tolerance) for i in range(len(exact)))
 
 
 def _or_refused(solve: Callable[[Sequence[int]], Judged], i: int, tolerance: float) -> Judged:

@@ -204,6 +204,16 @@ def test_smooth_values_at_many_points_ask_for_no_finer_grid():
     assert float(found.unseen({"x": nodes}).max()) < 1e-6
 
 
+def test_a_spline_that_oscillates_between_points_beside_a_spike_is_followed_there():
+    x = torch.linspace(0, 1, 2001, dtype=torch.float64)
+    spike = torch.zeros(1, 2001, dtype=torch.float64)
+    spike[0, 800] = 1
+    ((_, boxes),) = from_points(spike, [x.numpy()]).found
+    cells = boxes.take(boxes.size[:, 0] < 6e-4)
+    assert len(cells) >= 10  # a spike of two cells; each further swing is 0.27 of the last
+    assert bool((cells.centre[:, 0] - 0.4).abs().max() > 2e-3)
+
+
 @pytest.mark.parametrize("of", ["xy", "yx"])
 def test_values_along_both_axes_are_resolved_along_each(of):
     x = torch.linspace(0, 1, 129, dtype=torch.float64)

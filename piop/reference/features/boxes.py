@@ -129,6 +129,8 @@ class KnownValues:
         detail: Part of the largest value by which data may differ from what corners of boxes show.
         at_kinks: The same where there is a kink.
         negligible: Part of the integral of the data's size that a box is left with.
+        knots: Ends along the one axis of the polynomials that data are there, few enough to take
+            them all; empty where they are none.
         resolved: Sizes of a box that a gap between points may have and still resolve the data: four
             points on a wave, whose boxes shrink with the root of the detail.
     """
@@ -166,6 +168,7 @@ class KnownValues:
             self.detail, self.at_kinks, self.negligible = _IN_TIME
         self.resolved = 1.0 if self.around else math.sqrt(0.32 / self.detail)
         self.device = sources.device
+        self.knots = torch.empty(0, dtype=torch.float64, device=self.device)
         self.batch = sources.batch if held or symbols & sources.scalars.keys() else 1
         first = torch.zeros(self.batch, dtype=torch.int64, device=self.device)
         functions = {n: f for n, f in sources.functions.items() if n in names_in(expression)}

@@ -250,8 +250,14 @@ class Features:
         return torch.unravel_index(index, sizes), means
 
     def cuts(self, samples: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Ends of all boxes along the one axis of space: number in ``samples``, and position."""
-        own = [(boxes.sample, boxes.low[:, 0]) for _, boxes in self._of(samples)]
+        """Ends of boxes and of polynomials along the one axis: number in ``samples``, position."""
+        own = []
+        for values, boxes in self._of(samples):
+            number = torch.arange(len(samples), device=boxes.sample.device)
+            own.append((boxes.sample, boxes.low[:, 0]))
+            own.append(
+                (number.repeat_interleave(len(values.knots)), values.knots.repeat(len(samples)))
+            )
         nothing = torch.empty(0, dtype=torch.float64, device=self.sources.device)
         return (
             torch.cat([nothing.long(), *(sample for sample, _ in own)]),

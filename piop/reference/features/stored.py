@@ -16,6 +16,7 @@ from piop.reference.input_values import Sources
 _WAVE = 2.56
 """Square of a gap of four points a wave, (π/2)² = 2.47, times the second derivative relative to the
 largest value."""
+_MOST_KNOTS = 2**15
 
 
 @final
@@ -23,7 +24,7 @@ class StoredValues(KnownValues):
     """Values of an interpolant between points.
 
     It varies no faster than from point to point, so that cells between points are as small as boxes
-    get. Cells are joined where second differences show that they hide nothing.
+    get. Cells are joined where second differences and derivatives show that they hide nothing.
 
     Args:
         sources: The problem with its inputs.
@@ -47,18 +48,30 @@ class StoredValues(KnownValues):
             for c in self.axes
         ]
         along = dict(zip((c.name for c in self.axes), self.points, strict=True))
-        values = function.on_grid([along[n] for n in of], argument_order(atom))
-        own = [n for n in along if n in of]
-        values = values.permute(0, *(1 + of.index(n) for n in own))
-        for i, name in enumerate(along):
-            if name not in of:
-                values = values.unsqueeze(1 + i)
-        self.values = values.expand(self.batch, *map(len, self.points))
+        if len(self.points) == 1 and len(self.points[0]) <= _MOST_KNOTS:
+            self.knots = self.points[0]
+        order = argument_order(atom)
+
+        def at_points(order: Sequence[int]) -> Tensor:
+            values = function.on_grid([along[n] for n in of], order)
+            values = values.permute(0, *(1 + of.index(n) for n in along if n in of))
+            for i, name in enumerate(along):
+                if name not in of:
+                    values = values.unsqueeze(1 + i)
+            return values.expand(self.batch, *map(len, self.points))
+
+        self.values = at_points(order)
+        self.seconds = [
+            at_points([n + 2 * (name == own) for name, n in zip(of, order, strict=True)])
+            if own in of
+            else torch.zeros_like(self.values)
+            for own in along
+        ]
 
     def boxes(self) -> Boxes:
         """See the base class."""
         largest = self.values.abs().flatten(1).amax(1)
-        levels = [(self.points, _bends(self.values, self.points))]
+        levels = [(self.points, _bends(self.values, self.points, self.seconds))]
         while max(map(len, levels[-1][0])) > 2:
             points, bends = levels[-1]
             halved = [torch.cat([x[:-1:2], x[-1:]]) for x in points]
@@ -86,17 +99,29 @@ class StoredValues(KnownValues):
         return boxes.take((self.locate(boxes)[0] > 0).nonzero()[:, 0])
 
 
-def _bends(values: Tensor, points: Sequence[Tensor]) -> Tensor:
-    """Largest second differences ``[B, k, *cells]`` along each axis at corners of cells."""
+def _bends(values: Tensor, points: Sequence[Tensor], seconds: Sequence[Tensor]) -> Tensor:
+    """Largest second differences, or derivatives, along each axis at corners of cells.
+
+    A broken line has no second derivatives. A spline, or a sum of waves, oscillates between points
+    beside a spike, where differences of the values at points show nothing.
+
+    Args:
+        values: At points ``[B, *points]``.
+        points: Along each axis.
+        seconds: Second derivatives along each axis at the same points.
+
+    Returns:
+        ``[B, k, *cells]``.
+    """
     found = []
-    for axis, x in enumerate(points):
+    for axis, (x, derivative) in enumerate(zip(points, seconds, strict=True)):
         along = values.movedim(axis + 1, -1)
         slope = along.diff(dim=-1) / x.diff()
         second = (slope.diff(dim=-1) / (0.5 * (x[2:] - x[:-2]))).abs()
         if len(x) == 2:
             second = torch.zeros_like(slope)
         second = torch.cat([second[..., :1], second, second[..., -1:]], -1)[..., : len(x)]
-        found.append(second.movedim(-1, axis + 1))
+        found.append(torch.maximum(second.movedim(-1, axis + 1), derivative.abs()))
     bends = torch.stack(found, 1)
     for dim in range(2, bends.ndim):
         count = bends.shape[dim] - 1

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from scipy.interpolate import make_interp_spline
 
 from piop.reference import solve_reference
 from piop.sampling import Draws, sample_inputs
+from piop.sampling.stored_functions import interpolate
 
 from .cases import relative, steady
 
@@ -110,6 +112,24 @@ def test_a_source_narrower_than_any_cell_is_counted_whole():
         error = relative(found, torch.tensor(exact))
         assert error < 2e-3  # the pulse has a width
         assert error < estimate + 2e-3
+    assert bool(solution.accepted.all())
+
+
+@pytest.mark.parametrize("degree", [1, 3])
+def test_a_source_with_a_spike_between_points_of_a_file_is_integrated_exactly(degree):
+    smooth = degree == 3
+    inputs = {"f": {"of": ["x"], "law": "from_file", "path": "none", "smooth": smooth}}
+    problem = steady("-dxx(u) = f", boundary=WALLS, inputs=inputs)
+    points = np.linspace(0, 1, 1501)
+    values = np.sin(6 * points)[None].repeat(3, 0)
+    values[[0, 1, 2], [207, 760, 1303]] += [3, 30, 300]
+    stored = interpolate("here", torch.tensor(values), [points], problem.space, smooth)
+    solution = solve_reference(problem, {"f": stored}, tolerance=1e-5)
+    x = solution.axes[0].numpy()
+    for own, found in zip(values, solution.values["u"], strict=True):
+        integral = make_interp_spline(points, own, degree).antiderivative(2)
+        exact = torch.tensor(x * integral(1.0) - integral(x))
+        assert relative(found, exact) < 1e-10
     assert bool(solution.accepted.all())
 
 
