@@ -214,6 +214,26 @@ def test_a_spline_that_oscillates_between_points_beside_a_spike_is_followed_ther
     assert bool((cells.centre[:, 0] - 0.4).abs().max() > 2e-3)
 
 
+def test_steps_over_values_between_points_are_halved_on_demand_and_others_are_not():
+    problem = Problem(
+        name="case",
+        time={"t": [0, 1]},
+        unknowns=["u"],
+        inputs={"f": {"of": ["t"], "law": "from_file", "path": "none"}},
+        equations=["dt(u) = f"],
+        initial={"u": 0},
+    )
+    points = torch.linspace(0, 1, 501, dtype=torch.float64)
+    spike = torch.exp(-(((points - 0.7) / 0.002) ** 2))[None]
+    functions = {"f": interpolate("here", spike, [points.numpy()], [problem.time])}
+    stored = Features(Sources(problem, functions, torch.device("cpu")))
+    written, ((centre, _),) = features(PULSE, 1)
+    for found, at, ratio in ((stored, 0.7, 4), (written, centre, 1)):
+        before, after = (found.longest_step([0], halvings) for halvings in (0, 2))
+        assert after(at, at) == pytest.approx(before(at, at) / ratio)
+        assert before(at, at) < 0.1
+
+
 @pytest.mark.parametrize("of", ["xy", "yx"])
 def test_values_along_both_axes_are_resolved_along_each(of):
     x = torch.linspace(0, 1, 129, dtype=torch.float64)

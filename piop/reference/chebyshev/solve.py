@@ -57,6 +57,9 @@ Without an axis there are no points, and levels differ in their steps alone.
 _REST = 1e-20  # of what the data at their largest add to a solution
 _NEWTON = 1e-3  # of the tolerance, left by iterations in every estimate
 _LOCAL = 0.1  # of the largest error of a step, in every estimate: levels may agree by chance
+_FINER = 2
+"""Halvings from level to level of steps over values between points: as steps end at even parts of
+the time between save times, one might change none."""
 _ROUNDING = 1e-11
 _BYTES = 86  # per entry of a system's matrix
 _VECTORS = 32  # of the length of a system that a sample takes beside its matrix
@@ -120,7 +123,8 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         else:
             w = self.initial(system)
             check_start(system, w, self.start, samples)
-            control, longest = self._step_control(level.number), self.features.longest_step(samples)
+            control = self._step_control(level.number)
+            longest = self.features.longest_step(samples, _FINER * (level.number - 1))
             smallest = self._smallest(system, samples)
             stepping = TimeStepping(system, self.scheme, control, longest, smallest)
             run = stepping.run(w, self.start, self.request.times)

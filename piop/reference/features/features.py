@@ -119,10 +119,17 @@ class Features:
                 found[values] = unseen_part(values, boxes, {}, 1)[0]
         return found
 
-    def longest_step(self, samples: Sequence[int]) -> Callable[[float, float], float]:
+    def longest_step(
+        self, samples: Sequence[int], halvings: int = 0
+    ) -> Callable[[float, float], float]:
         """Bound the steps that resolve the data of some samples.
 
         They grow with the distance from a feature, whose tails are lower than the detail.
+
+        Args:
+            samples: Positions in the batch.
+            halvings: Of the steps over values between points, which bend at every one of them:
+                steps of two levels that are alike would err alike.
 
         Returns:
             Start and end of an interval of time → the longest step in it.
@@ -133,6 +140,8 @@ class Features:
                 kink = boxes.at_points() & (len(values.axes) == 1)
                 length = torch.where(kink, _AT_KINKS * boxes.size[:, i], boxes.reach[:, i])
                 growth = torch.where(kink, _HALVED_GROWTH, _GROWTH)
+                if values.smooth_inside:
+                    length = length / 2**halvings
                 own = torch.stack([boxes.low[:, i], boxes.high[:, i], length, growth], 1)
                 spans.append(torch.unique(own, dim=0))
         low, high, length, growth = torch.cat(spans).T.contiguous()
