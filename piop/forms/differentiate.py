@@ -19,6 +19,7 @@ from piop.expression.quantity import merge
 
 _MAX_RULES = 5_000  # applied to one equation
 _MAX_NODES = 5_000  # operations and operands of one equation
+_LARGE = 20  # operations and operands of an argument that is not simplified
 EXTREMES = (sympy.Min, sympy.Max)
 
 
@@ -76,7 +77,14 @@ class _Differentiator:
             return result
         if expr.is_Piecewise:
             return _piecewise([(self.carry_out(e), self._condition(c)) for e, c in expr.args])
-        return _rebuild(expr, [self.carry_out(a) for a in expr.args])
+        return self._rebuild(expr, [self.carry_out(a) for a in expr.args])
+
+    def _rebuild(self, expr: Any, arguments: list[Expr]) -> Expr:
+        """Put other arguments in; SymPy asks for the sign of large ones for seconds, in vain."""
+        large = expr.is_Function and max(map(self.size, arguments)) > _LARGE
+        if large or expr.func in EXTREMES:
+            return expr.func(*arguments, evaluate=False)
+        return expr.func(*arguments)
 
     def size(self, expr: Any) -> int:
         """Count operations and operands."""
@@ -148,12 +156,6 @@ class _Differentiator:
         lead = sympy.sign(first - second)
         toward = 1 if expr.func == sympy.Max else -1
         return (a + b) / 2 + toward * lead * (a - b) / 2
-
-
-def _rebuild(expr: Any, arguments: list[Expr]) -> Expr:
-    if expr.func in EXTREMES:
-        return expr.func(*arguments, evaluate=False)
-    return expr.func(*arguments)
 
 
 def _piecewise(branches: list[tuple[Expr, Any]]) -> Expr:
