@@ -89,11 +89,12 @@ def summed(values: np.ndarray, times: np.ndarray, axes: Sequence[np.ndarray]) ->
 
 
 def bent(smooth: bool) -> Exact:
-    """Of −u″ = f between zeros."""
+    """Of −u″ = f between zeros, in the plane alike for all y."""
 
     def exact(values: np.ndarray, times: np.ndarray, axes: Sequence[np.ndarray]) -> np.ndarray:
         x = axes[0]
-        return x * integrals(values, smooth, np.ones(1))[1] - integrals(values, smooth, x)[1]
+        found = x * integrals(values, smooth, np.ones(1))[1] - integrals(values, smooth, x)[1]
+        return np.broadcast_to(found.reshape(-1, *[1] * len(axes[1:])), [len(a) for a in axes])
 
     return exact
 
@@ -141,6 +142,13 @@ _STEADY = {
     "boundary": {"x": {"dirichlet": {"u": 0}}},
     "save": {"x": 65},
 }
+_PLANE = {
+    **_STEADY,
+    "space": {"x": [0, 1], "y": [0, 1]},
+    "equations": ["-lap(u) = f"],
+    "boundary": {**_STEADY["boundary"], "y": {"neumann": {"u": 0}}},
+    "save": {"x": 33, "y": 9},
+}
 _PERIODIC = {
     **_UNKNOWN,
     **_LINE,
@@ -156,6 +164,7 @@ CLASSES = {
     "ordinary, forcing": StoredProblems(_ORDINARY, summed),
     "elliptic, source on a broken line": StoredProblems(_STEADY, bent(smooth=False), smooth=False),
     "elliptic, source": StoredProblems(_STEADY, bent(smooth=True)),
+    "elliptic, source in the plane": StoredProblems(_PLANE, bent(smooth=True), tolerance=1e-3),
     "fourier, initial data": StoredProblems(_PERIODIC, heated(source=False)),
     "fourier, source": StoredProblems({**_PERIODIC, **_SOURCE}, heated(source=True)),
     "chebyshev, source": StoredProblems(
