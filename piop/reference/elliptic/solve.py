@@ -20,7 +20,7 @@ from torch import Tensor
 from piop.errors import SolverError
 from piop.forms.linear_forms import divergence_form
 from piop.reference.elliptic.assemble import CellSystem
-from piop.reference.elliptic.cells import first_grid
+from piop.reference.elliptic.cells import cell_edges, first_grid
 from piop.reference.elliptic.linear_solve import solve_cells
 from piop.reference.elliptic.sub_cells import points_inside
 from piop.reference.features import Features
@@ -84,6 +84,12 @@ class CellSolver(LevelSolver[GridLevel, GridResult]):
         """See the base class."""
         return points_inside(self.problem.space, sizes, self.sources.device)
 
+    def find_unseen(self, sizes: tuple[int, ...]) -> Tensor:
+        """See the base class."""
+        counts = zip(self.problem.space, sizes, strict=True)
+        cells = {c.name: cell_edges(c, n, self.sources.device) for c, n in counts}
+        return self.features.unseen(self.data_points(sizes), cells=cells)
+
     def solve(
         self, level: GridLevel, samples: Sequence[int], earlier: Earlier[GridResult]
     ) -> SolvedSamples[GridResult]:
@@ -92,7 +98,7 @@ class CellSolver(LevelSolver[GridLevel, GridResult]):
         system = CellSystem(self.form, sources, samples, level.sizes, self.features)
         cells = solve_cells(system, self.algebraic, self.form.gauge, samples)
         values = system.reconstruct(cells, self.request.shape)
-        found = [self._result(level, *own) for own in zip(values, earlier, strict=True)]
+        found = [self._result(level, *own) for own in zip(samples, values, earlier, strict=True)]
         imbalance = system.imbalance.tolist()
         for sample, own in zip(samples, imbalance, strict=True):
             self.first_imbalance.setdefault(sample, own)
@@ -105,10 +111,12 @@ class CellSolver(LevelSolver[GridLevel, GridResult]):
         return SolvedSamples([result for result, _ in found], evaluate)
 
     def _result(
-        self, level: GridLevel, values: Tensor, earlier: Sequence[GridResult]
+        self, level: GridLevel, sample: int, values: Tensor, earlier: Sequence[GridResult]
     ) -> tuple[GridResult, Tensor]:
         """Return a result, and the values whose error it bounds: its own, or extrapolated ones."""
-        estimated, error, order = self._estimate([values, *(e.values for e in earlier)])
+        unseen = [float(self.unseen(tuple(e.resolution))[sample]) for e in earlier]
+        seen = max(unseen, default=0.0) <= self.request.tolerance
+        estimated, error, order = self._estimate([values, *(e.values for e in earlier)], seen)
         if self.form.kinked and len(level.sizes) == 1:
             error += _KINK / (2 * level.sizes[0])
         left = math.floor(math.log2(self.most / max(level.sizes)))
@@ -125,19 +133,24 @@ class CellSolver(LevelSolver[GridLevel, GridResult]):
         )
         return result, estimated
 
-    def _estimate(self, values: Sequence[Tensor]) -> tuple[Tensor, float, float]:
-        """Estimate the error of the last grid's values, or of extrapolated ones, and its order."""
+    def _estimate(self, values: Sequence[Tensor], seen: bool) -> tuple[Tensor, float, float]:
+        """Estimate the error of the last grid's values, or of extrapolated ones, and its order.
+
+        Args:
+            values: On this grid and the ones before.
+            seen: Whether all of them see the data: otherwise the order is that of chance.
+        """
         scale = max(float(values[0].norm()), 1e-300)
         if len(values) < 2:
             return values[0], math.inf, 1.0
         differences = [float((a - b).norm()) / scale for a, b in pairwise(values)]
         observed = observed_order(differences)
-        smooth = self.aligned and not self.form.kinked
+        smooth = self.aligned and seen and not self.form.kinked
         if smooth and len(values) > 2 and _SECOND[0] < observed < _SECOND[1]:
             new, old = (fine + (fine - coarse) / 3 for fine, coarse in pairwise(values))
             difference = float((new - old).norm()) / scale
             return new, SAFETY * difference / 3 + self.algebraic, 3.0  # credits order 2 of 3
-        order = min(max(observed, 0.5), 1.0 if self.form.rough else 2.0)
+        order = min(max(observed, 0.5), 1.0 if self.form.rough or not seen else 2.0)
         return values[0], richardson_error(differences[0], order) + self.algebraic, order
 
     def _require_balance(self, sample: int, imbalance: float) -> None:

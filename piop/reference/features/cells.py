@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import final
 
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor
 
 from piop.problem import Coordinate
 from piop.reference.features.boxes import Boxes, KnownValues
+
+_GAUSS = (-(3**-0.5), 3**-0.5)
+"""Nodes of Gauss's rule that integrates cubic polynomials over [−1, 1], of equal weights."""
 
 
 @final
@@ -69,7 +73,7 @@ class Overlaps:
         kept = torch.isin(flat, rough)
         box, flat = box[kept], flat[kept]
         centre, part = self.boxes.centre[box], torch.ones_like(box, dtype=torch.float64)
-        rest = flat
+        half, rest = torch.zeros_like(centre), flat
         for i, own in reversed([*zip(self.columns, self.edges, strict=True)]):
             cell, rest = rest % (len(own) - 1), rest // (len(own) - 1)
             below, above = own[cell], own[cell + 1]
@@ -78,8 +82,13 @@ class Overlaps:
             else:
                 low = torch.maximum(self.boxes.low[box, i], below)
                 high = torch.minimum(self.boxes.high[box, i], above)
-                centre[:, i] = 0.5 * (low + high)
+                centre[:, i], half[:, i] = 0.5 * (low + high), 0.5 * (high - low)
             part = part * (high - low) / (above - below)
-        seen = self.values(samples[self.boxes.sample[box]], centre)
+        nodes = _GAUSS if self.values.smooth_inside else (0.0,)
+        points = [
+            centre + half * half.new_tensor(own) for own in product(nodes, repeat=half.shape[1])
+        ]
+        sample = samples[self.boxes.sample[box]]
+        seen = torch.stack([self.values(sample, own) for own in points]).mean(0)
         own = torch.searchsorted(rough, flat)
         return rough, torch.zeros_like(rough, dtype=seen.dtype).index_add_(0, own, part * seen)

@@ -40,10 +40,6 @@ _BETWEEN = 10.0
 """Relative error of a solution per part of the data that its grid does not see: a source that is
 missed may stand where it counts most, and an interface lies up to half a gap from where it is taken
 to be while a quarter of its jump is missed there on average."""
-_BETWEEN_MEANS = 80.0
-"""The same per gap between the points in parts of an axis, of data whose means over cells a grid
-takes: they may stand anywhere in a cell, eight points long. What boxes do not resolve counts once:
-along a jump it is as often too much as too little."""
 _BETWEEN_INITIAL = 2.0
 """The same for initial data, in the norm of L2."""
 
@@ -286,7 +282,13 @@ class Features:
                 own = boxes.take(row[boxes.sample] >= 0)
                 yield values, replace(own, sample=row[own.sample])
 
-    def unseen(self, nodes: Mapping[str, Tensor], means: bool = False, part: float = 0.0) -> Tensor:
+    def unseen(
+        self,
+        nodes: Mapping[str, Tensor],
+        means: bool = False,
+        part: float = 0.0,
+        cells: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
         """Bound the error of a solution by the part of the data that its grid does not see.
 
         That is ∫|d − d_h| / ∫|d|, the largest of all data d (of initial data, whose spikes a
@@ -300,19 +302,23 @@ class Features:
             means: Whether the grid takes initial data by their means over cells, so that it is
                 their shape alone that it may miss: in the norm of L1.
             part: Of the domain that a point of the output stands for.
+            cells: Edges of the cells over which the grid takes the means of data, by the name of
+                their coordinate. What is narrower than a cell may stand anywhere in it; what boxes
+                do not resolve of it counts once: along a jump it is as often too much as too
+                little.
 
         Returns:
             Relative errors ``[B]``.
         """
         worst = torch.zeros(self.sources.batch, dtype=torch.float64, device=self.sources.device)
         terms: dict[KnownValues, Tensor] = {}
-        lengths = {c.name: float(c.length) for c in self.sources.problem.space}
-        gap = max((float(own.diff().max()) / lengths[n] for n, own in nodes.items()), default=0.0)
         for values, boxes in self.found:
-            kept = values.initial and not means
-            missed, total = unseen_part(values, boxes, nodes, 1 + kept, kept * part)
-            if values in self.unresolved:
-                missed = (_BETWEEN_MEANS * gap * missed + self.unresolved[values]) / _BETWEEN
+            kept, by_means = values.initial and not means, values in self.unresolved
+            own = cells if cells and by_means else nodes
+            missed, total = unseen_part(values, boxes, own, 1 + kept, kept * part)
+            if by_means:
+                cell = 1 / (min(map(len, own.values())) - 1)
+                missed = cell * missed + self.unresolved[values] / _BETWEEN
             if values.whole is not None:
                 before = terms.get(values.whole, torch.zeros_like(worst))
                 terms[values.whole] = before + values.factor * missed
