@@ -367,13 +367,10 @@ def _with_unseen(result: R, unseen: float) -> R:
     if unseen == 0:
         return result
     error = result.error + unseen
-    own = result.reported
-    return replace(
-        result,
-        error=error,
-        reported=None if own is None else own + unseen,
-        remark="data vary between its points" if 2 * unseen > error else result.remark,
-    )
+    own = None if result.reported is None else result.reported + unseen
+    bound = error if own is None else own
+    remark = "data vary between its points" if 2 * unseen > bound else result.remark
+    return replace(result, error=error, reported=own, remark=remark)
 
 
 @final

@@ -40,6 +40,9 @@ _FIRST = 8
 _MOST = (2**15, 2**13, 2**13, 2**13)
 """Boxes of a sample that are halved at a time, by the number of coordinates."""
 _ROUNDS = 160
+_SHIFTS = (0.0, 0.0), (0.5, 0.25), (-0.25, 0.5)
+"""Of corners in parts of a box in the plane: no two of them are whole boxes apart across, up or
+along a diagonal."""
 _AROUND = 3
 """Boxes from one at a kink to one of four times its size: each halving leaves one, on one side."""
 SMALLEST = 1e-12
@@ -215,13 +218,19 @@ class KnownValues:
         """Range ``[n]`` of the values at corners of boxes and of those of their size next to them.
 
         It is widened by a quarter: between these points quadratics exceed it by up to an eighth.
+        The corners may lie on a strip by chance, where nodes of a mesh do not: the range is what
+        the same corners moved by parts of a box show as well.
         """
-        steps = product((-1, 0, 1, 2), repeat=len(self.axes))
-        points = (boxes.low + boxes.low.new_tensor(own) * boxes.size for own in steps)
-        shown = torch.stack([self(boxes.sample, own) for own in points]).nan_to_num()
-        low, high = shown.amin(0), shown.amax(0)
-        more = 0.25 * (high - low)
-        return Interval(low - more, high + more)
+        steps = [*product((-1, 0, 1, 2), repeat=len(self.axes))]
+        low, high = torch.full_like(boxes.low[:, 0], -math.inf), boxes.low[:, 0] + math.inf
+        for shift in _SHIFTS:
+            moved = boxes.low + boxes.size * boxes.low.new_tensor(shift)
+            points = (moved + moved.new_tensor(own) * boxes.size for own in steps)
+            shown = torch.stack([self(boxes.sample, own) for own in points]).nan_to_num()
+            own_low, own_high = shown.amin(0), shown.amax(0)
+            more = 0.25 * (own_high - own_low)
+            low, high = torch.maximum(low, own_low - more), torch.minimum(high, own_high + more)
+        return Interval(low, high)
 
     def _present(self, sample: Tensor) -> tuple[ExpressionFunction, Tensor]:
         """Keep the samples that there are, and number those ``[n]`` among them."""
@@ -303,16 +312,14 @@ def _hidden(values: KnownValues, boxes: Boxes) -> tuple[Tensor, Tensor]:
     shown = torch.stack(corners).nan_to_num()
     middle = values(boxes.sample, boxes.centre).nan_to_num()
     top, bottom = torch.maximum(shown.amax(0), middle), torch.minimum(shown.amin(0), middle)
-    bend = (middle - shown.mean(0)).abs()
+    bend, size = (middle - shown.mean(0)).abs(), torch.maximum(top.abs(), bottom.abs())
     small = (boxes.size <= values.around).all(1).nonzero()[:, 0]
     if len(small):
         around = values.shown_around(boxes.take(small))
-        top[small] = torch.maximum(top[small], around.high)
-        bottom[small] = torch.minimum(bottom[small], around.low)
-        bend[small] = 0
+        top[small], bottom[small], bend[small] = around.high, around.low, 0
     inside = values.enclose(boxes)
     beyond = torch.maximum(inside.high - top, bottom - inside.low).nan_to_num(math.inf)
-    return torch.maximum(bend, beyond), torch.maximum(top.abs(), bottom.abs())
+    return torch.maximum(bend, beyond), size
 
 
 def _axis_to_halve(values: KnownValues, boxes: Boxes, length: Tensor, enough: Tensor) -> Tensor:

@@ -219,9 +219,12 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
 
         return SolvedSamples(results, evaluate)
 
-    def _saw(self, level: GridLevel, sample: int) -> bool:
-        """Whether the data were seen two levels before, so that differences show an order."""
-        before = tuple(n // 4 for n in level.sizes)
+    def _saw(self, level: GridLevel, back: int, sample: int) -> bool:
+        """Whether the data were seen so many levels before.
+
+        By one, so that a difference shows an error; by two, so that differences show an order.
+        """
+        before = tuple(n // 2**back for n in level.sizes)
         return float(self.unseen(before)[sample]) <= self.request.tolerance
 
     def _require_balance(self, imbalance: Array, samples: Sequence[int]) -> None:
@@ -270,9 +273,10 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
     def _result(
         self, level: GridLevel, sample: int, values: Tensor, earlier: Sequence[GridResult]
     ) -> GridResult:
-        known = earlier if len(earlier) < 2 or self._saw(level, sample) else earlier[:1]
+        known = earlier if len(earlier) < 2 or self._saw(level, 2, sample) else earlier[:1]
         every = [v.numpy() for v in (values, *(e.values for e in known))]
         error, order = self._estimate(every)
+        agreed = not known or self._saw(level, 1, sample)
         size = self.space.count * len(self.form.atoms)
         left = math.floor(math.log(self.largest / size, 4))
         # Two meshes show no order yet: a third is worth its cost where the best order would do.
@@ -281,13 +285,14 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         expected = error * (2**order - 1) / (2**best - 1) * 2 ** (-left * best)
         side = self.side / 2 ** (level.number - 1)
         return GridResult(
-            error,
+            error if agreed else math.inf,
             level.halved() if left >= 1 else None,
             [round(c.length / side) + 1 for c in self.problem.space],
             f"a mesh of {self.space.count} nodes",
             values,
             expected=0.0 if 4 * size <= _WORTHWHILE else expected,
             remark=f"the error falls with order {order:.1f}",
+            reported=error if agreed else max(error, 1.01 * self.request.tolerance),
         )
 
     def _estimate(self, values: Sequence[Array]) -> tuple[float, float]:

@@ -27,13 +27,23 @@ COARSE = Limits(modes=(8192, 48, 48))
     [
         (L_SHAPE, f"-lap(u) = 1 + 1e-3/{ROUND}**2", ZERO),
         (CAVITY, "-lap(u) = where(abs(x + y/3 - 0.4) < 1e-4, 1e4, 0)", ZERO),
+        (DISK, "-lap(u) = where(abs(x - 171/256) < 6e-5, 1e4, 0)", ZERO),
         (L_SHAPE, "-div(grad(u)/(1 + where(abs(x - 0.3) < 1e-4, 1e4, 0))) = 1", ZERO),
         (L_SHAPE, "-lap(u) = 0", {"dirichlet": {"u": f"1 + (y + 1e-3)/{BELOW}"}}),
         (DISK, "-lap(u) = 0", {"dirichlet": {"u": f"1 + 1e-3/{BESIDE}"}}),
         (DISK, "-lap(u) + u = 0", f"dx(u)*nx + dy(u)*ny = 1 + 1e-3*nx/{BESIDE}"),
         (STAR, f"-lap(u) = 1 + 1e-3/{ROUND}**2", ZERO),
     ],
-    ids=["peak", "strip", "layer", "values", "values on a curve", "slopes", "own shapes"],
+    ids=[
+        "peak",
+        "strip",
+        "strip through corners",
+        "layer",
+        "values",
+        "values on a curve",
+        "slopes",
+        "own shapes",
+    ],
 )
 def test_data_between_the_points_of_meshes_are_not_accepted(domain, equation, given):
     words = {"inputs": RADIUS} if domain is STAR else {}
