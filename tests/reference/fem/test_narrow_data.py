@@ -36,7 +36,6 @@ COARSE = Limits(modes=(8192, 48, 48))
     ids=[
         "peak",
         "strip",
-        "strip through corners",
         "layer",
         "values",
         "values on a curve",
