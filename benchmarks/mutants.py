@@ -53,6 +53,8 @@ SWAPS = {
     "is not": "is", "in": "not in", "not in": "in", "and": "or", "or": "and", "+": "-", "-": "+",
     "*": "/", "/": "*", "**": "*", "//": "/", "%": "*", "@": "*", "&": "|", "|": "&",
 }  # fmt: skip
+SYMMETRIC = {"min", "max", "minimum", "maximum", "Min", "Max", "hypot", "gcd"}
+"""Functions whose arguments may stand in any order."""
 SYMBOLS = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
     ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in", ast.And: "and",
@@ -167,6 +169,8 @@ class _Changes(ast.NodeVisitor):
             self.replace(node, str(2 * value or 1.0))
 
     def negate(self, node: ast.If | ast.While | ast.IfExp) -> None:
+        if self.code(node.test) == "TYPE_CHECKING":  # never runs
+            return
         self.replace(node.test, f"(not ({self.code(node.test)}))")
         self.generic_visit(node)
 
@@ -183,7 +187,9 @@ class _Changes(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        for a, b in zip(node.args, node.args[1:], strict=False):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        pairs = () if name in SYMMETRIC else zip(node.args, node.args[1:], strict=False)
+        for a, b in pairs:
             (start, _), (_, stop) = self.span(a), self.span(b)
             if not isinstance(a, ast.Starred) and not isinstance(b, ast.Starred):
                 self.add(node, start, stop, f"{self.code(b)}, {self.code(a)}")

@@ -38,6 +38,12 @@ def test_changes_leave_docstrings_annotations_and_messages_alone(mutants):
     }
 
 
+def test_what_cannot_change_the_result_is_left_out(mutants):
+    source = "if TYPE_CHECKING:\n    import a\nm = torch.maximum(a, b) + max(c, d)\n"
+    found = mutants._Changes("spec/a.py", source.encode()).found
+    assert [m.new for m in found] == ["m = torch.maximum(a, b) - max(c, d)"]
+
+
 def test_a_draw_does_not_depend_on_other_lines(mutants, tmp_path):
     folder = tmp_path / "piop" / "spec"
     folder.mkdir(parents=True)
