@@ -13,9 +13,9 @@ from piop.problem.capabilities import choose_method
 from piop.problem.reference_methods import FiniteVolumes, Fourier
 from piop.reference import Limits, solve_reference
 from piop.reference.features import Features
-from piop.reference.finite_volume.flux import Flow
-from piop.reference.finite_volume.scheme import CellMesh, FiniteVolumeStepper, Scheme
-from piop.reference.finite_volume.solve import initial_means
+from piop.reference.finite_volume.flux import Flow, _extremes
+from piop.reference.finite_volume.scheme import CellMesh, FiniteVolumeStepper, Scheme, _near
+from piop.reference.finite_volume.solve import initial_means, means, output_windows
 from piop.reference.input_values import Sources
 from piop.sampling import Draws, sample_inputs
 from tests.oracles import sine_series
@@ -443,3 +443,50 @@ def test_a_source_between_the_centres_of_cells_is_unseen():
     solution = solve_reference(problem, {}, limits=Limits(modes=(256, 1, 1)))
     assert float(solution.error_estimate) > 1
     assert "data vary between its points" in solution.notes[0]
+
+
+def test_means_over_windows_are_those_of_linear_functions_or_of_steps():
+    problem = law("dt(u) + dx(u**2/2) = 0", space={"x": [0, 2]}, boundary={"x": "outflow"})
+    mesh = CellMesh(problem.space, (8,), CPU)
+    low, high = (torch.tensor(own, dtype=torch.float64) for own in ([0.3, 0.6], [0.4, 1.45]))
+    cells = mesh.centres[0].reshape(1, 1, -1)
+    found = means(cells, mesh, ((low, high),))
+    torch.testing.assert_close(found[0, 0], (low + high) / 2)
+    steps = means(cells, mesh, ((low, high),), linear=False)
+    assert float(steps[0, 0, 0]) == pytest.approx(0.375)  # inside the second cell
+    assert float(steps[0, 0, 1]) == pytest.approx(
+        (0.15 * 0.625 + 0.25 * (0.875 + 1.125) + 0.2 * 1.375) / 0.85, rel=1e-12
+    )
+
+
+def test_windows_are_as_wide_as_cells_of_the_finer_output_and_cut_at_walls():
+    problem = law(
+        "dt(u) + dx(u**2/2) = 0",
+        space={"x": [0, 2]},
+        boundary={"x": "outflow"},
+        save={"t": 2, "x": 5},
+    )
+    points = torch.linspace(0, 2, 9, dtype=torch.float64)
+    ((low, high),) = output_windows(problem, (9,), [points])
+    torch.testing.assert_close(high[1:-1] - low[1:-1], torch.full((7,), 0.25).double())
+    assert (float(low[0]), float(high[0]), float(high[-1])) == (0.0, 0.125, 2.0)
+
+
+def test_ends_of_a_mesh_are_one_face_each():
+    problem = law("dt(u) + dx(u**2/2) = 0", space={"x": [0, 2]}, boundary={"x": "outflow"})
+    ((first, last),) = CellMesh(problem.space, (4,), CPU).ends
+    assert ([*map(float, first[0])], [*map(float, last[0])]) == ([0.0], [2.0])
+
+
+def test_speeds_are_no_numbers_where_a_jacobian_is_none_or_eigenvalues_are_complex():
+    rows = torch.tensor([[2.0, 1, 0, 3], [0, 1, -1, 0], [math.nan, 0, 0, 1]]).double()
+    low, high = _extremes(rows.unbind(1), 2)
+    assert (float(low[0]), float(high[0])) == (2.0, 3.0)
+    assert bool(low[1:].isnan().all())
+    assert bool(high[1:].isnan().all())
+
+
+def test_cells_near_a_bad_one_are_within_two_of_it():
+    bad = torch.zeros(1, 9, dtype=torch.bool)
+    bad[0, 3] = True
+    assert _near(bad)[0].nonzero()[:, 0].tolist() == [1, 2, 3, 4, 5]

@@ -6,7 +6,11 @@ import torch
 from piop.problem import Problem
 from piop.reference import solve_reference
 from piop.reference.chebyshev import time_stepping
-from piop.reference.chebyshev.time_stepping import Radau
+from piop.reference.chebyshev.equations import Equations
+from piop.reference.chebyshev.mesh import CollocationMesh
+from piop.reference.chebyshev.system import CollocationSystem
+from piop.reference.chebyshev.time_stepping import Radau, Stepper
+from piop.reference.input_values import Sources
 
 
 def test_three_stages_are_those_of_the_book():
@@ -84,3 +88,33 @@ def test_inverses_of_many_equal_steps_change_nothing_but_rounding(monkeypatch):
     by_inverses = solve_reference(problem, {}).values["u"]
     assert not torch.equal(by_inverses, usual.values["u"])
     torch.testing.assert_close(by_inverses, usual.values["u"], rtol=0, atol=1e-10)
+
+
+def stepper():
+    """Steps dt(u) = −u³, with stages of order five."""
+    problem = Problem(
+        name="decay",
+        time={"t": [0, 1]},
+        unknowns=["u"],
+        equations=["dt(u) = -u**3"],
+        initial={"u": 1},
+    )
+    cpu = torch.device("cpu")
+    mesh = CollocationMesh(problem.space, (), cpu)
+    system = CollocationSystem(Equations(problem), Sources(problem, {}, cpu), mesh, {})
+    return Stepper(system, Radau(3), 0.0)
+
+
+def test_a_jacobian_of_another_state_is_renewed_where_iterations_fail_with_it():
+    used, fresh = stepper(), stepper()
+    small, large = (torch.full((1, 1), u, dtype=torch.float64) for u in (1.0, 40.0))
+    ones = torch.ones(1, 1, dtype=torch.float64)
+    _, good = used.stages(small, 0.0, 0.1, None, ones, 1e-12)
+    assert bool(good.all())
+    wanted, good = fresh.stages(large, 0.0, 3e-4, None, 40 * ones, 1e-10)
+    assert bool(good.all())
+    found, good = used.stages(large, 0.0, 3e-4, None, 40 * ones, 1e-10)
+    assert bool(good.all())
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=0)
+    exact = 40 / (1 + 2 * 40**2 * 3e-4) ** 0.5
+    assert float(found[0, -1, 0]) == pytest.approx(exact, rel=1e-3)
