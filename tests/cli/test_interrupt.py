@@ -65,6 +65,15 @@ def test_before_anything_is_kept_a_stop_says_so(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.fixture
+def ctrl_c_heard():
+    """Let processes hear Ctrl-C where a shell that runs the tests in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c_heard")
 @pytest.mark.parametrize("module", ["click.core", "piop.cli", "numpy", "sympy.core"])
 def test_an_interrupt_while_modules_are_imported_ends_without_a_traceback(module):
     command = [sys.executable, "-X", "importtime", "-m", "piop", "check", "heat"]
