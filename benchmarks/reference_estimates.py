@@ -27,14 +27,14 @@ from reference_problems.judged import Judged
 
 RESULT = "reference_estimates_cpu"
 COLUMNS = {
-    "samples": "samples",
-    "refused": "refused",
-    "accepted": "accepted",
-    "above": "above",
-    "error / estimate": "largest_ratio",
-    "worst accepted / tolerance": "worst_accepted",
+    "samples": "{samples}",
+    "refused": "{refused}",
+    "accepted": "{accepted}",
+    "above": "{above}",
+    "error / estimate": "{largest_ratio:.2g}",
+    "worst accepted / tolerance": "{worst_accepted:.2g}",
 }
-"""Title → figure."""
+"""Title → format of the figure."""
 REPORT = Path(__file__).parents[1] / "docs" / "reference_estimates.md"
 INTRODUCTION = """\
 # Error estimates of reference solutions, judged
@@ -107,8 +107,8 @@ def table(found: Mapping[str, Mapping[str, Any]], columns: Mapping[str, str]) ->
     """Columns of the figures in Markdown."""
     lines = [f"| class | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
     for name, row in found.items():
-        shown = [f"{row[key]:.2g}" if "/" in c else f"{row[key]:.0f}" for c, key in columns.items()]
-        lines.append(f"| {name} | {' | '.join(shown)} |")
+        shown = " | ".join(columns.values()).format(**row)
+        lines.append(f"| {name} | {shown} |")
     return "\n".join(lines)
 
 
@@ -136,7 +136,7 @@ def main() -> None:
     path = RESULTS / f"{RESULT}.json"
     kept: dict[str, Any] = json.loads(path.read_text())["found"] if path.exists() else {}
     found: dict[str, Any] = {}
-    timed = COLUMNS | {"seconds": "seconds"}
+    timed = COLUMNS | {"seconds": "{seconds:.0f}"}
     run = {n: c for n, c in classes().items() if n.startswith(tuple(options.only))}
     for name, solve in run.items():
         start = time.perf_counter()

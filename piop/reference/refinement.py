@@ -298,6 +298,10 @@ class LevelSolver(ABC, Generic[L, R]):
             self._unseen[sizes] = self.find_unseen(sizes)
         return self._unseen[sizes]
 
+    def sees(self, sizes: tuple[int, ...], sample: int) -> bool:
+        """Whether a grid sees the data of a sample, up to the tolerance."""
+        return float(self.unseen(sizes)[sample]) <= self.request.tolerance
+
     def find_unseen(self, sizes: tuple[int, ...]) -> Tensor:
         """Return what a grid does not see of the data; see :meth:`Features.unseen`."""
         points = self.data_points(sizes)

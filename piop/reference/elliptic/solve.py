@@ -114,8 +114,7 @@ class CellSolver(LevelSolver[GridLevel, GridResult]):
         self, level: GridLevel, sample: int, values: Tensor, earlier: Sequence[GridResult]
     ) -> tuple[GridResult, Tensor]:
         """Return a result, and the values whose error it bounds: its own, or extrapolated ones."""
-        unseen = [float(self.unseen(tuple(e.resolution))[sample]) for e in earlier]
-        seen = max(unseen, default=0.0) <= self.request.tolerance
+        seen = all(self.sees(tuple(e.resolution), sample) for e in earlier)
         estimated, error, order = self._estimate([values, *(e.values for e in earlier)], seen)
         if self.form.kinked and len(level.sizes) == 1:
             error += _KINK / (2 * level.sizes[0])

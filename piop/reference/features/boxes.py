@@ -41,8 +41,8 @@ _MOST = (2**15, 2**13, 2**13, 2**13)
 """Boxes of a sample that are halved at a time, by the number of coordinates."""
 _ROUNDS = 160
 _SHIFTS = (0.0, 0.0), (0.5, 0.25), (-0.25, 0.5)
-"""Of corners in parts of a box in the plane: no two of them are whole boxes apart across, up or
-along a diagonal."""
+"""Of corners in parts of a box in the plane: a line across, up or along a diagonal that holds some
+of the first corners holds none of the others."""
 _AROUND = 3
 """Boxes from one at a kink to one of four times its size: each halving leaves one, on one side."""
 SMALLEST = 1e-12

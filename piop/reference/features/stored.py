@@ -17,6 +17,7 @@ _WAVE = 2.56
 """Square of a gap of four points a wave, (π/2)² = 2.47, times the second derivative relative to the
 largest value."""
 _MOST_KNOTS = 2**15
+"""Points up to which an integral along a line is cut at all of them; beyond, at ends of boxes."""
 
 
 @final

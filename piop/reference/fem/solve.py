@@ -224,8 +224,7 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
 
         By one, so that a difference shows an error; by two, so that differences show an order.
         """
-        before = tuple(n // 2**back for n in level.sizes)
-        return float(self.unseen(before)[sample]) <= self.request.tolerance
+        return self.sees(tuple(n // 2**back for n in level.sizes), sample)
 
     def _require_balance(self, imbalance: Array, samples: Sequence[int]) -> None:
         """Where a constant is free, sources and fluxes must cancel."""

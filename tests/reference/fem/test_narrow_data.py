@@ -33,15 +33,7 @@ COARSE = Limits(modes=(8192, 48, 48))
         (DISK, "-lap(u) + u = 0", f"dx(u)*nx + dy(u)*ny = 1 + 1e-3*nx/{BESIDE}"),
         (STAR, f"-lap(u) = 1 + 1e-3/{ROUND}**2", ZERO),
     ],
-    ids=[
-        "peak",
-        "strip",
-        "layer",
-        "values",
-        "values on a curve",
-        "slopes",
-        "own shapes",
-    ],
+    ids=["peak", "strip", "layer", "values", "values on a curve", "slopes", "own shapes"],
 )
 def test_data_between_the_points_of_meshes_are_not_accepted(domain, equation, given):
     words = {"inputs": RADIUS} if domain is STAR else {}
