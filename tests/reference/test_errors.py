@@ -47,8 +47,10 @@ def test_auxiliary_equation_without_solution():
 
 def test_missing_input_and_unequal_batches():
     problem = periodic("dt(u) = u0*dxx(u)")
-    with pytest.raises(DataError, match="need the input 'u0'"):
+    with pytest.raises(DataError, match="need the input 'u0'; given: none"):
         solve_reference(problem, {})
+    with pytest.raises(DataError, match="need the input 'u0'; given: a, b"):
+        solve_reference(problem, dict.fromkeys("ba", random_waves(1, [(0, 1)])))
     two = periodic(
         "dt(u) = dxx(u) + f",
         inputs={

@@ -168,7 +168,7 @@ def test_what_is_drawn_and_what_holds_unknowns_are_no_data_to_look_at():
     assert data_of(problem) == initial_data_of(problem) == ()
 
 
-def from_points(values, points, of=("x",)):
+def from_points(values, points, of=("x",), domain=None):
     """Features of a steady problem in the plane with one input between points."""
     problem = Problem(
         name="case",
@@ -176,11 +176,15 @@ def from_points(values, points, of=("x",)):
         unknowns=["u"],
         inputs={"f": {"of": [*of], "law": "from_file", "path": "none"}},
         equations=["-lap(u) = f"],
-        boundary={"x": {"dirichlet": {"u": 0}}, "y": {"dirichlet": {"u": 0}}},
+        boundary={name: {"dirichlet": {"u": 0}} for name in (["rest"] if domain else "xy")},
+        **({"domain": domain} if domain else {}),
     )
     axes = [next(c for c in problem.space if c.name == name) for name in of]
     function = interpolate("here", values, points, axes)
-    return Features(Sources(problem, {"f": function}, torch.device("cpu")))
+    sources = Sources(problem, {"f": function}, torch.device("cpu"))
+    return (
+        Features(sources, outline=problem.domain.outline, cell=0.1) if domain else Features(sources)
+    )
 
 
 CENTRES = torch.tensor([0.1234, 0.5101, 0.7777], dtype=torch.float64)[:, None]
@@ -248,6 +252,24 @@ def test_values_along_both_axes_are_resolved_along_each(of):
     assert float(found.unseen({"x": fine, "y": coarse}).max()) < 1e-6
     assert float(found.unseen({"x": coarse, "y": fine}).min()) > 0.5
     assert (found.found[0][0].axes[0].name, len(found.found)) == ("x", 1)
+
+
+def test_cells_are_joined_up_to_what_a_parabola_hides_between_corners():
+    """Corners of a box of length s show x² but for s²/4, a ten-thousandth of its largest value."""
+    for cells, joined in ((192, 2), (208, 4)):  # four are 0.0208 long, or 0.0192
+        x = torch.linspace(0, 1, cells + 1, dtype=torch.float64)
+        ((_, boxes),) = from_points(x.square()[None], [x.numpy()]).found
+        assert float(boxes.size.max()) == pytest.approx(joined / cells)
+
+
+@pytest.mark.parametrize(("own", "other"), ["xy", "yx"])
+def test_values_along_one_axis_of_a_shape_are_resolved_along_that_axis(own, other):
+    points = torch.linspace(0, 1, 129, dtype=torch.float64)
+    narrow = torch.exp(-(((points - CENTRES[:2]) / 0.01) ** 2))
+    found = from_points(narrow, [points.numpy()], own, domain={"disk": [0.5, 0.5, 0.5]})
+    fine, coarse = (torch.linspace(0, 1, n, dtype=torch.float64) for n in (129, 9))
+    assert float(found.unseen({own: fine, other: coarse}).max()) < 1e-6
+    assert float(found.unseen({own: coarse, other: fine}).min()) > 0.5
 
 
 def test_boxes_of_values_between_points_cover_the_axis_once():

@@ -15,7 +15,7 @@ from piop.reference import Limits, solve_reference
 from piop.reference.features import Features
 from piop.reference.finite_volume.flux import Flow, _extremes
 from piop.reference.finite_volume.scheme import CellMesh, FiniteVolumeStepper, Scheme, _near
-from piop.reference.finite_volume.solve import initial_means, means, output_windows
+from piop.reference.finite_volume.solve import _estimate, initial_means, means, output_windows
 from piop.reference.input_values import Sources
 from piop.sampling import Draws, sample_inputs
 from tests.oracles import sine_series
@@ -490,3 +490,15 @@ def test_cells_near_a_bad_one_are_within_two_of_it():
     bad = torch.zeros(1, 9, dtype=torch.bool)
     bad[0, 3] = True
     assert _near(bad)[0].nonzero()[:, 0].tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("last", "before", "bound"),
+    [(1, 2, 1), (1, 1.5, 2), (1, 1.1, 5), (1, 6, 2), (1, 0.5, 5)],
+    ids=["first order", "slower", "hardly", "small by chance", "growing"],
+)
+def test_differences_of_meshes_are_summed_at_the_order_they_show_and_the_first_at_most(
+    last, before, bound
+):
+    assert _estimate([last, before]) == pytest.approx(1.5 * bound)
+    assert _estimate([last]) == math.inf

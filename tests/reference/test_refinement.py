@@ -125,6 +125,19 @@ def test_a_failure_forgets_earlier_levels():
     assert bool(solution.accepted[0])
 
 
+def test_a_level_after_a_failure_is_not_compared_with_those_before_it():
+    solver = Halving([64.0])
+    usual = solver.solve
+
+    def fails_on_the_third(level, samples, earlier):
+        found = usual(level, samples, earlier)
+        return SolvedSamples([None], found.evaluate, [1.0]) if level.number == 3 else found
+
+    solver.solve = fails_on_the_third
+    run(solver)
+    assert [earlier for _, _, (earlier,) in solver.solved[:5]] == [0, 1, 1, 0, 1]
+
+
 def test_failures_at_the_same_time_end_refinement():
     solver = Halving([1.0], broken={0: 10})
     with pytest.raises(SolverError, match="sample 0: the solution is not finite"):

@@ -342,12 +342,12 @@ class TimeStepping:
         return self.result
 
     def _interval(self, w: Tensor, t: float, end: float) -> Iterator[_Step]:
-        """Yield the steps from t to ``end``."""
+        """Yield the steps from t to ``end``, as long as any instance can be carried on."""
         length, whole, done = end - t, 2**_FINEST, 0
         k = _FIRST
         if self.last is not None:
             k = math.ceil(math.log2(length / self.following) - 1e-9)
-        while done < whole:
+        while done < whole and bool((self.result.until == math.inf).any()):
             k, moment = max(k, 0), t + length * (done / whole)
             while k < _SHORTEST and length / 2**k > self.longest(moment, moment + length / 2**k):
                 k += 1
@@ -360,8 +360,6 @@ class TimeStepping:
                 continue
             if worst > (limit := self.control.tolerance if many else _HOPELESS):
                 w = self._give_up(step.errors > limit, w, moment)
-                if bool((self.result.until < math.inf).all()):
-                    return
                 continue
             self.sizes, w, done = step.sizes, step.points[:, -1], done + (whole >> k)
             local = step.errors.clamp(max=self.control.tolerance)

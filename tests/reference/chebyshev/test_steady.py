@@ -273,3 +273,44 @@ def test_each_of_many_equations_determines_the_unknown_of_its_highest_derivative
     )
     for i, row in enumerate(Equations(problem).rows):
         assert (i, (2,)) in row.slopes.derivatives
+
+
+def test_an_equation_does_not_determine_an_unknown_that_it_lacks():
+    """Of u'' = −1 and v = u'' the second has the higher derivative of u too, but alone holds v."""
+    problem = Problem(
+        name="curvature",
+        space={"x": [0, 1]},
+        unknowns=["v", "u"],
+        equations=["-dxx(u) = 1", "v = dxx(u)"],
+        boundary={"x": {"dirichlet": {"u": 0}}},
+        save={"x": 9},
+    )
+    solution = solve_reference(problem, {})
+    x = solution.axes[0]
+    torch.testing.assert_close(solution.values["u"][0], x * (1 - x) / 2, rtol=0, atol=1e-12)
+    torch.testing.assert_close(solution.values["v"][0], -torch.ones_like(x), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("evolving", [False, True])
+def test_memory_of_a_sample_is_that_of_its_matrix_or_of_vectors_where_all_share_one(evolving):
+    """The matrix of two unknowns has four times the entries of one; steps have one in any case."""
+
+    def needed(*unknowns):
+        left = "dt({})" if evolving else "{}"
+        words = {"time": {"t": [0, 1]}, "initial": dict.fromkeys(unknowns, 0)} if evolving else {}
+        problem = Problem(
+            name="walls",
+            space={"x": [0, 1]},
+            unknowns=list(unknowns),
+            equations=[f"{left.format(name)} = dxx({name}) + 1" for name in unknowns],
+            boundary={"x": [{"dirichlet": {name: 0}} for name in unknowns]},
+            **words,
+        )
+        cpu = torch.device("cpu")
+        request = Request((1.0,) if evolving else (), (9,), 1e-6, cpu, Limits())
+        solver = CollocationSolver(Sources(problem, {}, cpu), request)
+        assert solver.equations.shared
+        return [solver.bytes_per_sample(GridLevel(1, (n,))) for n in (20, 40)]
+
+    (one, longer), (two, _) = needed("u"), needed("u", "v")
+    assert two / one == longer / one == (4 if evolving else 2)

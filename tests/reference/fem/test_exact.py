@@ -1,17 +1,24 @@
 """Problems on shapes with known solutions: gauges, inputs, systems, Newton's method."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
 import sympy
 import torch
 
+from piop.domain.triangulation import triangulate
 from piop.errors import SolverError
 from piop.forms.weak import weak_form
 from piop.problem import Problem
 from piop.reference import solve_reference
-from piop.reference.solution import Limits
+from piop.reference.fem.meshes import node_count
+from piop.reference.fem.solve import MeshSolver
+from piop.reference.fem.system import FiniteElementSystem
+from piop.reference.input_values import Sources
+from piop.reference.refinement import richardson_error
+from piop.reference.solution import Limits, Request
 from piop.sampling import Draws, sample_inputs
 
 from .cases import CAVITY, SLANTED, X, Y, l2_error, manufactured, on_mesh, on_shape
@@ -212,6 +219,47 @@ def test_two_meshes_of_unknown_order_are_followed_by_a_third():
     solution = solve_reference(Problem.from_file("poisson_lshape"), {}, tolerance=1e-4)
     assert bool(solution.accepted.all())
     assert solution.modes.tolist() == [[129, 129]]
+
+
+def solver_of(problem, shape=(9, 9), limits=None):
+    cpu = torch.device("cpu")
+    request = Request((), shape, 1e-6, cpu, limits or Limits())
+    return MeshSolver(
+        Sources(problem, {}, cpu), request, weak_form(problem.pde), problem.domain.outline
+    )
+
+
+@pytest.mark.parametrize(("observed", "credited"), [(2.0, 2.0), (6.0, 3.0), (0.1, 0.5)])
+def test_the_order_that_is_credited_is_at_most_that_of_the_elements(observed, credited):
+    solver = solver_of(on_shape("-lap(u) = 1", ZERO))
+    last = np.ones((1, 4))
+    before = last + 1e-4
+    error, order = solver._estimate([last, before, before + 1e-4 * 2**observed])
+    assert order == pytest.approx(credited)
+    assert error == pytest.approx(richardson_error(1e-4, order))
+
+
+@pytest.mark.parametrize(("meshes", "between"), [(3.5, True), (4.5, False)])
+def test_points_lie_on_nodes_where_a_mesh_of_four_times_as_many_fits(meshes, between):
+    problem = on_shape("-lap(u) = 1", ZERO)
+    nodes = node_count(triangulate(problem.domain.outline, 1 / 8))
+    most = round(math.sqrt(meshes * nodes))
+    assert solver_of(problem, limits=Limits(modes=(most, most, most))).between == between
+
+
+def test_newtons_full_step_is_tried_first(monkeypatch):
+    """Weakly nonlinear: no step is shortened, so that each has one matrix and one residual."""
+    counts = Counter()
+
+    def counted(name, usual):
+        return lambda *arguments: counts.update([name]) or usual(*arguments)
+
+    for name in ("_residual", "_factorised"):
+        usual = getattr(FiniteElementSystem, name)
+        monkeypatch.setattr(FiniteElementSystem, name, counted(name, usual))
+    on_mesh(on_shape("-lap(u) + u**3 = 1", ZERO), {}, 0.2, 2)
+    assert counts["_factorised"] > 1
+    assert counts["_residual"] == 1 + counts["_factorised"]
 
 
 def test_too_fine_a_grid_cannot_be_meshed():
