@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import math
+import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -26,7 +27,15 @@ DEVICE = click.Choice(["cpu", "cuda"])
 
 
 def prepare_output() -> None:
-    """Let every symbol be printed on any terminal, and show piop's log on stderr."""
+    """Let every symbol be printed on any terminal, and show piop's log on stderr.
+
+    A stream that was closed before the start (``>&-``) is as good as ``/dev/null``, which also
+    keeps its number from the next file that is opened.
+    """
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for the rest of the process)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for file in (sys.stdout, sys.stderr):
         if isinstance(file, io.TextIOWrapper):
             file.reconfigure(errors="replace")

@@ -16,6 +16,8 @@ MAX_NESTING = 5  # functions inside of functions; SymPy asks of each whether it 
 _IMPLICIT = re.compile(
     r"(?<![\w.])((?>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[ \t\n]*([A-Za-z_(][\w]*)"
 )
+_FOREIGN_NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB]\w+|\d[\d_.]*_\d\w*|[\d.]+[jJ](?!\w))")
+"""Hexadecimal, octal, binary, grouped and imaginary numbers of Python."""
 _JUXTAPOSED = re.compile(r"\)[ \t\n]*([A-Za-z_(\d][\w]*)")
 _UNARY = re.compile(r"(?:[-+~!][ \t\n]*){12,}")
 
@@ -85,6 +87,14 @@ def _comma_hint(text: str) -> str:
 def _check_notation(text: str) -> None:
     if "^" in text:
         raise Refusal("'^' is not a power here", text.index("^"), "Write '**'.")
+    if "#" in text:  # the parser of Python would take the rest for a comment
+        raise Refusal("'#' is not allowed", text.index("#"), "Write comments outside of quotes.")
+    if match := _FOREIGN_NUMBER.search(text):
+        raise Refusal(
+            f"{match.group(0)!r} is not a number here",
+            match.start(),
+            "Write decimal digits alone, such as 1000 or 1e3.",
+        )
     if match := _IMPLICIT.search(text):
         factor, rest = match.group(1), match.group(2)
         raise Refusal(

@@ -117,12 +117,19 @@ class BatchProgress:
     def __call__(self, finished: int, level: str) -> None:
         """Take how many samples were finished on a level, and what the level is."""
         self.finished += finished
+        self._say(level)
+
+    def at_time(self, t: float) -> None:
+        """Take how far a run on a level is (units of the problem's time)."""
+        self._say(f"t = {t:.3g}")
+
+    def _say(self, place: str) -> None:
         now = time.monotonic()
         if now - self._said >= _EVERY and self.finished < self.samples:
             self._said = now
             logger.info(
                 "reference: %d of %d samples solved, now at %s  %.0f s",
-                *(self.finished, self.samples, level, now - self._start),
+                *(self.finished, self.samples, place, now - self._start),
             )
 
 

@@ -64,6 +64,15 @@ def test_a_reader_that_stops_reading_is_no_error():
     assert (run.returncode, run.stderr) == (1, "")
 
 
+@pytest.mark.parametrize(("spec", "code"), [("heat", 0), ("missing.yaml", 2)])
+def test_output_that_is_closed_from_the_start_is_no_error(spec, code):
+    shell = f"{sys.executable} -m piop check {spec} >&-"
+    run = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True)
+    assert run.returncode == code
+    assert "Traceback" not in run.stderr
+    assert ("no such file" in run.stderr) == (code == 2)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_on_stdout_is_told():
     with Path("/dev/full").open("w") as full:

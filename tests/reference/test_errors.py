@@ -7,6 +7,7 @@ import torch
 
 from piop.errors import DataError, SolverError
 from piop.reference import Limits, solve_reference
+from piop.reference.fourier.time_stepping import SpectralStepper
 
 from .cases import Scalars, Waves, periodic, random_waves
 
@@ -22,6 +23,15 @@ def test_blow_up_names_sample_and_time():
     limits = Limits(steps=20_000)
     with pytest.raises(SolverError, match=r"sample 1: not finite from t = "):
         solve_reference(problem, {"c": Scalars([0.2, 2.0])}, limits=limits)
+
+
+@pytest.mark.parametrize("term", ["u**0.5", "u**u", "exp(exp(exp(8*u)))"])
+def test_terms_without_a_value_at_the_start_are_told_at_once(term, monkeypatch):
+    steps, usual = [], SpectralStepper.scheme
+    monkeypatch.setattr(SpectralStepper, "scheme", lambda s, h: steps.append(h) or usual(s, h))
+    with pytest.raises(SolverError, match="sample 0: not finite from t = "):
+        solve_reference(periodic(f"dt(u) = dxx(u) + {term}"), {"u0": random_waves(1, [(0, 1)])})
+    assert len(steps) < 1000
 
 
 def test_nan_input_is_refused_at_the_start():

@@ -1,11 +1,14 @@
 """Adaptive refinement, with a method whose errors are known exactly."""
 
 import math
+import re
 
 import pytest
 import torch
 
 from piop.errors import SolverError
+from piop.problem import Problem
+from piop.reference import solve_reference
 from piop.reference.refinement import (
     GridLevel,
     GridResult,
@@ -99,6 +102,28 @@ def test_a_long_solve_says_how_far_it_is(monkeypatch, caplog):
     assert said[0].startswith("reference: 0 of 2 samples solved, now at 4 cells")
     assert said[-1].startswith("reference: 1 of 2 samples solved, now at 128 cells")
     assert progress.finished == 2
+
+
+@pytest.mark.parametrize("kind", ["fourier", "chebyshev", "finite_volume"])
+def test_a_long_run_says_how_far_it_is(kind, monkeypatch, caplog):
+    monkeypatch.setattr("piop.reference.solution._EVERY", 0.0)
+    law = "dt(u) = -dx(u**2)" if kind == "finite_volume" else "dt(u) = dxx(u) - dx(u**2)"
+    problem = Problem(
+        name="case",
+        time={"t": [0, 0.5]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        equations=[law],
+        initial={"u": "sin(2*pi*x)"},
+        boundary={"x": {"dirichlet": {"u": 0}} if kind == "chebyshev" else "periodic"},
+        save={"t": 2, "x": 16},
+    )
+    with caplog.at_level("INFO", logger="piop"):
+        solve_reference(problem, {}, tolerance=0.5)
+    text = "\n".join(record.getMessage() for record in caplog.records)
+    found = [float(t) for t in re.findall("0 of 1 samples solved, now at t = ([0-9.e-]+)", text)]
+    assert len(found) > 1
+    assert min(found) < 0.1 < 0.3 < max(found) <= 0.5
 
 
 def test_slow_convergence_is_a_reason_to_stop():

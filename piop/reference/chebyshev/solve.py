@@ -126,7 +126,8 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             control = self._step_control(level.number)
             longest = self.features.longest_step(samples, _FINER * (level.number - 1))
             smallest = self._smallest(system, samples)
-            stepping = TimeStepping(system, self.scheme, control, longest, smallest)
+            progress = self.request.progress.at_time
+            stepping = TimeStepping(system, self.scheme, control, longest, smallest, progress)
             run = stepping.run(w, self.start, self.request.times)
         until = run.until.tolist()
         results = [

@@ -292,6 +292,7 @@ class TimeStepping:
         control: How steps are chosen.
         longest: Start and end of a step → longest one that resolves the data there.
         smallest: Sizes of channels ``[B, C]`` below which errors are relative to these.
+        progress: Takes the time that is reached.
     """
 
     def __init__(
@@ -301,9 +302,10 @@ class TimeStepping:
         control: StepControl,
         longest: Callable[[float, float], float],
         smallest: Tensor,
+        progress: Callable[[float], None] = lambda t: None,
     ) -> None:
         self.system, self.scheme, self.control, self.longest = system, scheme, control, longest
-        self.smallest = smallest
+        self.smallest, self.progress = smallest, progress
         self.moving = system.differential()
         self.nodes = torch.tensor([0.0, *scheme.nodes], dtype=torch.float64)
         self.powers = torch.arange(len(self.nodes))
@@ -351,6 +353,7 @@ class TimeStepping:
             k, moment = max(k, 0), t + length * (done / whole)
             while k < _SHORTEST and length / 2**k > self.longest(moment, moment + length / 2**k):
                 k += 1
+            self.progress(moment)
             step = self._try(w, moment, length / 2**k)
             worst = float(step.errors.amax())
             many = self.result.steps > self.control.most

@@ -310,6 +310,7 @@ class FiniteVolumeStepper:
         steps: Most steps allowed.
         longest: Longest step taken so far, per sample ``[B]``.
         bound: Times ``[B, 1]`` → the longest step that resolves the data; None where all do.
+        progress: Takes the time that all samples have reached.
         count: Steps taken so far.
     """
 
@@ -318,6 +319,7 @@ class FiniteVolumeStepper:
     steps: int
     longest: Tensor
     bound: Callable[[Tensor], Tensor] | None = None
+    progress: Callable[[float], None] = lambda t: None
     count: int = 0
 
     def run(self, u: Tensor, start: float, times: tuple[float, ...]) -> Iterator[Tensor]:
@@ -329,6 +331,7 @@ class FiniteVolumeStepper:
         for end in times:
             while bool((t < end).any()):
                 u, t, rate = self._step(u, t, rate, end)
+                self.progress(float(t.min()))
             yield u
 
     def _step(

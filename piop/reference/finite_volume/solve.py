@@ -156,8 +156,9 @@ class ShockSolver(LevelSolver[GridLevel, GridResult]):
         longest = torch.zeros(len(samples), dtype=torch.float64, device=request.device)
         bound = self.features.step_lengths(samples, problem.coordinates[0])
         part = 2.0 ** (1 - level.number)
+        own = bound and (lambda t: part * bound(t))
         stepper = FiniteVolumeStepper(
-            scheme, samples, request.limits.steps, longest, bound and (lambda t: part * bound(t))
+            scheme, samples, request.limits.steps, longest, own, request.progress.at_time
         )
         values, rates = [], []
         steps = stepper.run(self._initial(sources, mesh, samples), sources.start, request.times)

@@ -140,8 +140,9 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         level = SpectralLevel(sizes, longest, 1, False)
         stepper = self.discretisation.stepper(level, sources)
         w = self.discretisation.initial(stepper.grid, sources)
-        allowed = longest_step(stepper.nonlinear, w, self.start)
         bound = min(longest, self.span / 16)
+        allowed = longest_step(stepper.nonlinear, w, self.start).nan_to_num(bound)
+        allowed = allowed.clamp_min(self.span / self.request.limits.steps)
         # Powers of two so that trajectories share their runs.
         return [bound / 2 ** max(0, math.ceil(math.log2(bound / h))) for h in allowed.tolist()]
 
@@ -154,7 +155,8 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         w = self.discretisation.initial(stepper.grid, sources)
         stepper.nonlinear.check_means(w, self.start, samples)
         longest = self.features.longest_step(samples)
-        run = stepper.run(w, self.start, self.times, level, longest, self.request.limits.steps)
+        most, progress = self.request.limits.steps, self.request.progress.at_time
+        run = stepper.run(w, self.start, self.times, level, longest, most, progress)
         scale = self._scale(run)
         later = [run.spectra[:, i] for i, t in enumerate(self.times) if t > self.start]
         stiff = [self._stiff(stepper, own, level, scale) for own in (w, *later)]

@@ -289,6 +289,7 @@ class SpectralStepper:
         level: SpectralLevel,
         longest: Bound | None = None,
         most: float = math.inf,
+        progress: Callable[[float], None] = lambda t: None,
     ) -> SpectralTrajectory:
         """Step from ``start`` and keep the state at each of ``times`` (ascending, ≥ start).
 
@@ -300,6 +301,7 @@ class SpectralStepper:
             longest: Start and end of a step → longest one that resolves the data there, on the
                 coarsest level.
             most: Steps allowed.
+            progress: Takes the time that is reached.
 
         Raises:
             SolverError: If the data need more steps.
@@ -323,6 +325,9 @@ class SpectralStepper:
                         now = self.nonlinear.evaluate(w, moment)
                     if j % _INTERVAL == 0:
                         self._measure(w, now, moment, result)
+                        progress(moment)
+                        if bool((result.until < math.inf).all()):
+                            break
                     w = self.scheme(step)(w, now, moment)
             t = time
             out[:, i] = w
