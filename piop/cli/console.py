@@ -32,10 +32,8 @@ def prepare_output() -> None:
     A stream that was closed before the start (``>&-``) is as good as ``/dev/null``, which also
     keeps its number from the next file that is opened.
     """
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for the rest of the process)
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 (never closed)
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     for file in (sys.stdout, sys.stderr):
         if isinstance(file, io.TextIOWrapper):
             file.reconfigure(errors="replace")

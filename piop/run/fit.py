@@ -39,7 +39,12 @@ from piop.training.loop.profile import Profile
 from piop.training.loop.trainer import Trainer
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics, find_statistics
-from piop.training.requirements import require_backbone, require_choices, require_work
+from piop.training.requirements import (
+    require_backbone,
+    require_choices,
+    require_range,
+    require_work,
+)
 from piop.training.setting_declarations import parse_time
 
 logger = logging.getLogger(__name__)
@@ -279,6 +284,7 @@ def _plan(
     seed = config.machine.seed
     training = None if data is None else training_and_held_out(problem, data, seed)[0]
     statistics = find_statistics(problem, training, seed, physics=config.physics)
+    require_range(problem, config, statistics)
     statistics = note_grids(problem, config, statistics, data)
     require_backbone(problem, config, statistics, data is not None and data.scattered)
     record = None if given is None else given.record()

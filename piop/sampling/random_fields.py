@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -217,11 +218,13 @@ def _between(ends: tuple[float, float], u: Tensor) -> Tensor:
 
 
 def _power_mean(ends: tuple[float, float], power: int) -> float:
-    """Mean of A^power for A uniform between the ends."""
-    low, high = ends
-    if low == high:
-        return low**power
-    return (high ** (power + 1) - low ** (power + 1)) / ((power + 1) * (high - low))
+    """Mean of A^power for A uniform between the ends; infinite where powers overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = np.array(ends)
+        if low == high:
+            return float(low**power)
+        mean = (high ** (power + 1) - low ** (power + 1)) / ((power + 1) * (high - low))
+    return float(mean)
 
 
 def _turn_mean(ends: tuple[float, float], turns: int) -> complex:

@@ -6,6 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+import torch
+from sympy import Number
+
 from piop.errors import UsageError
 from piop.models.core.base import Backbone, Preset, Signature
 from piop.models.registry import all_backbones, refusal
@@ -54,6 +57,37 @@ def require_choices(
             "asks for the same ones; use --set shared=false or --set method=uniform"
         )
     require_applicable(given, Circumstances(config, parts, field))
+
+
+def require_range(problem: Problem, config: TrainingConfig, statistics: Statistics) -> None:
+    """Refuse numbers beyond what the precision of the run holds.
+
+    Args:
+        problem: The problem.
+        config: The run's choices.
+        statistics: What the inputs are like.
+
+    Raises:
+        UsageError: Naming the equation or the input, and its number.
+    """
+    double = config.machine.precision == "float64"
+    largest = torch.finfo(torch.float64 if double else torch.float32).max
+    found = [
+        (f"equation {i}", float(abs(number)))
+        for i, residual in enumerate(problem.residuals, start=1)
+        for number in residual.atoms(Number)
+    ]
+    for sizes in (statistics.input_mean, statistics.input_std):
+        found += [(f"input '{name}'", abs(size)) for name, size in sizes.items()]
+    for size in (*statistics.channel_mean, *statistics.channel_scale, *statistics.equation_scale):
+        found.append(("the data", abs(size)))
+    for place, size in found:
+        if not size <= largest:
+            raise UsageError(
+                f"{place}: numbers of size {size:.3g}, where {largest:.1g} is the largest of this "
+                "precision; write the problem in units in which its values are near 1"
+                + (", or use --precision float64" * (not double))
+            )
 
 
 def require_backbone(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from piop.training.config import TrainingConfig
 
 
+LARGEST = 10**6
+"""Of whole numbers: far more than serves, and few enough to be refused by memory at once."""
 TIME_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -214,6 +216,8 @@ def _number(key: str, value: Any, kind: type) -> Any:
         raise UsageError(
             f"{key}: {excerpt(value)} is not a {'whole ' if kind is int else ''}number"
         )
+    if kind is int and abs(number) > LARGEST:
+        raise UsageError(f"{key}: {excerpt(value)} is more than {LARGEST}, the most of any setting")
     return kind(number)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import pytest
@@ -12,7 +14,8 @@ from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.training.build import signature_of
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
-from piop.training.requirements import able_backbones, obstacle, require_backbone
+from piop.training.loss.statistics import Statistics
+from piop.training.requirements import able_backbones, obstacle, require_backbone, require_range
 from tests.small_heat import HEAT
 
 
@@ -131,3 +134,22 @@ def test_rounded_products_take_no_differences_on_a_grid(monkeypatch):
         require_backbone(Problem.from_file("heat"), config, None, False)
     data = replace(config, physics=False)
     require_backbone(Problem.from_file("heat"), data, None, False)
+
+
+@pytest.mark.parametrize(
+    ("equation", "input_std", "precision", "message"),
+    [
+        ("1e60*dxx(u)", 1.0, "float32", r"equation 1: numbers of size 1e.60, .*float64"),
+        ("1e60*dxx(u)", 1.0, "float64", None),
+        ("0.1*dxx(u)", 1e60, "float32", r"input 'u0': numbers of size 1e.60,"),
+        ("0.1*dxx(u)", math.inf, "float64", "input 'u0': numbers of size inf,"),
+        ("0.1*dxx(u)", math.nan, "float32", "input 'u0': numbers of size nan,"),
+    ],
+)
+def test_numbers_beyond_the_precision_are_refused(equation, input_std, precision, message):
+    problem = Problem.from_yaml(HEAT.replace("0.05*dxx(u)", equation))
+    config = TrainingConfig(BudgetConfig(steps=1), machine=MachineConfig(precision=precision))
+    statistics = Statistics({"u0": 0.0}, {"u0": input_std}, (0.0,), (1.0,), (1.0,))
+    refused = pytest.raises(UsageError, match=message) if message else nullcontext()
+    with refused:
+        require_range(problem, config, statistics)

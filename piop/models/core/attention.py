@@ -186,7 +186,8 @@ class RelativeAttention(nn.Module):
 
     def _initialise_kernels(self, dimension: int) -> None:
         """Start with kernels β(cos Δ − 1), β = 2·3^h in head h, of different widths."""
-        sharpness = [math.sqrt(INITIAL_SHARPNESS * 3.0**head) for head in range(self.heads)]
+        powers = [3.0 ** min(head, SHARPEST) for head in range(self.heads)]
+        sharpness = [math.sqrt(INITIAL_SHARPNESS * power) for power in powers]
         with torch.no_grad():
             for layer in (self.query, self.key):
                 layer.weight *= 0.5
@@ -215,3 +216,5 @@ ROTATED_VALUES = 3
 
 INITIAL_SHARPNESS = 2.0
 """Score of head 0 at the sensor itself over that a radian away, at the start."""
+SHARPEST = 12
+"""Head from which on kernels are alike, of a width of a thousandth of a radian."""

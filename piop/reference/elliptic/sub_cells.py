@@ -179,6 +179,8 @@ class BoxSubCells(SubCells):
     def mean(self, expression: Expr) -> Tensor:
         """See the base class."""
         found = self.sources.field(expression, self.middles)
+        if not KnownValues(self.sources, expression).axes:  # the same everywhere
+            return found
         index, means = self.features.means(expression, self.samples, self.edges)
         rough = torch.zeros_like(found, dtype=torch.bool)
         rough[self.index], rough[index] = True, False
@@ -190,7 +192,7 @@ class BoxSubCells(SubCells):
 
     def in_series(self, expression: Expr, middles: Tensor, axis: int) -> Tensor:
         """See the base class."""
-        if not len(self.index[0]):
+        if not len(self.index[0]) or not KnownValues(self.sources, expression).axes:
             return middles
         along = [1 / (1 / v).mean(axis + 1) for v in self._values(expression, self.index)]
         return middles.index_put(self.index, _mean_inside(along))

@@ -253,7 +253,7 @@ class Trainer:
 
     def _failure(self, what: str, step: int, statistics: Mapping[str, Tensor]) -> TrainingError:
         """Return an error with the step, its cause, what is kept, and what to try."""
-        remedy = calmer_settings(self.config)
+        remedy = calmer_settings(self.config, step)
         if self.saved_at is not None:
             rate = calmer_rate(self.config.optimiser)
             remedy = f"Go on from it: piop resume {self.folder} --set learning_rate={rate:g}"
