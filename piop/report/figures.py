@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 
 from piop.datasets import replacing
 from piop.datasets.atomic_output import require_new
-from piop.errors import UsageError
+from piop.errors import DataError, UsageError
 from piop.report.comparison import Comparison, compare, labels_of_units
 from piop.report.field_figures import field_figure, residual_figure
 from piop.report.line_figures import error_figure, inferred_figure, loss_figure, resolution_figure
@@ -19,6 +20,8 @@ from piop.run.folder import DISCRETISATION, EVALUATION
 
 if TYPE_CHECKING:
     from piop.run import Run
+
+logger = logging.getLogger(__name__)
 
 OF_COMPARISON = {
     "fields": "a reference solution on a grid or a fixed region",
@@ -77,13 +80,18 @@ def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> lis
         data: File of the held-out solutions to show instead.
 
     Returns:
-        The files written: only losses where there is no reference to compare with.
+        The files written: only losses where there is no reference to compare with, or the data of
+        the run are gone.
 
     Raises:
         PiopError: A file cannot be written.
     """
     inferred = run.folder.read_json(EVALUATION).get("inferred")
-    comparison = compare(run, seed, data)
+    try:
+        comparison = compare(run, seed, data)
+    except DataError as error:
+        logger.warning("no figure of predictions: %s", error)
+        comparison = None
     folder, units = run.path / "figures", labels_of_units(run)
     with run.folder.writing():
         return draw_figures(folder, run.metrics, comparison, inferred, units)

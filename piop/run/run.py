@@ -13,7 +13,7 @@ import torch
 import xarray as xr
 
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
-from piop.errors import NotSupportedError, SolverError, UsageError
+from piop.errors import DataError, NotSupportedError, SolverError, UsageError
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem, late_imports
 from piop.run import evaluation
@@ -245,7 +245,8 @@ class Run:
 
         Raises:
             UsageError: For arguments that cannot be used.
-            DataError: If the data do not fit the problem.
+            DataError: If the data do not fit the problem; if a run that was trained on data alone
+                has them no more. What was written before is kept then.
         """
         if data is not None and (at is not None or sensors is not None):
             raise UsageError("data: have their own points and sensors; leave at and sensors out")
@@ -280,6 +281,15 @@ class Run:
         if write:
             self.folder.write_json(EVALUATION, found)
         return found
+
+    def evaluate_after_training(self, samples: int) -> None:
+        """Evaluate on held-out inputs; without their data, write what training gave, and why."""
+        try:
+            self.evaluate(samples)
+        except DataError as error:  # a file may go while a long training reads from it
+            found = {"relative_l2": None, "warnings": [f"not evaluated: {error}"]}
+            found |= self._circumstances(self.solved, self.config.machine.seed)
+            self.folder.write_json(EVALUATION, found)
 
     def discretisation(
         self,
@@ -384,7 +394,7 @@ class Run:
             return {}, []
         try:
             data = self._own_data(self.data or {})
-        except (UsageError, NotSupportedError) as error:
+        except UsageError as error:
             known = self.folder.read_json(EVALUATION).get("inferred")
             found = {"inferred": known or trained_estimates(self.problem, module.values())}
             return found, [f"{', '.join(module.names)}: as before, because {error}"]
@@ -413,14 +423,15 @@ class Run:
             recorded: The data as ``config.json`` describes them.
 
         Raises:
-            NotSupportedError: If the data are not there.
+            DataError: If the data are not there.
         """
         if self.held_data is not None:
             return self.held_data
         path = recorded.get("path")
         if path is None or not Path(path).exists():
-            raise NotSupportedError(
-                f"the data of this run ({path or 'given in Python'}) are not there"
+            raise DataError(
+                f"the data of this run ({path or 'given in Python'}) are not there. Put them back, "
+                f"or give others: piop evaluate {self.path} --data FILE (data=...)"
             )
         found = open_dataset(path, self.problem)
         return training_and_held_out(self.problem, found, self.config.machine.seed)[1]
