@@ -15,6 +15,7 @@ from typing import Any, final
 from piop.datasets.writer import installed_version
 from piop.errors import DamagedFileError, UsageError, check_file_name
 from piop.folder_lock import LOCK, one_writer
+from piop.json_values import json_value
 from piop.problem import Problem
 from piop.training.config import TrainingConfig
 from piop.training.loop.checkpoint import METRICS, WEIGHTS
@@ -226,14 +227,14 @@ class RunFolder:
         return found
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a JSON file.
+        """Write a JSON file, with null for numbers that are not finite.
 
         Raises:
             UsageError: If another process is writing.
             TrainingError: If it cannot be written.
         """
         with self.writing():
-            self.files.write({name: json_bytes(content)})
+            self.files.write({name: json_bytes(json_value(content))})
 
 
 ORIGINAL = "Put it back, or start a new run with: piop solve"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import xarray as xr
 
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import DataError, NotSupportedError, SolverError, UsageError
+from piop.json_values import json_value
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem, late_imports
 from piop.run import evaluation
@@ -130,7 +132,8 @@ class Run:
         if module is None:
             return {}
         known = self.folder.read_json(EVALUATION).get("inferred") or {}
-        return {n: known[n]["value"] if n in known else v for n, v in module.values().items()}
+        values = {n: known.get(n, {}).get("value") for n in module.values()}
+        return {n: v if values[n] is None else values[n] for n, v in module.values().items()}
 
     @property
     def solved(self) -> Problem:
@@ -260,7 +263,11 @@ class Run:
         device = self.config.machine.device
         given, seed = self._given(data), self.config.machine.seed if seed is None else seed
         parameters, doubts = self._infer()
-        values = {name: entry["value"] for name, entry in parameters.get("inferred", {}).items()}
+        values = {
+            name: entry["value"]
+            for name, entry in parameters.get("inferred", {}).items()
+            if entry["value"] is not None and math.isfinite(entry["value"])
+        }
         problem = self.problem.at(values)
         try:
             with self._writing(write), explain_out_of_memory(lambda _: remedy, device):
@@ -269,15 +276,19 @@ class Run:
                 found = evaluation.compare_with_truth(problem, self.model, held_out)
                 if scales := self.statistics.noise:
                     draws = self._draws(seed, len(held_out.accepted))
-                    noise = evaluation.errors_by_noise(problem, self.model, held_out, scales, draws)
+                    noise, noise_doubts = evaluation.errors_by_noise(
+                        problem, self.model, held_out, scales, draws
+                    )
                     found["noise"] = noise
+                    doubts += noise_doubts
                 doubts += self._shared(source, given)
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
         if given is not None:
             found["data"] = given.name
-        found |= parameters | {"warnings": [*found["warnings"], *doubts]}
-        found |= self._circumstances(problem, seed)
+        circumstances, residual_doubts = self._circumstances(problem, seed)
+        found |= parameters | {"warnings": [*found["warnings"], *doubts, *residual_doubts]}
+        found = json_value(found | circumstances)
         if write:
             self.folder.write_json(EVALUATION, found)
         return found
@@ -287,8 +298,9 @@ class Run:
         try:
             self.evaluate(samples)
         except DataError as error:  # a file may go while a long training reads from it
-            found = {"relative_l2": None, "warnings": [f"not evaluated: {error}"]}
-            found |= self._circumstances(self.solved, self.config.machine.seed)
+            circumstances, doubts = self._circumstances(self.solved, self.config.machine.seed)
+            warnings = [f"not evaluated: {error}", *doubts]
+            found = {"relative_l2": None, "warnings": warnings} | circumstances
             self.folder.write_json(EVALUATION, found)
 
     def discretisation(
@@ -335,7 +347,8 @@ class Run:
         with self._writing(write), explain_out_of_memory(lambda _: remedy, device):
             draw = partial(self._draws, seed)
             found = study_discretisation(self.solved, self.model, source, draw, sensors, grids)
-        found |= {"seed": seed, "judged_by": source.name, "warnings": self._shared(source, given)}
+        found["warnings"] += self._shared(source, given)
+        found = json_value(found | {"seed": seed, "judged_by": source.name})
         if write:
             self.folder.write_json(DISCRETISATION, found)
         return found
@@ -400,10 +413,12 @@ class Run:
             return found, [f"{', '.join(module.names)}: as before, because {error}"]
         return infer(self.problem, module.values(), data)
 
-    def _circumstances(self, problem: Problem, seed: int) -> dict[str, Any]:
+    def _circumstances(self, problem: Problem, seed: int) -> tuple[dict[str, Any], list[str]]:
+        """Return the residual and what the training was; and warnings."""
         last = (self.metrics or [{"step": 0, "seconds": 0.0}])[-1]
-        return {
-            "residual": evaluation.mean_residual(problem, self.model, self.config, seed),
+        residual, doubts = evaluation.mean_residual(problem, self.model, self.config, seed)
+        found = {
+            "residual": residual,
             "steps": int(last["step"]),
             "seconds": last["seconds"],
             "first_step_seconds": round(self.first_step, 3),
@@ -415,6 +430,7 @@ class Run:
             "seed": seed,
             "interrupted": self.interrupted,
         }
+        return found, doubts
 
     def _own_data(self, recorded: Mapping[str, Any]) -> AnyDataset:
         """Return the held-out samples of the run's own data, from the file where necessary.
