@@ -20,7 +20,7 @@ from typing import Any, final
 from safetensors import SafetensorError, deserialize
 
 from piop.datasets.lazy_arrays import reason_of
-from piop.errors import DataError, PiopError, UsageError, check_file_name
+from piop.errors import DataError, PiopError, UsageError, check_file_name, check_path
 from piop.folder_lock import LOCK, one_writer, require_own_lock
 
 logger = logging.getLogger(__name__)
@@ -148,7 +148,9 @@ def require_place(path: Path, ours: str | None = None) -> None:
 
     Raises:
         DataError: If it may not.
+        UsageError: If it is no path, such as one that is too long.
     """
+    check_path(path)
     folder = path.parent
     if not folder.is_dir():
         problem = "is not a folder" if folder.exists() else "there is no such folder"

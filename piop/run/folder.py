@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, final
 
 from piop.datasets.writer import installed_version
-from piop.errors import DamagedFileError, UsageError, check_file_name
+from piop.errors import DamagedFileError, UsageError, check_file_name, check_path
 from piop.folder_lock import LOCK, one_writer
 from piop.json_values import json_value
 from piop.problem import Problem
@@ -42,7 +42,10 @@ class RunFolder:
     """Paths in a run folder, and its files.
 
     Args:
-        path: The folder.
+        path: The folder; ``~`` stands for the user's home.
+
+    Raises:
+        UsageError: If it is no path, such as one that is too long.
 
     Attributes:
         spec: The spec in its canonical form.
@@ -51,7 +54,11 @@ class RunFolder:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = path = Path(path)
+        try:
+            self.path = path = Path(path).expanduser()
+        except RuntimeError as error:
+            raise UsageError(f"{path}: {error}; give the path in full") from None
+        check_path(path)
         self.spec, self.config = path / SPEC, path / CONFIG
         self.files = RunFiles(path)
         self._locked = False
@@ -233,8 +240,9 @@ class RunFolder:
             UsageError: If another process is writing.
             TrainingError: If it cannot be written.
         """
+        again = f"piop evaluate {self.path}" if name in (EVALUATION, DISCRETISATION) else None
         with self.writing():
-            self.files.write({name: json_bytes(json_value(content))})
+            self.files.write({name: json_bytes(json_value(content))}, again=again)
 
 
 ORIGINAL = "Put it back, or start a new run with: piop solve"
