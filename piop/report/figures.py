@@ -92,9 +92,9 @@ def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> lis
     except DataError as error:
         logger.warning("no figure of predictions: %s", error)
         comparison = None
-    folder, units = run.path / "figures", labels_of_units(run)
+    units = labels_of_units(run)
     with run.folder.writing():
-        return draw_figures(folder, run.metrics, comparison, inferred, units)
+        return draw_figures(run.folder.figures(), run.metrics, comparison, inferred, units)
 
 
 def draw_discretisation(run: Run, study: Mapping[str, Any]) -> Path:
@@ -107,10 +107,8 @@ def draw_discretisation(run: Run, study: Mapping[str, Any]) -> Path:
     Raises:
         PiopError: The file cannot be written.
     """
-    folder = run.path / "figures"
     with run.folder.writing():
-        folder.mkdir(parents=True, exist_ok=True)
-        return save(resolution_figure(study), folder / "discretisation.png")
+        return save(resolution_figure(study), run.folder.figures() / "discretisation.png")
 
 
 def draw_figures(

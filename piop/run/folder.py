@@ -6,7 +6,7 @@ import datetime
 import json
 import logging
 import platform
-import shutil
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,9 +29,19 @@ FORMAT = 1
 
 SPEC, EVALUATION = "spec.yaml", "evaluation.json"
 DISCRETISATION, PROFILE = "discretisation.json", "profile.json"
-MEMBERS = (METRICS, WEIGHTS, "state", EVALUATION, DISCRETISATION, PROFILE, "figures",
+FIGURES = "figures"
+MEMBERS = (METRICS, WEIGHTS, "state", EVALUATION, DISCRETISATION, PROFILE, FIGURES,
            "report.html", CHECKSUMS, CONFIG, SPEC)  # fmt: skip
 """What a run writes, in the order in which it is removed: a run folder to the last but one."""
+
+FOLDERS = {
+    "state": re.compile(r"(checkpoint|previous)\.pt|\.(checkpoint|previous)\.pt\.tmp"),
+    FIGURES: re.compile(
+        r"(losses|inferred|discretisation|residual|error_over_time|predictions(_\w+)?)\.png"
+        r"|\.\w+\.png\.\w+\.part"
+    ),
+}
+"""Member that is a folder → names of the files that a run writes in it."""
 
 UNFINISHED = {SPEC, "state", CHECKSUMS, LOCK, *(f".{n}.tmp" for n in (SPEC, CONFIG, CHECKSUMS))}
 """All that a run has written when it is killed before it has a config: nothing to lose."""
@@ -153,11 +163,30 @@ class RunFolder:
         try:
             for member in map(self.path.joinpath, MEMBERS):
                 if member.is_dir() and not member.is_symlink():
-                    shutil.rmtree(member)
+                    _clear_folder(member)
                 else:
                     member.unlink(missing_ok=True)
         except OSError as error:
             raise UsageError(f"{self.path}: cannot be replaced ({error.strerror})") from error
+
+    def figures(self) -> Path:
+        """Return the folder of the figures, made when missing; a link is replaced by a folder.
+
+        Raises:
+            UsageError: If it cannot be made.
+        """
+        path = self.path / FIGURES
+        try:
+            if path.is_symlink():
+                logger.warning("%s: was a link to %s; is a folder now", path, path.readlink())
+                path.unlink()
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{path}: cannot be made ({error.strerror}). Rename or remove what is there, or "
+                "give write permission"
+            ) from error
+        return path
 
     def require(self) -> None:
         """Make sure that this is a run folder.
@@ -243,6 +272,15 @@ class RunFolder:
         again = f"piop evaluate {self.path}" if name in (EVALUATION, DISCRETISATION) else None
         with self.writing():
             self.files.write({name: json_bytes(json_value(content))}, again=again)
+
+
+def _clear_folder(folder: Path) -> None:
+    """Remove the files of a run in a folder of it, and the folder if nothing else is in it."""
+    for file in folder.iterdir():
+        if FOLDERS[folder.name].fullmatch(file.name) and (file.is_symlink() or not file.is_dir()):
+            file.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 ORIGINAL = "Put it back, or start a new run with: piop solve"
