@@ -259,7 +259,7 @@ class Shards:
             with contextlib.suppress(OSError):  # it holds parts, or another process has come
                 folder.rmdir()
 
-    def _require_own(self, path: Path, manifest: dict[str, Any]) -> None:
+    def _require_own(self, path: Path, manifest: Mapping[str, Any]) -> None:
         """Make sure that the folder holds a manifest of piop's, or nothing of a user's.
 
         Raises:
@@ -289,7 +289,7 @@ class Shards:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _agree(self, path: Path, manifest: dict[str, Any]) -> None:
+    def _agree(self, path: Path, manifest: Mapping[str, Any]) -> None:
         """Write the manifest, or make sure that it is the same."""
         found = self._manifest()
         if found is None or self._empty:
