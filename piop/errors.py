@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|(com|lpt)\d)(\..*)?\Z|.*[^.][. ]+\Z")
 _LONGEST = 100  # characters of a value in a message
@@ -138,6 +139,23 @@ def check_file_name(name: str) -> None:
             f"{excerpt(name)}: Windows has no files of this name; it must not be one of CON, PRN, "
             "AUX, NUL, COM1 … and LPT1 …, with any ending, and not end with a dot or space"
         )
+
+
+def check_path(path: Path) -> None:
+    """Refuse a path that the system cannot look up, such as one that is too long.
+
+    Raises:
+        UsageError: Naming it and the reason.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError) as error:  # ValueError: a character that no path has
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"{excerpt(str(path))}: cannot be used as a path ({reason}); give another"
+        ) from None
 
 
 def excerpt(value: object) -> str:

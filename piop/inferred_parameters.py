@@ -32,7 +32,9 @@ def estimate_text(estimate: Mapping[str, Any]) -> str:
         >>> estimate_text({"value": 0.010034, "std": None})
         '0.01003'
     """
-    value, std = float(estimate["value"]), estimate["std"]
+    value, std = estimate["value"], estimate["std"]
+    if value is None:
+        return "not finite"
     if std is None or not std > 0:
         return f"{value:.4g}"
     below = math.floor(math.log10(abs(value) or std)) - math.floor(math.log10(std))

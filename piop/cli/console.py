@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import math
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import click
+
+from piop.json_values import json_value
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
@@ -78,19 +79,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
 
 def print_json(body: Any) -> None:
     """Print one JSON object on stdout; NaN, which JSON lacks, becomes null."""
-    print(json.dumps(_plain(body), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, bool | int | str | float | None) else str(value)
+    print(json.dumps(json_value(body), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def common_options(command: F) -> F:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from piop.cli.console import aligned, print_json, say
 from piop.errors import noting_interrupt
 from piop.inferred_parameters import estimate_text
+from piop.json_values import number_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,18 +103,21 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
         lines.append(f"Relative L2 error on {count} held-out input{'s' if count > 1 else ''}{of}")
         rows = [("operator", f"{error['mean']:.4g} ± {error['std']:.2g}")]
         if len(channels := evaluation.get("per_channel") or {}) > 1:
-            rows += [(f"  {name}", f"{v:.4g}") for name, v in channels.items()]
+            rows += [(f"  {name}", number_text(v, ".4g")) for name, v in channels.items()]
         for level, e in (evaluation.get("noise") or {}).items():
             name = f"  noise of {100 * float(level):g} %"
-            rows.append((name, f"{e['mean']:.4g} ± {e['std']:.2g}"))
-        rows += [(name, f"{v:.4g}") for name, v in evaluation.get("baselines", {}).items()]
+            shown = "not finite" if e is None else f"{e['mean']:.4g} ± {e['std']:.2g}"
+            rows.append((name, shown))
+        rows += [
+            (name, number_text(v, ".4g")) for name, v in evaluation.get("baselines", {}).items()
+        ]
         known = (evaluation.get("reference") or {}).get("error_estimate")
         if known is not None:
             rows.append(("reference itself, at most", f"{known:.1e}"))
         lines += [f"  {line}" for line in aligned(rows)]
     lines += _inferred_lines(evaluation)
     if residual := evaluation.get("residual"):
-        sizes = ", ".join(f"{name} {size:.3g}" for name, size in residual.items())
+        sizes = ", ".join(f"{name} {number_text(size, '.3g')}" for name, size in residual.items())
         lines.append(f"Residual (root mean square): {sizes}")
     steps, seconds = evaluation.get("steps", 0), evaluation.get("seconds", 0.0)
     first = evaluation.get("first_step_seconds") or 0.0
@@ -132,10 +136,16 @@ def _inferred_lines(evaluation: Mapping[str, Any]) -> list[str]:
         line = f"Inferred {name} = {estimate_text(estimate)}"
         if estimate["interval"] is not None:
             low, high = estimate["interval"]
-            line += f" (95 %: {low:.6g} to {high:.6g}; training alone {estimate['trained']:.4g})"
+            low, high = (number_text(end, ".6g") for end in (low, high))
+            trained = number_text(estimate["trained"], ".4g")
+            line += f" (95 %: {low} to {high}; training alone {trained})"
         lines.append(line)
     if noise := (evaluation.get("inference") or {}).get("noise"):
-        sizes = ", ".join(f"{100 * n['relative']:.2g} % of {c}" for c, n in noise.items())
+        sizes = ", ".join(
+            f"{100 * n['relative']:.2g} % of {c}"
+            for c, n in noise.items()
+            if n["relative"] is not None
+        )
         count = evaluation["inference"]["samples"]
         lines.append(f"Noise of the data: {sizes} ({count} sample{'s' if count > 1 else ''})")
     return lines

@@ -7,6 +7,7 @@ import errno
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +20,7 @@ from typing import Any, final
 from safetensors import SafetensorError, deserialize
 
 from piop.datasets.lazy_arrays import reason_of
-from piop.errors import DataError, PiopError, UsageError, check_file_name
+from piop.errors import DataError, PiopError, UsageError, check_file_name, check_path
 from piop.folder_lock import LOCK, one_writer, require_own_lock
 
 logger = logging.getLogger(__name__)
@@ -89,10 +90,14 @@ def replacing_folder(path: str | Path, ours: str, workspace: Path | None = None)
 def _reserving(path: Path) -> Iterator[str]:
     """Give the prefix of a temporary name, and report a place where none can be made."""
     try:
-        yield f".{path.name[:100]}."
+        yield _prefix(path.name)
     except OSError as error:
         message = f"{path}: cannot be written: {reason_of(error)}. {_remedy(error)}"
         raise DataError(message) from None
+
+
+def _prefix(name: str) -> str:
+    return f".{name[:100]}."
 
 
 @contextmanager
@@ -143,7 +148,9 @@ def require_place(path: Path, ours: str | None = None) -> None:
 
     Raises:
         DataError: If it may not.
+        UsageError: If it is no path, such as one that is too long.
     """
+    check_path(path)
     folder = path.parent
     if not folder.is_dir():
         problem = "is not a folder" if folder.exists() else "there is no such folder"
@@ -181,7 +188,7 @@ def _umask() -> int:
 
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()
@@ -196,6 +203,8 @@ def _flush(path: Path) -> None:
 
 
 MANIFEST, PART = "manifest.json", ".safetensors"
+_PART_NAME = re.compile(rf"\d{{9,}}-\d{{9,}}{re.escape(PART)}")
+_LOCK_NAME = re.compile(rf"{LOCK}(\.\d+)?")
 
 
 @final
@@ -205,16 +214,19 @@ class Shards:
 
     Attributes:
         folder: Where they are; see :meth:`open`.
+        output: Name of the output that they are for.
     """
 
     folder: Path
+    output: str
 
     @classmethod
     @contextmanager
     def open(cls, path: str | Path, manifest: Mapping[str, Any]) -> Iterator[Shards]:
         """Open the folder ``NAME.parts`` beside an output, with what an earlier job left there.
 
-        The folder stays until :meth:`remove`, unless no part was written.
+        The folder stays until :meth:`remove`, unless no part was written. A file that is not of
+        these parts is never removed.
 
         Args:
             path: The output that the parts are for.
@@ -222,21 +234,23 @@ class Shards:
 
         Raises:
             UsageError: The parts that are there are of another job, or another process is at work.
-            DataError: The place cannot be written.
+            DataError: The place cannot be written, or a folder of this name is not piop's.
         """
         path = Path(path)
         folder = path.with_name(path.name + ".parts")
+        shards = cls(folder, path.name)
+        manifest = json.loads(json.dumps(manifest))
         try:
             folder.mkdir(exist_ok=True)
+            shards._require_own(path, manifest)  # before anything is written into it
         except OSError as error:
             message = f"{path}: cannot be written: {folder}: {reason_of(error)}. {_remedy(error)}"
             raise DataError(message) from None
-        shards = cls(folder)
         try:
             with one_writer(folder):
                 try:
-                    shards._agree(path, json.loads(json.dumps(manifest)))
-                    _remove(folder.glob(".*.part"))  # which a killed process had begun to write
+                    shards._agree(path, manifest)
+                    _remove(shards._temporary)  # which a killed process had begun to write
                     yield shards
                 finally:
                     if shards._empty:
@@ -245,17 +259,43 @@ class Shards:
             with contextlib.suppress(OSError):  # it holds parts, or another process has come
                 folder.rmdir()
 
-    def _agree(self, path: Path, manifest: dict[str, Any]) -> None:
+    def _require_own(self, path: Path, manifest: Mapping[str, Any]) -> None:
+        """Make sure that the folder holds a manifest of piop's, or nothing of a user's.
+
+        Raises:
+            DataError: If it does not.
+        """
+        found = self._manifest()
+        if found is not None and not self._empty:
+            return  # whose parts they are is decided once no other process writes
+        if found is not None and (found == manifest or any(k.startswith("piop_") for k in found)):
+            return
+        begun = {*self._temporary, *self._matching(_LOCK_NAME)}  # of a process that was killed
+        if found is None and not set(self.folder.iterdir()) - begun:
+            return
+        raise DataError(
+            f"{path}: cannot be written: {self.folder} is there and holds no {MANIFEST} of piop, "
+            "which keeps unfinished data sets in folders of such names. Rename or remove it, or "
+            "give another --output"
+        )
+
+    def _manifest(self) -> dict[str, Any] | None:
+        """Read the manifest: empty where it cannot be read; None where there is none."""
+        try:
+            found = json.loads((self.folder / MANIFEST).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _agree(self, path: Path, manifest: Mapping[str, Any]) -> None:
         """Write the manifest, or make sure that it is the same."""
-        file = self.folder / MANIFEST
-        if not file.exists() or self._empty:
-            with replacing(file) as temporary:
+        found = self._manifest()
+        if found is None or self._empty:
+            with replacing(self.folder / MANIFEST) as temporary:
                 temporary.write_text(json.dumps(manifest, indent=1) + "\n")
             return
-        try:
-            found = json.loads(file.read_text())
-        except (OSError, ValueError):
-            found = {}
         if found == manifest:
             return
         keys = [k for k in {**found, **manifest} if found.get(k) != manifest.get(k)]
@@ -299,11 +339,23 @@ class Shards:
     @property
     def _empty(self) -> bool:
         """Whether there is no part."""
-        return not any(self.folder.glob(f"*{PART}"))
+        return not self._matching(_PART_NAME)
+
+    @property
+    def _temporary(self) -> list[Path]:
+        """The files and folders that were begun here and do not have their names yet."""
+        names = (
+            rf"{re.escape(_prefix(self.output))}|\.{re.escape(MANIFEST)}\.|\.{_PART_NAME.pattern}\."
+        )
+        return self._matching(re.compile(rf"({names})[^.]+\.part", re.DOTALL))
+
+    def _matching(self, names: re.Pattern[str]) -> list[Path]:
+        return [file for file in self.folder.glob("*") if names.fullmatch(file.name)]
 
     def remove(self) -> None:
-        """Remove all parts."""
-        _remove(f for f in self.folder.glob("*") if not f.name.startswith(LOCK))
+        """Remove all parts, then the manifest; whatever else is in the folder stays."""
+        _remove([*self._temporary, *self._matching(_PART_NAME)])
+        (self.folder / MANIFEST).unlink(missing_ok=True)
 
     def file(self, part: range) -> Path:
         """Where a part is kept."""

@@ -17,7 +17,7 @@ from piop.metrics import relative_l2_by_time
 from piop.report.field_figures import View
 from piop.residual import compile_residual
 from piop.run import predict_held_out
-from piop.run.evaluation import errors_of, residual_at_points
+from piop.run.evaluation import errors_of, finite_samples, residual_at_points
 from piop.run.user_inputs import save_grid
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
         data: File of the held-out solutions to use instead.
 
     Returns:
-        The comparison; None where there is no reference, or one at points of a region that varies.
+        The comparison, of the inputs whose reference and prediction are finite; None where there is
+        none, or the reference is at points of a region that varies.
     """
     try:
         line, end = len(run.problem.space) == 1, run.model.operator.end_only
@@ -69,16 +70,25 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
         held_out = run.held_out(SAMPLES, seed, finer, data=data)
     except (NotSupportedError, SolverError):
         return None
+    prediction = predict_held_out(run.problem, run.model, held_out)
+    finite = finite_samples(held_out.truth, prediction)
+    if not bool(finite.any()):
+        return None
+    if not bool(finite.all()):
+        kept = finite.nonzero().flatten()
+        held_out, prediction = held_out.take(kept), {n: v[kept] for n, v in prediction.items()}
     if held_out.queries.axes is not None:
-        return compare_on_grid(run, held_out, held_out.queries.axes)
+        return compare_on_grid(run, held_out, prediction, held_out.queries.axes)
     if held_out.queries.points is None or run.problem.domain.is_box or run.problem.domain.varies:
         return None
-    return compare_on_region(run, held_out, held_out.queries.points)
+    return compare_on_region(run, held_out, prediction, held_out.queries.points)
 
 
-def compare_on_grid(run: Run, held_out: HeldOut, axes: Mapping[str, Tensor]) -> Comparison:
+def compare_on_grid(
+    run: Run, held_out: HeldOut, prediction: Mapping[str, Tensor], axes: Mapping[str, Tensor]
+) -> Comparison:
     """Compare solutions on a grid."""
-    truth, prediction = held_out.truth, predict_held_out(run.problem, run.model, held_out)
+    truth = held_out.truth
     positions = {name: axis.numpy() for name, axis in axes.items()}
     time = None if run.problem.time is None else run.problem.time.name
     shown = Comparison(
@@ -100,10 +110,11 @@ def compare_on_grid(run: Run, held_out: HeldOut, axes: Mapping[str, Tensor]) -> 
     )
 
 
-def compare_on_region(run: Run, held_out: HeldOut, positions: Tensor) -> Comparison:
+def compare_on_region(
+    run: Run, held_out: HeldOut, prediction: Mapping[str, Tensor], positions: Tensor
+) -> Comparison:
     """Compare solutions at ``positions [B or 1, N, 2]`` in a region, on a grid; NaN outside."""
-    problem = run.problem
-    truth, prediction = held_out.truth, predict_held_out(problem, run.model, held_out)
+    problem, truth = run.problem, held_out.truth
     axes = {c.name: np.linspace(c.low, c.high, REGION_POINTS) for c in problem.space}
     grid = np.meshgrid(*axes.values(), indexing="ij")
     inside = problem.domain.fixed.contains(np.stack(grid, -1).reshape(-1, 2)).reshape(grid[0].shape)
@@ -161,8 +172,8 @@ def _by_time(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> T
 def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     """Evaluate every equation on the grid ``[rows, *axes]``.
 
-    Empty for inputs that are known from data only, and for operators whose residual is taken on a
-    grid of its own.
+    Empty for inputs that are known from data only, for operators whose residual is taken on a grid
+    of its own, and where it is not finite.
     """
     if not held_out.functions and run.problem.inputs:
         return {}
@@ -176,4 +187,6 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     chunks = held_out.queries.tensor().split(RESIDUAL_CHUNK, dim=1)
     parts = [residual(c.to(like).expand(len(rows), -1, -1)).double().cpu() for c in chunks]
     found = torch.cat(parts, 1).reshape(len(rows), *held_out.queries.shape, -1)
+    if not bool(found.isfinite().all()):
+        return {}
     return {f"equation {e + 1}": found[..., e].numpy() for e in range(found.shape[-1])}

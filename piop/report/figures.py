@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 
 from piop.datasets import replacing
 from piop.datasets.atomic_output import require_new
-from piop.errors import UsageError
+from piop.errors import DataError, UsageError
 from piop.report.comparison import Comparison, compare, labels_of_units
 from piop.report.field_figures import field_figure, residual_figure
 from piop.report.line_figures import error_figure, inferred_figure, loss_figure, resolution_figure
@@ -19,6 +20,8 @@ from piop.run.folder import DISCRETISATION, EVALUATION
 
 if TYPE_CHECKING:
     from piop.run import Run
+
+logger = logging.getLogger(__name__)
 
 OF_COMPARISON = {
     "fields": "a reference solution on a grid or a fixed region",
@@ -77,16 +80,21 @@ def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> lis
         data: File of the held-out solutions to show instead.
 
     Returns:
-        The files written: only losses where there is no reference to compare with.
+        The files written: only losses where there is no reference to compare with, or the data of
+        the run are gone.
 
     Raises:
         PiopError: A file cannot be written.
     """
     inferred = run.folder.read_json(EVALUATION).get("inferred")
-    comparison = compare(run, seed, data)
-    folder, units = run.path / "figures", labels_of_units(run)
+    try:
+        comparison = compare(run, seed, data)
+    except DataError as error:
+        logger.warning("no figure of predictions: %s", error)
+        comparison = None
+    units = labels_of_units(run)
     with run.folder.writing():
-        return draw_figures(folder, run.metrics, comparison, inferred, units)
+        return draw_figures(run.folder.figures(), run.metrics, comparison, inferred, units)
 
 
 def draw_discretisation(run: Run, study: Mapping[str, Any]) -> Path:
@@ -99,10 +107,8 @@ def draw_discretisation(run: Run, study: Mapping[str, Any]) -> Path:
     Raises:
         PiopError: The file cannot be written.
     """
-    folder = run.path / "figures"
     with run.folder.writing():
-        folder.mkdir(parents=True, exist_ok=True)
-        return save(resolution_figure(study), folder / "discretisation.png")
+        return save(resolution_figure(study), run.folder.figures() / "discretisation.png")
 
 
 def draw_figures(

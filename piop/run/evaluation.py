@@ -87,21 +87,22 @@ def error_over_time(
 @torch.no_grad()
 def mean_residual(
     problem: Problem, model: Model, config: TrainingConfig, seed: int
-) -> dict[str, float]:
-    """Return the root mean square of the residual of each equation for held-out inputs.
+) -> tuple[dict[str, float], list[str]]:
+    """Return the root mean square of the residual of each equation for held-out inputs; warnings.
 
     The residual is taken at random points, or on the grid of an operator evaluated on one. The
     result is empty for an operator that predicts the final time alone, or scattered points jointly,
-    and where the equations cannot be evaluated.
+    and where the equations cannot be evaluated. Inputs with a residual that is not finite are left
+    out, and counted in a warning.
     """
     if not problem.capabilities.equations or model.operator.end_only:
-        return {}
+        return {}, []
     if model.operator.gridded and model.training_grid is None:
-        return {}
+        return {}, []
     try:
         residual = residual_of_model(problem, model, config)
     except UsageError:  # the grid of the data it was trained on holds no differences
-        return {}
+        return {}, []
     like = model.operator.scale
     draws = Draws.of(HELD_OUT, seed, range(RESIDUAL_SAMPLES), config.machine.draws)
     draws = replace(draws, index=draws.index.to(like.device))
@@ -109,8 +110,12 @@ def mean_residual(
     queries = residual.place(lambda: collocation(problem, draws, RESIDUAL_POINTS).to(like))
     observed = observe(functions, problem, draws, like.dtype)
     found = residual_at_points(model, residual, functions, observed)(queries)
-    sizes = found.square().mean((0, 1)).sqrt().tolist()
-    return {f"equation {e + 1}": size for e, size in enumerate(sizes)}
+    squares = found.double().square()
+    finite = squares.flatten(1).isfinite().all(1)
+    sizes = squares[finite].mean((0, 1)).sqrt().tolist()  # NaN where no input is left
+    missing = int((~finite).sum())
+    reason = f"the residual of {missing} of {len(finite)} inputs is not finite; they are left out"
+    return {f"equation {e + 1}": s for e, s in enumerate(sizes)}, [reason] if missing else []
 
 
 def residual_at_points(
@@ -143,7 +148,7 @@ def errors_by_noise(
     held_out: HeldOut,
     scales: Mapping[str, Sequence[float]],
     draws: Draws,
-) -> dict[str, dict[str, Any]]:
+) -> tuple[dict[str, dict[str, Any] | None], list[str]]:
     """Evaluate an operator at each level of noise of its inputs.
 
     Args:
@@ -154,16 +159,61 @@ def errors_by_noise(
         draws: Draws of the noise, which differs between levels only in its size.
 
     Returns:
-        Level → ``mean``, ``std`` and ``per_sample`` of the relative L2 errors.
+        Level → ``mean``, ``std`` and ``per_sample`` of the relative L2 errors, None where no sample
+        has one; and warnings of levels at which more samples are left out than without noise.
     """
     judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
-    count, found = len(held_out.accepted), {}
+    count, found, warnings = len(held_out.accepted), {}, []
+    known = _all_finite(held_out.truth) & nonzero_solutions(problem, held_out)
     for level in noise_levels(problem):
         levels = torch.full((count,), level, dtype=torch.float64)
         inputs = add_noise(held_out.inputs, scales, levels, draws)
         prediction = predict_held_out(problem, model, replace(held_out, inputs=inputs))
-        found[f"{level:g}"] = summarise(errors_of(prediction, judged)).to_dict()
-    return found
+        kept, _ = comparable_samples(problem, held_out, prediction)
+        errors = errors_of(prediction, judged)[kept]
+        found[f"{level:g}"] = summarise(errors).to_dict() if len(errors) else None
+        if missing := int((known & ~kept).sum()):
+            warnings.append(
+                f"noise of {100 * level:g} %: {missing} of {count} errors are not finite; they are "
+                "left out"
+            )
+    return found, warnings
+
+
+def _all_finite(values: Mapping[str, Tensor]) -> Tensor:
+    """Mark the samples ``[B]`` all of whose values are finite numbers."""
+    return torch.stack([v.flatten(1).isfinite().all(1) for v in values.values()]).all(0)
+
+
+def finite_samples(truth: Mapping[str, Tensor], prediction: Mapping[str, Tensor]) -> Tensor:
+    """Mark the samples ``[B]`` whose references and predictions are finite numbers."""
+    return _all_finite(truth) & _all_finite(prediction)
+
+
+def comparable_samples(
+    problem: Problem, held_out: HeldOut, prediction: Mapping[str, Tensor]
+) -> tuple[Tensor, list[str]]:
+    """Mark the samples ``[B]`` that have a relative error; warnings that count the others."""
+    rest, warnings = nonzero_solutions(problem, held_out), []
+    total = len(rest)
+
+    def note(marked: Tensor, reason: str) -> None:
+        if count := int(marked.sum()):
+            numbers = marked.nonzero().flatten().tolist()
+            first = ", ".join(map(str, numbers[:8])) + (" …" if count > 8 else "")
+            end = "" if count == total else f"; they are left out (sample {first})"
+            warnings.append(f"{count} of {total} {reason}{end}")
+
+    note(~rest, "solutions are zero, so no relative error is defined")
+    judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
+    for marked, reason in (
+        (_all_finite(held_out.truth), "reference solutions are not finite (NaN or infinity)"),
+        (_all_finite(prediction), "predictions are not finite (NaN or infinity)"),
+        (errors_of(prediction, judged).isfinite(), "relative errors are too large for a number"),
+    ):
+        note(rest & ~marked, reason)
+        rest = rest & marked
+    return rest, warnings
 
 
 def compare_with_truth(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
@@ -172,12 +222,11 @@ def compare_with_truth(problem: Problem, model: Model, held_out: HeldOut) -> dic
     Returns:
         The content of ``evaluation.json``, except what the run adds.
     """
-    kept = nonzero_solutions(problem, held_out)
-    zero = (~kept).nonzero().flatten().tolist()
-    reason = f"{len(zero)} of {len(kept)} solutions are zero, so no relative error is defined"
-    if len(zero) == len(kept):
-        return {"relative_l2": None, "warnings": [reason]}
-    prediction = {n: v[kept] for n, v in predict_held_out(problem, model, held_out).items()}
+    prediction = predict_held_out(problem, model, held_out)
+    kept, left_out = comparable_samples(problem, held_out, prediction)
+    if not bool(kept.any()):
+        return {"relative_l2": None, "warnings": left_out}
+    prediction = {name: value[kept] for name, value in prediction.items()}
     truth = {n: v[kept] for n, v in held_out.truth.items()}
     judged = {n: truth[n] for n in problem.unknowns if n in truth}
     errors = errors_of(prediction, judged)
@@ -186,11 +235,9 @@ def compare_with_truth(problem: Problem, model: Model, held_out: HeldOut) -> dic
     warnings = [
         f"the operator ({summary}) does not beat the trivial prediction {name!r} "
         f"({summarise(trivial[name])})"
-        for name in unbeaten(errors, trivial)
+        for name in unbeaten(errors, {n: e for n, e in trivial.items() if e.isfinite().all()})
     ]
-    if zero:
-        samples = ", ".join(map(str, zero[:8]))
-        warnings.append(f"{reason}; they are left out (sample {samples})")
+    warnings += left_out
     refused = int((~held_out.accepted[kept]).sum())
     if refused:
         warnings.append(
@@ -203,7 +250,7 @@ def compare_with_truth(problem: Problem, model: Model, held_out: HeldOut) -> dic
         "per_channel": {n: summarise(relative_l2(prediction[n], v)).mean for n, v in truth.items()},
         "per_time": error_over_time(problem, prediction, judged, held_out.queries.axes),
         "reference": {
-            "error_estimate": None if estimate is None else float(estimate.max()),
+            "error_estimate": None if estimate is None else float(estimate[kept].max()),
             "accepted": len(errors) - refused,
         },
         "baselines": {name: summarise(value).mean for name, value in trivial.items()},

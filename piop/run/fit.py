@@ -337,7 +337,7 @@ def _train(
             )
             return replace(run, unchanged=True)
         if samples and not trainer.interrupted and processes.leads:
-            run.evaluate(samples)
+            run.evaluate_after_training(samples)
     return run
 
 

@@ -6,15 +6,16 @@ import datetime
 import json
 import logging
 import platform
-import shutil
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
 from piop.datasets.writer import installed_version
-from piop.errors import DamagedFileError, UsageError, check_file_name
+from piop.errors import DamagedFileError, UsageError, check_file_name, check_path
 from piop.folder_lock import LOCK, one_writer
+from piop.json_values import json_value
 from piop.problem import Problem
 from piop.training.config import TrainingConfig
 from piop.training.loop.checkpoint import METRICS, WEIGHTS
@@ -28,9 +29,19 @@ FORMAT = 1
 
 SPEC, EVALUATION = "spec.yaml", "evaluation.json"
 DISCRETISATION, PROFILE = "discretisation.json", "profile.json"
-MEMBERS = (METRICS, WEIGHTS, "state", EVALUATION, DISCRETISATION, PROFILE, "figures",
+FIGURES = "figures"
+MEMBERS = (METRICS, WEIGHTS, "state", EVALUATION, DISCRETISATION, PROFILE, FIGURES,
            "report.html", CHECKSUMS, CONFIG, SPEC)  # fmt: skip
 """What a run writes, in the order in which it is removed: a run folder to the last but one."""
+
+FOLDERS = {
+    "state": re.compile(r"(checkpoint|previous)\.pt|\.(checkpoint|previous)\.pt\.tmp"),
+    FIGURES: re.compile(
+        r"(losses|inferred|discretisation|residual|error_over_time|predictions(_\w+)?)\.png"
+        r"|\.\w+\.png\.\w+\.part"
+    ),
+}
+"""Member that is a folder → names of the files that a run writes in it."""
 
 UNFINISHED = {SPEC, "state", CHECKSUMS, LOCK, *(f".{n}.tmp" for n in (SPEC, CONFIG, CHECKSUMS))}
 """All that a run has written when it is killed before it has a config: nothing to lose."""
@@ -41,7 +52,10 @@ class RunFolder:
     """Paths in a run folder, and its files.
 
     Args:
-        path: The folder.
+        path: The folder; ``~`` stands for the user's home.
+
+    Raises:
+        UsageError: If it is no path, such as one that is too long.
 
     Attributes:
         spec: The spec in its canonical form.
@@ -50,7 +64,11 @@ class RunFolder:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = path = Path(path)
+        try:
+            self.path = path = Path(path).expanduser()
+        except RuntimeError as error:
+            raise UsageError(f"{path}: {error}; give the path in full") from None
+        check_path(path)
         self.spec, self.config = path / SPEC, path / CONFIG
         self.files = RunFiles(path)
         self._locked = False
@@ -145,11 +163,30 @@ class RunFolder:
         try:
             for member in map(self.path.joinpath, MEMBERS):
                 if member.is_dir() and not member.is_symlink():
-                    shutil.rmtree(member)
+                    _clear_folder(member)
                 else:
                     member.unlink(missing_ok=True)
         except OSError as error:
             raise UsageError(f"{self.path}: cannot be replaced ({error.strerror})") from error
+
+    def figures(self) -> Path:
+        """Return the folder of the figures, made when missing; a link is replaced by a folder.
+
+        Raises:
+            UsageError: If it cannot be made.
+        """
+        path = self.path / FIGURES
+        try:
+            if path.is_symlink():
+                logger.warning("%s: was a link to %s; is a folder now", path, path.readlink())
+                path.unlink()
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{path}: cannot be made ({error.strerror}). Rename or remove what is there, or "
+                "give write permission"
+            ) from error
+        return path
 
     def require(self) -> None:
         """Make sure that this is a run folder.
@@ -226,14 +263,24 @@ class RunFolder:
         return found
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a JSON file.
+        """Write a JSON file, with null for numbers that are not finite.
 
         Raises:
             UsageError: If another process is writing.
             TrainingError: If it cannot be written.
         """
+        again = f"piop evaluate {self.path}" if name in (EVALUATION, DISCRETISATION) else None
         with self.writing():
-            self.files.write({name: json_bytes(content)})
+            self.files.write({name: json_bytes(json_value(content))}, again=again)
+
+
+def _clear_folder(folder: Path) -> None:
+    """Remove the files of a run in a folder of it, and the folder if nothing else is in it."""
+    for file in folder.iterdir():
+        if FOLDERS[folder.name].fullmatch(file.name) and (file.is_symlink() or not file.is_dir()):
+            file.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 ORIGINAL = "Put it back, or start a new run with: piop solve"

@@ -21,7 +21,7 @@ from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.metrics import summarise
 from piop.problem import Input, Problem
-from piop.run.evaluation import errors_of, nonzero_solutions, predict_held_out
+from piop.run.evaluation import comparable_samples, errors_of, predict_held_out
 from piop.run.held_out import Grid, HeldOut, HeldOutSource, observed_at
 from piop.sampling import Draws
 from piop.spec.model import SensorPlacement
@@ -213,21 +213,23 @@ def study_discretisation(
     wanted = None if grids is None else read_grids(grids, [c.name for c in problem.space])
     cells: list[dict[str, Any]] = []
     samples = 0
+    warnings: list[str] = []
     estimates: dict[str, float | None] = {}
     counts: dict[str, dict[str, int]] = {}
     for held_out in [source.held_out()] if wanted is None else source.on_grids(wanted):
         label, samples = _label(problem, held_out), len(held_out.accepted)
         estimate = held_out.error_estimate
         estimates[label] = None if estimate is None else float(estimate.max())
-        kept = nonzero_solutions(problem, held_out)
-        if not bool(kept.any()):
-            message = "all solutions are zero, so no relative error is defined"
-            raise DataError(f"grid {label}: {message}")
         for choice in choices:
             observed = replace(held_out, inputs=_observed(problem, held_out, choice, draw(samples)))
             counts[choice.label] = {n: s.points.shape[1] for n, s in observed.inputs.items()}
             judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
-            errors = errors_of(predict_held_out(problem, model, observed), judged)[kept]
+            prediction = predict_held_out(problem, model, observed)
+            kept, left_out = comparable_samples(problem, held_out, prediction)
+            if not bool(kept.any()):
+                raise DataError(f"grid {label}: {'; '.join(left_out)}")
+            warnings += [f"grid {label}, sensors {choice.label}: {text}" for text in left_out]
+            errors = errors_of(prediction, judged)[kept]
             cells.append({"sensors": choice.label, "grid": label, **summarise(errors).to_dict()})
     return {
         "samples": samples,
@@ -235,6 +237,7 @@ def study_discretisation(
         "grids": list(estimates),
         "relative_l2": cells,
         "reference_error_estimate": estimates,
+        "warnings": warnings,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ import torch
 import xarray as xr
 
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
-from piop.errors import NotSupportedError, SolverError, UsageError
+from piop.errors import DataError, NotSupportedError, SolverError, UsageError
+from piop.json_values import json_value
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem, late_imports
 from piop.run import evaluation
@@ -130,7 +132,8 @@ class Run:
         if module is None:
             return {}
         known = self.folder.read_json(EVALUATION).get("inferred") or {}
-        return {n: known[n]["value"] if n in known else v for n, v in module.values().items()}
+        values = {n: known.get(n, {}).get("value") for n in module.values()}
+        return {n: v if values[n] is None else values[n] for n, v in module.values().items()}
 
     @property
     def solved(self) -> Problem:
@@ -245,7 +248,8 @@ class Run:
 
         Raises:
             UsageError: For arguments that cannot be used.
-            DataError: If the data do not fit the problem.
+            DataError: If the data do not fit the problem; if a run that was trained on data alone
+                has them no more. What was written before is kept then.
         """
         if data is not None and (at is not None or sensors is not None):
             raise UsageError("data: have their own points and sensors; leave at and sensors out")
@@ -259,7 +263,11 @@ class Run:
         device = self.config.machine.device
         given, seed = self._given(data), self.config.machine.seed if seed is None else seed
         parameters, doubts = self._infer()
-        values = {name: entry["value"] for name, entry in parameters.get("inferred", {}).items()}
+        values = {
+            name: entry["value"]
+            for name, entry in parameters.get("inferred", {}).items()
+            if entry["value"] is not None and math.isfinite(entry["value"])
+        }
         problem = self.problem.at(values)
         try:
             with self._writing(write), explain_out_of_memory(lambda _: remedy, device):
@@ -268,18 +276,32 @@ class Run:
                 found = evaluation.compare_with_truth(problem, self.model, held_out)
                 if scales := self.statistics.noise:
                     draws = self._draws(seed, len(held_out.accepted))
-                    noise = evaluation.errors_by_noise(problem, self.model, held_out, scales, draws)
+                    noise, noise_doubts = evaluation.errors_by_noise(
+                        problem, self.model, held_out, scales, draws
+                    )
                     found["noise"] = noise
+                    doubts += noise_doubts
                 doubts += self._shared(source, given)
         except (NotSupportedError, SolverError) as error:
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
         if given is not None:
             found["data"] = given.name
-        found |= parameters | {"warnings": [*found["warnings"], *doubts]}
-        found |= self._circumstances(problem, seed)
+        circumstances, residual_doubts = self._circumstances(problem, seed)
+        found |= parameters | {"warnings": [*found["warnings"], *doubts, *residual_doubts]}
+        found = json_value(found | circumstances)
         if write:
             self.folder.write_json(EVALUATION, found)
         return found
+
+    def evaluate_after_training(self, samples: int) -> None:
+        """Evaluate on held-out inputs; without their data, write what training gave, and why."""
+        try:
+            self.evaluate(samples)
+        except DataError as error:  # a file may go while a long training reads from it
+            circumstances, doubts = self._circumstances(self.solved, self.config.machine.seed)
+            warnings = [f"not evaluated: {error}", *doubts]
+            found = {"relative_l2": None, "warnings": warnings} | circumstances
+            self.folder.write_json(EVALUATION, found)
 
     def discretisation(
         self,
@@ -325,7 +347,8 @@ class Run:
         with self._writing(write), explain_out_of_memory(lambda _: remedy, device):
             draw = partial(self._draws, seed)
             found = study_discretisation(self.solved, self.model, source, draw, sensors, grids)
-        found |= {"seed": seed, "judged_by": source.name, "warnings": self._shared(source, given)}
+        found["warnings"] += self._shared(source, given)
+        found = json_value(found | {"seed": seed, "judged_by": source.name})
         if write:
             self.folder.write_json(DISCRETISATION, found)
         return found
@@ -384,16 +407,18 @@ class Run:
             return {}, []
         try:
             data = self._own_data(self.data or {})
-        except (UsageError, NotSupportedError) as error:
+        except UsageError as error:
             known = self.folder.read_json(EVALUATION).get("inferred")
             found = {"inferred": known or trained_estimates(self.problem, module.values())}
             return found, [f"{', '.join(module.names)}: as before, because {error}"]
         return infer(self.problem, module.values(), data)
 
-    def _circumstances(self, problem: Problem, seed: int) -> dict[str, Any]:
+    def _circumstances(self, problem: Problem, seed: int) -> tuple[dict[str, Any], list[str]]:
+        """Return the residual and what the training was; and warnings."""
         last = (self.metrics or [{"step": 0, "seconds": 0.0}])[-1]
-        return {
-            "residual": evaluation.mean_residual(problem, self.model, self.config, seed),
+        residual, doubts = evaluation.mean_residual(problem, self.model, self.config, seed)
+        found = {
+            "residual": residual,
             "steps": int(last["step"]),
             "seconds": last["seconds"],
             "first_step_seconds": round(self.first_step, 3),
@@ -405,6 +430,7 @@ class Run:
             "seed": seed,
             "interrupted": self.interrupted,
         }
+        return found, doubts
 
     def _own_data(self, recorded: Mapping[str, Any]) -> AnyDataset:
         """Return the held-out samples of the run's own data, from the file where necessary.
@@ -413,14 +439,15 @@ class Run:
             recorded: The data as ``config.json`` describes them.
 
         Raises:
-            NotSupportedError: If the data are not there.
+            DataError: If the data are not there.
         """
         if self.held_data is not None:
             return self.held_data
         path = recorded.get("path")
         if path is None or not Path(path).exists():
-            raise NotSupportedError(
-                f"the data of this run ({path or 'given in Python'}) are not there"
+            raise DataError(
+                f"the data of this run ({path or 'given in Python'}) are not there. Put them back, "
+                f"or give others: piop evaluate {self.path} --data FILE (data=...)"
             )
         found = open_dataset(path, self.problem)
         return training_and_held_out(self.problem, found, self.config.machine.seed)[1]

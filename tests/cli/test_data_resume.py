@@ -16,7 +16,7 @@ import xarray as xr
 
 from piop.datasets import open_dataset
 from piop.datasets.atomic_output import Shards
-from piop.errors import UsageError
+from piop.errors import DataError, UsageError
 from piop.generation import generate
 from piop.problem import Problem
 
@@ -311,3 +311,55 @@ def test_without_its_library_zarr_is_refused(piop, tmp_path, monkeypatch):
     assert code == 2
     assert "pip install 'piop[zarr]'" in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("manifest", [None, "{}", "not json", '["a"]', '{"photos": 3}'])
+def test_a_folder_of_a_user_is_refused_and_left_as_it_is(manifest, counted, piop, tmp_path):
+    folder = tmp_path / "d.nc.parts"
+    (folder / "photos").mkdir(parents=True)
+    (folder / "photos" / "a.part").write_text("mine")
+    for name in ("keep.txt", ".mine.part", "weights.safetensors", "lock.txt"):
+        (folder / name).write_text("mine")
+    if manifest is not None:
+        (folder / "manifest.json").write_text(manifest)
+    before = {p: p.is_file() and p.read_bytes() for p in folder.rglob("*")}
+    for force in ([], ["--force"]):
+        code, _, err = piop("data", "heat", "-n", 2, "--output", tmp_path / "d.nc", *force)
+        assert code == 2
+        assert f"{folder} is there and holds no manifest.json of piop" in err
+        assert "Rename or remove it, or give another --output" in err
+    assert {p: p.is_file() and p.read_bytes() for p in folder.rglob("*")} == before
+    assert counted == []
+    assert not (tmp_path / "d.nc").exists()
+
+
+def test_parts_without_their_manifest_are_refused(counted, piop, tmp_path):
+    stop_after_one_batch(tmp_path / "d.nc")
+    (tmp_path / "d.nc.parts" / "manifest.json").unlink()
+    code, _, err = piop("data", "heat", "-n", COUNT, "--output", tmp_path / "d.nc")
+    assert code == 2
+    assert "holds no manifest.json of piop" in err
+
+
+def test_a_file_of_a_user_among_the_parts_stays(counted, tmp_path):
+    path, folder = tmp_path / "d.nc", tmp_path / "d.nc.parts"
+    stop_after_one_batch(path)
+    mine = [folder / n for n in ("notes.txt", ".notes.part", "x.safetensors", "lock.txt")]
+    for file in mine:
+        file.write_text("mine")
+    (folder / "photos").mkdir()
+    (folder / ".d.nc.killed00.part").write_text("of a process that was killed")
+    generate(Problem.from_file("heat"), COUNT, path)
+    assert len(open_dataset(path, Problem.from_file("heat"))) == COUNT
+    assert sorted(folder.iterdir()) == sorted([*mine, folder / "photos"])
+
+
+def test_a_job_that_ends_before_its_first_part_leaves_the_files_of_a_user(tmp_path):
+    path, heat = tmp_path / "d.nc", Problem.from_file("heat")
+    with pytest.raises(RuntimeError, match="stop"), Shards.open(path, {}) as shards:
+        (shards.folder / "notes.txt").write_text("mine")
+        (shards.folder / "photos").mkdir()
+        raise RuntimeError("stop")
+    assert sorted(p.name for p in shards.folder.iterdir()) == ["notes.txt", "photos"]
+    with pytest.raises(DataError, match=r"holds no manifest.json of piop"):
+        generate(heat, 1, path)

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from piop.cli.error_tables import error_table
 from piop.errors import NotSupportedError, UsageError
+from piop.report import draw_run
 from piop.run import HeldOut, Run, fit, predict_held_out
 from piop.run import evaluation as module
 from piop.sampling import Draws, sample_inputs
@@ -189,3 +191,63 @@ def test_no_samples_are_refused(trained, method):
 def test_sensors_that_cannot_be_placed_are_refused(trained, sensors, message):
     with pytest.raises(UsageError, match=message):
         trained.evaluate(2, sensors=sensors)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_samples_that_are_not_finite_are_left_out_and_counted(trained, monkeypatch, value):
+    held_out = trained.held_out(4)
+    whole = module.compare_with_truth(trained.problem, trained.model, held_out)
+    truth = held_out.truth["u"].clone()
+    truth[1, 2, 3] = value
+    predict = module.predict_held_out
+
+    def spoiled(*args):
+        prediction = predict(*args)["u"]
+        prediction[3, 0, 0] = value
+        return {"u": prediction}
+
+    monkeypatch.setattr(module, "predict_held_out", spoiled)
+    spoiled_truth = replace(held_out, truth={"u": truth})
+    found = module.compare_with_truth(trained.problem, trained.model, spoiled_truth)
+    kept = [whole["relative_l2"]["per_sample"][i] for i in (0, 2)]
+    assert found["relative_l2"]["per_sample"] == pytest.approx(kept)
+    assert found["relative_l2"]["mean"] == pytest.approx(sum(kept) / 2)
+    assert found["samples"] == 2
+    text = " ".join(found["warnings"])
+    assert "1 of 4 reference solutions are not finite" in text
+    assert "(sample 1)" in text
+    assert "1 of 4 predictions are not finite" in text
+    assert "(sample 3)" in text
+
+
+def test_an_evaluation_without_a_finite_sample_is_written_and_read_again(
+    trained, tmp_path, monkeypatch
+):
+    path = shutil.copytree(trained.path, tmp_path / "r")
+    run = Run.load(path)
+    for weights in run.model.operator.parameters():
+        weights.data.fill_(float("nan"))
+    found = run.evaluate(3)
+    written = json.loads((path / "evaluation.json").read_text())
+    assert written == found
+    assert written["relative_l2"] is None
+    assert set(written["residual"].values()) == {None}
+    assert any("3 of 3 predictions are not finite" in w for w in written["warnings"])
+    assert any("the residual of 16 of 16 inputs is not finite" in w for w in written["warnings"])
+    assert "not finite" in error_table(written)
+    assert draw_run(run)
+    assert run.is_evaluated
+    assert Run.load(path).evaluate(3)["relative_l2"]["mean"] > 0
+
+
+def test_a_reference_error_that_is_not_finite_is_null(trained, tmp_path, monkeypatch):
+    path = shutil.copytree(trained.path, tmp_path / "r")
+    run = Run.load(path)
+    held_out = run.held_out(2)
+    doubtful = replace(held_out, error_estimate=torch.tensor([float("inf"), 0.0]))
+    monkeypatch.setattr("piop.run.held_out.DrawnInputs.held_out", lambda _: doubtful)
+    run.evaluate(2)
+    written = json.loads((path / "evaluation.json").read_text())
+    assert written["reference"]["error_estimate"] is None
+    assert written["relative_l2"]["mean"] > 0
+    assert "reference itself" not in error_table(written)

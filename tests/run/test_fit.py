@@ -9,6 +9,7 @@ from piop.datasets import Dataset
 from piop.errors import DataError, NotSupportedError, UsageError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
+from piop.report import draw_run
 from piop.run import Run, fit, resume
 from piop.run.data import training_and_held_out
 from piop.run.folder import RunFolder
@@ -376,10 +377,35 @@ def test_data_in_a_file_are_split_the_same_way_when_loaded_again(heat, tmp_path)
     first = json.loads((tmp_path / "r" / "evaluation.json").read_text())["relative_l2"]
     assert Run.load(run.path).evaluate(write=False)["relative_l2"] == first
     assert resume(run.path, steps=4, samples=0).metrics[-1]["step"] == 4
-    (tmp_path / "d.nc").unlink()
-    found = Run.load(run.path).evaluate(write=False)
+
+
+def test_an_evaluation_without_the_data_of_the_run_keeps_the_one_before(heat, tmp_path):
+    path, data = tmp_path / "r", tmp_path / "d.nc"
+    generate(heat, 12, data)
+    fit(heat, steps=1, out=path, data=data, physics=False, samples=2)
+    before = (path / "evaluation.json").read_bytes()
+    data.unlink()
+    run = Run.load(path)
+    for action in (run.evaluate, run.discretisation):
+        with pytest.raises(DataError, match=r"d.nc\) are not there.*--data FILE") as caught:
+            action()
+        assert caught.value.exit_code == 2
+    assert (path / "evaluation.json").read_bytes() == before
+    generate(heat, 2, tmp_path / "new.nc", seed=7)
+    assert run.evaluate(data=tmp_path / "new.nc")["relative_l2"]["mean"] > 0
+
+
+def test_training_whose_data_go_ends_well_with_a_warning(heat, tmp_path, monkeypatch):
+    def gone(*args):
+        raise DataError("d.nc: there is no such file")
+
+    monkeypatch.setattr("piop.run.run._first", gone)
+    run = fit(heat, steps=1, out=tmp_path / "r", data=solutions(), physics=False)
+    found = json.loads((run.path / "evaluation.json").read_text())
     assert found["relative_l2"] is None
-    assert "are not there" in found["warnings"][0]
+    assert found["warnings"] == ["not evaluated: d.nc: there is no such file"]
+    assert found["steps"] == 1
+    assert [p.name for p in draw_run(run)] == ["losses.png"]
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Nothing in a run folder changes unnoticed, and one process at a time writes in it."""
 
+import errno
 import json
 import logging
 import os
@@ -8,8 +9,10 @@ import sys
 
 import pytest
 
+from piop import generate
 from piop.errors import DamagedFileError, TrainingError, UsageError
 from piop.folder_lock import one_writer
+from piop.report import draw_run
 from piop.run import Run, fit, resume
 from piop.run.folder import MEMBERS
 
@@ -39,6 +42,77 @@ def test_damage_is_noticed_and_the_file_named(copy, name):
     damage(copy / name)
     with pytest.raises(DamagedFileError, match=rf"r/{name}: is damaged"):
         Run.load(copy)
+
+
+@pytest.mark.parametrize("long", ["r" * 300, "r/" * 3000, "r\0"])
+def test_a_path_that_cannot_be_is_refused(heat, long, tmp_path):
+    path = tmp_path / long
+    actions = (
+        lambda: resume(path),
+        lambda: Run.load(path),
+        lambda: fit(heat, steps=1, out=path),
+        lambda: fit(heat, steps=1, out=tmp_path / "r", init_from=path),
+        lambda: generate(heat, 1, path.with_name(f"{path.name}.nc")),
+    )
+    for action in actions:
+        with pytest.raises(UsageError, match=r"cannot be used as a path \(.*; give another"):
+            action()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_in_the_home_of_the_user_is_made_there(heat, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run = fit(heat, steps=1, out="~/r", samples=0, device="cpu")
+    assert run.path == tmp_path / "r"
+    assert Run.load("~/r").path == run.path
+    assert resume("~/r", steps=2, samples=0).path == run.path
+    assert [p.name for p in tmp_path.iterdir()] == ["r"]
+
+
+def test_an_evaluation_that_cannot_be_written_names_the_command_that_makes_it(copy, monkeypatch):
+    def too_large(*args):
+        raise OSError(errno.EFBIG, "File too large")
+
+    run = Run.load(copy)
+    monkeypatch.setattr("os.fsync", too_large)
+    with pytest.raises(TrainingError, match=r"File too large.*go on with: piop evaluate .*r$"):
+        run.evaluate(1)
+
+
+def test_a_new_run_removes_the_files_of_a_run_alone(heat, copy):
+    draw_run(Run.load(copy))
+    (copy / "figures" / "losses.png").unlink()
+    (copy / "figures" / "mine.png").write_text("mine")
+    (copy / "figures" / "mine").mkdir()
+    for name in ("state/mine.txt", "figures/mine/losses.png", "mine.txt"):
+        (copy / name).write_text("mine")
+    fit(heat, steps=1, out=copy, samples=0, force=True, device="cpu")
+    names = {"mine.txt": "state", "mine.png": "figures", "mine": "figures"}
+    for name, folder in names.items():
+        assert (copy / folder / name).exists()
+    assert sorted(p.name for p in (copy / "figures").iterdir()) == ["mine", "mine.png"]
+    assert (copy / "figures" / "mine" / "losses.png").read_text() == "mine"
+    assert (copy / "mine.txt").exists()
+    assert not (copy / "evaluation.json").exists()
+
+
+def test_figures_are_not_written_into_a_folder_that_is_linked(copy, tmp_path, caplog):
+    (other := tmp_path / "other").mkdir()
+    (other / "losses.png").write_text("mine")
+    (copy / "figures").symlink_to(other)
+    draw_run(Run.load(copy))
+    assert (other / "losses.png").read_text() == "mine"
+    assert [p.name for p in other.iterdir()] == ["losses.png"]
+    assert (copy / "figures" / "losses.png").is_file()
+    assert not (copy / "figures").is_symlink()
+    assert f"was a link to {other}" in caplog.text
+
+
+def test_a_file_in_the_way_of_the_figures_is_named(copy):
+    (copy / "figures").write_text("mine")
+    with pytest.raises(UsageError, match=r"figures: cannot be made .*Rename or remove"):
+        draw_run(Run.load(copy))
 
 
 def test_an_edited_config_is_noticed(copy):

@@ -80,6 +80,7 @@ class RunFiles:
         files: Mapping[str, bytes],
         moved: Mapping[str, str] | None = None,
         covered: Mapping[str, Checksum] | None = None,
+        again: str | None = None,
     ) -> None:
         """Replace files, all of them on disk before the first has its name.
 
@@ -87,6 +88,7 @@ class RunFiles:
             files: Path within the folder → content.
             moved: Files to rename first, old → new path.
             covered: Checksums of files that are written elsewhere.
+            again: Command that writes them again; by default what continues the run.
 
         Raises:
             UsageError: Another process has taken the folder over.
@@ -99,11 +101,11 @@ class RunFiles:
         after |= {name: [known] for name, known in (covered or {}).items()}
         both = {name: [*before.get(name, []), *known] for name, known in after.items()}
         for name, content in files.items():
-            self._write_temporary(name, content)
-        self._store(both)
+            self._write_temporary(name, content, again)
+        self._store(both, again)
         for old, new in [*moved.items(), *((_temporary(name), name) for name in files)]:
-            self._rename(old, new)
-        self._store(after)
+            self._rename(old, new, again)
+        self._store(after, again)
 
     def _checksums(self) -> dict[str, list[Checksum]]:
         """Read the checksums: path within the folder → those that are valid."""
@@ -121,12 +123,12 @@ class RunFiles:
             )
         return {name: [(size, own) for size, own in known] for name, known in files.items()}
 
-    def _store(self, files: Mapping[str, list[Checksum]]) -> None:
+    def _store(self, files: Mapping[str, list[Checksum]], again: str | None) -> None:
         body = {"files": files, "checksum": _own_digest(files)}
-        self._write_temporary(CHECKSUMS, json.dumps(body, indent=1).encode() + b"\n")
-        self._rename(_temporary(CHECKSUMS), CHECKSUMS)
+        self._write_temporary(CHECKSUMS, json.dumps(body, indent=1).encode() + b"\n", again)
+        self._rename(_temporary(CHECKSUMS), CHECKSUMS, again)
 
-    def _write_temporary(self, name: str, content: bytes) -> None:
+    def _write_temporary(self, name: str, content: bytes, again: str | None) -> None:
         path = self.folder / _temporary(name)
         try:
             with path.open("wb") as file:
@@ -135,13 +137,13 @@ class RunFiles:
                 os.fsync(file.fileno())
         except OSError as error:
             path.unlink(missing_ok=True)
-            raise cannot_write(self.folder, name, error) from error
+            raise cannot_write(self.folder, name, error, again) from error
 
-    def _rename(self, old: str, new: str) -> None:
+    def _rename(self, old: str, new: str, again: str | None) -> None:
         try:
             (self.folder / old).replace(self.folder / new)
         except OSError as error:
-            raise cannot_write(self.folder, new, error) from error
+            raise cannot_write(self.folder, new, error, again) from error
 
 
 def _temporary(name: str) -> str:
@@ -153,13 +155,16 @@ def _own_digest(files: Any) -> str:
     return checksum(json.dumps(files, sort_keys=True).encode())[1]
 
 
-def cannot_write(folder: Path, name: str, error: OSError) -> TrainingError:
+def cannot_write(
+    folder: Path, name: str, error: OSError, again: str | None = None
+) -> TrainingError:
     """Return the error for a file of a run that cannot be written: what is kept, and the remedy.
 
     Args:
         folder: The run folder.
         name: Path within it.
         error: Of the operating system.
+        again: Command that writes the file again; by default what continues the run.
     """
     path = folder / name
     kept = "; the version before is kept" if path.exists() else ""
@@ -169,6 +174,10 @@ def cannot_write(folder: Path, name: str, error: OSError) -> TrainingError:
         errno.EFBIG: "Raise the limit on file sizes (ulimit -f)",
     }.get(error.errno or 0, "Give write permission, or use another disk")
     begun = (folder / CONFIG).exists()
-    then = f"go on with: piop resume {folder}" if begun else "give the same command again"
+    then = (
+        f"go on with: {again or f'piop resume {folder}'}"
+        if begun
+        else "give the same command again"
+    )
     reason = error.strerror or str(error)
     return TrainingError(f"{path}: cannot be written ({reason}){kept}. {remedy}, then {then}")
