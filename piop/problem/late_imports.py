@@ -43,7 +43,7 @@ def solve_reference(problem: Problem, inputs: Any, **settings: Any) -> Solution:
     from piop import reference
     from piop.run.user_inputs import read_functions
 
-    return reference.solve_reference(problem, read_functions(problem, inputs or {}), **settings)
+    return reference.solve_reference(problem, read_functions(problem, inputs), **settings)
 
 
 def residual(problem: Problem) -> Residual:

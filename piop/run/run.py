@@ -153,7 +153,7 @@ class Run:
             DataError: If inputs or points do not fit.
         """
         queries = read_at(self.problem, at, self.model.operator.end_only)
-        observed = read_inputs(self.problem, inputs or {})
+        observed = read_inputs(self.problem, inputs)
         remedy = "Predict fewer samples or points at a time, half as many to begin with"
         with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
             values = predict_values(self.problem, self.model, observed, queries)
