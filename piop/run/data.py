@@ -11,6 +11,7 @@ from typing import Any, Self, final
 
 import torch
 
+from piop.arguments import file_path
 from piop.datasets import AnyDataset, Dataset, open_dataset
 from piop.datasets.axes import check_finite
 from piop.errors import DataError
@@ -50,10 +51,12 @@ class GivenData:
         """Read or open a file, or take a data set as it is.
 
         Raises:
+            UsageError: If it is neither a file nor a data set.
             DataError: If the file does not fit the problem.
         """
-        if isinstance(data, str | Path):
-            return cls(open_dataset(data, problem), str(data), str(Path(data).resolve()))
+        if not isinstance(data, AnyDataset):
+            path = file_path("data", data, "a piop.datasets.Dataset")
+            return cls(open_dataset(path, problem), str(data), str(path.resolve()))
         path = None if data.path is None else str(Path(data.path).resolve())
         return cls(data, "given in Python", path)
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from piop.arguments import flag, mapping, whole_number
 from piop.datasets import AnyDataset
-from piop.errors import UsageError, noting_interrupt
+from piop.errors import UsageError, excerpt, noting_interrupt
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem
 from piop.residual import choose_kernel
@@ -40,7 +41,6 @@ from piop.training.loop.trainer import Trainer
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.requirements import require_backbone, require_choices, require_work
-from piop.training.setting_declarations import parse_time
 
 logger = logging.getLogger(__name__)
 
@@ -109,12 +109,18 @@ def fit(
     Example:
         ``run = piop.Problem.from_file("burgers").fit(time="5m")``
     """
+    physics, force, profile = (
+        flag(name, value)
+        for name, value in (("physics", physics), ("force", force), ("profile", profile))
+    )
+    samples = whole_number("samples", samples, 0)
+    _require_callable(progress)
     problem.capabilities.training(physics).require()
     if problem.learn is not None:
         _require_pairs(problem, data is not None)
         problem, physics = problem.inverse(), False
     settings = _joined_settings(settings, more)
-    budget = BudgetConfig(steps, None if time is None else parse_time(time))
+    budget = BudgetConfig.of(steps, time)
     machine = choose_machine(budget, device, precision, compile, threads, seed)
     config = TrainingConfig(budget, machine=machine, physics=physics)
     config = configure(problem, config, backbone, settings)
@@ -130,7 +136,7 @@ def fit(
         job = _plan(problem, config, settings, given, processes)
         initial = None
         if init_from is not None:
-            other = RunFolder(init_from)
+            other = RunFolder(init_from, "init_from")
             other.read_config()
             initial = read_weights(other.files)
 
@@ -177,6 +183,8 @@ def resume(
             setting may not change.
         TrainingError: If its checkpoint cannot be read.
     """
+    profile, samples = flag("profile", profile), whole_number("samples", samples, 0)
+    _require_callable(progress)
     folder = RunFolder(path)
     folder.require()
     with joined() as processes, ExitStack() as stack:
@@ -186,7 +194,7 @@ def resume(
         config = TrainingConfig.from_json(record["training"])
         config = move_to_device(config, config.machine.device).with_same_network(backbone)
         if steps is not None or time is not None:
-            budget = BudgetConfig(steps, None if time is None else parse_time(time))
+            budget = BudgetConfig.of(steps, time)
             _require_larger(budget, folder)
             config = replace(config, budget=budget)
         config = change_settings(config, _joined_settings(settings, more))
@@ -200,6 +208,12 @@ def resume(
         statistics = Statistics.from_json(record["statistics"])
         job = Job(problem, config, statistics, found, recorded, processes)
         return _train(folder, job, progress, profile, samples)
+
+
+def _require_callable(progress: Any) -> None:
+    """Refuse a progress that cannot be called with a row of the metrics."""
+    if progress is not None and not callable(progress):
+        raise UsageError(f"progress: {excerpt(progress)} is not a function of a row of the metrics")
 
 
 def _write_alone(folder: RunFolder, stack: ExitStack) -> None:
@@ -218,13 +232,16 @@ def _write_alone(folder: RunFolder, stack: ExitStack) -> None:
     stack.enter_context(noting_interrupt(kept))
 
 
+EXAMPLE = '{"learning_rate": 1e-3}'
+
+
 def _joined_settings(settings: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
     """Join the settings that were given as one mapping and as arguments of their own.
 
     Raises:
-        UsageError: If one is given in both ways.
+        UsageError: If one is given in both ways, or they are no mapping from names.
     """
-    found = dict(settings or {})
+    found = {} if settings is None else dict(mapping("settings", settings, EXAMPLE))
     if twice := sorted(found.keys() & more):
         raise UsageError(f"{twice[0]}: is given twice, as an argument and in settings")
     return found | dict(more)

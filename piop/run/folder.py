@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
+from piop.arguments import file_path
 from piop.datasets.writer import installed_version
 from piop.errors import DamagedFileError, UsageError, check_file_name
 from piop.folder_lock import LOCK, one_writer
@@ -42,15 +43,19 @@ class RunFolder:
 
     Args:
         path: The folder.
+        argument: Name of the argument that gives it, for messages.
 
     Attributes:
         spec: The spec in its canonical form.
         config: Every choice, versions and seeds.
         files: All files, written atomically and covered by checksums.
+
+    Raises:
+        UsageError: If it is no path.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = path = Path(path)
+    def __init__(self, path: str | Path, argument: str = "path") -> None:
+        self.path = path = file_path(argument, path)
         self.spec, self.config = path / SPEC, path / CONFIG
         self.files = RunFiles(path)
         self._locked = False
@@ -257,7 +262,7 @@ def new_folder(path: str | Path | None, name: str, force: bool) -> RunFolder:
         while path.exists():
             count += 1
             path = Path("runs") / f"{name}-{stamp}-{count}"
-    folder = RunFolder(path)
+    folder = RunFolder(path, "out")
     folder.require_replaceable(force)
     return folder
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
+from piop.arguments import MOST
 from piop.errors import UsageError, did_you_mean, excerpt
 from piop.models.core.base import POINT_FIELD, FieldKind
 
@@ -214,6 +215,8 @@ def _number(key: str, value: Any, kind: type) -> Any:
         raise UsageError(
             f"{key}: {excerpt(value)} is not a {'whole ' if kind is int else ''}number"
         )
+    if kind is int and abs(number) > MOST:
+        raise UsageError(f"{key}: {excerpt(value)} is above {MOST}")
     return kind(number)
 
 
