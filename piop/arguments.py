@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from collections.abc import Iterable, Mapping
@@ -48,6 +49,25 @@ def whole_number(name: str, value: Any, low: int = 1, high: int = MOST) -> int:
     return found
 
 
+def real_number(name: str, value: Any) -> float:
+    """Return a finite real number, of Python, NumPy or torch, as a float.
+
+    Raises:
+        UsageError: If it is none, such as text or NaN.
+
+    Example:
+        >>> real_number("tolerance", 1e-3)
+        0.001
+    """
+    try:
+        found = math.nan if is_flag(value) or isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise UsageError(f"{name}: {excerpt(value)} is not a finite number")
+    return found
+
+
 def seed_number(value: Any) -> int:
     """Return a seed as an int.
 
@@ -75,6 +95,17 @@ def flag(name: str, value: Any) -> bool:
     if not is_flag(value) or getattr(value, "ndim", 0):
         raise UsageError(f"{name}: {excerpt(value)} is neither True nor False")
     return bool(value)
+
+
+def callback(value: Any) -> Any:
+    """Return a function that is told of the progress; None for none.
+
+    Raises:
+        UsageError: If it cannot be called.
+    """
+    if value is not None and not callable(value):
+        raise UsageError(f"progress: {excerpt(value)} is not a function")
+    return value
 
 
 def file_path(name: str, value: Any, other: str = "") -> Path:

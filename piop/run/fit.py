@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from piop.arguments import flag, mapping, whole_number
+from piop.arguments import callback, flag, mapping, whole_number
 from piop.datasets import AnyDataset
-from piop.errors import UsageError, excerpt, noting_interrupt
+from piop.errors import UsageError, noting_interrupt
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem
 from piop.residual import choose_kernel
@@ -114,7 +114,7 @@ def fit(
         for name, value in (("physics", physics), ("force", force), ("profile", profile))
     )
     samples = whole_number("samples", samples, 0)
-    _require_callable(progress)
+    progress = callback(progress)
     problem.capabilities.training(physics).require()
     if problem.learn is not None:
         _require_pairs(problem, data is not None)
@@ -184,7 +184,7 @@ def resume(
         TrainingError: If its checkpoint cannot be read.
     """
     profile, samples = flag("profile", profile), whole_number("samples", samples, 0)
-    _require_callable(progress)
+    progress = callback(progress)
     folder = RunFolder(path)
     folder.require()
     with joined() as processes, ExitStack() as stack:
@@ -208,12 +208,6 @@ def resume(
         statistics = Statistics.from_json(record["statistics"])
         job = Job(problem, config, statistics, found, recorded, processes)
         return _train(folder, job, progress, profile, samples)
-
-
-def _require_callable(progress: Any) -> None:
-    """Refuse a progress that cannot be called with a row of the metrics."""
-    if progress is not None and not callable(progress):
-        raise UsageError(f"progress: {excerpt(progress)} is not a function of a row of the metrics")
 
 
 def _write_alone(folder: RunFolder, stack: ExitStack) -> None:
