@@ -109,11 +109,8 @@ def fit(
     Example:
         ``run = piop.Problem.from_file("burgers").fit(time="5m")``
     """
-    physics, force, profile = (
-        flag(name, value)
-        for name, value in (("physics", physics), ("force", force), ("profile", profile))
-    )
-    samples = whole_number("samples", samples, 0)
+    physics, force = flag("physics", physics), flag("force", force)
+    profile, samples = flag("profile", profile), whole_number("samples", samples, 0)
     progress = callback(progress)
     problem.capabilities.training(physics).require()
     if problem.learn is not None:
@@ -203,7 +200,7 @@ def resume(
         if config != TrainingConfig.from_json(record["training"]) or not folder.files.covered:
             changed = {**record, "training": config.to_json()}
             processes.lead(lambda: folder.rewrite_config(changed))
-        given = None if recorded is None else _reopened(problem, recorded, data)
+        given = None if recorded is None else GivenData.reopen(problem, recorded, data)
         found = None if given is None else usable_data(problem, config, given.dataset)
         statistics = Statistics.from_json(record["statistics"])
         job = Job(problem, config, statistics, found, recorded, processes)
@@ -435,20 +432,3 @@ def _load_backbone(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor
         more = f" and {len(others)} more" if others else ""
         message = f"the network of that run differs from this one: {first}{more}"
         raise UsageError(f"init_from: {message}") from error
-
-
-def _reopened(problem: Problem, recorded: Mapping[str, Any], data: AnyDataset | None) -> GivenData:
-    """Open the data of a run again.
-
-    Raises:
-        UsageError: If they are not there or have changed.
-    """
-    source = data if data is not None else recorded["path"]
-    if source is None:
-        raise UsageError("the run was given its data in Python; give them again: data=...")
-    given = GivenData.open(problem, source)
-    given.require_trainable(problem)
-    found = given.record()
-    if any(found[key] != recorded[key] for key in ("hash", "inputs") if key in recorded):
-        raise UsageError(f"{recorded['path'] or 'data'}: has changed since the run began")
-    return given

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,12 @@ from torch import Tensor
 
 from piop.datasets import Dataset, Queries
 from piop.datasets.axes import SLACK, outside
-from piop.datasets.lazy_arrays import is_number
 from piop.datasets.sensors import equal_batches, require_one_value
 from piop.errors import DataError, UsageError, did_you_mean, excerpt
 from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
 from piop.problem import Coordinate, Input, Problem
 from piop.problem.inputs import channels_of, history_of, query_coordinates
+from piop.run.real_arrays import to_numbers
 from piop.sampling import Draws, observe, reconstruct
 from piop.sampling.distributions import input_axes
 from piop.sampling.stored_functions import interpolate
@@ -241,50 +240,6 @@ def _check(problem: Problem, item: Input, samples: FunctionSamples) -> None:
                 f"{position[sample, sensor].item():g}, outside [{axis.low:g}, {axis.high:g}]"
             )
     require_one_value(f"input {item.name!r}", item.of, samples)
-
-
-def to_numbers(label: str, value: Any) -> Tensor:
-    """Convert an array to float64 on the CPU; the label says what it is in the error.
-
-    Raises:
-        DataError: For anything but real numbers: text, dates, complex numbers, masked values, and
-            tensors that hold no values or hold them in another layout.
-    """
-    if isinstance(value, Tensor):
-        return _plain(label, value).detach().cpu().double()
-    parts = value if isinstance(value, list | tuple) else ()
-    try:
-        masked = any(isinstance(part, np.ma.MaskedArray) for part in (value, *parts))
-        array = np.ma.asarray(value) if masked else np.asarray(value)
-        if np.ma.is_masked(array):
-            raise DataError(f"{label}: holds masked values; leave such sensors or positions out")
-        array = np.asarray(array)
-        if array.dtype.kind == "O" and all(isinstance(part, Real) for part in array.flat):
-            array = array.astype(np.float64)  # fractions, and integers of any length
-        if not is_number(array):
-            raise DataError(
-                f"{label}: is not an array of numbers, but of {array.dtype}; give real numbers"
-            )
-        return torch.from_numpy(np.array(array, dtype=np.float64))
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise DataError(f"{label}: is not an array of numbers ({error})") from error
-
-
-def _plain(label: str, value: Tensor) -> Tensor:
-    """Refuse a tensor that is no array of real numbers in memory."""
-    ways = {
-        "nested": value.is_nested,
-        "quantised": value.is_quantized,
-        "sparse": value.layout is not torch.strided,
-        "meta": value.is_meta,
-        "complex": value.is_complex(),
-    }
-    if kind := next((way for way, found in ways.items() if found), None):
-        raise DataError(
-            f"{label}: is not an array of numbers, but a {kind} tensor; give a dense one of real "
-            "numbers"
-        )
-    return value
 
 
 def read_at(problem: Problem, at: Any, end: bool = False) -> Queries:
