@@ -29,10 +29,35 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from piop.errors import UsageError, excerpt
 from piop.intervals import Interval
 
 Device = torch.device | str | None
 """Where tensors go; None for where they are."""
+
+
+def usable_device(device: Device) -> torch.device:
+    """Return a device that is there, by default the CPU.
+
+    Raises:
+        UsageError: If it is neither a CPU nor a CUDA device, or is not there.
+    """
+    try:
+        found = torch.device("cpu" if device is None else device)
+        known = not isinstance(device, int) and found.type in ("cpu", "cuda")
+    except (RuntimeError, TypeError, ValueError):
+        found, known = torch.device("cpu"), False
+    if not known:
+        raise UsageError(f"device: {excerpt(device)} is not one of cpu, cuda")
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(
+            "device: cuda was asked for, but torch sees no CUDA device here "
+            f"(torch {torch.__version__}); use --device cpu, or install torch with CUDA"
+        )
+    count = torch.cuda.device_count() if found.type == "cuda" else 1
+    if found.index is not None and found.index >= count:
+        raise UsageError(f"device: {excerpt(device)} is not there; the last is {count - 1}")
+    return found
 
 
 def grid_axis(low: float, high: float, count: int, periodic: bool) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,14 +13,16 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from piop.arguments import callback, file_path, flag, real_number, seed_number, whole_number
 from piop.datasets import DatasetWriter
 from piop.datasets.atomic_output import Shards, require_new
 from piop.datasets.lazy_arrays import ACCEPTED, AXIS, ESTIMATE, POINT, POINTS, STEP
 from piop.datasets.writer import file_attributes
 from piop.errors import UsageError
 from piop.fields import grid_axis
-from piop.problem.capabilities import choose_method, usual_tolerance
+from piop.problem.capabilities import choose_method
 from piop.reference import solve_reference
+from piop.reference.solve import requested_tolerance
 from piop.sampling import Draws, sample_inputs
 from piop.sampling.random import DATA, NEWEST_SCHEME
 from piop.training.distributed import joined
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SMALLEST = 1e-12  # tolerance: float64 and its rounding leave little below it
 BATCH = 16  # trajectories that one process solves and holds in memory at once
 _ANGLES = 64  # angles of hidden inputs, where no visible input has angles
 
@@ -88,14 +88,12 @@ def generate(
         DataError: The file cannot be written.
         LostProcessError: Another process has ended.
     """
-    if count < 1:
-        raise UsageError(f"n = {count}: at least one sample is needed")
+    count, seed, force = whole_number("n", count), seed_number(seed), flag("force", force)
+    path, progress = file_path("path", path), callback(progress)
     method = choose_method(problem)
-    tolerance = usual_tolerance(problem) if tolerance is None else tolerance
-    if not SMALLEST <= tolerance < 1:
-        raise UsageError(f"tolerance = {tolerance}: must be at least {SMALLEST:g} and below 1")
-    if not 0 <= noise < math.inf:
-        raise UsageError(f"noise = {noise}: must be a number from 0 on")
+    tolerance = requested_tolerance(problem, tolerance)
+    if (noise := real_number("noise", noise)) < 0:
+        raise UsageError(f"noise: {noise:g} is below zero")
     if count > 1 and not problem.inputs and not noise:
         raise UsageError(
             f"n = {count}: {problem.name} has no inputs and so one solution: give n = 1 (-n 1), or "

@@ -13,6 +13,7 @@ from typing import Any, TextIO, TypeVar
 
 import click
 
+from piop.arguments import LARGEST_SEED, MOST, MOST_THREADS
 from piop.json_values import json_value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,7 +24,7 @@ class _Integer(click.IntRange):
     name = "integer"  # what messages call it
 
 
-COUNT, SEED, THREADS = _Integer(1, 10**9), _Integer(0, 2**32 - 1), _Integer(1, 1024)
+COUNT, SEED, THREADS = _Integer(1, MOST), _Integer(0, LARGEST_SEED), _Integer(1, MOST_THREADS)
 DEVICE = click.Choice(["cpu", "cuda"])
 
 

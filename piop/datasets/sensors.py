@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +44,62 @@ def function_samples(
         raise DataError(f"{raw.path}: '{name}' has no sensors in sample {sample}")
     values = np.where(missing, 0.0, values)
     mask = torch.from_numpy(~missing) if missing.any() else None
-    return FunctionSamples(torch.from_numpy(points), torch.from_numpy(values)[..., None], mask)
+    found = FunctionSamples(torch.from_numpy(points), torch.from_numpy(values)[..., None], mask)
+    require_one_value(f"{raw.path}: '{name}'", [axis.name for axis in axes], found)
+    return found
+
+
+SAME = 1e-6  # relative difference of values that were stored in single precision
+
+
+def require_one_value(label: str, names: Sequence[str], samples: FunctionSamples) -> None:
+    """Refuse sensors of one sample at the same position with different values.
+
+    Args:
+        label: Whose sensors they are, for the message.
+        names: The coordinates of a position.
+        samples: The sensors, on the CPU.
+
+    Raises:
+        DataError: Naming the first such position and its values.
+    """
+    points, values, mask = samples.points, samples.values, samples.mask
+    shared = mask is None and bool((points == points[:1]).all())
+    for first in _with_repeated_positions(points[:1] if shared else points, mask):
+        rows = slice(None) if shared else slice(first, first + 1)
+        own = torch.arange(points.shape[1]) if mask is None else mask[first].nonzero().flatten()
+        _, group = points[first, own].unique(dim=0, return_inverse=True)
+        order = group.argsort(stable=True)
+        same = group[order][1:] == group[order][:-1]
+        left, right = own[order[:-1][same]], own[order[1:][same]]
+        gap = (values[rows][:, left] - values[rows][:, right]).abs()
+        differ = gap > SAME * values[rows].abs().amax((1, 2), keepdim=True)
+        if differ.any():
+            sample, pair, channel = differ.nonzero()[0].tolist()
+            i, j = int(left[pair]), int(right[pair])
+            one, two = values[rows][sample, [i, j], channel].tolist()
+            position = zip(names, points[first, i].tolist(), strict=True)
+            raise DataError(
+                f"{label}: sensors {i} and {j} of sample {first + sample} are both at "
+                f"{', '.join(f'{name} = {x:g}' for name, x in position)}, with the values "
+                f"{one:.6g} and {two:.6g}; give one value for each position"
+            )
+
+
+def _with_repeated_positions(points: torch.Tensor, mask: torch.Tensor | None) -> list[int]:
+    """Number the samples of ``points [B, M, d]`` in which positions may be repeated.
+
+    Positions that are equal have equal sums of their coordinates with any weights; others rarely.
+    """
+    if points.shape[1] < 2 or not points.shape[2]:
+        return []
+    sums = torch.zeros(points.shape[:2], dtype=torch.float64)
+    for axis, column in enumerate(points.unbind(-1)):
+        sums += math.sqrt(2 + axis) * column
+    ordered = sums if mask is None else sums.masked_fill(~mask, math.inf)
+    ordered = ordered.sort(1).values
+    repeated = (ordered[:, 1:] == ordered[:, :-1]) & ordered[:, 1:].isfinite()
+    return repeated.any(1).nonzero().flatten().tolist()
 
 
 def _from_columns(raw: RawFile, problem: Problem, item: Input) -> FunctionSamples:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from piop.errors import NotSupportedError, UsageError
+from piop.arguments import seed_number, whole_number
+from piop.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,9 +34,8 @@ def sample(problem: Problem, n: int, seed: int) -> dict[str, InputFunction]:
     from piop.sampling import Draws, sample_inputs
     from piop.sampling.random import DATA
 
-    if n < 1:
-        raise UsageError(f"n = {n}: at least one sample is needed")
-    return sample_inputs(problem, Draws.of(DATA, seed, range(n)))
+    count = whole_number("n", n)
+    return sample_inputs(problem, Draws.of(DATA, seed_number(seed), range(count)))
 
 
 def solve_reference(problem: Problem, inputs: Any, **settings: Any) -> Solution:
@@ -43,7 +43,7 @@ def solve_reference(problem: Problem, inputs: Any, **settings: Any) -> Solution:
     from piop import reference
     from piop.run.user_inputs import read_functions
 
-    return reference.solve_reference(problem, read_functions(problem, inputs or {}), **settings)
+    return reference.solve_reference(problem, read_functions(problem, inputs), **settings)
 
 
 def residual(problem: Problem) -> Residual:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sympy import Expr
 
+from piop.arguments import file_path, flag
 from piop.boundary import BoundaryCondition
 from piop.domain import Coordinate, Domain
-from piop.errors import Issue, SpecError, did_you_mean
+from piop.errors import Issue, SpecError, UsageError, did_you_mean, excerpt
 from piop.expression import Quantity
 from piop.forms.pde import PDE, Input
 from piop.problem import late_imports
@@ -105,8 +106,11 @@ class Problem:
                 that began before this was checked have any labels.
 
         Raises:
+            UsageError: If it is neither text nor a path.
             SpecError: With every issue and its place, or if there is no such file.
         """
+        file_path("path", path, "the name of a built-in problem")
+        check_units = flag("check_units", check_units)
         found = find_builtin(path)
         if found is None and not os.path.exists(path):  # noqa: PTH110  a Path raises on long names
             name, known = PurePath(path), builtin_names()
@@ -122,9 +126,16 @@ class Problem:
         """Read YAML text; paths in it must stay inside ``folder`` (default: the current one).
 
         Raises:
+            UsageError: If it is not text.
             SpecError: With every issue and its place.
         """
-        return cls._of(draft_tree(read_yaml(text, file), folder or Path()))
+        if not isinstance(text, str):
+            raise UsageError(
+                f"text: {excerpt(text)} is not text; decode bytes, and read files by "
+                "Problem.from_file"
+            )
+        folder = Path() if folder is None else file_path("folder", folder)
+        return cls._of(draft_tree(read_yaml(text, str(file)), folder))
 
     @classmethod
     def _of(cls, draft: Draft) -> Self:

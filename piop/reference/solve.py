@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from piop.errors import DataError
-from piop.fields import InputFunction
+from piop.arguments import real_number, sequence, whole_number
+from piop.errors import DataError, UsageError, excerpt
+from piop.fields import InputFunction, usable_device
 from piop.problem import Coordinate, Problem
 from piop.problem.capabilities import choose_method, usual_tolerance
 from piop.problem.reference_methods import (
@@ -32,6 +33,9 @@ from piop.reference.fourier.solve import SpectralSolver
 from piop.reference.input_values import Sources
 from piop.reference.refinement import LevelSolver
 from piop.reference.solution import BatchProgress, Limits, Request, Solution
+
+SMALLEST = 1e-12  # tolerance: float64 and its rounding leave little below it
+MOST_POINTS = 10**6  # along an axis of the output
 
 Solver = Callable[[Sources, Request], LevelSolver[Any, Any] | ShapeSolver]
 
@@ -84,27 +88,45 @@ def solve_reference(
     Raises:
         NotSupportedError: A problem that no solver covers, with the reason of each.
         DataError: Inputs missing or of different batch sizes, or times out of range.
+        UsageError: A tolerance below 1e-12 or from 1 on, or a device that is not there.
         SolverError: Nothing finite at any level, or an equation without a solution.
     """
     problem = problem.at()
     solver = SOLVERS[type(choose_method(problem))]
-    tolerance = usual_tolerance(problem) if tolerance is None else tolerance
+    tolerance = requested_tolerance(problem, tolerance)
+    if not isinstance(functions, Mapping):
+        raise DataError(f"functions: {excerpt(functions)} is not a mapping of names to functions")
     if problem.time is None and times is not None:
         raise DataError(f"{problem.name} is steady; it has no times")
     moments = () if problem.time is None else _times(problem.time, problem.save[0], times)
-    shape = tuple(
-        problem.save[len(problem.coordinates) - len(problem.space) :] if shape is None else shape
-    )
+    if shape is None:
+        shape = problem.save[len(problem.coordinates) - len(problem.space) :]
+    parts = sequence("shape", shape, "[64] or [64, 64]")
+    shape = tuple(whole_number("shape", n, 1, MOST_POINTS) for n in parts)
     if len(shape) != len(problem.space):
         raise DataError(
             f"shape {shape} must give one size for each of {len(problem.space)} space axes"
         )
-    device = torch.device(device or "cpu")
+    place = usable_device(device)
     with torch.no_grad():
-        sources = Sources(problem, functions, device)
+        sources = Sources(problem, functions, place)
         progress = BatchProgress(sources.batch)
-        request = Request(moments, shape, tolerance, device, limits or Limits(), progress)
+        request = Request(moments, shape, tolerance, place, limits or Limits(), progress)
         return solver(sources, request).run()
+
+
+def requested_tolerance(problem: Problem, tolerance: float | None) -> float:
+    """Return the tolerance that was given, else the usual one of the problem.
+
+    Raises:
+        UsageError: If it is out of range.
+    """
+    if tolerance is None:
+        return usual_tolerance(problem)
+    found = real_number("tolerance", tolerance)
+    if not SMALLEST <= found < 1:
+        raise UsageError(f"tolerance: {found:g} must be at least {SMALLEST:g} and below 1")
+    return found
 
 
 def _times(
@@ -113,7 +135,7 @@ def _times(
     low, high = float(time.low), float(time.high)
     if times is None:
         return tuple(torch.linspace(low, high, count, dtype=torch.float64).tolist())
-    moments = [float(t) for t in times]
+    moments = [real_number("times", t) for t in sequence("times", times, "[0.5, 1.0]")]
     slack = 1e-9 * (high - low)
     ascending = all(a < b for a, b in pairwise(moments))
     if not moments or not ascending or moments[0] < low - slack or moments[-1] > high + slack:

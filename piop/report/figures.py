@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
+from piop.arguments import file_path, flag
 from piop.datasets import replacing
 from piop.datasets.atomic_output import require_new
 from piop.errors import DataError, UsageError
@@ -47,7 +48,8 @@ def plot(
 ) -> Figure:
     """Draw one figure of a run; see :meth:`piop.run.Run.plot`."""
     if path is not None:
-        require_new(Path(path), force)
+        path = file_path("path", path)
+        require_new(path, flag("force", force))
     needs = OF_COMPARISON | OF_TRAINING
     if figure not in needs:
         raise UsageError(f"figure: {figure!r} is not one of {', '.join(needs)}")
@@ -67,7 +69,7 @@ def plot(
             f"figure: {figure!r} needs {needs[figure]}, which {run.path} does not have"
         )
     if path is not None:
-        save(drawn[figure], Path(path))
+        save(drawn[figure], path)
     return drawn[figure]
 
 

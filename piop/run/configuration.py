@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
-from piop.errors import UsageError
+from piop.arguments import MOST_THREADS, flag, seed_number, whole_number
+from piop.errors import UsageError, excerpt
+from piop.fields import usable_device
 from piop.problem import Problem
 from piop.problem.classify import is_linear
 from piop.training.build import DTYPES, preset_of
@@ -46,7 +48,7 @@ def configure(
     own = dict(problem.solve)
     usual = str(own.pop("backbone", config.backbone))
     if backbone is None or isinstance(backbone, str):
-        config = replace(config, backbone=backbone or usual)
+        config = replace(config, backbone=usual if backbone is None else backbone)
     else:
         config = config.with_network(backbone)
     if config.backbone != usual:  # the spec's sizes are those of its own network
@@ -86,13 +88,9 @@ def choose_device(requested: str | None) -> str:
     Raises:
         UsageError: If CUDA was requested and is not there, or the device is unknown.
     """
-    if requested not in (None, "cpu", "cuda"):
-        raise UsageError(f"device: {requested!r} is not one of cpu, cuda")
-    if requested == "cuda" and not torch.cuda.is_available():
-        raise UsageError(
-            "device: cuda was asked for, but torch sees no CUDA device here "
-            f"(torch {torch.__version__}); use --device cpu, or install torch with CUDA"
-        )
+    if requested is not None and not (isinstance(requested, str) and requested in ("cpu", "cuda")):
+        raise UsageError(f"device: {excerpt(requested)} is not one of cpu, cuda")
+    usable_device(requested)
     return requested or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -109,12 +107,11 @@ def choose_machine(
     Raises:
         UsageError: For a value that is not allowed.
     """
-    if precision not in DTYPES:
-        raise UsageError(f"precision: {precision!r} is not one of {', '.join(DTYPES)}")
-    if threads is not None and threads < 1:
-        raise UsageError(f"threads: {threads} is not above zero")
-    if not 0 <= seed < 2**32:
-        raise UsageError(f"seed: {seed} is not in [0, 2**32)")
+    if not isinstance(precision, str) or precision not in DTYPES:
+        raise UsageError(f"precision: {excerpt(precision)} is not one of {', '.join(DTYPES)}")
+    threads = None if threads is None else whole_number("threads", threads, 1, MOST_THREADS)
+    seed = seed_number(seed)
+    compile = None if compile is None else flag("compile", compile)
     if compile is None:
         long = (budget.time or 0) >= COMPILE_FROM_SECONDS
         compile = long or (budget.steps or 0) >= COMPILE_FROM_STEPS
@@ -143,7 +140,7 @@ def move_to_device(config: TrainingConfig, device: str | None) -> TrainingConfig
     own = config.machine.device
     if device is None and own == "cuda" and not torch.cuda.is_available():
         device = "cpu"
-    chosen = choose_device(device or own)
+    chosen = choose_device(own if device is None else device)
     machine = replace(config.machine, device=chosen)  # type: ignore[arg-type]
     if chosen != "cuda":
         machine = replace(machine, kernel="torch", cuda_graphs=False)

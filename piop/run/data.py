@@ -11,9 +11,10 @@ from typing import Any, Self, final
 
 import torch
 
+from piop.arguments import file_path
 from piop.datasets import AnyDataset, Dataset, open_dataset
 from piop.datasets.axes import check_finite
-from piop.errors import DataError
+from piop.errors import DataError, UsageError
 from piop.problem import Problem
 from piop.training.batches.input_grid import gridded_inputs
 from piop.training.batches.training_grid import data_at_end, data_counts
@@ -50,12 +51,38 @@ class GivenData:
         """Read or open a file, or take a data set as it is.
 
         Raises:
+            UsageError: If it is neither a file nor a data set.
             DataError: If the file does not fit the problem.
         """
-        if isinstance(data, str | Path):
-            return cls(open_dataset(data, problem), str(data), str(Path(data).resolve()))
+        if not isinstance(data, AnyDataset):
+            path = file_path("data", data, "a piop.datasets.Dataset")
+            return cls(open_dataset(path, problem), str(data), str(path.resolve()))
         path = None if data.path is None else str(Path(data.path).resolve())
         return cls(data, "given in Python", path)
+
+    @classmethod
+    def reopen(
+        cls, problem: Problem, recorded: Mapping[str, Any], data: DataArgument | None
+    ) -> Self:
+        """Open the data of a run again.
+
+        Args:
+            problem: The problem.
+            recorded: What :meth:`record` returned.
+            data: The data, where they were given in Python.
+
+        Raises:
+            UsageError: If they are not there or have changed.
+        """
+        source = data if data is not None else recorded["path"]
+        if source is None:
+            raise UsageError("the run was given its data in Python; give them again: data=...")
+        given = cls.open(problem, source)
+        given.require_trainable(problem)
+        found = given.record()
+        if any(found[key] != recorded[key] for key in ("hash", "inputs") if key in recorded):
+            raise UsageError(f"{recorded['path'] or 'data'}: has changed since the run began")
+        return given
 
     @property
     def label(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from piop.arguments import callback, flag, mapping, whole_number
 from piop.datasets import AnyDataset
 from piop.errors import UsageError, noting_interrupt
 from piop.models.core.base import Backbone, Preset
@@ -45,7 +46,6 @@ from piop.training.requirements import (
     require_range,
     require_work,
 )
-from piop.training.setting_declarations import parse_time
 
 logger = logging.getLogger(__name__)
 
@@ -114,12 +114,15 @@ def fit(
     Example:
         ``run = piop.Problem.from_file("burgers").fit(time="5m")``
     """
+    physics, force = flag("physics", physics), flag("force", force)
+    profile, samples = flag("profile", profile), whole_number("samples", samples, 0)
+    progress = callback(progress)
     problem.capabilities.training(physics).require()
     if problem.learn is not None:
         _require_pairs(problem, data is not None)
         problem, physics = problem.inverse(), False
     settings = _joined_settings(settings, more)
-    budget = BudgetConfig(steps, None if time is None else parse_time(time))
+    budget = BudgetConfig.of(steps, time)
     machine = choose_machine(budget, device, precision, compile, threads, seed)
     config = TrainingConfig(budget, machine=machine, physics=physics)
     config = configure(problem, config, backbone, settings)
@@ -135,7 +138,7 @@ def fit(
         job = _plan(problem, config, settings, given, processes)
         initial = None
         if init_from is not None:
-            other = RunFolder(init_from)
+            other = RunFolder(init_from, "init_from")
             other.read_config()
             initial = read_weights(other.files)
 
@@ -182,6 +185,8 @@ def resume(
             setting may not change.
         TrainingError: If its checkpoint cannot be read.
     """
+    profile, samples = flag("profile", profile), whole_number("samples", samples, 0)
+    progress = callback(progress)
     folder = RunFolder(path)
     folder.require()
     with joined() as processes, ExitStack() as stack:
@@ -191,7 +196,7 @@ def resume(
         config = TrainingConfig.from_json(record["training"])
         config = move_to_device(config, config.machine.device).with_same_network(backbone)
         if steps is not None or time is not None:
-            budget = BudgetConfig(steps, None if time is None else parse_time(time))
+            budget = BudgetConfig.of(steps, time)
             _require_larger(budget, folder)
             config = replace(config, budget=budget)
         config = change_settings(config, _joined_settings(settings, more))
@@ -200,7 +205,7 @@ def resume(
         if config != TrainingConfig.from_json(record["training"]) or not folder.files.covered:
             changed = {**record, "training": config.to_json()}
             processes.lead(lambda: folder.rewrite_config(changed))
-        given = None if recorded is None else _reopened(problem, recorded, data)
+        given = None if recorded is None else GivenData.reopen(problem, recorded, data)
         found = None if given is None else usable_data(problem, config, given.dataset)
         statistics = Statistics.from_json(record["statistics"])
         job = Job(problem, config, statistics, found, recorded, processes)
@@ -223,13 +228,16 @@ def _write_alone(folder: RunFolder, stack: ExitStack) -> None:
     stack.enter_context(noting_interrupt(kept))
 
 
+EXAMPLE = '{"learning_rate": 1e-3}'
+
+
 def _joined_settings(settings: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
     """Join the settings that were given as one mapping and as arguments of their own.
 
     Raises:
-        UsageError: If one is given in both ways.
+        UsageError: If one is given in both ways, or they are no mapping from names.
     """
-    found = dict(settings or {})
+    found = {} if settings is None else dict(mapping("settings", settings, EXAMPLE))
     if twice := sorted(found.keys() & more):
         raise UsageError(f"{twice[0]}: is given twice, as an argument and in settings")
     return found | dict(more)
@@ -430,20 +438,3 @@ def _load_backbone(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor
         more = f" and {len(others)} more" if others else ""
         message = f"the network of that run differs from this one: {first}{more}"
         raise UsageError(f"init_from: {message}") from error
-
-
-def _reopened(problem: Problem, recorded: Mapping[str, Any], data: AnyDataset | None) -> GivenData:
-    """Open the data of a run again.
-
-    Raises:
-        UsageError: If they are not there or have changed.
-    """
-    source = data if data is not None else recorded["path"]
-    if source is None:
-        raise UsageError("the run was given its data in Python; give them again: data=...")
-    given = GivenData.open(problem, source)
-    given.require_trainable(problem)
-    found = given.record()
-    if any(found[key] != recorded[key] for key in ("hash", "inputs") if key in recorded):
-        raise UsageError(f"{recorded['path'] or 'data'}: has changed since the run began")
-    return given

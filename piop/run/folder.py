@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
+from piop.arguments import file_path
 from piop.datasets.writer import installed_version
 from piop.errors import DamagedFileError, UsageError, check_file_name, check_path
 from piop.folder_lock import LOCK, one_writer
@@ -53,21 +54,23 @@ class RunFolder:
 
     Args:
         path: The folder; ``~`` stands for the user's home.
-
-    Raises:
-        UsageError: If it is no path, such as one that is too long.
+        argument: Name of the argument that gives it, for messages.
 
     Attributes:
         spec: The spec in its canonical form.
         config: Every choice, versions and seeds.
         files: All files, written atomically and covered by checksums.
+
+    Raises:
+        UsageError: If it is no path, such as one that is too long.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, argument: str = "path") -> None:
+        given = file_path(argument, path)
         try:
-            self.path = path = Path(path).expanduser()
+            self.path = path = given.expanduser()
         except RuntimeError as error:
-            raise UsageError(f"{path}: {error}; give the path in full") from None
+            raise UsageError(f"{given}: {error}; give the path in full") from None
         check_path(path)
         self.spec, self.config = path / SPEC, path / CONFIG
         self.files = RunFiles(path)
@@ -304,7 +307,7 @@ def new_folder(path: str | Path | None, name: str, force: bool) -> RunFolder:
         while path.exists():
             count += 1
             path = Path("runs") / f"{name}-{stamp}-{count}"
-    folder = RunFolder(path)
+    folder = RunFolder(path, "out")
     folder.require_replaceable(force)
     return folder
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor
 
+from piop.arguments import mapping, sequence, whole_number
 from piop.datasets import Dataset, Queries
-from piop.errors import UsageError
+from piop.errors import UsageError, excerpt
 from piop.fields import FunctionSamples, InputFunction, grid_axis
 from piop.problem import Problem
 from piop.problem.inputs import history_of, query_coordinates
@@ -70,6 +72,24 @@ class HeldOut:
         )
 
 
+EXAMPLE = '{"u0": (100, "uniform")}'
+MOST_SENSORS = 10**6
+"""Largest number of sensors of an input that is placed, or of points of a grid in space."""
+
+
+def sequence_of_counts(name: str, counts: Any) -> tuple[int, ...]:
+    """Read a number of points, or one for each axis.
+
+    Raises:
+        UsageError: For no whole number above zero, or too many points in all.
+    """
+    parts = sequence(name, counts, "[32, 32]") if isinstance(counts, list | tuple) else [counts]
+    shape = tuple(whole_number(name, count, 1, MOST_SENSORS) for count in parts)
+    if math.prod(shape) > MOST_SENSORS:
+        raise UsageError(f"{name}: {'x'.join(map(str, shape))} are more than {MOST_SENSORS} points")
+    return shape
+
+
 def observed_at(
     problem: Problem,
     functions: Mapping[str, InputFunction],
@@ -83,13 +103,25 @@ def observed_at(
     """
     items = {item.name: item for item in problem.visible_inputs}
     found = {}
-    for name, (counts, place) in (sensors or {}).items():
+    given = {} if sensors is None else mapping("sensors", sensors, EXAMPLE)
+    for name, wanted in given.items():
         if name not in items:
             raise UsageError(f"sensors: {name!r} is not a visible input; one of {', '.join(items)}")
-        shape = (counts,) if isinstance(counts, int) else tuple(counts)
+        if not isinstance(wanted, Sequence) or isinstance(wanted, str) or len(wanted) != 2:
+            raise UsageError(
+                f"sensors.{name}: {excerpt(wanted)} is not a pair of counts and placement; give "
+                f"such as {EXAMPLE}"
+            )
+        counts, place = wanted
+        shape = sequence_of_counts(f"sensors.{name}", counts)
+        if place == SensorPlacement.GRID and len(shape) != len(items[name].of):
+            of = ", ".join(items[name].of) or "no coordinates"
+            raise UsageError(f"sensors.{name}: {len(shape)} counts were given for a grid of {of}")
         if place not in list(SensorPlacement):
             ways = ", ".join(SensorPlacement)
-            raise UsageError(f"sensors.{name}: {place!r} is not a way to place them; one of {ways}")
+            raise UsageError(
+                f"sensors.{name}: {excerpt(place)} is not a way to place them; one of {ways}"
+            )
         try:
             item = replace(items[name], sensor_shape=shape, place=SensorPlacement(place))
             points = place_sensors(problem, item, draws)

@@ -66,7 +66,14 @@ def predict_values(problem: Problem, model: Model, inputs: Inputs, queries: Quer
     if operator.gridded:
         _require_even(model, inputs)
     points = queries.points if operator.gridded else queries.tensor()
-    batch = max([len(s.values) for s in inputs.values()] + [1 if points is None else len(points)])
+    batches = [len(s.values) for s in inputs.values()] + [1 if points is None else len(points)]
+    batch = max(batches)
+    if len({*batches} - {1}) > 1:
+        raise DataError(
+            f"at: has the points of {batches[-1]} samples, and the inputs have {batches[0]}; "
+            "expected the same number, or points for all"
+        )
+    inputs = {name: samples.repeat(batch) for name, samples in inputs.items()}
     count, many = math.prod(queries.shape), _queries_together(model, inputs)
     size = max(1, min(batch, _samples_together(model, inputs, count, many)))
     found = torch.empty(batch, count, len(problem.channels), dtype=torch.float64)

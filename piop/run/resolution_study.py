@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from piop.errors import DataError, UsageError
+from piop.arguments import sequence
+from piop.errors import DataError, UsageError, excerpt
 from piop.fields import FunctionSamples
 from piop.metrics import summarise
 from piop.problem import Input, Problem
 from piop.run.evaluation import comparable_samples, errors_of, predict_held_out
-from piop.run.held_out import Grid, HeldOut, HeldOutSource, observed_at
+from piop.run.held_out import Grid, HeldOut, HeldOutSource, observed_at, sequence_of_counts
 from piop.sampling import Draws
 from piop.spec.model import SensorPlacement
 
@@ -67,14 +68,15 @@ def read_sensor_counts(given: str | Iterable[str | int]) -> tuple[SensorCount, .
 
 
 def _sensor_count(text: str) -> SensorCount:
-    if re.fullmatch(r"\d+", text) and int(text):
-        return SensorCount(str(int(text)), count=int(text))
+    if re.fullmatch(r"\d{1,15}", text) and int(text):
+        (count,) = sequence_of_counts("sensors", int(text))
+        return SensorCount(str(count), count=count)
     if re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*%", text):
         percent = float(text[:-1])
         if 0 < percent <= 100:
             return SensorCount(f"{percent:g}%", fraction=percent / 100)
     message = "is neither a percentage above 0% and up to 100% nor a count from 1 on"
-    raise UsageError(f"sensors: {text!r} {message}; give such as 25%,50%,100% or 40")
+    raise UsageError(f"sensors: {excerpt(text)} {message}; give such as 25%,50%,100% or 40")
 
 
 def read_grids(given: str | Iterable[str | int | Iterable[int]], axes: list[str]) -> list[Grid]:
@@ -98,18 +100,19 @@ def _grid(text: str, axes: list[str]) -> Grid:
     if not axes:
         raise UsageError("grid: an ordinary differential equation has no axes of space")
     counts = [part.strip() for part in re.split(r"[x×*]", text)]
-    if not all(re.fullmatch(r"\d+", c) and int(c) > 1 for c in counts):
+    if not all(re.fullmatch(r"\d{1,15}", c) and int(c) > 1 for c in counts):
         example = grid_label((64,) * len(axes))
         raise UsageError(
-            f"grid: {text!r} is not a grid: give points per axis of space, 2 or more, such as "
-            f"{example}"
+            f"grid: {excerpt(text)} is not a grid: give points per axis of space, 2 or more, such "
+            f"as {example}"
         )
     if len(counts) not in (1, len(axes)):
         raise UsageError(
             f"grid: {text!r} has {len(counts)} counts; the axes of space are {', '.join(axes)}: "
             "give one count for each, or one for all"
         )
-    return tuple(int(c) for c in counts) * (len(axes) if len(counts) == 1 else 1)
+    grid = tuple(int(c) for c in counts) * (len(axes) if len(counts) == 1 else 1)
+    return sequence_of_counts("grid", grid)
 
 
 def grid_label(grid: Sequence[int]) -> str:
@@ -122,7 +125,8 @@ def _read_each(
 ) -> list[T]:
     """Read the parts of a list, which must differ in their labels."""
     found: dict[str, T] = {}
-    for part in given.split(",") if isinstance(given, str) else given:
+    example = '"25%,50%" or [40]' if what == "sensors" else '"64,128" or [64]'
+    for part in given.split(",") if isinstance(given, str) else sequence(what, given, example):
         one = read(grid_label(part) if isinstance(part, tuple | list) else str(part).strip())
         if label(one) in found:
             raise UsageError(f"{what}: {label(one)} is given twice")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 import xarray as xr
 
+from piop.arguments import flag, seed_number, whole_number
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import DataError, NotSupportedError, SolverError, UsageError
 from piop.json_values import json_value
@@ -156,7 +157,7 @@ class Run:
             DataError: If inputs or points do not fit.
         """
         queries = read_at(self.problem, at, self.model.operator.end_only)
-        observed = read_inputs(self.problem, inputs or {})
+        observed = read_inputs(self.problem, inputs)
         remedy = "Predict fewer samples or points at a time, half as many to begin with"
         with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
             values = predict_values(self.problem, self.model, observed, queries)
@@ -212,7 +213,9 @@ class Run:
             UsageError: If the number of samples is not above zero.
             NotSupportedError: If no reference solver covers the problem.
         """
-        source = self._source(self.solved, samples, seed, self._given(data), queries, sensors)
+        samples, seed = self._requested(samples, seed)
+        grid = self._grid(queries)
+        source = self._source(self.solved, samples, seed, self._given(data), grid, sensors)
         return source.held_out()
 
     def evaluate(
@@ -251,17 +254,17 @@ class Run:
             DataError: If the data do not fit the problem; if a run that was trained on data alone
                 has them no more. What was written before is kept then.
         """
+        samples, seed = self._requested(samples, seed)
+        write = flag("write", write)
         if data is not None and (at is not None or sensors is not None):
             raise UsageError("data: have their own points and sensors; leave at and sensors out")
-        queries = None if at is None else read_at(self.problem, at)
-        if queries is not None and queries.axes is None:
-            raise UsageError('evaluate needs a grid: give at={"t": ..., "x": ...}')
+        queries = self._grid(at)
         remedy = (
             f"The operator is saved; evaluate it on fewer inputs: "
             f"piop evaluate {self.path} --samples {max(1, samples // 4)}"
         )
         device = self.config.machine.device
-        given, seed = self._given(data), self.config.machine.seed if seed is None else seed
+        given = self._given(data)
         parameters, doubts = self._infer()
         values = {
             name: entry["value"]
@@ -339,7 +342,8 @@ class Run:
         Example:
             ``run.discretisation(sensors="25%,50%,100%", grids="64,128,256")``
         """
-        seed = self.config.machine.seed if seed is None else seed
+        samples, seed = self._requested(samples, seed)
+        write = flag("write", write)
         given = self._given(data)
         source = self._source(self.solved, samples, seed, given)
         remedy = "Evaluate on fewer samples, half as many to begin with, or on coarser grids"
@@ -357,6 +361,27 @@ class Run:
         """Refuse at once, not after the work, where the result could not be written."""
         return self.folder.writing() if write else nullcontext()
 
+    def _requested(self, samples: int, seed: int | None) -> tuple[int, int]:
+        """Check the number of samples and the seed, by default the run's own.
+
+        Raises:
+            UsageError: If one is no whole number, or out of range.
+        """
+        own = self.config.machine.seed if seed is None else seed_number(seed)
+        return whole_number("samples", samples), own
+
+    def _grid(self, at: Any) -> Queries | None:
+        """Read the grid of an evaluation; None for the usual one.
+
+        Raises:
+            UsageError: If points were given.
+            DataError: If they do not fit.
+        """
+        queries = None if at is None else read_at(self.problem, at)
+        if queries is not None and queries.axes is None:
+            raise UsageError('evaluate needs a grid: give at={"t": ..., "x": ...}')
+        return queries
+
     def _given(self, data: DataArgument | None) -> GivenData | None:
         return None if data is None else GivenData.open(self.problem, data)
 
@@ -364,14 +389,12 @@ class Run:
         self,
         problem: Problem,
         samples: int,
-        seed: int | None,
+        seed: int,
         given: GivenData | None,
         queries: Queries | None = None,
         sensors: Placement | None = None,
     ) -> HeldOutSource:
         """Choose where held-out inputs come from, for a problem whose parameters are numbers."""
-        if samples < 1:
-            raise UsageError(f"samples: {samples} is not above zero")
         end = self.model.operator.end_only
         if given is not None:
             data = _first(given.dataset, samples)
@@ -379,7 +402,6 @@ class Run:
             return HeldOutData(problem, data, end)
         if self.data is not None and not self.config.physics:
             return HeldOutData(problem, _first(self._own_data(self.data), samples), end)
-        seed = self.config.machine.seed if seed is None else seed
         return DrawnInputs(problem, samples, seed, queries, sensors, end, self.config.machine.draws)
 
     def _draws(self, seed: int, samples: int) -> Draws:

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from piop.datasets import Dataset, Queries
 from piop.datasets.axes import SLACK, outside
-from piop.datasets.sensors import equal_batches
-from piop.errors import DataError, UsageError, did_you_mean
+from piop.datasets.sensors import equal_batches, require_one_value
+from piop.errors import DataError, UsageError, did_you_mean, excerpt
 from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
 from piop.problem import Coordinate, Input, Problem
 from piop.problem.inputs import channels_of, history_of, query_coordinates
+from piop.run.real_arrays import to_numbers
 from piop.sampling import Draws, observe, reconstruct
 from piop.sampling.distributions import input_axes
 from piop.sampling.stored_functions import interpolate
@@ -26,7 +27,7 @@ from piop.sampling.stored_functions import interpolate
 InputData = Mapping[str, Any] | xr.Dataset | Dataset
 
 
-def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples]:
+def read_inputs(problem: Problem, given: InputData | None) -> dict[str, FunctionSamples]:
     """Bring the visible inputs of a problem into one form, float64 on the CPU.
 
     Args:
@@ -47,6 +48,12 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
     given = _by_name(given)
     if functions := _given_functions(given):
         batch = max(function.batch for function in functions.values())
+        for name, function in functions.items():
+            if function.batch not in (1, batch):
+                raise DataError(
+                    f"inputs: {name!r} has {function.batch} samples, others have {batch}; expected "
+                    "the same number, or one for all"
+                )
         return observe(functions, problem, Draws(0, 0, torch.arange(batch)))
     items = {item.name: item for item in problem.visible_inputs}
     names = list(map(str, given))
@@ -61,8 +68,17 @@ def read_inputs(problem: Problem, given: InputData) -> dict[str, FunctionSamples
     return equal_batches("inputs", found)
 
 
-def _by_name(given: InputData) -> Mapping[Any, Any]:
-    return given.inputs if isinstance(given, Dataset) else given
+def _by_name(given: Any) -> Mapping[Any, Any]:
+    if given is None:
+        return {}
+    if isinstance(given, Dataset):
+        return given.inputs
+    if not isinstance(given, Mapping):
+        raise DataError(
+            f"inputs: {excerpt(given)} does not name its inputs; give a mapping of the name of "
+            "each to its values, or a data set. Files are read by piop.datasets.read_sensors"
+        )
+    return given
 
 
 def _given_functions(given: Mapping[Any, Any]) -> dict[str, InputFunction]:
@@ -79,7 +95,7 @@ def _read(problem: Problem, item: Input, value: Any) -> FunctionSamples:
     mask, channels = None, channels_of(problem, item)
     match value:
         case FunctionSamples(points, values, mask):
-            pass
+            points, values = (to_numbers(f"input {item.name!r}", part) for part in (points, values))
         case xr.DataArray():
             points, values = _from_xarray(item, value)
         case tuple():
@@ -87,9 +103,24 @@ def _read(problem: Problem, item: Input, value: Any) -> FunctionSamples:
         case _:
             numbers = to_numbers(f"input {item.name!r}", value)
             points, values = _on_grid(problem, item, numbers, channels > 1)
-    samples = FunctionSamples(*_shaped(item, points, values, channels), mask)
+    points, values = _shaped(item, points, values, channels)
+    samples = FunctionSamples(points, values, _shaped_mask(item, values, mask))
     _check(problem, item, samples)
     return samples
+
+
+def _shaped_mask(item: Input, values: Tensor, mask: Any) -> Tensor | None:
+    """Check the mask ``[B, M]`` of values ``[B, M, c]``."""
+    if mask is None:
+        return None
+    label = f"input {item.name!r}: its mask"
+    found = to_numbers(label, mask)
+    if found.shape != values.shape[:2] or not ((found == 0) | (found == 1)).all():
+        expected = list(values.shape[:2])
+        raise DataError(f"{label} has shape {list(found.shape)}; expected truth values {expected}")
+    if (empty := ~found.bool().any(1)).any():
+        raise DataError(f"{label} leaves sample {int(empty.int().argmax())} no sensor")
+    return found.bool()
 
 
 def _pair(item: Input, value: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
@@ -98,7 +129,7 @@ def _pair(item: Input, value: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
         raise DataError(f"input {item.name!r}: {message}")
     points, values = (to_numbers(f"input {item.name!r}", part) for part in value)
     one_sample = points.ndim == 1 or points.shape[1:] == (len(item.of),)
-    if one_sample and values.shape == (len(points), 1):
+    if one_sample and points.ndim and values.shape == (len(points), 1):
         values = values[:, 0]
     alike = points.ndim == values.ndim == 2 and points.shape[-1] == values.shape[-1]
     if len(item.of) == 1 and (points.ndim == 1 or alike):
@@ -129,6 +160,7 @@ def _from_xarray(item: Input, value: xr.DataArray) -> tuple[Tensor, Tensor]:
 def _on_grid(problem: Problem, item: Input, values: Tensor, many: bool) -> tuple[Tensor, Tensor]:
     """Values alone, many in each point or one: on the even grid with as many points."""
     d = len(item.of)
+    _require_some(item, values)
     if many and values.ndim in (d + 1, d + 2):
         batch = values.shape[: values.ndim - d - 1]
         points, _ = _on_grid(problem, item, values[..., 0], False)
@@ -149,8 +181,13 @@ def _on_grid(problem: Problem, item: Input, values: Tensor, many: bool) -> tuple
 
 def _shaped(item: Input, points: Tensor, values: Tensor, channels: int) -> tuple[Tensor, Tensor]:
     """Bring points to ``[B, M, d]`` and values to ``[B, M, c]``."""
-    points, values = points.detach().cpu().double(), values.detach().cpu().double()
+    _require_some(item, values)
     many = channels > 1
+    if not points.ndim or not values.ndim:
+        raise DataError(
+            f"input {item.name!r}: points and values are arrays, got shapes {list(points.shape)} "
+            f"and {list(values.shape)}; expected [sensors, {len(item.of)}] and [sensors]"
+        )
     if values.ndim < (3 if many else 2):
         values = values[None]
     if values.ndim == 2:
@@ -161,8 +198,8 @@ def _shaped(item: Input, points: Tensor, values: Tensor, channels: int) -> tuple
             f"input {item.name!r}: has {values.shape[-1]} channels, it is {what}; its values "
             f"have shape [samples, sensors{f', {channels}' * many}]"
         )
-    points = points if points.ndim == 3 else points[None]
-    points = points.expand(len(values), -1, -1) if len(points) == 1 else points
+    points = points[None] if points.ndim == 2 else points
+    points = points.expand(len(values), -1, -1) if len(points) == 1 and points.ndim == 3 else points
     if points.ndim != 3 or points.shape[:2] != values.shape[:2] or points.shape[-1] != len(item.of):
         raise DataError(
             f"input {item.name!r}: points {list(points.shape)} do not fit values "
@@ -170,6 +207,15 @@ def _shaped(item: Input, points: Tensor, values: Tensor, channels: int) -> tuple
             f"[samples, sensors]"
         )
     return points, values
+
+
+def _require_some(item: Input, values: Tensor) -> None:
+    """Refuse an input without samples, or without sensors."""
+    if not values.numel():
+        raise DataError(
+            f"input {item.name!r}: has no values, but the shape {list(values.shape)}; give at "
+            "least one sensor of one sample"
+        )
 
 
 def _check(problem: Problem, item: Input, samples: FunctionSamples) -> None:
@@ -193,16 +239,7 @@ def _check(problem: Problem, item: Input, samples: FunctionSamples) -> None:
                 f"input {item.name!r}: sensor {sensor} of sample {sample} is at {name} = "
                 f"{position[sample, sensor].item():g}, outside [{axis.low:g}, {axis.high:g}]"
             )
-
-
-def to_numbers(label: str, value: Any) -> Tensor:
-    """Convert an array to float64 on the CPU; the label says what it is in the error."""
-    if isinstance(value, Tensor):
-        return value.detach().cpu().double()
-    try:
-        return torch.from_numpy(np.array(value, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{label}: is not an array of numbers ({error})") from error
+    require_one_value(f"input {item.name!r}", item.of, samples)
 
 
 def read_at(problem: Problem, at: Any, end: bool = False) -> Queries:
@@ -222,16 +259,19 @@ def read_at(problem: Problem, at: Any, end: bool = False) -> Queries:
     match at:
         case None:
             return save_grid(problem, end=end)
-        case Queries():
-            return at
-        case Mapping():
-            if set(at) != set(names):
-                given = ", ".join(at) or "nothing"
-                raise UsageError(f"at: has {given}; give each of {', '.join(names)}")
-            axes = {name: torch.atleast_1d(to_numbers("at", at[name])) for name in names}
-            for name, positions in axes.items():
-                _check_positions(problem, name, positions)
-            return Queries(axes=axes)
+        case Queries(axes, points):
+            at = points if axes is None else axes
+    if isinstance(at, Mapping):
+        if set(at) != set(names):
+            given = ", ".join(map(str, at)) or "nothing"
+            raise UsageError(f"at: has {given}; give each of {', '.join(names)}")
+        axes = {name: torch.atleast_1d(to_numbers("at", at[name])) for name in names}
+        for name, positions in axes.items():
+            if positions.ndim > 1 or not len(positions):
+                shape = list(positions.shape)
+                raise DataError(f"at: {name} has shape {shape}; expected a list of positions")
+            _check_positions(problem, name, positions)
+        return Queries(axes=axes)
     points = to_numbers("at", at)
     points = points[None] if points.ndim == 2 else points
     if points.ndim != 3 or points.shape[-1] != len(names):
@@ -239,6 +279,8 @@ def read_at(problem: Problem, at: Any, end: bool = False) -> Queries:
             f"at: points have shape {list(points.shape)}; expected [points, {len(names)}] with the "
             f"columns {', '.join(names)}"
         )
+    if not points.numel():
+        raise DataError(f"at: holds no points; its shape is {list(points.shape)}")
     for column, name in enumerate(names):
         _check_positions(problem, name, points[..., column])
     return Queries(points=points)
@@ -286,7 +328,7 @@ MISS = 1e-2
 """Relative distance between values and their interpolant that is let pass."""
 
 
-def read_functions(problem: Problem, given: InputData) -> dict[str, InputFunction]:
+def read_functions(problem: Problem, given: InputData | None) -> dict[str, InputFunction]:
     """Make functions of the inputs of a problem, which can be evaluated anywhere.
 
     Values on a grid that spans the domain are interpolated between its points (waves along periodic

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+from piop.arguments import whole_number
 from piop.errors import UsageError
 from piop.models.core.base import Preset
 from piop.models.registry import preset_of_class
@@ -27,6 +28,7 @@ from piop.training.setting_declarations import (
     Setting,
     convert,
     kind_of,
+    parse_time,
     setting,
     settings_of,
     unknown_key,
@@ -274,9 +276,19 @@ class BudgetConfig:
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.time is None):
             raise UsageError("give either steps or time as the budget, not both and not neither")
-        for name, value in (("steps", self.steps), ("time", self.time)):
-            if value is not None and not 0 < value < math.inf:
-                raise UsageError(f"{name}: {value!r} is not above zero")
+        if self.steps is not None:
+            object.__setattr__(self, "steps", whole_number("steps", self.steps))
+        if self.time is not None and not 0 < self.time < math.inf:
+            raise UsageError(f"time: {self.time!r} is not above zero")
+
+    @classmethod
+    def of(cls, steps: int | None, time: str | float | None) -> Self:
+        """Build a budget from steps or a length of time, such as ``"5m"``.
+
+        Raises:
+            UsageError: If not exactly one of them is given, or it cannot be read.
+        """
+        return cls(steps, None if time is None else parse_time(time))
 
     def fraction(self, steps: int, seconds: float) -> float:
         """Return the fraction of the budget that is spent, in [0, 1]."""

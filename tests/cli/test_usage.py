@@ -60,7 +60,7 @@ WRONG = {
     "data of no samples": (["data", "heat", "-n", "0", "--output", "d.nc"], "not in the range"),
     "a tolerance": (
         ["data", "heat", "-n", "1", "--output", "d.nc", "--tolerance", "-1"],
-        "tolerance = -1.0: must be at least 1e-12",
+        "tolerance: -1 must be at least 1e-12",
     ),
     "nothing to inspect": (["data", "--inspect", "no.nc"], "no.nc: no such file"),
 }

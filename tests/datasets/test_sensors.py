@@ -148,6 +148,10 @@ BAD = {
         r"'u0' holds <U1; expected real numbers",
     ),
     "complex numbers": ({"u0": np.array([1j]), "x": [0.0]}, "complex128; expected real numbers"),
+    "two values at a position": (
+        {"u0": [[1.0, 2.0, 3.0], [1.0, 2.0, 4.0]], "x": [[0.1, 0.1, 1.0]] * 2},
+        "sensors 0 and 1 of sample 0 are both at x = 0.1, with the values 1 and 2",
+    ),
     "a sample without sensors": (
         {"u0": [[1.0], [np.nan]], "x": [[0.1], [np.nan]]},
         "no sensors in sample 1",
@@ -210,6 +214,10 @@ BAD_CSV = {
     "a row of no sample": ("sample,x,u0\n,1,1\n", "row 1 has no sample number"),
     "only comments": ("# nothing\n", "is empty"),
     "a sensor outside": ("x,u0\n-0.5,1\n", r"x = -0.5 in sample 0 is outside \[0, 2\]"),
+    "two values at a position": (
+        "sample,x,u0\n0,1,1\n0,0,3\n1,1,1\n1,0,2\n1,1,3\n",
+        "a.csv: 'u0': sensors 0 and 2 of sample 1 are both at x = 1, with the values 1 and 3; give",
+    ),
 }
 
 

@@ -46,8 +46,81 @@ def test_samples_follow_the_seed(burgers, drawn):
     again, other = burgers.sample(2)["u0"], burgers.sample(2, seed=1)["u0"]
     assert torch.equal(drawn["u0"](points), again(points))
     assert not torch.allclose(drawn["u0"](points), other(points))
-    with pytest.raises(UsageError, match="n = 0"):
-        burgers.sample(0)
+
+
+@pytest.mark.parametrize(
+    ("n", "seed", "message"),
+    [
+        (0, 0, "n: 0 is not above zero"),
+        ("3", 0, "n: '3' is not a whole number"),
+        (None, 0, "n: None is not a whole number"),
+        (1.5, 0, "n: 1.5 is not a whole number"),
+        (2**70, 0, r"n: 1180591620717411303424 is not in \[1, 1000000000\]"),
+        (1, -1, "seed: -1 is not in"),
+        (1, "a", "seed: 'a' is not a whole number"),
+    ],
+)
+def test_numbers_of_samples_and_seeds_are_whole(burgers, n, seed, message):
+    with pytest.raises(UsageError, match=message):
+        burgers.sample(n, seed=seed)
+
+
+@pytest.mark.parametrize("path", [3, None, b"burgers", "a\0b"])
+def test_what_is_no_path_is_no_problem(path):
+    with pytest.raises(UsageError, match=r"path: .* (is not a path; give text|a NUL character)"):
+        piop.Problem.from_file(path)
+
+
+@pytest.mark.parametrize("text", [None, b"name: a"])
+def test_a_problem_is_read_from_text_alone(text):
+    with pytest.raises(UsageError, match=r"text: .* is not text"):
+        piop.Problem.from_yaml(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        *(({"tolerance": t}, "tolerance: .* must be at least 1e-12 and") for t in (0, -1, 2)),
+        *(({"tolerance": t}, "tolerance: .* is not a finite") for t in ("a", math.nan, math.inf)),
+        ({"device": "tpu"}, "device: 'tpu' is not one of cpu, cuda"),
+        ({"device": 3}, "device: 3 is not one of cpu, cuda"),
+        ({"times": 3}, "times: 3 is not a list"),
+        ({"times": [math.nan]}, "times: nan is not a finite number"),
+        ({"times": ["a"]}, "times: 'a' is not a finite number"),
+        ({"shape": 16}, "shape: 16 is not a list"),
+        ({"shape": [1.5]}, "shape: 1.5 is not a whole number"),
+        ({"shape": [0]}, "shape: 0 is not above zero"),
+    ],
+)
+def test_wrong_settings_of_the_reference_are_refused(burgers, drawn, settings, message):
+    with pytest.raises(UsageError, match=message):
+        burgers.solve_reference(drawn, **settings)
+
+
+@pytest.mark.parametrize("given", [3, "a", [1.0], np.zeros(8)])
+def test_inputs_of_the_reference_are_named(burgers, given):
+    with pytest.raises(DataError, match=r"inputs: .* does not name its inputs"):
+        burgers.solve_reference(given)
+    with pytest.raises(DataError, match=r"functions: .* is not a mapping"):
+        piop.solve_reference(burgers, given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"count": 1.5}, "n: 1.5 is not a whole number"),
+        ({"seed": "a"}, "seed: 'a' is not a whole number"),
+        ({"tolerance": "a"}, "tolerance: 'a' is not a finite number"),
+        ({"noise": -1}, "noise: -1 is below zero"),
+        ({"path": 3}, "path: 3 is not a path"),
+        ({"force": "no"}, "force: 'no' is neither"),
+        ({"progress": 3}, "progress: 3 is not a function"),
+    ],
+)
+def test_wrong_arguments_of_generation_are_refused(burgers, tmp_path, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        piop.generate(burgers, **{"count": 1, "path": tmp_path / "d.nc", **arguments})
+    assert not any(tmp_path.iterdir())
 
 
 def test_hidden_inputs_are_drawn_too():

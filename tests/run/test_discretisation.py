@@ -172,3 +172,21 @@ def test_no_samples_is_refused(trained):
 def test_a_loaded_run_gives_the_same_numbers(trained):
     one = trained.discretisation("50%", "8", samples=3, write=False)
     assert Run.load(trained.path).discretisation("50%", "8", samples=3, write=False) == one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sensors": 3}, "sensors: 3 is not a list"),
+        ({"sensors": b"25"}, "sensors: b'25' is not a list"),
+        ({"sensors": {}}, "sensors: {} is not a list"),
+        ({"sensors": "99999999"}, r"sensors: 99999999 is not in \[1, 1000000\]"),
+        ({"sensors": "9" * 5000}, "sensors: '999.* is neither a percentage"),
+        ({"grids": 16}, "grid: 16 is not a list"),
+        ({"grids": "99999999"}, r"grid: 99999999 is not in \[1, 1000000\]"),
+        ({"grids": "9" * 5000}, "grid: '999.* is not a grid"),
+    ],
+)
+def test_sensors_and_grids_that_cannot_be_read_are_refused(trained, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        trained.discretisation(samples=1, write=False, **arguments)

@@ -185,7 +185,13 @@ def test_no_samples_are_refused(trained, method):
     [
         ({"v": (3, "grid")}, "'v' is not a visible input; one of u0"),
         ({"u0": (3, "anywhere")}, "sensors.u0: 'anywhere' is not .*; one of grid, uniform, "),
-        ({"u0": ([3, 3], "grid")}, "sensors.u0"),
+        ({"u0": ([3, 3], "grid")}, "sensors.u0: 2 counts were given for a grid of x"),
+        ({"u0": 5}, "sensors.u0: 5 is not a pair of counts and placement; give such as"),
+        ({"u0": (1.5, "grid")}, "sensors.u0: 1.5 is not a whole number"),
+        ({"u0": (2**30, "uniform")}, r"sensors.u0: 1073741824 is not in \[1, 1000000\]"),
+        ({"u0": ([2**10, 2**10], "uniform")}, "sensors.u0: 1024x1024 are more than 1000000"),
+        ({"u0": (3, [])}, r"sensors.u0: \[\] is not a way"),
+        ("25%", "sensors: '25%' is not a mapping"),
     ],
 )
 def test_sensors_that_cannot_be_placed_are_refused(trained, sensors, message):
@@ -251,3 +257,28 @@ def test_a_reference_error_that_is_not_finite_is_null(trained, tmp_path, monkeyp
     assert written["reference"]["error_estimate"] is None
     assert written["relative_l2"]["mean"] > 0
     assert "reference itself" not in error_table(written)
+
+
+@pytest.mark.parametrize("method", ["evaluate", "held_out", "discretisation"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"samples": 1.5}, "samples: 1.5 is not a whole number"),
+        ({"samples": "3"}, "samples: '3' is not a whole number"),
+        ({"samples": float("nan")}, "samples: nan is not a whole number"),
+        ({"seed": -1}, "seed: -1 is not in"),
+        ({"seed": 2**40}, "seed: 1099511627776 is not in"),
+        ({"seed": "a"}, "seed: 'a' is not a whole number"),
+        ({"data": 3}, "data: 3 is not a path"),
+        ({"data": {}}, "data: {} is not a path"),
+    ],
+)
+def test_wrong_arguments_of_an_evaluation_are_refused(trained, method, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        getattr(trained, method)(**arguments)
+
+
+@pytest.mark.parametrize("method", ["evaluate", "discretisation"])
+def test_writing_is_wanted_or_not(trained, method):
+    with pytest.raises(UsageError, match="write: 'no' is neither"):
+        getattr(trained, method)(samples=1, write="no")

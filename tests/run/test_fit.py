@@ -1,6 +1,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -191,12 +192,60 @@ def test_cuda_asked_for_but_absent_is_told(heat, tmp_path):
         ({"steps": 1, "backbone": "pti"}, "Did you mean 'pit'"),
         ({"steps": 1, "physics": False}, "there must be data"),
         ({"steps": 1, "settings": {"constraints": "firm"}}, "one of auto, hard, soft"),
+        ({"steps": 1.5}, "steps: 1.5 is not a whole number; give one from 1 to 1000000000"),
+        ({"steps": True}, "steps: True is not a whole number"),
+        ({"steps": "3"}, "steps: '3' is not a whole number"),
+        ({"steps": 2**70}, r"steps: 1180591620717411303424 is not in \[1, 1000000000\]"),
+        ({"steps": 0}, "steps: 0 is not above zero"),
+        ({"steps": torch.tensor([1, 2])}, "steps: .* is not a whole number"),
+        ({"time": b"5m"}, "time: b'5m' is not a length of time"),
+        ({"steps": 1, "physics": "no"}, "physics: 'no' is neither True nor False"),
+        ({"steps": 1, "compile": "yes"}, "compile: 'yes' is neither True nor False"),
+        ({"steps": 1, "force": 1}, "force: 1 is neither True nor False"),
+        ({"steps": 1, "profile": np.ones(2, bool)}, "profile: .* is neither True nor False"),
+        ({"steps": 1, "threads": 1.5}, "threads: 1.5 is not a whole number"),
+        ({"steps": 1, "threads": "2"}, "threads: '2' is not a whole number"),
+        ({"steps": 1, "seed": 1.5}, "seed: 1.5 is not a whole number"),
+        ({"steps": 1, "seed": "a"}, "seed: 'a' is not a whole number"),
+        ({"steps": 1, "samples": "3"}, "samples: '3' is not a whole number"),
+        ({"steps": 1, "precision": []}, r"precision: \[\] is not one of"),
+        ({"steps": 1, "device": ["cpu"]}, "device: .* is not one of cpu, cuda"),
+        ({"steps": 1, "backbone": ""}, "'' is not a backbone"),
+        ({"steps": 1, "progress": 3}, "progress: 3 is not a function"),
+        ({"steps": 1, "data": 3}, "data: 3 is not a path; give .* or a piop.datasets.Dataset"),
+        ({"steps": 1, "data": {}}, "data: {} is not a path"),
+        ({"steps": 1, "settings": 3}, "settings: 3 is not a mapping"),
+        ({"steps": 1, "settings": {3: 2}}, "settings: the key 3 is not a name"),
+        ({"steps": 1, "settings": {"functions": 2**70}}, "functions: .* is more than 1000000"),
+        ({"steps": 1, "init_from": 3}, "init_from: 3 is not a path"),
+        ({"steps": 1, "out": 3}, "out: 3 is not a path"),
+        ({"steps": 1, "out": b"rf"}, "out: b'rf' is not a path"),
+        ({"steps": 1, "out": "a\0b"}, r"out: 'a\\x00b' holds a NUL character"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_written(heat, tmp_path, arguments, message):
     with pytest.raises(UsageError, match=message):
-        fit(heat, out=tmp_path / "r", **arguments)
-    assert not (tmp_path / "r").exists()
+        fit(heat, **{"out": tmp_path / "r", **arguments})
+    assert not any(tmp_path.iterdir())
+
+
+def test_numbers_of_numpy_are_numbers(heat, tmp_path):
+    run = fit(heat, steps=np.int64(1), seed=np.uint8(3), samples=0, out=tmp_path / "r")
+    assert (run.config.budget.steps, run.config.machine.seed) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"steps": 2.5}, "steps: 2.5 is not a whole number"),
+        ({"settings": {3: 2}}, "settings: the key 3 is not a name"),
+        ({"profile": "no"}, "profile: 'no' is neither"),
+        ({"path": b"r"}, "path: b'r' is not a path"),
+    ],
+)
+def test_wrong_arguments_of_a_resume_are_refused(trained, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        resume(**{"path": trained.path, "samples": 0, **arguments})
 
 
 def test_what_cannot_be_trained_yet_is_refused_with_the_reason(tmp_path):

@@ -8,7 +8,9 @@ from torch.utils._pytree import tree_leaves
 from piop.datasets import Queries
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
+from piop.problem import Problem
 from piop.run import Run, fit
+from piop.run.user_inputs import read_inputs
 
 X = np.arange(8) / 4
 U0 = np.cos(np.pi * X + 0.3)
@@ -163,6 +165,27 @@ def test_a_loaded_run_predicts_the_same(trained):
         ({"u0": np.zeros((2, 2, 2))}, "got shape"),
         ({"u0": ["a"]}, "not an array of numbers"),
         (xr.Dataset({"u0": ("y", U0)}), "has dimensions y"),
+        ("in.csv", "inputs: 'in.csv' does not name its inputs; give a mapping"),
+        ((X, U0), "does not name its inputs"),
+        (U0, "does not name its inputs"),
+        ({"u0": U0 + 1j}, "not an array of numbers, but of complex128"),
+        ({"u0": torch.tensor(U0 + 1j)}, "but a complex tensor"),
+        ({"u0": (X, np.ma.array(U0, mask=X > 1))}, "'u0': holds masked values"),
+        ({"u0": [np.ma.array(U0, mask=X > 1)]}, "'u0': holds masked values"),
+        ({"u0": X.astype("M8[s]")}, "but of datetime64"),
+        ({"u0": X.astype("m8[s]")}, "but of timedelta64"),
+        ({"u0": np.zeros(8, [("a", float)])}, "not an array of numbers"),
+        ({"u0": ["1"] * 8}, "not an array of numbers"),
+        ({"u0": torch.empty(8, device="meta")}, "but a meta tensor"),
+        ({"u0": torch.tensor(U0).to_sparse()}, "but a sparse tensor"),
+        ({"u0": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])}, "but a nested"),
+        ({"u0": FunctionSamples(torch.ones(8, device="meta"), torch.ones(8))}, "but a meta"),
+        ({"u0": []}, "has no values"),
+        ({"u0": np.zeros((0, 8))}, "has no values"),
+        ({"u0": (X[:0], U0[:0])}, "has no values"),
+        ({"u0": (0.5, 0.5)}, "points and values are arrays"),
+        ({"u0": 1.0}, "got shape"),
+        ({"u0": ([0, 1, 1], [0, 1, 2])}, "1 and 2 of sample 0 are both at x = 1, .* 1 and 2;"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(trained, inputs, message):
@@ -179,8 +202,50 @@ def test_inputs_that_do_not_fit_are_refused(trained, inputs, message):
         (np.zeros((4, 3)), DataError, "expected"),
         (np.array([[1.0, 5.0]]), DataError, "x = 5 is outside"),
         ({"t": ["soon"], "x": [0.1]}, DataError, "not an array of numbers"),
+        ({"t": [], "x": [0.1]}, DataError, r"at: t has shape \[0\]"),
+        ({"t": [[1.0]], "x": [0.1]}, DataError, r"at: t has shape \[1, 1\]"),
+        ({3: [1.0]}, UsageError, "at: has 3; give each of t, x"),
+        (np.zeros((0, 2)), DataError, "at: holds no points"),
+        (Queries(), DataError, "at: is not an array"),
+        (Queries(points=torch.ones(1, 1, 2, device="meta")), DataError, "but a meta tensor"),
+        (np.ones((3, 5, 2)), DataError, "the points of 3 samples, and the inputs have 2"),
     ],
 )
 def test_places_that_do_not_fit_are_refused(trained, at, error, message):
     with pytest.raises(error, match=message):
-        trained.predict({"u0": U0}, at)
+        trained.predict({"u0": np.stack([U0, U0])}, at)
+
+
+def test_points_of_each_sample_are_those_of_one_input(trained, monkeypatch):
+    points = 1 + torch.rand(3, 5, 2, dtype=torch.float64)
+    whole = trained.predict({"u0": U0}, points)["u"].values
+    monkeypatch.setattr("piop.run.prediction.SENSORS_AT_ONCE", 8)
+    assert np.allclose(trained.predict({"u0": U0}, points)["u"].values, whole, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (torch.ones(1, 3), r"has shape \[1, 3\]; expected truth values \[1, 8\]"),
+        (torch.zeros(1, 8), "leaves sample 0 no sensor"),
+        (torch.full((1, 8), 2), "expected truth values"),
+        ("all", "not an array of numbers"),
+    ],
+)
+def test_masks_that_do_not_fit_are_refused(trained, mask, message):
+    points, values = torch.tensor(X)[None, :, None], torch.tensor(U0)[None, :, None]
+    with pytest.raises(DataError, match=message):
+        trained.predict({"u0": FunctionSamples(points, values, mask)}, AT)
+
+
+def test_a_position_may_be_repeated_with_its_value(trained):
+    expected = trained.predict({"u0": (X, U0)}, AT)["u"].values
+    found = trained.predict({"u0": ([*X, X[3]], [*U0, U0[3]])}, AT)["u"].values
+    assert np.allclose(found, expected, atol=1e-6)
+
+
+def test_functions_of_different_batches_are_refused():
+    problem = Problem.from_file("darcy")
+    one, two = problem.sample(2), problem.sample(3)
+    with pytest.raises(DataError, match="has 2 samples, others have 3"):
+        read_inputs(problem, {name: (one if i else two)[name] for i, name in enumerate(one)})
