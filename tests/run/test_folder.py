@@ -54,8 +54,9 @@ def test_a_path_that_cannot_be_is_refused(heat, long, tmp_path):
         lambda: fit(heat, steps=1, out=tmp_path / "r", init_from=path),
         lambda: generate(heat, 1, path.with_name(f"{path.name}.nc")),
     )
+    refused = r"cannot be used as a path \(.*; give another|holds a NUL character"
     for action in actions:
-        with pytest.raises(UsageError, match=r"cannot be used as a path \(.*; give another"):
+        with pytest.raises(UsageError, match=refused):
             action()
     assert list(tmp_path.iterdir()) == []
 

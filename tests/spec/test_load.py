@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from piop.errors import Issue, Place, SpecError
+from piop.errors import Issue, Place, SpecError, UsageError
 from piop.problem import Problem
 from piop.spec.load import draft_file
 from piop.spec.reader import refuse
@@ -63,7 +63,9 @@ def test_files_that_cannot_be_read_say_why(tmp_path):
             Problem.from_file(name)
         assert "no such file" in str(raised.value)
         assert "wave" not in str(raised.value)  # a list of all names would hide it
-    for name in ("x" * 5000, "a\0b", ""):
+    with pytest.raises(UsageError, match=r"path: 'a.*b' holds a NUL character"):
+        Problem.from_file("a\0b")
+    for name in ("x" * 5000, ""):
         with pytest.raises(SpecError, match=r"no built-in problem. Those are .* wave"):
             Problem.from_file(name)
 
