@@ -55,6 +55,7 @@ SOLVERS = (
     "finite_volume",
     "characteristics",
     "stored",
+    "small_parts",
 )
 """Modules of `reference_problems`."""
 HELD, ABOVE, WRONG = 0.995, 3 / 200, 3.0

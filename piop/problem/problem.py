@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Self
@@ -266,6 +266,18 @@ class Problem:
         texts = {name: ScalarNode(repr(float(value))) for name, value in numbers.items()}
         parameters = {**self.spec.parameters, **texts}
         return Problem._of(draft_spec(replace(self.spec, parameters=parameters, infer=())))
+
+    def with_pde(self, pde: PDE) -> Problem:
+        """The same problem with other equations, inputs and conditions, which no spec describes.
+
+        For solvers that change what they solve; nothing is checked, and its hash is its own.
+        """
+        problem = Problem.__new__(Problem)
+        for own in fields(self):
+            object.__setattr__(problem, own.name, getattr(self, own.name))
+        object.__setattr__(problem, "pde", pde)
+        object.__setattr__(problem, "hash", f"{self.hash} {id(pde)}")
+        return problem
 
     def inverse(self) -> Problem:
         """Turn the problem round as ``learn`` says.

@@ -26,15 +26,16 @@ import torch
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.reference.features import Features
+from piop.reference.features import Features, resistances, with_missed
 from piop.reference.input_values import Sources
-from piop.reference.solution import Request, Solution
+from piop.reference.solution import BatchProgress, Request, Solution
 
 SAFETY = 2.0
 """Factor on the error that the credited order implies."""
 MEMORY = 2**29
 """Bytes that the samples solved together may take."""
 _FLOOR = 1e-9  # an unknown smaller than this times the largest one is measured against that
+_NOTHING = 1e-12  # part of the data that may be missed whatever it does
 _SAME_SUM = 0.1  # relative change of what sources and fluxes leave over from level to level
 _SAME_TIME = 0.01  # of the interval of time: failures this close are at the same time
 
@@ -238,6 +239,7 @@ class LevelSolver(ABC, Generic[L, R]):
         failures: Failures at the same time after which a solution is taken to blow up there.
         span: Interval of time, by which the times of failures are compared.
         initial_means: Whether grids take initial data by their means over cells.
+        adds_missed: Whether :meth:`effects` are found: grids take data at points, not by means.
         longest: Longest interval between the start and the save times; 0 for a steady problem.
         most: Most points along an axis.
         axes: Coordinates of the output along each axis.
@@ -252,6 +254,7 @@ class LevelSolver(ABC, Generic[L, R]):
     failures = 3
     span = 0.0
     initial_means = False
+    adds_missed = False
     at_a_time: int | None = None
     coarsest: L
 
@@ -282,8 +285,8 @@ class LevelSolver(ABC, Generic[L, R]):
 
     @cached_property
     def features(self) -> Features:
-        """The features of the data."""
-        return Features(self.sources)
+        """The features of the data, and of the inverses of diffusion coefficients."""
+        return Features(self.sources, resistances(self.sources))
 
     def data_points(self, sizes: tuple[int, ...]) -> Mapping[str, Tensor] | None:
         """Return where a grid takes the data of the problem: along axes of space, by their names.
@@ -310,6 +313,40 @@ class LevelSolver(ABC, Generic[L, R]):
             return torch.zeros(self.sources.batch, dtype=torch.float64, device=device)
         part = 1 / math.prod(self.request.shape)
         return self.features.unseen(points, self.initial_means, part)
+
+    def effects(self, level: L, indices: Sequence[int], results: Sequence[R]) -> Sequence[float]:
+        """How far solutions move when what a level misses of the data is added to the problem.
+
+        Sources and initial data are added at the nodes of the grid; see :meth:`Features.missed`.
+
+        Args:
+            level: Resolution.
+            indices: Positions in the batch.
+            results: Of these samples on this level.
+
+        Returns:
+            Bounds of the errors by what is missed; infinite where there is no solution with it.
+        """
+        points = self.data_points(level.sizes) if self.adds_missed and indices else {}
+        missed = self.features.missed(points) if points else {}
+        if not points or not missed:
+            return [0.0] * len(indices)
+        silent = replace(self.request, progress=BatchProgress(0))
+        other = type(self)(with_missed(self.sources, missed, points), silent)
+        other.features = self.features
+        moved = other.solve(level, indices, [[own] for own in results]).results
+        return [
+            math.inf if b is None else SAFETY * other.gap(a, b)
+            for a, b in zip(results, moved, strict=True)
+        ]
+
+    def gap(self, before: R, after: R) -> float:
+        """Relative difference of two solutions on one level, in the norm of estimates."""
+        raise NotImplementedError
+
+    def finer(self, level: L) -> L | None:
+        """The next level that sees more of the data; None where the limits allow none."""
+        return None
 
     @abstractmethod
     def solve(self, level: L, samples: Sequence[int], earlier: Earlier[R]) -> SolvedSamples[R]:
@@ -434,7 +471,10 @@ class Refinement(Generic[L, R]):
         solved = solver.solve(level, indices, [self.earlier[i] for i in indices])
         added = zip(solved.results, solver.unseen(level.sizes)[indices].tolist(), strict=True)
         results = [r and _with_unseen(r, unseen) for r, unseen in added]
+        for index in indices:
+            self.used[index] += 1
         stops = [self._reason(i, r) for i, r in zip(indices, results, strict=True)]
+        self._add_effects(level, indices, results, stops)
         if solver.joint and None in stops:
             stops = [None for _ in stops]
         for row, (index, result) in enumerate(zip(indices, results, strict=True)):
@@ -455,8 +495,25 @@ class Refinement(Generic[L, R]):
         self.request.progress(len(finished), described[-1] if described else "no finite solution")
         return unfinished
 
+    def _add_effects(
+        self, level: L, indices: list[int], results: list[R | None], stops: list[Stop | None]
+    ) -> None:
+        """Add what data that a level misses do to the samples that end on it, and judge again."""
+        unseen = self.solver.unseen(level.sizes)[indices].tolist()
+        ending = {
+            row: own
+            for row, own in enumerate(results)
+            if own is not None and stops[row] is not None and unseen[row] > _NOTHING
+        }
+        those = [indices[row] for row in ending]
+        effects = self.solver.effects(level, those, [*ending.values()])
+        for (row, own), effect in zip(ending.items(), effects, strict=True):
+            more = replace(_with_unseen(own, effect), finer=own.finer or self.solver.finer(level))
+            results[row] = more
+            if stops[row] is Stop.ACCURATE:
+                stops[row] = self._reason(indices[row], more)
+
     def _reason(self, index: int, result: R | None) -> Stop | None:
-        self.used[index] += 1
         if result is None:
             return None
         wanted = self.solver.target * self.request.tolerance

@@ -46,11 +46,14 @@ from piop.reference.solution import Request
 STAGES = 5
 POINTS = (
     tuple(range(1, 10)),
-    (17, 25, 37, 55, 81, 121, 181, 271, 401),
-    (9, 13, 19, 27, 37, 49),
+    (17, 27, 39, 55, 83, 123, 179, 275, 399),
+    (9, 15, 19, 27, 39, 47),
     (7, 9, 13),
 )
 """Points per axis on each level, by the number of space axes: odd, for periodic ones.
+
+Levels of one and two axes share the centre and the ends of an axis, and no other points: all levels
+would see the same of what is beside a point that they share.
 
 Without an axis there are no points, and levels differ in their steps alone.
 """
@@ -63,7 +66,7 @@ the time between save times, one might change none."""
 _ROUNDING = 1e-11
 _BYTES = 86  # per entry of a system's matrix
 _VECTORS = 32  # of the length of a system that a sample takes beside its matrix
-_WORTHWHILE = (181, 37, 9)
+_WORTHWHILE = (179, 39, 9)
 """Points per axis, by dimension, beyond which only what can meet the tolerance is refined."""
 _JUMP = 1e-6
 _MEAN = 1e-5
@@ -84,6 +87,8 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
     Collocation in Chebyshev points along walled axes and even points along periodic ones; Radau IIA
     in time, Newton iterations where there is none.
     """
+
+    adds_missed = True
 
     def __init__(self, sources: Sources, request: Request) -> None:
         super().__init__(sources, request)
@@ -235,6 +240,8 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         following = self.levels[min(level.number, len(self.levels) - 1)]
         if following <= _WORTHWHILE[len(level.sizes) - 1] or not earlier:
             return 0.0
+        if earlier[0].resolution == level.sizes:  # the same mesh, for another problem
+            return 0.0
         ratio = min(error / earlier[0].error, 1.0)
         return error * ratio ** (2 * (last - n) / (n - earlier[0].resolution[0]))
 
@@ -246,11 +253,18 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         The largest over unknowns and times, relative to the root mean square over time. The safety
         factor is there because the finer mesh may have the longer steps.
         """
-        values = values[:, self.measured]
-        gap = values - coarse.mesh.evaluate(coarse.values[:, self.measured], mesh.axes())
-        scale = relative_scale(mesh.norm(values).square().mean(0).sqrt())
+        before = coarse.mesh.evaluate(coarse.values, mesh.axes())
         floor = max(_NEWTON * self.request.tolerance, _ROUNDING)
-        return SAFETY * float((mesh.norm(gap) / scale).amax()) + floor
+        return SAFETY * self._gap(before, values, mesh) + floor
+
+    def _gap(self, before: Tensor, after: Tensor, mesh: CollocationMesh) -> float:
+        before, after = before[:, self.measured], after[:, self.measured]
+        scale = relative_scale(mesh.norm(after).square().mean(0).sqrt())
+        return float((mesh.norm(after - before) / scale).amax())
+
+    def gap(self, before: CollocationResult, after: CollocationResult) -> float:
+        """See the base class."""
+        return self._gap(before.values, after.values, after.mesh)
 
     def _evaluate(self, run: CollocationTrajectory, rows: Sequence[int]) -> Fields:
         values, slopes = (

@@ -13,6 +13,7 @@ faster than their distribution says. Expressions of the spec are enclosed rigoro
 
 from piop.reference.features.boxes import KnownValues
 from piop.reference.features.data import data_of, initial_data_of
-from piop.reference.features.features import Features
+from piop.reference.features.features import Features, resistances
+from piop.reference.features.missed import with_missed
 
-__all__ = ["Features", "KnownValues", "data_of", "initial_data_of"]
+__all__ = ["Features", "KnownValues", "data_of", "initial_data_of", "resistances", "with_missed"]

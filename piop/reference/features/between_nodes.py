@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 import torch
@@ -15,24 +16,34 @@ _SHOWN = 4.0
 it is three times as large in the middle between two."""
 
 
-def unseen_part(
-    values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor], power: int, part: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """Mean size over the domain of what a grid does not see of some data, and of the data.
+@dataclass(frozen=True)
+class Seen:
+    """What the nodes of a grid show of some data, box by box.
+
+    Attributes:
+        part: Of the domain that each box holds ``[n]``.
+        points: Where it is looked at ``[n, k]``.
+        data: Values there ``[n]``.
+        hidden: What of these the nodes do not show ``[n]``, of either sign.
+    """
+
+    part: Tensor
+    points: Tensor
+    data: Tensor
+    hidden: Tensor
+
+
+def look(values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor]) -> Seen:
+    """Compare some data in each of their boxes with what the nodes of a grid show.
 
     Args:
         values: The data.
         boxes: Theirs.
         nodes: Of the grid, by the name of their coordinate.
-        power: Of the norm.
-        part: Of the domain that the largest of what is not seen stands for at least.
-
-    Returns:
-        Both norms of each sample ``[B]``.
     """
-    weight, points = values.locate(boxes)
+    part, points = values.locate(boxes)
     seen = values(boxes.sample, points).nan_to_num()
-    total, missed, largest = torch.zeros(3, values.batch, dtype=seen.dtype, device=seen.device)
+    largest = torch.zeros(values.batch, dtype=seen.dtype, device=seen.device)
     largest.scatter_reduce_(0, boxes.sample, seen.abs(), "amax")
     detail = values.detail * largest[boxes.sample]
     key, small = boxes.sample, torch.zeros_like(boxes.sample, dtype=torch.bool)
@@ -68,10 +79,30 @@ def unseen_part(
             cell = key[coarse].unique(return_inverse=True)[1]
             most = torch.zeros_like(seen).scatter_reduce_(0, cell, hidden[coarse].abs(), "amax")
             hidden[coarse] = most[cell]
-    total.index_add_(0, boxes.sample, weight * seen.abs() ** power)
-    missed.index_add_(0, boxes.sample, weight * hidden.abs() ** power)
-    peak = torch.zeros_like(missed)
-    peak.scatter_reduce_(0, boxes.sample, hidden.abs() ** power, "amax")
+    return Seen(part, points, seen, hidden)
+
+
+def unseen_part(
+    values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor], power: int, part: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Mean size over the domain of what a grid does not see of some data, and of the data.
+
+    Args:
+        values: The data.
+        boxes: Theirs.
+        nodes: Of the grid, by the name of their coordinate.
+        power: Of the norm.
+        part: Of the domain that the largest of what is not seen stands for at least.
+
+    Returns:
+        Both norms of each sample ``[B]``.
+    """
+    found = look(values, boxes, nodes)
+    size, hidden = found.data.abs() ** power, found.hidden.abs() ** power
+    total, missed, peak = torch.zeros(3, values.batch, dtype=size.dtype, device=size.device)
+    total.index_add_(0, boxes.sample, found.part * size)
+    missed.index_add_(0, boxes.sample, found.part * hidden)
+    peak.scatter_reduce_(0, boxes.sample, hidden, "amax")
     missed = torch.maximum(missed, part * peak)
     return missed ** (1 / power), total ** (1 / power)
 

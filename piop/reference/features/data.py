@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import sympy
@@ -10,7 +10,8 @@ from sympy import Expr
 from sympy.core.function import AppliedUndef
 
 from piop.expression.functions import KINKS, is_applied
-from piop.forms.terms import applied, name_of, outermost_atoms
+from piop.forms.differentiate import partial
+from piop.forms.terms import applied, derivative_counts, name_of, outermost_atoms
 from piop.problem import Problem
 from piop.reference.input_values import Sources
 
@@ -50,6 +51,19 @@ def _known_in(problem: Problem) -> tuple[tuple[str, Expr], ...]:
     return tuple(dict.fromkeys(factors))
 
 
+def sources_in(problem: Problem) -> Iterator[tuple[int, tuple[Expr, ...]]]:
+    """Yield terms without unknowns of an equation, as one sum, with the equation's number.
+
+    Auxiliary equations are left out. A factor of time alone stands first, if the sum has one.
+    """
+    unknowns = frozenset(problem.channels)
+    for i, residual in enumerate(problem.pde.residuals_raw[: len(problem.unknowns)]):
+        if residual.is_Add:
+            known = residual.func(*(a for a in residual.args if _known(a, unknowns))).doit()
+            if may_hide(problem, known):
+                yield i, tuple(f for f in _separate(problem, known) if f != 1)
+
+
 def _separate(problem: Problem, expression: Expr) -> Iterator[Expr]:
     """Yield the factor of time alone and the others, if a product has one."""
     if problem.time is None or not expression.is_Mul:
@@ -67,11 +81,28 @@ def initial_data_of(problem: Problem) -> tuple[Expr, ...]:
 
 
 def _initial_in(problem: Problem) -> tuple[Expr, ...]:
-    if problem.time is None:
-        return ()
-    start = {problem.time.symbol: sympy.Float(problem.time.low)}
-    found = [_substitute(e, start) for own in problem.initial.values() for e in own]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(e for _, e in initial_in(problem)))
+
+
+def initial_in(problem: Problem) -> Iterator[tuple[tuple[str, int], Expr]]:
+    """Yield the initial data of each unknown and of its time derivatives, by name and order."""
+    if problem.time is not None:
+        start = {problem.time.symbol: sympy.Float(problem.time.low)}
+        for unknown, own in problem.initial.items():
+            for order, expression in enumerate(own):
+                yield (unknown, order), _substitute(expression, start)
+
+
+def diffusion_in(problem: Problem) -> tuple[Expr, ...]:
+    """Coefficients of second derivatives in space that may hide something, without unknowns."""
+    found, twice = dict[Expr, None](), [{c.symbol: 2} for c in problem.space]
+    for residual in problem.residuals:
+        for atom in outermost_atoms(residual):
+            if name_of(atom) in problem.channels and derivative_counts(atom) in twice:
+                coefficient = partial(residual, atom)
+                if may_hide(problem, coefficient) and _known(coefficient, {*problem.channels}):
+                    found[coefficient] = None
+    return tuple(found)
 
 
 def stored_data_of(sources: Sources) -> tuple[tuple[str, Any, bool], ...]:
@@ -120,16 +151,16 @@ def terms_of(problem: Problem, expression: Expr) -> list[Expr]:
     return [e for e in terms if may_hide(problem, e)] if 1 < len(terms) <= _TERMS else []
 
 
+def _known(part: Any, unknowns: Set[str]) -> bool:
+    return not any(name_of(a) in unknowns for a in part.atoms(AppliedUndef))
+
+
 def _known_parts(node: Any, unknowns: frozenset[str]) -> Iterator[Expr]:
     """Largest parts of an expression without unknowns; of a sum or product, all as one."""
-
-    def known(part: Any) -> bool:
-        return not any(name_of(a) in unknowns for a in part.atoms(AppliedUndef))
-
-    if known(node):
+    if _known(node, unknowns):
         yield node.doit()
     elif node.is_Add or node.is_Mul:
-        if own := [a for a in node.args if known(a)]:
+        if own := [a for a in node.args if _known(a, unknowns)]:
             yield node.func(*own).doit()
         for part in node.args:
             if part not in own:

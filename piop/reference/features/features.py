@@ -21,11 +21,15 @@ from piop.reference.features.boxes import SMALLEST, Boxes, KnownValues, first_of
 from piop.reference.features.cells import Overlaps
 from piop.reference.features.data import (
     data_of,
+    diffusion_in,
     initial_data_of,
+    initial_in,
     may_hide,
+    sources_in,
     stored_data_of,
     terms_of,
 )
+from piop.reference.features.missed import Place, content_at_nodes
 from piop.reference.features.stored import StoredValues
 from piop.reference.features.support import Face, Region, Support
 from piop.reference.input_values import Sources
@@ -330,12 +334,71 @@ class Features:
             worst = torch.maximum(worst, _BETWEEN * terms[whole] / total.clamp_min(1e-300))
         return worst
 
+    def missed(self, nodes: Mapping[str, Tensor]) -> dict[Place, Tensor]:
+        """What a grid does not see of sources and initial data, as values at its nodes.
+
+        Sources are means over time. Data within coefficients and conditions are left out.
+
+        Args:
+            nodes: Of the grid, by the name of their coordinate.
+
+        Returns:
+            Values ``[B, *sizes]`` by where they are to be added; none where nothing is missed.
+        """
+        problem, found = self.sources.problem, dict[Place, Tensor]()
+        for place, expression in initial_in(problem):
+            found[place] = self._missed(expression, True, nodes)
+        for number, (*alone, rest) in sources_in(problem):
+            found[number] = self._missed(rest, False, nodes)
+            for factor in alone:
+                size = self._mean_size(factor)
+                found[number] = found[number] * size.reshape(-1, *[1] * len(problem.space))
+        sizes = [len(nodes[c.name]) for c in problem.space]
+        return {
+            place: values.expand(self.sources.batch, *sizes).contiguous()
+            for place, values in found.items()
+            if bool(values.any())
+        }
+
+    def _missed(self, expression: Expr, initial: bool, nodes: Mapping[str, Tensor]) -> Tensor:
+        own = [
+            (values, boxes)
+            for values, boxes in self.found
+            if values.initial == initial and (values.whole or values).expression == expression
+        ]
+        terms = [(values, boxes) for values, boxes in own if values.whole is not None] or own
+        space = self.sources.problem.space
+        total = torch.zeros([1] * (1 + len(space)), dtype=torch.float64, device=self.sources.device)
+        for values, boxes in terms:
+            total = total + content_at_nodes(values, boxes, nodes, space)
+        return total
+
+    def _mean_size(self, expression: Expr) -> Tensor:
+        """Mean of the size of a function of time ``[B or 1]``."""
+        values = KnownValues(self.sources, expression)
+        boxes = values.boxes()
+        return unseen_part(values, boxes, {}, 1)[1]
+
     def _written_out(self, expression: Expr) -> Expr:
         """Write equal data alike: expanded, and comparisons one way round."""
         if expression not in self._written:
             alike: Any = expression.replace(lambda e: e.is_Relational, lambda e: e.canonical)
             self._written[expression] = sympy.expand(alike)
         return self._written[expression]
+
+
+def resistances(sources: Sources) -> list[Expr]:
+    """Inverses of diffusion coefficients: where one dips, a solution rises.
+
+    Those of coefficients that are zero somewhere are left out.
+    """
+    found = []
+    for coefficient in diffusion_in(sources.problem):
+        values = KnownValues(sources, coefficient)
+        inside = values.enclose(values.boxes())
+        if not bool((inside.low <= 0).logical_and(inside.high >= 0).any()):
+            found.append(1 / coefficient)
+    return found
 
 
 def _on_region(

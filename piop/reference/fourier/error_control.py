@@ -7,15 +7,17 @@ are estimated separately:
   fronts. The decay of the spectrum says how many modes are needed. Where data jump or have kinks it
   decays as k^−p: then all that lies beyond the cutoff, √(∫ k^−2p), twice for aliases in phase.
 * **Time.** The difference d of two runs on the same grid, r times apart in steps, at the worst save
-  time. The finer one errs by d/(r⁴ − 1) at order 4; we credit order 3.5, order 2 where products
-  hold second derivatives (stiff, so the order may drop: M. Hochbruck and A. Ostermann, SIAM J.
-  Numer. Anal. 43 (2005), doi:10.1137/040611434), order 1.5 where the initial data hold modes that
-  decay many times in a step (the same; orders of 1.7 to 3 were seen with data of 1.5 derivatives,
-  and errors 2.6 times the estimate at order 3.5), and never more than a factor 20. It carries over
-  to finer grids once the front is captured, so the pair is run on a coarse grid. Modes that turn
-  many times in a step and last (rough data, dispersion) have no phase at all: the error is what
-  they hold, twice that with the modes beside them, and falls slowly (orders of 0.1 to 0.5 were
-  seen with jumps and kinks under KdV).
+  time. The finer one errs by d/(r^p − 1) at order p = 4; we credit order 3.5. Where products hold
+  second derivatives they are stiff, so the order may drop (M. Hochbruck and A. Ostermann, SIAM J.
+  Numer. Anal. 43 (2005), doi:10.1137/040611434): we credit the order that two differences show, 2
+  at most, and order 1 before (0.75 to 1.2 were seen where a diffusion coefficient has narrow dips).
+  Order 1.5 is credited where the initial data hold modes that decay many times in a step (the same;
+  orders of 1.7 to 3 were seen with data of 1.5 derivatives, and errors 2.6 times the estimate at
+  order 3.5), and never more than a factor 20. It carries over to finer grids once the front is
+  captured, so the pair is run on a coarse grid. Modes that turn many times in a step and last
+  (rough data, dispersion) have no phase at all: the error is what they hold, twice that with the
+  modes beside them, and falls slowly (orders of 0.1 to 0.5 were seen with jumps and kinks under
+  KdV).
 * **Sources.** A source with a kink has aliases in all modes, while the solution's tail is damped:
   what lies beyond the tail of the products counts where it decays as k^−p.
 * A tail that never resolves (rough data) earns no credit: the grid grows by half or more, and the
@@ -41,6 +43,10 @@ _SLOWEST, _FAST = 0.55, 20.0
 """Least order of decay, where the square of the spectrum can be summed, and the greatest."""
 _SLOW = 0.5  # order in time to credit where modes hold no phase
 _PHASELESS = 4.0
+_STIFF = 2.0
+"""Order in time that is credited at most where products are stiff, once it is observed."""
+_UNKNOWN, _LEAST = 1.0, 0.5
+"""Orders that are credited to stiff products before it is, and at least."""
 _ROUGH = 30.0
 _FACTORS = (1, 1.25, 1.5, 1.75)
 _MULTIPLES = (1, 2, 3, *(int(f * 2**i) for i in range(2, 24) for f in _FACTORS))
@@ -105,6 +111,27 @@ class Measurements:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Two runs with so many steps per step of the coarsest level, and their difference."""
+
+    coarse: int
+    fine: int
+    difference: float
+
+    def order(self, before: Pair) -> float:
+        """Order p of errors as c·multiple^−p that differ so in two pairs, 0.5 to 2."""
+        low, high = _LEAST, _STIFF
+        for _ in range(30):
+            p = 0.5 * (low + high)
+            gaps = [own.coarse**-p - own.fine**-p for own in (before, self)]
+            if gaps[0] * self.difference > gaps[1] * before.difference:
+                high = p
+            else:
+                low = p
+        return low
+
+
+@dataclass(frozen=True)
 class Assessment:
     """Error bounds of a trajectory in space and time after a run.
 
@@ -116,6 +143,7 @@ class Assessment:
         space_error: Bound of the space error of the run; infinite where neither the spectrum nor a
             difference of two grids tells.
         rough_error: Bound by the difference of the last two grids, at first order.
+        pair: The runs that differ in their steps alone that were compared last; None before.
     """
 
     measured: Measurements
@@ -124,6 +152,7 @@ class Assessment:
     time_error: float
     space_error: float
     rough_error: float = math.inf
+    pair: Pair | None = None
 
     @property
     def error(self) -> float:
@@ -155,12 +184,18 @@ def assess(
     if before is None or measured.difference is None:
         return Assessment(measured, order, None, math.inf, space)
     old, new = before.measured.level, measured.level
+    if old == new:  # another problem, which tells nothing of steps or grids
+        return replace(before, measured=measured)
     timed, time_error, rough = before.timed, before.time_error, before.rough_error
+    pair = before.pair
     if new.sizes != old.sizes:
         rough = 2 * SAFETY * measured.difference * max(1.0, measured.coherence)
     if new.sizes == old.sizes and measured.difference <= _ASYMPTOTIC:
-        ratio = new.multiple / old.multiple
-        timed, time_error = new.multiple, SAFETY * measured.difference * max(ratio**-order, 0.05)
+        pair = Pair(old.multiple, new.multiple, measured.difference)
+        if 0 < order <= _STIFF:
+            order = min(order, pair.order(before.pair) if before.pair else _UNKNOWN)
+        left = 1 / ((new.multiple / old.multiple) ** order - 1) if order else 0.0
+        timed, time_error = new.multiple, SAFETY * measured.difference * max(left, 0.05)
         phaseless = _PHASELESS * min(measured.phaseless, measured.difference)
         if phaseless > time_error:
             order, time_error = _SLOW, phaseless
@@ -173,7 +208,7 @@ def assess(
     grown = min(a / b for a, b in zip(new.sizes, old.sizes, strict=True))
     if not fits and grown >= 1.5:
         space = rough
-    return Assessment(measured, order, timed, time_error, space, rough)
+    return Assessment(measured, order, timed, time_error, space, rough, pair)
 
 
 def resolved(measured: Measurements, tolerance: float) -> bool:

@@ -75,6 +75,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
 
     target = 0.5
     failures = 4
+    adds_missed = True
 
     def __init__(self, sources: Sources, request: Request) -> None:
         super().__init__(sources, request)
@@ -157,7 +158,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         longest = self.features.longest_step(samples)
         most, progress = self.request.limits.steps, self.request.progress.at_time
         run = stepper.run(w, self.start, self.times, level, longest, most, progress)
-        scale = self._scale(run)
+        scale, rounding = self._scale(run)
         later = [run.spectra[:, i] for i, t in enumerate(self.times) if t > self.start]
         stiff = [self._stiff(stepper, own, level, scale) for own in (w, *later)]
         lasting = torch.stack([torch.zeros_like(stiff[0]), *stiff[1:]]).amax(0)
@@ -168,6 +169,8 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             else None
             for row, own in enumerate(earlier)
         ]
+        lost = zip(results, rounding.tolist(), strict=True)
+        results = [own and replace(own, error=own.error + error) for own, error in lost]
         return SolvedSamples(
             results, lambda rows: self._evaluate(samples, rows, run, stepper), until
         )
@@ -187,10 +190,17 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         fits = max(level.sizes) <= self.most
         return level if fits and level.steps(self.span) <= self.request.limits.steps else None
 
-    def _scale(self, run: SpectralTrajectory) -> Tensor:
-        """Root mean square over time and space of each measured unknown ``[B, n]``."""
+    def _scale(self, run: SpectralTrajectory) -> tuple[Tensor, Tensor]:
+        """Root mean square over time and space of each measured unknown ``[B, n]``.
+
+        Returns:
+            It, and the error by rounding of the largest unknown, relative to the smallest ``[B]``.
+        """
         energy = torch.stack([power(run.spectra[:, :, i], run.grid) for i in self.measured], -1)
-        return relative_scale(energy.mean(1).sqrt())
+        size = energy.mean(1).sqrt()
+        scale = relative_scale(size)
+        ratio = torch.where(size > 0, size.amax(1, keepdim=True) / scale, 0.0)
+        return scale, torch.finfo(size.dtype).eps * ratio.amax(1)
 
     def _stiff(
         self, stepper: SpectralStepper, w: Tensor, level: SpectralLevel, scale: Tensor
@@ -252,6 +262,15 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             assessment=assessment,
             reported=reported,
         )
+
+    def gap(self, before: SpectralResult, after: SpectralResult) -> float:
+        """See the base class."""
+        measured = after.assessment.measured.difference
+        return math.inf if measured is None else measured
+
+    def finer(self, level: SpectralLevel) -> SpectralLevel | None:
+        """See the base class."""
+        return self._if_allowed(replace(level, sizes=tuple(2 * n for n in level.sizes)))
 
     def _coherence(self, run: SpectralTrajectory, row: int) -> float:
         """Size of fine detail at the points of the output, relative to its mean over space.
