@@ -21,6 +21,7 @@ from piop.reference.chebyshev.equations import Equations
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.system import CollocationSystem
 from piop.reference.chebyshev.time_stepping import (
+    SHORTEST,
     CollocationTrajectory,
     Radau,
     StepControl,
@@ -151,9 +152,15 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
 
     def failure_message(self, level: GridLevel, time: float) -> str:
         """See the base class."""
+        if self.problem.time is None and self.equations.linear:
+            return "its system is singular or not finite on every mesh; are its data finite?"
         if self.problem.time is None:
             return "Newton's iteration found no solution on any mesh"
-        return f"not finite from t = {time:.6g} on, on any mesh; does the solution blow up there?"
+        return (
+            f"no step from t = {time:.6g} on succeeds on any mesh: the solution is not finite, "
+            f"blows up there, or changes within {SHORTEST:.0e} of the time between save times "
+            "(add some)"
+        )
 
     def _step_control(self, number: int) -> StepControl:
         """Return the step control: of order s + 2, so that steps are halved on three levels.

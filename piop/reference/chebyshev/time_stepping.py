@@ -226,6 +226,8 @@ def solve_factored(factored: tuple[Tensor, Tensor], right: Tensor) -> Tensor:
 
 _FINEST = 30  # halvings of an interval between save times
 _SHORTEST = 20  # halvings at which steps are as short as they get
+SHORTEST = 2.0**-_SHORTEST
+"""The shortest steps, as a part of the time between save times."""
 _ROUNDING = 2e-15
 """Of the error of a step, relative to the state."""
 _HOPELESS = 1e-3  # error of the shortest steps at which an instance is given up

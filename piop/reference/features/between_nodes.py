@@ -25,12 +25,14 @@ class Seen:
         points: Where it is looked at ``[n, k]``.
         data: Values there ``[n]``.
         hidden: What of these the nodes do not show ``[n]``, of either sign.
+        bends: What boxes themselves do not resolve along axes without nodes ``[n]``.
     """
 
     part: Tensor
     points: Tensor
     data: Tensor
     hidden: Tensor
+    bends: Tensor
 
 
 def look(values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor]) -> Seen:
@@ -48,13 +50,13 @@ def look(values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor]) -> Seen
     detail = values.detail * largest[boxes.sample]
     key, small = boxes.sample, torch.zeros_like(boxes.sample, dtype=torch.bool)
     corners = [(i, boxes.low[:, i], boxes.high[:, i]) for i in range(len(values.axes))]
-    hidden, cells = torch.zeros_like(seen), []
+    hidden, bends, cells = torch.zeros_like(seen), torch.zeros_like(seen), []
     for i, c in enumerate(values.axes):
         if c.name not in nodes:
             if not values.smooth_inside:
                 unresolved = (_multilinear(values, boxes, corners) - seen).abs() > 2 * detail
                 bend = (_multilinear(values, boxes, corners[i : i + 1]) - seen).abs().nan_to_num()
-                hidden += torch.where(unresolved & (bend > detail), bend, 0.0)
+                bends += torch.where(unresolved & (bend > detail), bend, 0.0)
             continue
         own = torch.cat([nodes[c.name], nodes[c.name].new_tensor([c.low, c.high])]).unique()
         upper = torch.searchsorted(own, boxes.centre[:, i].contiguous()).clamp(1, len(own) - 1)
@@ -69,6 +71,7 @@ def look(values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor]) -> Seen
             hidden[finer] += torch.where(beyond > 0.01 * detail[finer], beyond, 0.0)
     coarse = torch.isin(key, key[small].unique()).nonzero()[:, 0]
     if len(coarse):
+        bends[coarse] = 0
         around = [(i, low[coarse], high[coarse]) for i, low, high in cells]
         if values.around:
             hidden[coarse] = _beyond(values, boxes.take(coarse), around, seen[coarse])
@@ -79,7 +82,7 @@ def look(values: KnownValues, boxes: Boxes, nodes: Mapping[str, Tensor]) -> Seen
             cell = key[coarse].unique(return_inverse=True)[1]
             most = torch.zeros_like(seen).scatter_reduce_(0, cell, hidden[coarse].abs(), "amax")
             hidden[coarse] = most[cell]
-    return Seen(part, points, seen, hidden)
+    return Seen(part, points, seen, hidden, bends)
 
 
 def unseen_part(
@@ -98,7 +101,8 @@ def unseen_part(
         Both norms of each sample ``[B]``.
     """
     found = look(values, boxes, nodes)
-    size, hidden = found.data.abs() ** power, found.hidden.abs() ** power
+    size = found.data.abs() ** power
+    hidden = (found.hidden + found.bends).abs() ** power
     total, missed, peak = torch.zeros(3, values.batch, dtype=size.dtype, device=size.device)
     total.index_add_(0, boxes.sample, found.part * size)
     missed.index_add_(0, boxes.sample, found.part * hidden)

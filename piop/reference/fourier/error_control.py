@@ -111,14 +111,14 @@ class Measurements:
 
 
 @dataclass(frozen=True)
-class Pair:
+class StepPair:
     """Two runs with so many steps per step of the coarsest level, and their difference."""
 
     coarse: int
     fine: int
     difference: float
 
-    def order(self, before: Pair) -> float:
+    def order(self, before: StepPair) -> float:
         """Order p of errors as c·multiple^−p that differ so in two pairs, 0.5 to 2."""
         low, high = _LEAST, _STIFF
         for _ in range(30):
@@ -152,7 +152,7 @@ class Assessment:
     time_error: float
     space_error: float
     rough_error: float = math.inf
-    pair: Pair | None = None
+    pair: StepPair | None = None
 
     @property
     def error(self) -> float:
@@ -191,7 +191,7 @@ def assess(
     if new.sizes != old.sizes:
         rough = 2 * SAFETY * measured.difference * max(1.0, measured.coherence)
     if new.sizes == old.sizes and measured.difference <= _ASYMPTOTIC:
-        pair = Pair(old.multiple, new.multiple, measured.difference)
+        pair = StepPair(old.multiple, new.multiple, measured.difference)
         if 0 < order <= _STIFF:
             order = min(order, pair.order(before.pair) if before.pair else _UNKNOWN)
         left = 1 / ((new.multiple / old.multiple) ** order - 1) if order else 0.0

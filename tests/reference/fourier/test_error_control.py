@@ -176,8 +176,28 @@ def test_time_error_is_credited_at_order_three_and_a_half():
     assert first.error == math.inf
     finer = SpectralLevel((64,), 0.1, 8, False)
     second = assess(measured(finer, 1e-6), first, 3.5, 1e-6)
-    assert second.error == pytest.approx(2 * 1e-6 * 2**-3.5, rel=1e-3)
+    assert second.error == pytest.approx(2 * 1e-6 / (2**3.5 - 1), rel=1e-3)
     assert second.time_error_at(16) == pytest.approx(second.time_error_at(8) * 2**-3.5)
+
+
+@pytest.mark.parametrize("order", [0.75, 1.3, 2.0])
+def test_stiff_products_are_credited_the_order_they_show(order):
+    """Runs of 4, 8 and 32 steps whose errors are multiple^−order."""
+    before = assess(measured(LEVEL, None), None, 2.0, 1e-6)
+    for coarse, fine, credited in ((4, 8, 1.0), (8, 32, order)):
+        level = SpectralLevel((64,), 0.1, fine, False)
+        difference = 1e-4 * (coarse**-order - fine**-order)
+        before = assess(measured(level, difference), before, 2.0, 1e-6)
+        assert before.order == pytest.approx(credited, abs=1e-6)
+    assert before.time_error == pytest.approx(2 * 1e-4 * 32**-order)
+
+
+def test_another_problem_on_the_same_level_tells_nothing_of_its_steps():
+    first = assess(measured(LEVEL, None), None, 3.5, 1e-6)
+    second = assess(measured(SpectralLevel((64,), 0.1, 8, False), 1e-6), first, 3.5, 1e-6)
+    third = assess(measured(second.measured.level, 0.1), second, 3.5, 1e-6)
+    assert third.error == second.error
+    assert third.measured.difference == 0.1
 
 
 @pytest.mark.parametrize(("order", "beyond"), [(1, 6.0), (0.63, 12.2), (2, 6.0), (12, 2.5)])
