@@ -5,6 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import sympy
 import torch
 from scipy.special import erf
 
@@ -12,7 +13,7 @@ from piop.problem import Problem
 from piop.reference import solve_reference
 from piop.reference.chebyshev.solve import POINTS
 from piop.reference.features import Features, resistances
-from piop.reference.features.missed import NodalFunction, with_missed
+from piop.reference.features.missed import AtStart, InEquation, NodalFunction, with_missed
 from piop.reference.input_values import Sources
 
 SPIKE = "exp(-(sin(pi*(x - 0.3123))/(pi*{w}))**2)"
@@ -87,6 +88,20 @@ def test_a_source_beside_a_resonance_counts_for_its_effect():
     assert error < float(solution.error_estimate[0]) < 5 * error
 
 
+def test_a_potential_beside_a_resonance_counts_for_its_effect():
+    """It moves the resonance by its mean along the square of the first mode."""
+    r, size, c = 2e-4, 1e-5, 0.4424
+    equation = f"-dxx(u) - (pi**2 - {r} + {size}*exp(-((x - {c})/1e-4)**2)/1e-4)*u = sin(pi*x)"
+    solution = solve_reference(walled(equation), {}, tolerance=1e-3)
+    x = solution.axes[0].numpy()
+    moved = 2 * size * math.sqrt(math.pi) * math.sin(math.pi * c) ** 2
+    truth = np.sin(np.pi * x) / (r - moved)
+    error = np.linalg.norm(solution.values["u"][0].numpy() - truth) / np.linalg.norm(truth)
+    assert error > 0.1
+    assert not bool(solution.accepted[0])
+    assert error < float(solution.error_estimate[0]) < 5 * error
+
+
 @pytest.mark.parametrize("width", [1e-4, 3e-5])
 def test_a_dip_of_a_coefficient_is_an_insulating_layer(width):
     equation = f"dx(dx(u)/(1 + 0.05*exp(-((x - 0.734)/{width})**2)/{width})) = 0"
@@ -122,11 +137,11 @@ def test_what_a_grid_misses_keeps_its_integral_and_its_place():
     )
     nodes = torch.arange(50, dtype=torch.float64) / 50
     missed = Features(Sources(problem, {}, torch.device("cpu"))).missed({"x": nodes})
-    assert set(missed) == {0, ("u", 0)}
+    assert set(missed) == {InEquation(0, sympy.S.One), AtStart("u", 0)}
     area = math.sqrt(math.pi) * 1e-4
     for place, content, centre in (
-        (0, -area * 0.1 * math.sqrt(math.pi) / 2, 0.7137),
-        (("u", 0), -3 * area, 0.3137),
+        (InEquation(0, sympy.S.One), -area * 0.1 * math.sqrt(math.pi) / 2, 0.7137),
+        (AtStart("u", 0), -3 * area, 0.3137),
     ):
         density = missed[place][0]
         assert float(density.sum() / 50) == pytest.approx(content, rel=1e-2)
@@ -138,7 +153,10 @@ def test_what_is_missed_is_added_to_the_equations_and_the_initial_data():
     problem = chain(1e-3)
     sources = Sources(problem, {}, torch.device("cpu"))
     nodes = torch.arange(8, dtype=torch.float64) / 8
-    more = {1: torch.arange(8.0).double()[None], ("u", 0): torch.ones(1, 8, dtype=torch.float64)}
+    more = {
+        InEquation(1, sympy.S.One): torch.arange(8.0).double()[None],
+        AtStart("u", 0): torch.ones(1, 8, dtype=torch.float64),
+    }
     changed = with_missed(sources, more, {"x": nodes}).problem
     first, second = (str(r) for r in changed.residuals)
     assert "missed" not in first

@@ -51,17 +51,28 @@ def _known_in(problem: Problem) -> tuple[tuple[str, Expr], ...]:
     return tuple(dict.fromkeys(factors))
 
 
-def sources_in(problem: Problem) -> Iterator[tuple[int, tuple[Expr, ...]]]:
-    """Yield terms without unknowns of an equation, as one sum, with the equation's number.
+def coefficients_in(problem: Problem) -> Iterator[tuple[int, Expr, tuple[Expr, ...]]]:
+    """Yield sources of equations and coefficients of their terms that may hide something.
 
-    Auxiliary equations are left out. A factor of time alone stands first, if the sum has one.
+    Those of auxiliary equations, and within derivatives, are left out.
+
+    Returns:
+        Number of the equation, what the coefficient stands before (1 for the sum of all sources),
+        and its factors: one of time alone first, if there is one.
     """
     unknowns = frozenset(problem.channels)
     for i, residual in enumerate(problem.pde.residuals_raw[: len(problem.unknowns)]):
-        if residual.is_Add:
-            known = residual.func(*(a for a in residual.args if _known(a, unknowns))).doit()
+        terms: Any = sympy.Add.make_args(residual)
+        sources = sympy.Add(*(t for t in terms if _known(t, unknowns))).doit()
+        found: list[tuple[Any, Any]] = [(sympy.S.One, sources)]
+        for term in terms:
+            if term.is_Mul and not _known(term, unknowns):
+                known = [f for f in term.args if _known(f, unknowns)]
+                rest = sympy.Mul(*(f for f in term.args if f not in known))
+                found.append((rest, sympy.Mul(*known).doit()))
+        for rest, known in found:
             if may_hide(problem, known):
-                yield i, tuple(f for f in _separate(problem, known) if f != 1)
+                yield i, rest, tuple(f for f in _separate(problem, known) if f != 1)
 
 
 def _separate(problem: Problem, expression: Expr) -> Iterator[Expr]:
@@ -81,16 +92,16 @@ def initial_data_of(problem: Problem) -> tuple[Expr, ...]:
 
 
 def _initial_in(problem: Problem) -> tuple[Expr, ...]:
-    return tuple(dict.fromkeys(e for _, e in initial_in(problem)))
+    return tuple(dict.fromkeys(e for _, _, e in initial_in(problem)))
 
 
-def initial_in(problem: Problem) -> Iterator[tuple[tuple[str, int], Expr]]:
-    """Yield the initial data of each unknown and of its time derivatives, by name and order."""
+def initial_in(problem: Problem) -> Iterator[tuple[str, int, Expr]]:
+    """Yield each unknown, the order of its time derivative, and the initial data of that."""
     if problem.time is not None:
         start = {problem.time.symbol: sympy.Float(problem.time.low)}
         for unknown, own in problem.initial.items():
             for order, expression in enumerate(own):
-                yield (unknown, order), _substitute(expression, start)
+                yield unknown, order, _substitute(expression, start)
 
 
 def diffusion_in(problem: Problem) -> tuple[Expr, ...]:

@@ -20,16 +20,16 @@ from piop.reference.features.between_nodes import unseen_part
 from piop.reference.features.boxes import SMALLEST, Boxes, KnownValues, first_of_each
 from piop.reference.features.cells import Overlaps
 from piop.reference.features.data import (
+    coefficients_in,
     data_of,
     diffusion_in,
     initial_data_of,
     initial_in,
     may_hide,
-    sources_in,
     stored_data_of,
     terms_of,
 )
-from piop.reference.features.missed import Place, content_at_nodes
+from piop.reference.features.missed import AtStart, InEquation, content_at_nodes
 from piop.reference.features.stored import StoredValues
 from piop.reference.features.support import Face, Region, Support
 from piop.reference.input_values import Sources
@@ -334,10 +334,10 @@ class Features:
             worst = torch.maximum(worst, _BETWEEN * terms[whole] / total.clamp_min(1e-300))
         return worst
 
-    def missed(self, nodes: Mapping[str, Tensor]) -> dict[Place, Tensor]:
-        """What a grid does not see of sources and initial data, as values at its nodes.
+    def missed(self, nodes: Mapping[str, Tensor]) -> dict[InEquation | AtStart, Tensor]:
+        """What a grid does not see of sources, coefficients and initial data, at its nodes.
 
-        Sources are means over time. Data within coefficients and conditions are left out.
+        Means over time. Data within derivatives, auxiliary equations and conditions are left out.
 
         Args:
             nodes: Of the grid, by the name of their coordinate.
@@ -345,14 +345,15 @@ class Features:
         Returns:
             Values ``[B, *sizes]`` by where they are to be added; none where nothing is missed.
         """
-        problem, found = self.sources.problem, dict[Place, Tensor]()
-        for place, expression in initial_in(problem):
-            found[place] = self._missed(expression, True, nodes)
-        for number, (*alone, rest) in sources_in(problem):
-            found[number] = self._missed(rest, False, nodes)
+        problem, found = self.sources.problem, dict[InEquation | AtStart, Tensor]()
+        for unknown, order, expression in initial_in(problem):
+            found[AtStart(unknown, order)] = self._missed(expression, True, nodes)
+        for number, before, (*alone, rest) in coefficients_in(problem):
+            place = InEquation(number, before)
+            found[place] = self._missed(rest, False, nodes)
             for factor in alone:
                 size = self._mean_size(factor)
-                found[number] = found[number] * size.reshape(-1, *[1] * len(problem.space))
+                found[place] = found[place] * size.reshape(-1, *[1] * len(problem.space))
         sizes = [len(nodes[c.name]) for c in problem.space]
         return {
             place: values.expand(self.sources.batch, *sizes).contiguous()

@@ -13,10 +13,11 @@ from itertools import product
 from typing import Self, final
 
 import torch
-from sympy import Function
+from sympy import Expr, Function
 from torch import Tensor
 
 from piop.fields import Device, InputFunction
+from piop.forms.differentiate import differentiate
 from piop.forms.pde import Input
 from piop.problem import Coordinate
 from piop.reference.features.between_nodes import look
@@ -24,9 +25,21 @@ from piop.reference.features.boxes import Boxes, KnownValues
 from piop.reference.input_values import Sources
 from piop.spec.model import SensorPlacement
 
-Place = int | tuple[str, int]
-"""Number of an equation, whose source data are; or an unknown that starts from them, and the order
-of its time derivative."""
+
+@dataclass(frozen=True)
+class InEquation:
+    """Where a coefficient stands: in the equation of this number, before this; 1 for sources."""
+
+    number: int
+    before: Expr
+
+
+@dataclass(frozen=True)
+class AtStart:
+    """Initial data of an unknown, of its time derivative of this order."""
+
+    unknown: str
+    order: int
 
 
 def content_at_nodes(
@@ -144,7 +157,7 @@ class NodalFunction(InputFunction):
 
 
 def with_missed(
-    sources: Sources, missed: Mapping[Place, Tensor], nodes: Mapping[str, Tensor]
+    sources: Sources, missed: Mapping[InEquation | AtStart, Tensor], nodes: Mapping[str, Tensor]
 ) -> Sources:
     """Add what a grid does not see to the equations and the initial data of a problem.
 
@@ -171,11 +184,11 @@ def with_missed(
         )
         inputs.append(one)
         functions[name] = NodalFunction(values, at, lengths)
-        if isinstance(place, int):
-            raw[place], carried_out[place] = raw[place] + symbol, carried_out[place] + symbol
+        if isinstance(place, AtStart):
+            initial[place.unknown][place.order] += symbol
         else:
-            unknown, order = place
-            initial[unknown][order] = initial[unknown][order] + symbol
+            raw[place.number] += symbol * place.before
+            carried_out[place.number] += symbol * differentiate(place.before)
     pde = replace(
         pde,
         residuals=tuple(carried_out),
