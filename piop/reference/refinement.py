@@ -186,6 +186,7 @@ class LevelResult(Generic[L]):
         step: Longest step (units of time).
         description: The level, in the note on a sample whose tolerance is not met.
         values: The solution, as estimates on later levels need it.
+        missed: Error by what terms of the equations hide between its points and steps.
         remark: The end of that note.
         reported: Bound to report where refinement ends here, if not ``error``.
     """
@@ -197,6 +198,7 @@ class LevelResult(Generic[L]):
     values: Tensor
     expected: float = field(default=0.0, kw_only=True)
     step: float = field(default=0.0, kw_only=True)
+    missed: float = field(default=0.0, kw_only=True)
     remark: str = field(default="", kw_only=True)
     reported: float | None = field(default=None, kw_only=True)
 
@@ -367,13 +369,15 @@ def reason_to_stop(result: LevelResult[Any], used: int, most: int, wanted: float
 
 
 def _with_unseen(result: R, unseen: float) -> R:
-    """Add the error by data between the points of a level."""
+    """Add the error by data, and terms of the equations, between the points of a level."""
+    missed, unseen = result.missed, unseen + result.missed
     if unseen == 0:
         return result
     error = result.error + unseen
     own = None if result.reported is None else result.reported + unseen
     bound = error if own is None else own
-    remark = "data vary between its points" if 2 * unseen > bound else result.remark
+    what = "terms of the equations" if 2 * missed > unseen else "data"
+    remark = f"{what} vary between its points" if 2 * unseen > bound else result.remark
     return replace(result, error=error, reported=own, remark=remark)
 
 
