@@ -222,7 +222,8 @@ def fixed(
     """The reference solver at one resolution and step."""
     import torch
 
-    from piop.reference.fourier.time_stepping import Discretisation, SpectralLevel
+    from piop.reference.fourier.step_lengths import SpectralLevel
+    from piop.reference.fourier.time_stepping import Discretisation
     from piop.reference.input_values import Sources
 
     discretisation = Discretisation(Sources(problem, functions, torch.device("cpu")))

@@ -7,11 +7,13 @@ spikes and kinks of initial data, narrow sources and coefficients, layers and fr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import sympy
-from scipy.special import exp1
+from scipy.optimize import brentq
+from scipy.special import erf, exp1
 
 from reference_problems.judged import Fields, RandomProblems
 from reference_problems.quadrature import (
@@ -263,6 +265,28 @@ def wall_spike(v: Numbers, t: np.ndarray, mesh: Sequence[np.ndarray]) -> Any:
     return mode + v["a"] * np.where(y == 0, spike, found)
 
 
+def reaction_zone(v: Numbers, t: np.ndarray, mesh: Sequence[np.ndarray]) -> Any:
+    """Of −∂²u/∂x² = a exp(−((u − c)/w)²)/w from 0 to 1, by (∂u/∂x)²/2 + P(u) = E."""
+    (x,), (a, c, w) = mesh, (v["a"], v["c"], v["w"])
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    ends = [c + k * w for k in (-6, -2, 0, 2, 6)]
+
+    def potential(u: Any) -> Any:
+        return a * np.sqrt(np.pi) / 2 * erf((u - c) / w)
+
+    def place(u: float, energy: float) -> float:
+        at, found = [0.0, *(q for q in ends if 0 < q < u), u], 0.0
+        for low, high in pairwise(at):
+            own = low + (high - low) * (nodes + 1) / 2
+            found += (weights / np.sqrt(2 * (energy - potential(own)))).sum() * (high - low) / 2
+        return found
+
+    least = potential(1.0)
+    energy = brentq(lambda q: place(1.0, q) - 1, least + 1e-9, least + 100, xtol=1e-14)
+    inner = [brentq(lambda u, q=q: place(u, energy) - q, 0, 1, xtol=1e-14) for q in x[1:-1]]
+    return np.array([0.0, *inner, 1.0])
+
+
 def layer(v: Numbers, t: np.ndarray, mesh: Sequence[np.ndarray]) -> Any:
     """Of −e ∂²u/∂x² + ∂u/∂x = 1, zero at the walls."""
     (x,), e = mesh, v["e"]
@@ -378,6 +402,12 @@ CLASSES = {
         f"-dxx(u) = pi**2*sin(pi*x) + a*{pulse('x')}",
         walls("x", ZERO),
         {**_PULSE, "w": {"law": "log_uniform", "low": 1e-5, "high": 3e-2}},
+    ),
+    "reaction narrow in the unknown": problems(
+        reaction_zone,
+        f"-dxx(u) = a*{pulse('u')}",
+        walls("x", ZERO, {"dirichlet": {"u": 1}}),
+        {"a": {"law": "log_uniform", "low": 0.03, "high": 1.0}, "c": PLACE, "w": WIDTH},
     ),
     "narrow source along a line": problems(
         narrow_line,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import erfcx, ive
+from scipy.special import erf, erfcx, ive
 
 from reference_problems.judged import Fields, RandomProblems
 
@@ -203,6 +203,29 @@ def plane() -> RandomProblems:
     return RandomProblems(words, exact, 1e-5)
 
 
+def crossed() -> RandomProblems:
+    """Heat that a pulse in another unknown warms."""
+
+    def exact(v: Numbers, times: np.ndarray, axes: Sequence[np.ndarray]) -> Fields:
+        t, x = times[:, None], axes[0]
+        gained = np.sqrt(np.pi) / 2 * (erf((t - v["c"]) / v["w"]) + erf(v["c"] / v["w"]))
+        wave = np.exp(-0.04 * np.pi**2 * t) * np.sin(2 * np.pi * x)
+        return {"s": t + 0 * x, "u": wave + gained}
+
+    words = {
+        "name": "random",
+        "time": {"t": [0, 1]},
+        "space": {"x": [0, 1]},
+        "unknowns": ["s", "u"],
+        "inputs": {"c": _PLACE, "w": _WIDTH},
+        "equations": ["dt(s) = 1", "dt(u) = dxx(u)/100 + exp(-((s - c)/w)**2)/w"],
+        "initial": {"s": 0, "u": "sin(2*pi*x)"},
+        "boundary": {"x": "periodic"},
+        "save": {"t": 4, "x": 64},
+    }
+    return RandomProblems(words, exact, 1e-5)
+
+
 CLASSES = {
     **{
         f"{equation}, {feature} in the initial data": linear(equation, feature)
@@ -220,4 +243,5 @@ CLASSES = {
         for feature in ("wave", "narrow source")
     },
     "heat in the plane, spike in the initial data": plane(),
+    "heat, pulse in an unknown": crossed(),
 }

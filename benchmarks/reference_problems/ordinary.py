@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.integrate import solve_ivp
+from scipy.integrate import quad, solve_ivp
+from scipy.optimize import brentq
+from scipy.special import erf
 
 from reference_problems.judged import Fields, RandomProblems
 from reference_problems.quadrature import PLACE, WIDTH, decayed_pulse, over_pulse, pulse
@@ -89,6 +92,30 @@ def kinked(v: Numbers, t: np.ndarray) -> np.ndarray:
     return np.exp(-r * t) + v["a"] * (2 * turned - start)
 
 
+def crossed(v: Numbers, t: np.ndarray) -> np.ndarray:
+    """Of dt(s) = 1 and a pulse in s."""
+    return np.stack(
+        [t, 1 + np.sqrt(np.pi) / 2 * (erf((t - v["c"]) / v["w"]) + erf(v["c"] / v["w"]))]
+    )
+
+
+def bottleneck(v: Numbers, t: np.ndarray) -> list[float]:
+    """Of dt(u) = 1 − (1 − e) exp(−((u − c)/w)²) from 0, by the time that each value takes."""
+    c, w, e = v["c"], v["w"], v["e"]
+    ends = sorted(c + k * w for k in (-6, -1, -np.sqrt(e), 0, np.sqrt(e), 1, 6))
+
+    def slow(u: float) -> float:
+        pulse = (1 - e) * np.exp(-(((u - c) / w) ** 2))
+        return pulse / (1 - pulse)
+
+    def delay(u: float) -> float:
+        at = [0.0, *(q for q in ends if 0 < q < u), u]
+        exact = {"epsabs": 1e-14, "epsrel": 1e-12, "limit": 200}
+        return sum(quad(slow, a, b, **exact)[0] for a, b in pairwise(at))
+
+    return [brentq(lambda u, q=q: u + delay(u) - q, 0, q + 1e-15, xtol=1e-14) for q in t]
+
+
 def forced(v: Numbers, t: np.ndarray) -> np.ndarray:
     """Of dt(u) = −r (u − cos(k t)) from 0."""
     r, k = v["r"], v["k"]
@@ -109,6 +136,15 @@ CLASSES = {
         ["dt(u) = -r*u + " + " + ".join(pulse("t", f"(c + {k})/5") for k in range(5))],
         {"u": 1},
         {n: _PULSE[n] for n in "rcw"},
+    ),
+    "pulse in an unknown": problems(
+        crossed, ["dt(s) = 1", f"dt(u) = {pulse('s')}"], {"s": 0, "u": 1}, {"c": PLACE, "w": WIDTH}
+    ),
+    "bottleneck in an unknown": problems(
+        bottleneck,
+        ["dt(u) = 1 - (1 - e)*exp(-((u - c)/w)**2)"],
+        {"u": 0},
+        {"c": PLACE, "w": WIDTH, "e": {"law": "log_uniform", "low": 1e-4, "high": 0.5}},
     ),
     "kink of the forcing": problems(
         kinked, ["dt(u) = -r*u + a*abs(t - c)"], {"u": 1}, {"r": _RATE, "a": _RATE, "c": PLACE}

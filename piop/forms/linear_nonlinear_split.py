@@ -293,16 +293,17 @@ def _expanded(expression: Expr) -> tuple[Expr, ...]:
 
 
 def _expand(expression: Expr) -> Expr:
-    """Multiply products out, but leave known functions and roots as they are.
+    """Multiply products out, but leave functions, roots and what is differentiated as they are.
 
     ((t − c)/w)² in a pulse of width w loses 2 log₁₀ (c/w) digits where it is multiplied out.
     """
     kept: dict[Any, Any] = {}
     nodes: Any = sympy.preorder_traversal(expression)
     for node in nodes:
-        compound = node.is_Function or (node.is_Pow and not node.exp.is_Integer)
-        inverse = node.is_Pow and node.exp.is_negative
-        if (compound or inverse) and not node.has(AppliedUndef):
+        function = node.is_Function and not is_applied(node)
+        root = node.is_Pow and not node.exp.is_Integer
+        inverse = node.is_Pow and node.exp.is_negative and not node.has(AppliedUndef)
+        if function or root or inverse or _compound(node):
             kept[node] = sympy.Dummy(real=node.is_real)
             nodes.skip()
     back = {dummy: node for node, dummy in kept.items()}

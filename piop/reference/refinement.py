@@ -187,6 +187,7 @@ class LevelResult(Generic[L]):
         step: Longest step (units of time).
         description: The level, in the note on a sample whose tolerance is not met.
         values: The solution, as estimates on later levels need it.
+        missed: Error by what terms of the equations hide between its points and steps.
         remark: The end of that note.
         reported: Bound to report where refinement ends here, if not ``error``.
     """
@@ -198,6 +199,7 @@ class LevelResult(Generic[L]):
     values: Tensor
     expected: float = field(default=0.0, kw_only=True)
     step: float = field(default=0.0, kw_only=True)
+    missed: float = field(default=0.0, kw_only=True)
     remark: str = field(default="", kw_only=True)
     reported: float | None = field(default=None, kw_only=True)
 
@@ -403,14 +405,16 @@ def reason_to_stop(result: LevelResult[Any], used: int, most: int, wanted: float
     return None
 
 
-def _with_unseen(result: R, unseen: float) -> R:
-    """Add the error by data between the points of a level."""
-    if unseen == 0:
+def _with_unseen(result: R, unseen: float, missed: float = 0.0) -> R:
+    """Add the error by data, and by terms of the equations, between the points of a level."""
+    more = unseen + missed
+    if more == 0:
         return result
-    error = result.error + unseen
-    own = None if result.reported is None else result.reported + unseen
+    error = result.error + more
+    own = None if result.reported is None else result.reported + more
     bound = error if own is None else own
-    remark = "data vary between its points" if 2 * unseen > bound else result.remark
+    what = "terms of the equations" if missed > unseen else "data"
+    remark = f"{what} vary between its points" if 2 * more > bound else result.remark
     return replace(result, error=error, reported=own, remark=remark)
 
 
@@ -470,7 +474,7 @@ class Refinement(Generic[L, R]):
         solver, unfinished, finished = self.solver, [], {}
         solved = solver.solve(level, indices, [self.earlier[i] for i in indices])
         added = zip(solved.results, solver.unseen(level.sizes)[indices].tolist(), strict=True)
-        results = [r and _with_unseen(r, unseen) for r, unseen in added]
+        results = [r and _with_unseen(r, unseen, r.missed) for r, unseen in added]
         for index in indices:
             self.used[index] += 1
         stops = [self._reason(i, r) for i, r in zip(indices, results, strict=True)]

@@ -24,6 +24,7 @@ from piop.forms.linear_nonlinear_split import Channel, Order
 from piop.forms.terms import applied, derivative_counts, multipliers, name_of, outermost_atoms
 from piop.lowering import compile_expressions
 from piop.problem import Problem
+from piop.reference.features.along_paths import narrow_terms
 
 ChannelDerivative = tuple[int, Order]
 """Channel and order of differentiation along each axis of space."""
@@ -81,6 +82,7 @@ class Equations:
         conditions: Those of all faces; Dirichlet last, so that they hold at corners.
         initial_conditions: What must vanish at the start on each face: the conditions of unknowns
             of second order in time, which are met through their derivative alone.
+        narrow: Terms of equations that may be narrow in an unknown.
         multipliers: Channels whose row is a constraint that does not hold them: pressures.
         linear: Whether no slope holds an unknown.
         steady: Whether no slope holds anything that moves in time.
@@ -116,6 +118,7 @@ class Equations:
             for p in range(order - 1):  # d/dt of a channel is the next one
                 rows[self.index[name, p]] = self._next(name, p)
         self.rows = tuple(rows[i] for i in range(len(self.channels)))
+        self.narrow = narrow_terms(problem)
         self.conditions: list[tuple[Face, Row]] = []
         self.initial_conditions: list[tuple[Face, Row]] = []
         for face, name, residual, _ in sorted(self._conditions(), key=lambda c: c[-1]):
@@ -133,6 +136,14 @@ class Equations:
         self.moving = bool(self._used & self._moving())
         scalars = {i.symbol for i in problem.inputs if not i.of}
         self.shared = self.linear and not self._in_slopes & (scalars | {*self._inputs.values()})
+
+    def derivative_of(self, atom: Any) -> ChannelDerivative | None:
+        """The channel and order of an unknown or a derivative of it; None of anything else."""
+        if atom.is_Symbol or name_of(atom) not in self.orders:
+            return None
+        count = derivative_counts(atom)
+        channel = self.index[name_of(atom), count.get(self.time, 0)]
+        return channel, tuple(count.get(s, 0) for s in self.space)
 
     def _symbols(self) -> list[Any]:
         """Scalar inputs and coordinates."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
 from sympy import Integer
@@ -19,15 +19,16 @@ from piop.errors import SolverError
 from piop.linalg import factorise
 from piop.reference.chebyshev.equations import Equations
 from piop.reference.chebyshev.mesh import CollocationMesh
+from piop.reference.chebyshev.radau import Radau
 from piop.reference.chebyshev.system import CollocationSystem
 from piop.reference.chebyshev.time_stepping import (
     SHORTEST,
     CollocationTrajectory,
-    Radau,
     StepControl,
     TimeStepping,
     solve_factored,
 )
+from piop.reference.features.along_paths import between_nodes
 from piop.reference.input_values import Sources
 from piop.reference.refinement import (
     SAFETY,
@@ -135,12 +136,26 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             progress = self.request.progress.at_time
             stepping = TimeStepping(system, self.scheme, control, longest, smallest, progress)
             run = stepping.run(w, self.start, self.request.times)
-        until = run.until.tolist()
+        until, missed = run.until.tolist(), self._missed(system, run).tolist()
         results = [
-            self._result(level, run, row, own) if until[row] == math.inf else None
+            self._result(level, run, row, own, missed[row]) if until[row] == math.inf else None
             for row, own in enumerate(earlier)
         ]
         return SolvedSamples(results, lambda rows: self._evaluate(run, rows), until)
+
+    def _missed(self, system: CollocationSystem, run: CollocationTrajectory) -> Tensor:
+        """Error by what terms of equations hide between nodes and between points of steps."""
+        if not self.equations.narrow or not self.request.shape:
+            return run.missed
+        axes = list(zip(self.problem.space, system.mesh.axes(), strict=True))
+        times, tolerance = self.request.times or (0.0,), self.request.tolerance
+
+        def read(leaf: Any) -> Tensor:
+            return system.read(leaf, run.values, times)
+
+        return run.missed + between_nodes(
+            self.equations.narrow, read, axes, len(run.values), tolerance
+        )
 
     def _level(self, number: int) -> GridLevel:
         return GridLevel(number, (self.levels[number - 1],) * len(self.request.shape))
@@ -210,7 +225,8 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         values = w.unsqueeze(1)
         until = torch.where(good, math.inf, 0.0)
         rest = torch.zeros_like(values)
-        return CollocationTrajectory(system.mesh, values, rest, until, torch.zeros_like(until))
+        none = torch.zeros_like(until)
+        return CollocationTrajectory(system.mesh, values, rest, until, none, none)
 
     def _result(
         self,
@@ -218,6 +234,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         run: CollocationTrajectory,
         row: int,
         earlier: Sequence[CollocationResult],
+        missed: float,
     ) -> CollocationResult:
         mesh, values = run.mesh, run.values[row]
         error = self._difference(earlier[0], mesh, values) if earlier else math.inf
@@ -230,6 +247,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             values,
             expected=self._expected(level, error, earlier),
             step=run.longest,
+            missed=missed,
             mesh=mesh,
         )
 

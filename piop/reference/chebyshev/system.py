@@ -67,6 +67,14 @@ class CollocationSystem:
             target.copy_(found.squeeze(axis + 2) if found.ndim else found)
         return out
 
+    def read(self, atom: Any, w: Tensor, times: Sequence[float]) -> Tensor:
+        """Values of an atom of an equation at ``w [B, S, C, *sizes]``, of S times."""
+        derivative = self.equations.derivative_of(atom)
+        if derivative is not None:
+            return self.mesh.derivative(w[:, :, derivative[0]], derivative[1])
+        own = times if moves(self.equations.problem, atom) else times[:1]
+        return torch.stack([self.sources.value(atom, self.mesh.axes(), t) for t in own], 1)
+
     def gaps(self, w: Tensor, t: float) -> list[tuple[Face, Row, Tensor]]:
         """Residuals, at initial data ``[B, C, *sizes]``, of conditions on derivatives in time."""
         values, found = self._values(w.unsqueeze(1), (t,)), []

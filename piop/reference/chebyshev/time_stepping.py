@@ -1,4 +1,4 @@
-"""Radau IIA, and adaptive time stepping of a system through its save times.
+"""Adaptive time stepping of a system by Radau IIA through its save times.
 
 Every step is the interval between two save times divided by a power of two, or a third of that, so
 that save times are met exactly and factorisations are shared. The error of a step is estimated by
@@ -13,73 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
 import torch
-from numpy.polynomial import chebyshev, legendre
 from torch import Tensor
 
 from piop.linalg import factorise
 from piop.reference.chebyshev.mesh import CollocationMesh
+from piop.reference.chebyshev.radau import Radau
 from piop.reference.chebyshev.system import CollocationSystem
+from piop.reference.features.along_paths import StepPaths
 from piop.reference.refinement import relative_scale
-
-_ROUGH = 0.1  # ratio of the last two coefficients to the two before, from which none are to come
-
-
-@final
-class Radau:
-    """Coefficients of one number of stages.
-
-    Args:
-        stages: That number.
-
-    Attributes:
-        nodes: c ``[s]``, the last one 1.
-        inverse: A^{-1} ``[s, s]``.
-        shifts: Eigenvalues of A^{-1}, one of each conjugate pair, real ones as real numbers.
-        into: Rows of T^{-1} for those, ``[s', s]`` complex.
-        back: Columns of T for those, doubled for pairs, ``[s, s']`` complex.
-        leading: Weights ``[4, s + 1]`` over 0 and the nodes that give the last four Chebyshev
-            coefficients of the collocation polynomial on the step, the highest one last.
-    """
-
-    def __init__(self, stages: int) -> None:
-        self.stages = stages
-        series = np.zeros(stages + 1)
-        series[stages - 1 :] = -1.0, 1.0
-        c = (np.sort(legendre.legroots(series).real) + 1) / 2
-        c[-1] = 1.0
-        self.nodes: list[float] = c.tolist()
-        powers = np.arange(1, stages + 1)
-        # Σ_j a_ij c_j^(k−1) = c_i^k / k, k = 1 … s: polynomials of degree s − 1 are integrated.
-        a = np.linalg.solve((c[:, None] ** (powers - 1)).T, (c[:, None] ** powers / powers).T).T
-        inverse = np.linalg.inv(a)
-        self.inverse = torch.tensor(inverse)
-        values, vectors = np.linalg.eig(inverse)
-        kept = [i for i, v in enumerate(values) if v.imag > -1e-9]
-        real = [abs(values[i].imag) < 1e-9 for i in kept]
-        self.shifts: list[complex | float] = [
-            float(values[i].real) if r else complex(values[i])
-            for i, r in zip(kept, real, strict=True)
-        ]
-        self.into = torch.tensor(np.linalg.inv(vectors)[kept], dtype=torch.complex128)
-        back = vectors[:, kept] * np.where(real, 1.0, 2.0)
-        self.back = torch.tensor(back, dtype=torch.complex128)
-        points = 2 * np.array([0.0, *c]) - 1
-        self.leading = torch.tensor(np.linalg.inv(chebyshev.chebvander(points, stages))[-4:])
-
-    def step_error(self, leading: Tensor) -> Tensor:
-        """Estimate the error of a step from sizes of the leading coefficients ``[…, 4]``.
-
-        It is the coefficient two orders above the highest, if all fall alike from one on. At a
-        kink, and where a pulse begins in the last part of a step, they hardly fall: then it is that
-        of the time derivative, about ten times the coefficient.
-        """
-        below, top = leading.unflatten(-1, (2, 2)).amax(-1).unbind(-1)
-        fall = top / below.clamp_min(1e-300)
-        rough = 10 * top * (fall / _ROUGH).clamp(max=1.0) ** 3
-        return torch.maximum(rough, leading[..., -1] ** (1 + 2 / self.stages))
-
 
 _STAGE_ITERATIONS = 12
 _SLOW = 0.05  # contraction above which ∂V/∂w is renewed for the next step
@@ -261,6 +203,7 @@ class CollocationTrajectory:
         slopes: Their time derivatives.
         until: First time at which an instance could not be carried on, else inf ``[B]``.
         local: Largest error of a step, at most what is allowed ``[B]``.
+        missed: Relative error by what terms of equations hide between the points of steps ``[B]``.
         longest: Longest step.
         steps: How many were taken.
     """
@@ -270,18 +213,28 @@ class CollocationTrajectory:
     slopes: Tensor
     until: Tensor
     local: Tensor
+    missed: Tensor
     longest: float = 0.0
     steps: int = 0
 
 
 @dataclass
 class _Step:
-    """A step that was tried: its points, start first ``[B, s + 1, C, *sizes]``, and errors."""
+    """A step that was tried.
+
+    Attributes:
+        points: Start and stages ``[B, s + 1, C, *sizes]``.
+        length: In units of time.
+        errors: Relative errors ``[B]``.
+        sizes: Of channels so far ``[B, C]``.
+        missed: Part of the errors that is hidden between its points ``[B]``.
+    """
 
     points: Tensor
     length: float
     errors: Tensor
     sizes: Tensor
+    missed: Tensor
 
 
 @final
@@ -320,8 +273,11 @@ class TimeStepping:
         size = (len(w), len(times), *w.shape[1:])
         until = torch.full((len(w),), math.inf, dtype=w.dtype, device=w.device)
         mesh = self.system.mesh
-        values, slopes, local = w.new_zeros(size), w.new_zeros(size), torch.zeros_like(until)
-        self.result = CollocationTrajectory(mesh, values, slopes, until, local)
+        values, slopes = w.new_zeros(size), w.new_zeros(size)
+        local, missed = torch.zeros_like(until), torch.zeros_like(until)
+        self.result = CollocationTrajectory(mesh, values, slopes, until, local, missed)
+        narrow, span = self.system.equations.narrow, times[-1] - start
+        self.paths = StepPaths(narrow, len(w), self.control.tolerance, span, w.device)
         self.stepper = Stepper(self.system, self.scheme, start)
         self.sizes = self.smallest
         self.last: _Step | None = None
@@ -369,6 +325,7 @@ class TimeStepping:
             self.sizes, w, done = step.sizes, step.points[:, -1], done + (whole >> k)
             local = step.errors.clamp(max=self.control.tolerance)
             self.result.local = torch.maximum(self.result.local, local)
+            self.result.missed += step.missed
             self.result.steps += 1
             self.result.longest = max(self.result.longest, step.length)
             k = self._grow(worst, k, done, whole)
@@ -388,7 +345,23 @@ class TimeStepping:
         errors = self.scheme.step_error(relative.mT).amax(1)
         errors = torch.where(good & torch.isfinite(errors), errors, math.inf)
         errors = torch.where(self.result.until == math.inf, errors, 0.0)
-        return _Step(points, h, errors, sizes)
+        missed = torch.zeros_like(errors)
+        if self.paths.terms and float(errors.amax()) <= self.control.tolerance:
+            missed = self._missed(points, t, h, relative_scale(sizes))
+            missed = torch.where(self.result.until == math.inf, missed, 0.0)
+            errors = torch.maximum(errors, missed)
+        return _Step(points, h, errors, sizes, missed)
+
+    def _missed(self, points: Tensor, t: float, h: float, sizes: Tensor) -> Tensor:
+        """What terms of the equations hide between the points of a step ``[B]``."""
+        moments, index = (t + h * self.nodes).tolist(), self.system.equations.index
+        return self.paths.missed(
+            lambda leaf: self.system.read(leaf, points, moments),
+            h * self.nodes.diff().to(points),
+            len(moments),
+            lambda channel: sizes[:, index[channel]],
+            self.system.mesh.norm,
+        ).sum(1)
 
     def _extrapolate(self, h: float) -> Tensor | None:
         """Stages by the polynomial of the last step."""

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from piop.reference.fourier.time_stepping import SpectralLevel
+from piop.reference.fourier.step_lengths import SpectralLevel
 from piop.reference.refinement import SAFETY
 
 _ASYMPTOTIC = 1e-2

@@ -26,9 +26,9 @@ from piop.reference.fourier.error_control import (
 )
 from piop.reference.fourier.grid import embed, evaluate_on, nonlinear_auxiliaries, power, tail
 from piop.reference.fourier.nonlinear import longest_step
+from piop.reference.fourier.step_lengths import SpectralLevel
 from piop.reference.fourier.time_stepping import (
     Discretisation,
-    SpectralLevel,
     SpectralStepper,
     SpectralTrajectory,
 )
@@ -152,12 +152,14 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
     ) -> SolvedSamples[SpectralResult]:
         """See the base class."""
         sources = self.sources.take(samples)
-        stepper = self.discretisation.stepper(level, sources)
+        stepper = self.discretisation.stepper(level, sources, self.request)
         w = self.discretisation.initial(stepper.grid, sources)
         stepper.nonlinear.check_means(w, self.start, samples)
         longest = self.features.longest_step(samples)
         most, progress = self.request.limits.steps, self.request.progress.at_time
         run = stepper.run(w, self.start, self.times, level, longest, most, progress)
+        if stepper.paths is not None:
+            run.missed = run.missed + stepper.paths.on_grid(run.spectra, self.times)
         scale, rounding = self._scale(run)
         later = [run.spectra[:, i] for i, t in enumerate(self.times) if t > self.start]
         stiff = [self._stiff(stepper, own, level, scale) for own in (w, *later)]
@@ -258,6 +260,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             f"{level.grid} points and steps of {level.step:.3g}",
             run.spectra[row],
             step=level.step,
+            missed=float(run.missed[row]),
             remark="its step is too long" if fits else "its spectrum is not resolved",
             assessment=assessment,
             reported=reported,

@@ -15,6 +15,7 @@ from torch import Tensor
 from piop.errors import SolverError
 from piop.forms.linear_nonlinear_split import split_linear
 from piop.linalg import invert
+from piop.reference.features.along_paths import narrow_terms
 from piop.reference.fourier.grid import (
     Multiplier,
     PeriodicGrid,
@@ -24,10 +25,12 @@ from piop.reference.fourier.grid import (
     power,
     tail,
 )
+from piop.reference.fourier.narrow_terms import DoneStep, SpectralPaths
 from piop.reference.fourier.nonlinear import Nonlinear, stabilise
 from piop.reference.fourier.products import NonlinearTerm, PointwiseProducts
+from piop.reference.fourier.step_lengths import Bound, SpectralLevel, steps_between
 from piop.reference.input_values import Sources
-from piop.reference.refinement import Level
+from piop.reference.solution import Request
 
 
 @final
@@ -188,42 +191,7 @@ def _coefficients(symbols: Symbols, states: int, step: float) -> dict[str, Table
     }
 
 
-Bound = Callable[[float, float], float]
-"""Start and end of an interval of time → longest step in it."""
 _INTERVAL = 24  # steps between measurements of the tail
-_RESOLVING = 4  # steps of order four per longest step that resolves data
-
-
-@final
-@dataclass(frozen=True)
-class SpectralLevel(Level):
-    """A grid and the lengths of steps.
-
-    Attributes:
-        sizes: Points along each space axis.
-        base: Longest step of the coarsest level (units of time).
-        multiple: Steps per step of the coarsest level.
-        padded: Whether products are dealiased by padding.
-    """
-
-    sizes: tuple[int, ...]
-    base: float
-    multiple: int
-    padded: bool
-
-    @property
-    def step(self) -> float:
-        """Longest step (units of time)."""
-        return self.base / self.multiple
-
-    @property
-    def cost(self) -> float:
-        """Points times steps per unit of time."""
-        return math.prod(self.sizes) * self.multiple / self.base
-
-    def steps(self, interval: float) -> int:
-        """Steps in an interval between save times."""
-        return max(1, math.ceil(interval / self.base * (1 - 1e-9))) * self.multiple
 
 
 @dataclass
@@ -239,6 +207,7 @@ class SpectralTrajectory:
         rough: Largest tail of a product relative to the product, per axis ``[B, d]``.
         rough_middle: The same for the middle of its spectrum.
         until: First time at which a sample was not finite, else inf ``[B]``.
+        missed: Relative error by what terms of the equations hide between steps ``[B]``.
     """
 
     level: SpectralLevel
@@ -249,6 +218,7 @@ class SpectralTrajectory:
     rough: Tensor
     rough_middle: Tensor
     until: Tensor
+    missed: Tensor
 
 
 @final
@@ -257,10 +227,11 @@ class SpectralStepper:
 
     Args:
         nonlinear: F, with the symbols of the linear part.
+        paths: Checks steps for terms that are narrow in an unknown; None where there are none.
     """
 
-    def __init__(self, nonlinear: Nonlinear) -> None:
-        self.grid, self.nonlinear = nonlinear.symbols.grid, nonlinear
+    def __init__(self, nonlinear: Nonlinear, paths: SpectralPaths | None = None) -> None:
+        self.grid, self.nonlinear, self.paths = nonlinear.symbols.grid, nonlinear, paths
         self._schemes: dict[float, ETDRK4] = {}
 
     def scheme(self, step: float) -> ETDRK4:
@@ -313,22 +284,28 @@ class SpectralStepper:
         tails, middles = out.real.new_zeros(2, batch, states, rank)
         rough, inner = out.real.new_zeros(2, batch, rank)
         until = out.real.new_full((batch,), math.inf)
-        result = SpectralTrajectory(level, self.grid, out, tails, middles, rough, inner, until)
-        now, t = None, start
+        missed = torch.zeros_like(until) if self.paths is None else self.paths.missed
+        result = SpectralTrajectory(
+            level, self.grid, out, tails, middles, rough, inner, until, missed
+        )
+        t = start
         for i, time in enumerate(times):
             if time > t:
-                steps = _steps(t, time, level, longest if self.nonlinear.products else None)
-                for j, (moment, step) in enumerate(steps):
-                    if j > most:
-                        raise SolverError(f"more than {most} steps to resolve data in time")
-                    if self.nonlinear.products:
-                        now = self.nonlinear.evaluate(w, moment)
-                    if j % _INTERVAL == 0:
-                        self._measure(w, now, moment, result)
-                        progress(moment)
+                steps = steps_between(t, time, level, longest if self.nonlinear.products else None)
+                taken = 0
+                for done in self._advance(w, steps, level.multiple):
+                    if taken > most:
+                        raise SolverError(
+                            f"more than {most} steps to resolve data, or terms of the equations, "
+                            "in time"
+                        )
+                    w = done.end
+                    if taken % _INTERVAL < done.parts:
+                        self._measure(done.start, done.products, done.time, result)
+                        progress(done.time)
                         if bool((result.until < math.inf).all()):
                             break
-                    w = self.scheme(step)(w, now, moment)
+                    taken += done.parts
             t = time
             out[:, i] = w
             if bool((result.until < math.inf).all()):
@@ -336,6 +313,23 @@ class SpectralStepper:
                 break
         self._measure(w, None, t, result)
         return result
+
+    def _advance(
+        self, w: Tensor, steps: Iterator[tuple[float, float]], multiple: int
+    ) -> Iterator[DoneStep]:
+        """Take steps, and shorter ones where they hide something."""
+
+        def one(w: Tensor, t: float, length: float) -> tuple[Tensor | None, Tensor]:
+            now = self.nonlinear.evaluate(w, t) if self.nonlinear.products else None
+            return now, self.scheme(length)(w, now, t)
+
+        if self.paths is not None:
+            yield from self.paths.advance(w, steps, multiple, one)
+            return
+        for t, length in steps:
+            done = DoneStep(t, length, w, *one(w, t, length))
+            w = done.end
+            yield done
 
     def _measure(self, w: Tensor, now: Tensor | None, t: float, result: SpectralTrajectory) -> None:
         mean = w[(..., *(0,) * len(self.grid.sizes))].sum(1)
@@ -349,31 +343,6 @@ class SpectralStepper:
             for own, band in ((result.rough, (0.9, 1.0)), (result.rough_middle, (0.4, 0.5))):
                 part = (tail(now, grid, *band) / total).sqrt().amax(1)
                 torch.maximum(own, part.nan_to_num(), out=own)
-
-
-def _steps(
-    start: float, end: float, level: SpectralLevel, longest: Bound | None
-) -> Iterator[tuple[float, float]]:
-    """Starts and lengths of even steps between two times, halved where data vary faster."""
-    count = level.steps(end - start)
-    length = (end - start) / count
-    fine = longest is None or _RESOLVING * length * level.multiple <= longest(start, end)
-    for j in range(count):
-        moment = start + j * (end - start) / count
-        if fine or longest is None:
-            yield moment, length
-        else:
-            yield from _halved(moment, length, level.multiple, longest)
-
-
-def _halved(
-    start: float, length: float, multiple: int, longest: Bound
-) -> Iterator[tuple[float, float]]:
-    if _RESOLVING * length * multiple <= longest(start, start + length):
-        yield start, length
-    else:
-        yield from _halved(start, length / 2, multiple, longest)
-        yield from _halved(start + length / 2, length / 2, multiple, longest)
 
 
 def _keep_freed_blocks() -> None:
@@ -401,6 +370,7 @@ class Discretisation:
         self.main = PointwiseProducts(problem, self.split, self.split.right)
         self.auxiliary = PointwiseProducts(problem, self.split, self.split.auxiliary)
         self.means = tuple(float(a.mean or 0.0) for a in problem.pde.auxiliaries)
+        self.narrow = narrow_terms(problem)
         self.sources, self.start = sources, sources.start
         self.box = PeriodicGrid(problem.space, (2,) * len(problem.space), sources.device)
 
@@ -430,8 +400,10 @@ class Discretisation:
         ]
         return grid.forward(torch.stack(fields, 1)) * grid.interior()
 
-    def stepper(self, level: SpectralLevel, sources: Sources) -> SpectralStepper:
-        """Discretise at a level for the instances in ``sources``."""
+    def stepper(
+        self, level: SpectralLevel, sources: Sources, request: Request | None = None
+    ) -> SpectralStepper:
+        """Discretise at a level for the instances in ``sources``; check steps as requested."""
         grid = self.box.with_sizes(level.sizes)
         fine = grid.with_sizes(self._padded(level.sizes)) if level.padded else grid
         symbols = Symbols(self.split, self.means, grid, fine.points, sources)
@@ -445,7 +417,11 @@ class Discretisation:
         nonlinear = Nonlinear(symbols, main, extra)
         if main is not None:
             stabilise(nonlinear, self.initial(grid, sources), self.start)
-        return SpectralStepper(nonlinear)
+        paths = None
+        if self.narrow and request is not None:
+            span = request.times[-1] - self.start
+            paths = SpectralPaths(self.narrow, nonlinear, request.tolerance, span)
+        return SpectralStepper(nonlinear, paths)
 
     def _padded(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         degrees = [_DEFAULT_DEGREE if d is None else d for d in self.main.degrees]

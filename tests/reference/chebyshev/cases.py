@@ -5,9 +5,10 @@ import torch
 
 from piop.problem import Problem
 from piop.reference.chebyshev.mesh import CollocationMesh
+from piop.reference.chebyshev.radau import Radau
 from piop.reference.chebyshev.solve import CollocationSolver
 from piop.reference.chebyshev.system import CollocationSystem
-from piop.reference.chebyshev.time_stepping import Radau, Stepper
+from piop.reference.chebyshev.time_stepping import Stepper
 from piop.reference.input_values import Sources
 from piop.reference.solution import Limits, Request
 

@@ -8,8 +8,9 @@ from piop.reference import solve_reference
 from piop.reference.chebyshev import time_stepping
 from piop.reference.chebyshev.equations import Equations
 from piop.reference.chebyshev.mesh import CollocationMesh
+from piop.reference.chebyshev.radau import Radau
 from piop.reference.chebyshev.system import CollocationSystem
-from piop.reference.chebyshev.time_stepping import Radau, Stepper
+from piop.reference.chebyshev.time_stepping import Stepper
 from piop.reference.input_values import Sources
 
 

@@ -2,7 +2,8 @@
 
 import torch
 
-from piop.reference.fourier.time_stepping import Discretisation, SpectralLevel
+from piop.reference.fourier.step_lengths import SpectralLevel
+from piop.reference.fourier.time_stepping import Discretisation
 from piop.reference.input_values import Sources
 
 

@@ -16,7 +16,7 @@ from piop.reference.fourier.error_control import (
     next_level,
     round_up,
 )
-from piop.reference.fourier.time_stepping import SpectralLevel
+from piop.reference.fourier.step_lengths import SpectralLevel
 
 from ..cases import Waves, evolve, periodic, random_waves
 
