@@ -24,7 +24,14 @@ from piop.reference.fourier.error_control import (
     round_up,
     slow_beyond,
 )
-from piop.reference.fourier.grid import embed, evaluate_on, nonlinear_auxiliaries, power, tail
+from piop.reference.fourier.grid import (
+    PeriodicGrid,
+    embed,
+    evaluate_on,
+    nonlinear_auxiliaries,
+    power,
+    tail,
+)
 from piop.reference.fourier.nonlinear import longest_step
 from piop.reference.fourier.step_lengths import SpectralLevel
 from piop.reference.fourier.time_stepping import (
@@ -50,6 +57,9 @@ _START = (64, 32, 16)  # points along an axis on the first level, by space dimen
 _USUAL = (2048, 256, 64)  # points along an axis that memory is shared for
 _MANY = 10.0  # a mode is stiff if its rate times the step is above this
 _ROUGH = 3.0  # order of decay of a spectrum below which its modes add up somewhere
+_ZEROS = 1e-3
+"""Size of an unknown at the points of the output, relative to that between them, below which these
+are taken to be its zeros."""
 _REDUCED = 1.5  # order in time to credit where initial data hold stiff modes
 
 
@@ -198,11 +208,19 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         Returns:
             It, and the error by rounding of the largest unknown, relative to the smallest ``[B]``.
         """
-        energy = torch.stack([power(run.spectra[:, :, i], run.grid) for i in self.measured], -1)
-        size = energy.mean(1).sqrt()
+        # A narrow part of a solution may be at a point of the output, or between two.
+        energy = torch.stack(
+            [self._energies(run.spectra[:, :, i], run.grid) for i in self.measured]
+        )
+        size = energy.mean(-1).amin(1).T.sqrt()
         scale = relative_scale(size)
         ratio = torch.where(size > 0, size.amax(1, keepdim=True) / scale, 0.0)
         return scale, torch.finfo(size.dtype).eps * ratio.amax(1)
+
+    def _energies(self, spectra: Tensor, grid: PeriodicGrid) -> Tensor:
+        """Mean squares over space and over the points of the output ``[2, …]``."""
+        there = evaluate_on(spectra, grid, self.request.shape).square()
+        return torch.stack([power(spectra, grid), there.flatten(-len(grid.sizes)).mean(-1)])
 
     def _stiff(
         self, stepper: SpectralStepper, w: Tensor, level: SpectralLevel, scale: Tensor
@@ -233,8 +251,8 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         for last in earlier:
             before = last.assessment
             grid = run.grid.with_sizes(last.resolution)
-            gap = run.spectra[row] - embed(last.values, grid, run.grid)
-            energy = power(gap, run.grid)[:, self.measured]
+            gap = (run.spectra[row] - embed(last.values, grid, run.grid))[:, self.measured]
+            energy = self._energies(gap, run.grid).amax(0)
             difference = float((energy.sqrt() / scale[row]).max())
         rough, inner = run.rough[row].tolist(), run.rough_middle[row].tolist()
         given = any(not values.initial for values in self.features.data)

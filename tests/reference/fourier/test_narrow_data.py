@@ -9,7 +9,7 @@ import torch
 from scipy.special import erf
 
 from piop.problem import Problem
-from piop.reference import solve_reference
+from piop.reference import Limits, solve_reference
 from piop.reference.features import Features
 from piop.reference.fourier.aliasing import aliased_part
 from piop.reference.input_values import Sources
@@ -114,3 +114,31 @@ def test_the_shortest_waves_of_smooth_data_tell_nothing():
     for count, least, most in ((16, 0, 0), (4, 0.1, 1)):  # y has two waves
         nodes = torch.arange(count, dtype=torch.float64) / count
         assert least <= float(aliased_part(features, {"x": nodes, "y": nodes})) <= most
+
+
+def test_a_spike_between_the_points_of_the_output_is_no_measure_of_errors():
+    """Advected to between two of 64 points, where the wave it stands on is all that is seen."""
+    words = {
+        "time": {"t": [0, 1]},
+        "space": {"x": [0, 1]},
+        "unknowns": ["u"],
+        "boundary": {"x": "periodic"},
+        "save": {"t": 2, "x": 64},
+    }
+    spike = "100*exp(-(sin(pi*(x - 0.4))/(pi*0.002))**2)"
+    shown, hidden = (
+        solve_reference(
+            Problem(
+                name="case",
+                equations=[f"dt(u) + {speed}*dx(u) = sin(u)/10"],
+                initial={"u": f"sin(2*pi*x) + {spike}"},
+                **words,
+            ),
+            {},
+            times=[1.0],
+            tolerance=1e-4,
+            limits=Limits(levels=2),
+        ).error_estimate
+        for speed in (0.6, 0.6078125)
+    )
+    assert float(hidden[0]) > 3 * float(shown[0])
