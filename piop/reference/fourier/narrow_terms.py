@@ -35,7 +35,7 @@ _ROUNDING = 2e-15
 """Of the values that a term is narrow in, relative to how far they come in the whole run."""
 _FIRST, _TOGETHER = 4, 16
 """Steps that are checked together: at first, and at most."""
-_BYTES = 2**26
+_BYTES = 2**24
 """Of their states."""
 
 

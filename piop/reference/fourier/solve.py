@@ -70,9 +70,11 @@ class SpectralResult(LevelResult[SpectralLevel]):
 
     Attributes:
         assessment: Its errors in space and time.
+        narrow: Whether terms of the equations were found to be narrow between its points or steps.
     """
 
     assessment: Assessment
+    narrow: bool
 
 
 @final
@@ -247,13 +249,16 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             tuple((t[row, self.measured] / scale[row, :, None]).amax(0).tolist())
             for t in (run.tail, run.middle)
         )
-        difference, before = None, None
+        difference, before, missed = None, None, float(run.missed[row])
+        narrow = missed > 0
         for last in earlier:
             before = last.assessment
             grid = run.grid.with_sizes(last.resolution)
             gap = (run.spectra[row] - embed(last.values, grid, run.grid))[:, self.measured]
             energy = self._energies(gap, run.grid).amax(0)
             difference = float((energy.sqrt() / scale[row]).max())
+            # Where steps are divided on one level, its error is no part of that of the other.
+            missed += difference if narrow or last.narrow else 0.0
         rough, inner = run.rough[row].tolist(), run.rough_middle[row].tolist()
         given = any(not values.initial for values in self.features.data)
         sources = tuple(given * slow_beyond(*bands) for bands in zip(rough, inner, strict=True))
@@ -278,9 +283,10 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
             f"{level.grid} points and steps of {level.step:.3g}",
             run.spectra[row],
             step=level.step,
-            missed=float(run.missed[row]),
+            missed=missed,
             remark="its step is too long" if fits else "its spectrum is not resolved",
             assessment=assessment,
+            narrow=narrow,
             reported=reported,
         )
 
