@@ -291,6 +291,40 @@ def test_a_random_coefficient_must_keep_its_sign():
     assert "grow without bound" in only(edit(HEAT, ("nu: 0.01", law.replace("LOW", "-0.1"))))
 
 
+@pytest.mark.parametrize(("mean", "std", "low"), [(0, 1, "-6"), (1, 0.2, "-0.2"), (-1, 0.1, "")])
+def test_a_normal_coefficient_that_may_change_its_sign_is_refused(mean, std, low):
+    law = f"nu: {{law: normal, mean: {mean}, std: {std}}}"
+    message = only(edit(HEAT, ("nu: 0.01", law)))
+    assert f"short waves grow without bound where nu = {low}" in message
+    assert "which values are drawn" in message
+
+
+def test_a_normal_coefficient_far_from_zero_is_let_pass():
+    Problem.from_yaml(edit(HEAT, ("nu: 0.01", "nu: {law: normal, mean: 1, std: 0.1}")))
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        "fourier_series, terms: 1, amplitude: [0, 2], wavenumber: [1, 3]",
+        "fourier_series, terms: 40, amplitude: [0, 1], wavenumber: [1, 3]",
+        "gaussian_random_field, matern: {smoothness: 3, length: 0.3, variance: 0.04}",
+    ],
+)
+def test_a_diffusivity_drawn_as_a_function_must_keep_its_sign(law):
+    def drawn(coefficient):
+        return edit(
+            HEAT,
+            ("inputs:", f"inputs:\n  a: {{of: [x], law: {law}}}"),
+            (EQ, f"dt(u) = d(({coefficient})*dx(u), x)"),
+            ("parameters: {nu: 0.01}\n", ""),
+        )
+
+    assert "short waves grow without bound where a = -" in only(drawn("1 + a"))
+    Problem.from_yaml(drawn("1 + 0.05*a"))
+    Problem.from_yaml(drawn("exp(a)"))
+
+
 def test_laws_must_fit_their_coordinates():
     field = (
         "law: fourier_series, terms: 3, amplitude: [-1, 1], wavenumber: [1, 3]",
