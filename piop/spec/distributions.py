@@ -222,15 +222,6 @@ class FourierSeries(Distribution):
         return 0.0
 
     @property
-    def reach(self) -> tuple[float, ...]:
-        """See the base class: many sines do not meet at their crests."""
-        low, high = self.amplitude
-        squares = (low * low + low * high + high * high) / 3
-        most = self.terms * max(abs(low), abs(high))
-        most = min(most, _SIGMAS * math.sqrt(self.terms * squares / 2))
-        return (-most, most)
-
-    @property
     def mean_is_zero(self) -> bool:
         """See the base class."""
         return self.wavenumber[0] > 0
