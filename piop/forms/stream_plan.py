@@ -28,6 +28,7 @@ from sympy import Expr, Function, Symbol
 from piop.errors import NotSupportedError
 from piop.expression.functions import evaluate
 from piop.forms.differentiate import gradient, substitute
+from piop.forms.linear_nonlinear_split import expand
 from piop.forms.pde import PDE
 from piop.forms.terms import unknown_derivatives
 
@@ -346,7 +347,7 @@ def _linear_coefficients(
             if index in refused:
                 continue
             if coefficient.free_symbols & dummies and _may_cancel(coefficient, dummies):
-                coefficient = sympy.expand(coefficient)
+                coefficient = expand(coefficient)
             if coefficient.free_symbols & dummies:
                 refused.add(index)
             linear.setdefault(index, {})[equation, channel] = coefficient
