@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from piop.errors import UsageError, excerpt
+from piop.errors import UsageError, check_path, excerpt
 
 MOST = 10**9
 """Largest number of steps or samples."""
@@ -117,7 +117,7 @@ def file_path(name: str, value: Any, other: str = "") -> Path:
         other: What it may be as well, for the message.
 
     Raises:
-        UsageError: If it is neither text nor a path, or holds a character that no path has.
+        UsageError: If it is neither text nor a path, or the system cannot look it up.
     """
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
@@ -125,9 +125,8 @@ def file_path(name: str, value: Any, other: str = "") -> Path:
         also = f", or {other}" if other else ""
         message = f"is not a path; give text or a pathlib.Path{also}"
         raise UsageError(f"{name}: {excerpt(value)} {message}")
-    if "\0" in value:
-        raise UsageError(f"{name}: {excerpt(value)} holds a NUL character, which no path does")
-    return Path(value)
+    check_path(path := Path(value), name)
+    return path
 
 
 def mapping(name: str, value: Any, example: str) -> Mapping[str, Any]:

@@ -141,8 +141,12 @@ def check_file_name(name: str) -> None:
         )
 
 
-def check_path(path: Path) -> None:
+def check_path(path: Path, argument: str = "") -> None:
     """Refuse a path that the system cannot look up, such as one that is too long.
+
+    Args:
+        path: The path.
+        argument: Name of the argument that gives it, for the message.
 
     Raises:
         UsageError: Naming it and the reason.
@@ -154,7 +158,8 @@ def check_path(path: Path) -> None:
     except (OSError, ValueError) as error:  # ValueError: a character that no path has
         reason = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"{excerpt(str(path))}: cannot be used as a path ({reason}); give another"
+            f"{argument and f'{argument}: '}{excerpt(str(path))}: cannot be used as a path "
+            f"({reason}); give another"
         ) from None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from piop.cli.console import COUNT, PATH, SEED, common_options, force_option, print_json, say
 from piop.errors import UsageError, noting_interrupt
@@ -48,6 +49,7 @@ def data(
     with SPEC.
     """
     if inspect is not None:
+        _refuse_options_of_making()
         _inspect(inspect, spec, as_json)
         return
     if spec is None or count is None or output is None:
@@ -55,6 +57,26 @@ def data(
         missing = next(name for name, value in given.items() if value is None)
         raise UsageError(f"{missing} is missing. Example: piop data burgers -n 100 --output F.nc")
     _make(spec, count, output, as_json, **options)
+
+
+def _refuse_options_of_making() -> None:
+    """Refuse options beside ``--inspect`` that only a new data set takes.
+
+    Raises:
+        UsageError: Naming the first that was given.
+    """
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+        if given and parameter.name not in _OF_INSPECTION:
+            option = parameter.opts[0]
+            message = (
+                f"{option}: does nothing with --inspect, which makes no data set; leave it out"
+            )
+            raise UsageError(message)
+
+
+_OF_INSPECTION = ("spec", "inspect", "as_json", "debug")
 
 
 def _make(spec: str, count: int, output: Path, as_json: bool, **options: Any) -> None:

@@ -24,18 +24,26 @@ PRECISIONS = {
 }
 
 
-def show_results(run: Run, as_json: bool, profile: bool = False, data: Path | None = None) -> None:
-    """Print the content of ``evaluation.json``, then draw figures unless they are as they were.
+def show_results(
+    run: Run,
+    as_json: bool,
+    profile: bool = False,
+    data: Path | None = None,
+    evaluation: Mapping[str, Any] | None = None,
+) -> None:
+    """Print an evaluation, then draw figures unless they are as they were.
 
     Args:
         run: The run.
         as_json: Print one JSON object.
         profile: Print ``profile.json`` too.
         data: File of the evaluation, where it is not the held-out part of the run's own data.
+        evaluation: What :meth:`piop.run.Run.evaluate` returned; by default the content of
+            ``evaluation.json``.
     """
     from piop.run.folder import EVALUATION, PROFILE
 
-    evaluation = run.folder.read_json(EVALUATION)
+    evaluation = run.folder.read_json(EVALUATION) if evaluation is None else evaluation
     times = run.folder.read_json(PROFILE) if profile else None
     if as_json:
         extra = {} if times is None else {"profile": times}

@@ -63,8 +63,8 @@ def evaluate(
         found = loaded.discretisation(sensors, grids, samples, seed, data=data)
         show_discretisation(loaded, found, as_json)
         return
-    loaded.evaluate(samples, seed, data=data)
-    show_results(loaded, as_json, data=data)
+    found = loaded.evaluate(samples, seed, data=data)
+    show_results(loaded, as_json, data=data, evaluation=found)
 
 
 @click.command()

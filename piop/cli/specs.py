@@ -85,8 +85,13 @@ def check(spec: str, as_json: bool) -> None:
     """
     from piop.problem import Problem
     from piop.problem.describe import to_json, to_text
+    from piop.spec.load import find_builtin
 
     problem = Problem.from_file(spec)
+    if problem.solve and find_builtin(spec) is None:  # it loads torch, which takes seconds
+        from piop.run.configuration import check_recipe
+
+        check_recipe(problem)
     if as_json:
         print_json(to_json(problem))
     else:

@@ -171,14 +171,14 @@ class Walker:
         try:
             return self._visit(node, depth + 1)
         except Refusal as refusal:
-            if refusal.placed:
-                raise
-            raise self._refuse(node, refusal.message, refusal.hint) from None
+            if not refusal.placed:
+                refusal.offset, refusal.placed = node.col_offset + self.offset, True
+            raise
         except SYMPY_FAILS:
             raise self._refuse(node, "this has no meaning as a formula") from None
 
-    def _refuse(self, node: ast.expr, message: str, hint: str = "") -> Refusal:
-        return Refusal(message, node.col_offset + self.offset, hint, placed=True)
+    def _refuse(self, node: ast.expr, message: str) -> Refusal:
+        return Refusal(message, node.col_offset + self.offset, placed=True)
 
     def _visit(self, node: ast.expr, depth: int) -> Quantity:
         match node:
@@ -240,7 +240,7 @@ class Walker:
         if name in FUNCTIONS or name in _VECTOR or name in ("where", "d"):
             raise Refusal(f"'{name}' is a function and needs arguments in parentheses")
         if name in self.scope.elsewhere:
-            raise Refusal(f"'{name}' {self.scope.elsewhere[name]}")
+            raise Refusal(f"'{name}' {self.scope.elsewhere[name]}", declared=True)
         known = [*self.scope.values, *FUNCTIONS, *_VECTOR, "where", "pi"]
         hint = "Write exp(1)." if name in ("E", "e") else did_you_mean(name, known)
         raise Refusal(f"'{name}' is not declared", 0, self._as_derivative(name) or hint)

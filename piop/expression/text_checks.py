@@ -30,11 +30,20 @@ class Refusal(Exception):
         offset: 0-based place of it in the text.
         hint: What to write instead; may be empty.
         placed: Whether the offset is final, not that of whatever encloses the part.
+        declared: Whether the part is a name that is declared, and so no unit.
     """
 
-    def __init__(self, message: str, offset: int = 0, hint: str = "", placed: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        offset: int = 0,
+        hint: str = "",
+        placed: bool = False,
+        declared: bool = False,
+    ) -> None:
         super().__init__(message)
         self.message, self.offset, self.hint, self.placed = message, offset, hint, placed
+        self.declared = declared
 
 
 def check_text(text: str) -> None:

@@ -8,7 +8,7 @@ of both sides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -50,6 +50,23 @@ def gradient(expr: Expr, atoms: Sequence[Expr]) -> tuple[Expr, ...]:
     return tuple(rules.along(expr, atom) for atom in atoms)
 
 
+def substitute(expr: Expr, values: Mapping[Any, Any]) -> Expr:
+    """Put values in place of parts as ``xreplace`` does, without evaluating large functions.
+
+    SymPy does not know that a derivative of a real function is real: where one takes the place of a
+    real symbol, it expands the arguments of functions into real and imaginary parts.
+    """
+    rules, known = _Differentiator(), dict(values)
+
+    def replaced(part: Any) -> Any:
+        if part not in known:
+            arguments = [replaced(a) for a in part.args]
+            known[part] = part if arguments == [*part.args] else rules.rebuild(part, arguments)
+        return known[part]
+
+    return replaced(expr)
+
+
 class _Differentiator:
     """One equation's worth of rules, each applied once to the same expression."""
 
@@ -77,10 +94,14 @@ class _Differentiator:
             return result
         if expr.is_Piecewise:
             return _piecewise([(self.carry_out(e), self._condition(c)) for e, c in expr.args])
-        return self._rebuild(expr, [self.carry_out(a) for a in expr.args])
+        return self.rebuild(expr, [self.carry_out(a) for a in expr.args])
 
-    def _rebuild(self, expr: Any, arguments: list[Expr]) -> Expr:
+    def rebuild(self, expr: Any, arguments: list[Any]) -> Any:
         """Put other arguments in; SymPy asks for the sign of large ones for seconds, in vain."""
+        if expr.is_Piecewise:
+            return _piecewise([pair.args for pair in arguments])
+        if expr.is_Relational:
+            return expr.func(*arguments, evaluate=False)
         large = expr.is_Function and max(map(self.size, arguments)) > _LARGE
         if large or expr.func in EXTREMES:
             return expr.func(*arguments, evaluate=False)
@@ -95,8 +116,7 @@ class _Differentiator:
     def _condition(self, condition: Any) -> Any:
         if not condition.has(Derivative):
             return condition
-        sides = [self.carry_out(a) for a in condition.args]
-        return condition.func(*sides, evaluate=False)
+        return self.rebuild(condition, [self.carry_out(a) for a in condition.args])
 
     def along(self, expr: Any, x: Expr) -> Expr:
         """The derivative along a coordinate, or by an atom taken as independent."""

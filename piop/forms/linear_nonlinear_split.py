@@ -136,7 +136,7 @@ class _Splitter:
 
     def run(self) -> Split:
         unknowns = len(self.pde.unknowns)
-        raw = [_expand(r) for r in self.pde.residuals_raw]
+        raw = [expand(r) for r in self.pde.residuals_raw]
         mass: dict[tuple[int, int], Polynomial] = {}
         right = self._system(raw[:unknowns], mass, sign=-1)
         extra: dict[tuple[int, int], Polynomial] = {}
@@ -289,10 +289,10 @@ class _Splitter:
 
 def _expanded(expression: Expr) -> tuple[Expr, ...]:
     """The addends of an expression with all products multiplied out."""
-    return sympy.Add.make_args(_expand(expression))
+    return sympy.Add.make_args(expand(expression))
 
 
-def _expand(expression: Expr) -> Expr:
+def expand(expression: Expr) -> Expr:
     """Multiply products out, but leave functions, roots and what is differentiated as they are.
 
     ((t − c)/w)² in a pulse of width w loses 2 log₁₀ (c/w) digits where it is multiplied out.

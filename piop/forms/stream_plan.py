@@ -27,7 +27,8 @@ from sympy import Expr, Function, Symbol
 
 from piop.errors import NotSupportedError
 from piop.expression.functions import evaluate
-from piop.forms.differentiate import gradient
+from piop.forms.differentiate import gradient, substitute
+from piop.forms.linear_nonlinear_split import expand
 from piop.forms.pde import PDE
 from piop.forms.terms import unknown_derivatives
 
@@ -257,7 +258,8 @@ def plan_expressions(
     symbols, names = tuple(coordinates), tuple(channels)
     zero: Index = (0,) * len(symbols)
     unknowns = _placeholders(residuals, symbols, names)
-    plain = [_exact(r).xreplace({a: d for a, (_, _, d) in unknowns.items()}) for r in residuals]
+    stand_ins = {atom: dummy for atom, (_, _, dummy) in unknowns.items()}
+    plain = [_exact(substitute(r, stand_ins)) for r in residuals]
     needed = {index for _, index, _ in unknowns.values()} | set(extra) | {zero}
     for index in needed:
         if sum(index) > MAX_ORDER:
@@ -306,7 +308,7 @@ def plan_expressions(
             )
             for e in range(len(plain))
         ),
-        remainders=tuple(p.xreplace(rest) for p in plain),
+        remainders=tuple(substitute(p, rest) for p in plain),
         coefficients=tuple(coefficients),
         compositions=compositions,
         products=products,
@@ -345,7 +347,7 @@ def _linear_coefficients(
             if index in refused:
                 continue
             if coefficient.free_symbols & dummies and _may_cancel(coefficient, dummies):
-                coefficient = sympy.expand(coefficient)
+                coefficient = expand(coefficient)
             if coefficient.free_symbols & dummies:
                 refused.add(index)
             linear.setdefault(index, {})[equation, channel] = coefficient

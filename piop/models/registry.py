@@ -64,6 +64,15 @@ def build_backbone(
 
 def build_preset(name: str, chosen: Preset, signature: Signature, **overrides: Any) -> Backbone:
     """Build the network of a preset, called by a name in messages; see :func:`build_backbone`."""
+    return chosen.build(signature, sized_config(name, chosen, signature, **overrides))
+
+
+def sized_config(name: str, chosen: Preset, signature: Signature, **overrides: Any) -> Any:
+    """Return the config of a preset with other sizes.
+
+    Raises:
+        UsageError: If a size is unknown or out of range, or cannot serve the problem.
+    """
     known = vars(chosen.config)
     for key, value in overrides.items():
         if key not in known:
@@ -73,7 +82,7 @@ def build_preset(name: str, chosen: Preset, signature: Signature, **overrides: A
     reason = refusal(chosen, signature, config)
     if reason:
         raise UsageError(f"backbone {name!r} cannot serve this problem: {reason}")
-    return chosen.build(signature, config)
+    return config
 
 
 def refusal(preset: Preset, signature: Signature, config: Any = None) -> str | None:

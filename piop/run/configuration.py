@@ -10,11 +10,13 @@ from typing import Any
 import torch
 
 from piop.arguments import MOST_THREADS, flag, seed_number, whole_number
-from piop.errors import UsageError, excerpt
+from piop.errors import SpecError, UsageError, excerpt
 from piop.fields import usable_device
+from piop.models.registry import sized_config
 from piop.problem import Problem
 from piop.problem.classify import is_linear
-from piop.training.build import DTYPES, preset_of
+from piop.spec.model import issue_at
+from piop.training.build import DTYPES, constraints_of, preset_of, signature_of
 from piop.training.config import (
     POINTWISE,
     AdaptiveConfig,
@@ -62,6 +64,43 @@ def configure(
         own = _without(own, settings_for(POINTWISE))  # its points, which are drawn
     chosen = {**defaults_of_problem(problem), **own, **(settings or {})}
     return apply_settings(config, chosen, vars(preset_of(config, chosen).config))
+
+
+def check_recipe(problem: Problem) -> None:
+    """Refuse what a run would refuse of the spec's ``solve:`` block.
+
+    Raises:
+        SpecError: With every setting that is unknown or has a value that is not allowed, at its
+            place; where there are none, with the reason why the network cannot serve the problem.
+    """
+    own, start = dict(problem.solve), TrainingConfig(BudgetConfig(steps=1))
+    config = replace(start, backbone=str(own.pop("backbone", start.backbone)))
+    network = {"preset": own.pop("preset")} if "preset" in own else {}
+    found: list[tuple[str, UsageError]] = []
+
+    def attempt(key: str, settings: Mapping[str, Any]) -> None:
+        try:
+            apply_settings(config, settings, vars(preset_of(config, settings).config))
+        except UsageError as error:
+            found.append((key, error))
+
+    attempt("backbone", {})
+    if not found and network:
+        attempt("preset", network)
+    if not found:  # else the settings of the network are not known
+        for key, value in own.items():
+            attempt(key, {**network, key: value})
+    if not found:
+        try:
+            config = configure(problem, start, None, None)
+            sizes = {k: v for k, v in config.backbone_settings.items() if k != "preset"}
+            signature = signature_of(problem, constraints_of(problem, config))
+            sized_config(config.backbone, preset_of(config), signature, **sizes)
+        except UsageError as error:
+            found.append(("backbone", error))
+    if found:
+        place = problem.spec.place
+        raise SpecError(tuple(issue_at(place(f"solve.{k}"), f"solve: {e}") for k, e in found))
 
 
 def _without(settings: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

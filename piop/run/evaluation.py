@@ -142,6 +142,11 @@ def nonzero_solutions(problem: Problem, held_out: HeldOut) -> Tensor:
     return torch.stack([value.flatten(1).any(1) for value in judged]).all(0)
 
 
+def judging_samples(problem: Problem, held_out: HeldOut) -> Tensor:
+    """Mark the samples ``[B]`` whose references are finite and have a relative error."""
+    return _all_finite(held_out.truth) & nonzero_solutions(problem, held_out)
+
+
 def errors_by_noise(
     problem: Problem,
     model: Model,
@@ -164,7 +169,7 @@ def errors_by_noise(
     """
     judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
     count, found, warnings = len(held_out.accepted), {}, []
-    known = _all_finite(held_out.truth) & nonzero_solutions(problem, held_out)
+    known = judging_samples(problem, held_out)
     for level in noise_levels(problem):
         levels = torch.full((count,), level, dtype=torch.float64)
         inputs = add_noise(held_out.inputs, scales, levels, draws)

@@ -71,7 +71,7 @@ class RunFolder:
             self.path = path = given.expanduser()
         except RuntimeError as error:
             raise UsageError(f"{given}: {error}; give the path in full") from None
-        check_path(path)
+        check_path(path, argument)  # what ~ stands for, too
         self.spec, self.config = path / SPEC, path / CONFIG
         self.files = RunFiles(path)
         self._locked = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import xarray as xr
 
 from piop.arguments import flag, seed_number, whole_number
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
-from piop.errors import DataError, NotSupportedError, SolverError, UsageError
+from piop.errors import DamagedFileError, DataError, NotSupportedError, SolverError, UsageError
 from piop.json_values import json_value
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem, late_imports
@@ -246,8 +246,8 @@ class Run:
             ``per_sample``, per channel and time, the error of the reference, trivial baselines,
             residual, seconds, warnings, ``inferred`` parameters, at which the references are
             solved, and the errors at each level of ``noise`` (``relative_l2`` is without noise).
-            Without a reference ``relative_l2`` is None and a warning gives the reason; ``data``
-            names the given data.
+            Without a reference ``relative_l2`` is None and a warning gives the reason: nothing is
+            written then in place of errors of the same weights. ``data`` names the given data.
 
         Raises:
             UsageError: For arguments that cannot be used.
@@ -276,6 +276,7 @@ class Run:
             with self._writing(write), explain_out_of_memory(lambda _: remedy, device):
                 source = self._source(problem, samples, seed, given, queries, sensors)
                 held_out = source.held_out()
+                judged = bool(evaluation.judging_samples(problem, held_out).any())
                 found = evaluation.compare_with_truth(problem, self.model, held_out)
                 if scales := self.statistics.noise:
                     draws = self._draws(seed, len(held_out.accepted))
@@ -286,7 +287,11 @@ class Run:
                     doubts += noise_doubts
                 doubts += self._shared(source, given)
         except (NotSupportedError, SolverError) as error:
+            judged = False
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
+        if write and not judged and (before := self._errors_before()):
+            write = False
+            doubts += [f"{EVALUATION} is left as it was, with the errors {before}"]
         if given is not None:
             found["data"] = given.name
         circumstances, residual_doubts = self._circumstances(problem, seed)
@@ -295,6 +300,16 @@ class Run:
         if write:
             self.folder.write_json(EVALUATION, found)
         return found
+
+    def _errors_before(self) -> str:
+        """Name the evaluation of the weights as they are that has errors; empty for none."""
+        with suppress(DamagedFileError):  # it is written again
+            if self.is_evaluated:
+                found = self.folder.read_json(EVALUATION)
+                if found.get("relative_l2"):
+                    source = found.get("data", f"seed {found['seed']}")
+                    return f"on {found['samples']} inputs of {source}"
+        return ""
 
     def evaluate_after_training(self, samples: int) -> None:
         """Evaluate on held-out inputs; without their data, write what training gave, and why."""

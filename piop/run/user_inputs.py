@@ -19,7 +19,7 @@ from piop.errors import DataError, UsageError, did_you_mean, excerpt
 from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
 from piop.problem import Coordinate, Input, Problem
 from piop.problem.inputs import channels_of, history_of, query_coordinates
-from piop.run.real_arrays import to_numbers
+from piop.run.real_arrays import to_numbers, to_truth
 from piop.sampling import Draws, observe, reconstruct
 from piop.sampling.distributions import input_axes
 from piop.sampling.stored_functions import interpolate
@@ -114,13 +114,13 @@ def _shaped_mask(item: Input, values: Tensor, mask: Any) -> Tensor | None:
     if mask is None:
         return None
     label = f"input {item.name!r}: its mask"
-    found = to_numbers(label, mask)
-    if found.shape != values.shape[:2] or not ((found == 0) | (found == 1)).all():
+    found = to_truth(label, mask)
+    if found.shape != values.shape[:2]:
         expected = list(values.shape[:2])
         raise DataError(f"{label} has shape {list(found.shape)}; expected truth values {expected}")
-    if (empty := ~found.bool().any(1)).any():
+    if (empty := ~found.any(1)).any():
         raise DataError(f"{label} leaves sample {int(empty.int().argmax())} no sensor")
-    return found.bool()
+    return found
 
 
 def _pair(item: Input, value: tuple[Any, ...]) -> tuple[Tensor, Tensor]:

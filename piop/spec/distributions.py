@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal, final
 AxisBoundary = Literal["periodic", "neumann", "dirichlet"]
 AXIS_BOUNDARIES: tuple[str, ...] = ("periodic", "neumann", "dirichlet")
 _LARGEST = 10**9  # whole numbers of a distribution
+_SIGMAS = 6.0  # standard deviations that one draw in 10⁹ exceeds on either side
 
 
 def _number(key: str, value: Any) -> float:
@@ -134,6 +135,11 @@ class Distribution:
     def extremes(self) -> tuple[float, ...]:
         """The least and the greatest value that are drawn; nothing where they are not known."""
         return ()
+
+    @property
+    def reach(self) -> tuple[float, ...]:
+        """Ends of the values at a point, of all draws but one in 10⁹; nothing where not known."""
+        return self.extremes
 
     @property
     def mean_is_zero(self) -> bool:
@@ -357,6 +363,14 @@ class GaussianRandomField(Distribution):
         return self.mean
 
     @property
+    def reach(self) -> tuple[float, ...]:
+        """See the base class: known where the variance is given."""
+        if self.matern is None:
+            return ()
+        most = _SIGMAS * math.sqrt(self.matern.variance)
+        return (self.mean - most, self.mean + most)
+
+    @property
     def mean_is_zero(self) -> bool:
         """See the base class."""
         return self.zero_mean and self.mean == 0
@@ -459,6 +473,11 @@ class Normal(Distribution):
     def middle(self) -> float:
         """See the base class."""
         return self.mean
+
+    @property
+    def reach(self) -> tuple[float, ...]:
+        """See the base class."""
+        return (self.mean - _SIGMAS * self.std, self.mean + _SIGMAS * self.std)
 
     @property
     def mean_is_zero(self) -> bool:

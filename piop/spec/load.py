@@ -133,7 +133,9 @@ def draft_tree(tree: Node, folder: Path | None, units: bool = True) -> Draft:
     for key in sorted(required - found.keys() - failed):
         hint = "Ordinary differential equations have 'time' alone." * (key == "space")
         reader.fail(tree.place, f"'{key}' is missing", hint)
-    if not values.keys() >= required or (failed & {"boundary", "domain"} and ordinary):
+    # Without coordinates every derivative and every axis would be refused, too.
+    unread = failed & {"time", "space"} or not values.keys() >= required
+    if unread or (failed & {"boundary", "domain"} and ordinary):
         raise_issues(issues)
     values.pop("piop", None)
     spec = Spec(**values, places=MappingProxyType(reader.places))

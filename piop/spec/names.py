@@ -42,12 +42,13 @@ class Names:
         self, spec: Spec, extra: Mapping[str, Quantity], without: Sequence[str] = ()
     ) -> Scope:
         """A scope of all names but those of the sections in ``without``, and inputs of angles."""
-        hidden = {n for section, n, _ in declarations(spec) if section in without}
+        hidden = {n: section for section, n, _ in declarations(spec) if section in without}
         nowhere = "which a point of space has not"
         around = {n: self.angle_of(spec, n) for n in spec.inputs}
-        why = {n: f"depends on the angle {a}, {nowhere}" for n, a in around.items() if a}
+        why = {n: f"is declared under '{s}' and has no value here" for n, s in hidden.items()}
+        why |= {n: f"depends on the angle {a}, {nowhere}" for n, a in around.items() if a}
         why |= dict.fromkeys(self.angles, f"is the angle of a star, {nowhere}")
-        values = {k: v for k, v in self.values.items() if k not in hidden | why.keys()}
+        values = {k: v for k, v in self.values.items() if k not in why}
         space = tuple(self.coordinates[n] for n in spec.space if n in self.coordinates)
         return Scope({**values, **extra}, self.coordinates, space, self.broken, self.used, why)
 

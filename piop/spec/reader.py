@@ -42,7 +42,7 @@ def evaluate(text: ScalarNode, scope: Scope, issues: list[Issue], path: str) -> 
 
 def record(refusal: Refusal, text: ScalarNode, issues: list[Issue], path: str) -> None:
     """Turn a refusal into an issue at its place in the file."""
-    if refusal.message and (parts := split_unit(text.text)):
+    if refusal.message and not refusal.declared and (parts := split_unit(text.text)):
         number, unit = parts
         hint = f"Write {number} here, and {unit} under 'units' beside the name it belongs to."
         refuse(issues, text.place, f"{path}: numbers and parameters take no unit", hint)

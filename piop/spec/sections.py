@@ -47,10 +47,19 @@ def _unit(reader: Reader, node: Node, path: str) -> str:
     return "" if empty else _label(reader, node, path)
 
 
+_DRAWN = "is drawn for each sample, and one number for all samples is needed"
+_BELOW = "is declared below, and a parameter may use those above it"
+
+
 def _parameters(reader: Reader, node: Node, section: str) -> dict[str, Text | Distribution]:
     """Read constants, which may use earlier ones, or distributions, which make scalar inputs."""
     result: dict[str, Text | Distribution] = {}
-    for key, value, place in reader.mapping(node, section):
+    entries = reader.mapping(node, section)
+    elsewhere = {
+        key: _DRAWN if isinstance(value, MappingNode) else _BELOW for key, value, _ in entries
+    }
+    reader.constants = replace(reader.constants, elsewhere=elsewhere)
+    for key, value, place in entries:
         try:
             reader.name(ScalarNode(key, place), section)
             result[key] = _parameter(reader, value, key, f"{section}.{key}")

@@ -19,6 +19,7 @@ from piop.training.config import TrainingConfig, require_applicable
 from piop.training.distributed import Processes, require_device
 from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting import require_weightings
+from piop.training.network_size import require_memory
 from piop.training.setting_declarations import Circumstances
 
 
@@ -102,7 +103,8 @@ def require_backbone(
         scattered: Whether there are data that lie on no grid.
 
     Raises:
-        UsageError: If it cannot, with the reason and the names of those that can.
+        UsageError: If it cannot, with the reason and the names of those that can; if it is too
+            large for the memory of the machine.
     """
     preset = preset_of(config)
     kind = preset.build.field
@@ -129,6 +131,7 @@ def require_backbone(
             f"precision: tf32 rounds the differences along the grid of backbone "
             f"{config.backbone!r}, whose error grows with their order; use float32"
         )
+    require_memory(preset, signature, own, config.machine)
 
 
 def able_backbones(

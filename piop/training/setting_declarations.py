@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 LARGEST = 10**6
-"""Of whole numbers: far more than serves, and few enough to be refused by memory at once."""
+"""Largest whole number of a setting: more than any needs."""
 TIME_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 

@@ -105,6 +105,33 @@ def test_every_issue_of_a_bad_spec_is_told_with_its_place(piop, tmp_path):
     assert len(issues) == len(lines)
 
 
+@pytest.mark.parametrize(
+    ("solve", "messages"),
+    [
+        ("{widht: 8}", ["19:9: solve: 'widht' is not a setting. Did you mean 'width'?"]),
+        (
+            "{width: a, learning_rate: -1}",
+            ["19:9: solve: width: 'a' is not a whole", "19:19: solve: learning_rate: -1.0 must be"],
+        ),
+        ("{width: 8, backbone: pitt}", ["19:19: solve: 'pitt' is not a backbone"]),
+        ("{preset: papr, modes: 3}", ["19:9: solve: 'papr' is not a preset of backbone 'pit'"]),
+        ("{width: 0}", ["19:1: solve: width = 0: give a whole number of at least 1"]),
+        ("{backbone: pit, preset: paper}", []),
+        ("{backbone: fno, modes: 3}", []),
+    ],
+)
+def test_what_solve_would_refuse_of_a_recipe_is_told_by_check(solve, messages, piop, tmp_path):
+    text = Path("pdes/heat.yaml").read_text()
+    lines = [f"solve: {solve}" if line.startswith("solve:") else line for line in text.splitlines()]
+    (tmp_path / "h.yaml").write_text("\n" + "\n".join(lines))
+    code, out, err = piop("check", tmp_path / "h.yaml")
+    assert code == (2 if messages else 0)
+    assert bool(out) == (not messages)
+    assert len(err.splitlines()) == len(messages)
+    for line, message in zip(err.splitlines(), messages, strict=True):
+        assert f"h.yaml:{message}" in line
+
+
 @pytest.mark.parametrize("command", ["check", "solve", "data"])
 def test_a_missing_spec_is_told_with_the_nearest_name(command, piop, tmp_path):
     more = ["-n", "1", "--output", tmp_path / "d.nc"] if command == "data" else []

@@ -63,6 +63,15 @@ WRONG = {
         "tolerance: -1 must be at least 1e-12",
     ),
     "nothing to inspect": (["data", "--inspect", "no.nc"], "no.nc: no such file"),
+    "samples to inspect": (
+        ["data", "--inspect", "no.nc", "-n", "2"],
+        "-n: does nothing with --ins",
+    ),
+    "a usual seed": (["data", "--inspect", "no.nc", "--seed", "0"], "--seed: does nothing with --"),
+    "an output": (
+        ["data", "--inspect", "no.nc", "--output", "d.nc"],
+        "--output: does nothing with",
+    ),
 }
 
 

@@ -87,7 +87,13 @@ CASES = [
     ("x: periodic", "z: periodic", (12, 12), "'z' is not a face or an axis", ""),
     ("x: periodic", "x: perodic", (12, 15), "'perodic' is not a boundary condition", "'periodic'"),
     ("initial: {u: u0}", "initial: {w: u0}", (11, 11), "'w' is not an unknown", ""),
-    ("initial: {u: u0}", "initial: {u: u}", (11, 14), "'u' is not declared", ""),
+    ("initial: {u: u0}", "initial: {u: u}", (11, 14), "'u' is declared under 'unknowns' and has no value here", ""),
+    ("initial: {u: u0}", "initial: {u: u0*t}", (11, 17), "'t' is declared under 'time' and has no value here", ""),
+    ("nu: 0.01", "nu: 2*mu, mu: 1", (5, 20), "'mu' is declared below, and a parameter may use those above it", ""),
+    ("nu: 0.01", "nu: 2*nu", (5, 20), "'nu' is declared below", ""),
+    ("nu: 0.01", "mu: 1, nu: 2*mu", None, None, None),
+    ("nu: 0.01", "mu: {law: uniform, low: 1, high: 2}, nu: 2*mu", (5, 57), "'mu' is drawn for each sample, and one number", ""),
+    ("{nu: 0.01}\n", "{nu: 2*mu, mu: {law: uniform, low: 1, high: 2}}\n", (5, 20), "'mu' is drawn for each sample, and one number", ""),
     # counts
     (EQ, EQ + "\n  - u = 1", (9, 1), "2 equations for 1 unknown", "The unknowns are u"),
     ("[u]", "[u, v]", (6, 15), "'v' is in no equation", ""),
@@ -289,6 +295,34 @@ def test_a_random_coefficient_must_keep_its_sign():
     law = "nu: {law: uniform, low: LOW, high: 1}"
     Problem.from_yaml(edit(HEAT, ("nu: 0.01", law.replace("LOW", "0.1"))))
     assert "grow without bound" in only(edit(HEAT, ("nu: 0.01", law.replace("LOW", "-0.1"))))
+
+
+@pytest.mark.parametrize(("mean", "std", "low"), [(0, 1, "-6"), (1, 0.2, "-0.2"), (-1, 0.1, "")])
+def test_a_normal_coefficient_that_may_change_its_sign_is_refused(mean, std, low):
+    law = f"nu: {{law: normal, mean: {mean}, std: {std}}}"
+    message = only(edit(HEAT, ("nu: 0.01", law)))
+    assert f"short waves grow without bound where nu = {low}" in message
+    assert "which values are drawn" in message
+
+
+def test_a_normal_coefficient_far_from_zero_is_let_pass():
+    Problem.from_yaml(edit(HEAT, ("nu: 0.01", "nu: {law: normal, mean: 1, std: 0.1}")))
+
+
+def test_a_diffusivity_drawn_as_a_gaussian_field_must_keep_its_sign():
+    law = "gaussian_random_field, matern: {smoothness: 3, length: 0.3, variance: 0.04}"
+
+    def drawn(coefficient):
+        return edit(
+            HEAT,
+            ("inputs:", f"inputs:\n  a: {{of: [x], law: {law}}}"),
+            (EQ, f"dt(u) = d(({coefficient})*dx(u), x)"),
+            ("parameters: {nu: 0.01}\n", ""),
+        )
+
+    assert "short waves grow without bound where a = -" in only(drawn("1 + a"))
+    Problem.from_yaml(drawn("1 + 0.05*a"))
+    Problem.from_yaml(drawn("exp(a)"))
 
 
 def test_laws_must_fit_their_coordinates():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from piop.cli.error_tables import error_table
-from piop.errors import NotSupportedError, UsageError
+from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.report import draw_run
 from piop.run import HeldOut, Run, fit, predict_held_out
 from piop.run import evaluation as module
@@ -114,6 +114,31 @@ def test_a_problem_without_reference_still_gets_its_evaluation(trained, monkeypa
     assert found["relative_l2"] is None
     assert "no solver covers it" in found["warnings"][0]
     assert found["steps"] == 250
+
+
+@pytest.mark.parametrize("kind", ["refused", "not finite"])
+def test_errors_are_kept_where_a_later_reference_fails(trained, tmp_path, monkeypatch, kind):
+    path = shutil.copytree(trained.path, tmp_path / "r")
+    file, run = path / "evaluation.json", Run.load(path)
+    before, solved = file.read_bytes(), run.held_out(2, seed=9)
+
+    def fail(_):
+        if kind == "refused":
+            raise SolverError("it blows up")
+        return replace(solved, truth={n: v * float("nan") for n, v in solved.truth.items()})
+
+    monkeypatch.setattr("piop.run.held_out.DrawnInputs.held_out", fail)
+    found = run.evaluate(2, seed=9)
+    assert found["relative_l2"] is None
+    assert "left as it was, with the errors on 6 inputs of seed 0" in " ".join(found["warnings"])
+    assert file.read_bytes() == before
+    file.write_text("{")  # damaged: nothing to keep
+    assert run.evaluate(2, seed=9)["relative_l2"] is None
+    assert json.loads(file.read_text())["seed"] == 9
+    (path / "checksums.json").unlink()
+    file.write_bytes(before.replace(b'"steps": 250', b'"steps": 240'))  # of other weights
+    run.evaluate(2, seed=9)
+    assert json.loads(file.read_text())["relative_l2"] is None
 
 
 def test_evaluating_again_gives_the_same_numbers(trained):

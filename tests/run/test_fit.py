@@ -220,7 +220,7 @@ def test_cuda_asked_for_but_absent_is_told(heat, tmp_path):
         ({"steps": 1, "init_from": 3}, "init_from: 3 is not a path"),
         ({"steps": 1, "out": 3}, "out: 3 is not a path"),
         ({"steps": 1, "out": b"rf"}, "out: b'rf' is not a path"),
-        ({"steps": 1, "out": "a\0b"}, r"out: 'a\\x00b' holds a NUL character"),
+        ({"steps": 1, "out": "a\0b"}, r"out: 'a\\x00b': cannot be used as a path"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_written(heat, tmp_path, arguments, message):

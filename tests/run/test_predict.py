@@ -223,6 +223,26 @@ def test_points_of_each_sample_are_those_of_one_input(trained, monkeypatch):
     assert np.allclose(trained.predict({"u0": U0}, points)["u"].values, whole, atol=1e-12)
 
 
+BOOLEANS = np.array(U0) > 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        BOOLEANS,
+        BOOLEANS.tolist(),
+        torch.tensor(BOOLEANS),
+        BOOLEANS.astype(object),
+        (X, BOOLEANS),
+        xr.DataArray(BOOLEANS, {"x": X}),
+        FunctionSamples(torch.tensor(X)[None, :, None], torch.tensor(BOOLEANS)[None, :, None]),
+    ],
+)
+def test_truth_values_are_no_values_of_an_input(trained, given):
+    with pytest.raises(DataError, match="input 'u0': holds truth values; give real numbers"):
+        trained.predict({"u0": given}, AT)
+
+
 @pytest.mark.parametrize(
     ("mask", "message"),
     [

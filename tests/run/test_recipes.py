@@ -3,7 +3,8 @@
 import pytest
 
 from piop.problem import Problem
-from piop.run.configuration import configure
+from piop.run.configuration import check_recipe, configure
+from piop.spec.load import builtin_names
 from piop.training.config import BudgetConfig, TrainingConfig
 
 RECIPE = {"optimiser": "muon", "learning_rate": 0.03, "weighting": "residual_attention"}
@@ -65,3 +66,10 @@ def test_other_settings_stay_with_another_network():
     config = configure(Problem(**SPEC), start, "deeponet", None)
     assert config.points.functions == 3
     assert "width" not in config.backbone_settings
+
+
+def test_recipes_of_built_in_problems_are_allowed():
+    """`piop check` relies on it: it does not read them again."""
+    for name in builtin_names():
+        if (problem := Problem.from_file(name)).solve:
+            check_recipe(problem)

@@ -63,11 +63,32 @@ def test_files_that_cannot_be_read_say_why(tmp_path):
             Problem.from_file(name)
         assert "no such file" in str(raised.value)
         assert "wave" not in str(raised.value)  # a list of all names would hide it
-    with pytest.raises(UsageError, match=r"path: 'a.*b' holds a NUL character"):
-        Problem.from_file("a\0b")
-    for name in ("x" * 5000, ""):
-        with pytest.raises(SpecError, match=r"no built-in problem. Those are .* wave"):
+    for name in ("a\0b", "a\ud800b", "x" * 5000):
+        with pytest.raises(UsageError, match=r"path: '.*': cannot be used as a path \("):
             Problem.from_file(name)
+    with pytest.raises(SpecError, match=r"no built-in problem. Those are .* wave"):
+        Problem.from_file("")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("time: {t: [0, 1]}", "time: {t: [1, 0]}"),
+        ("time: {t: [0, 1]}", "time: {t: [0, T]}"),
+        ("time: {t: [0, 1]}", "time: [0, 1]"),
+        ("time: {t: [0, 1]}", "tme: {t: [0, 1]}"),
+        ("space: {x: [0, 1]}", "space: {x: [0, L]}"),
+        ("space: {x: [0, 1]}", "space: {x: 1}"),
+    ],
+)
+def test_axes_that_cannot_be_read_are_told_alone(right, wrong):
+    text = WITH_FILE.replace("[x], law: from_file, path: PATH", "[], law: constant, value: 1")
+    text = text.replace("dxx(u)", "1*dxx(u)") + "save: {t: 10, x: 32}\nunits: {t: s, x: m}\n"
+    Problem.from_yaml(text)
+    with pytest.raises(SpecError) as raised:
+        Problem.from_yaml(text.replace(right, wrong))
+    assert len(raised.value.issues) == 1
+    assert raised.value.issues[0].line == 1 + text[: text.index(right)].count("\n")
 
 
 def test_only_regular_files_are_read(tmp_path):

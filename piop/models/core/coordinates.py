@@ -65,11 +65,11 @@ def wave_vectors(dimension: int, radius: int) -> Tensor:
                 [1., 0.]])
     """
     axis = torch.arange(-radius, radius + 1)
-    grid = torch.cartesian_prod(*[axis] * dimension).reshape(-1, dimension).tolist()
-    zero = (0,) * dimension
-    half = [tuple(k) for k in grid if tuple(k) > zero and sum(i * i for i in k) <= radius**2]
-    ordered = sorted(half, key=lambda k: (sum(i * i for i in k), k))
-    return torch.tensor(ordered, dtype=torch.get_default_dtype())
+    grid = torch.cartesian_prod(*[axis] * dimension).reshape(-1, dimension)
+    half = grid[len(grid) // 2 + 1 :]  # in ascending order, with zero in the middle
+    squares = half.square().sum(-1)
+    order = squares.argsort(stable=True)[: int((squares <= radius**2).sum())]
+    return half[order].to(torch.get_default_dtype())
 
 
 def shortest_waves(dimension: int, count: int) -> Tensor:
@@ -83,7 +83,7 @@ def shortest_waves(dimension: int, count: int) -> Tensor:
     """
     radius = 1
     while len(found := wave_vectors(dimension, radius)) < count:
-        radius += 1
+        radius *= 2
     return found[:count].clone()
 
 

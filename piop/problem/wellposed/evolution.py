@@ -47,13 +47,23 @@ def check_growth(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     if _decided_by_nonlinear(problem, parts):
         return
     terms = [(row, term) for row, part in enumerate(parts) for term in part[0]]
-    if any(_growth(problem, terms, max(evolving), values) for values in _settings(problem)):
-        message = (
-            "equations: short waves grow without bound (the real part of the symbol grows with "
-            "the wavenumber), so the problem is ill posed, like a heat equation run backward"
-        )
-        hint = "Check the sign of the highest derivatives."
-        yield issue_at(resolved.equations[0].place, message, hint)
+    for values in _settings(problem):
+        if _growth(problem, terms, max(evolving), values):
+            drawn = [
+                f"{item.name} = {values[item.symbol]:.3g}"
+                for item in problem.inputs
+                if item.symbol in values and any(t.coefficient.has(item.symbol) for _, t in terms)
+            ]
+            where = f" where {' and '.join(drawn)}" if drawn else ""
+            message = (
+                f"equations: short waves grow without bound{where} (the real part of the symbol "
+                "grows with the wavenumber), so the problem is ill posed, like a heat equation run "
+                "backward"
+            )
+            hint = "Check the sign of the highest derivatives"
+            hint += ", and which values are drawn." if drawn else "."
+            yield issue_at(resolved.equations[0].place, message, hint)
+            return
 
 
 def _decided_by_nonlinear(
@@ -66,17 +76,17 @@ def _decided_by_nonlinear(
 
 
 def _settings(problem: Problem) -> list[dict[Expr, float]]:
-    """Points of the domain times the extremes of each input's distribution."""
+    """Points of the domain times the ends of the values that each input's distribution draws."""
     random = np.random.default_rng(0)
-    drawn = [(i.symbol, i.distribution.extremes) for i in problem.inputs if i.distribution]
-    known = {symbol: extremes for symbol, extremes in drawn if extremes}
+    drawn = [(i.symbol, i.distribution.reach) for i in problem.inputs if i.distribution]
+    known = {symbol: ends for symbol, ends in drawn if ends}
     settings = []
-    for extremes in islice(product(*known.values()), 16):
+    for ends in islice(product(*known.values()), 16):
         for _ in range(_POINTS):
             values: dict[Expr, float] = {
                 c.symbol: c.low + c.length * random.random() for c in problem.coordinates
             }
-            settings.append(values | dict(zip(known, extremes, strict=True)))
+            settings.append(values | dict(zip(known, ends, strict=True)))
     return settings
 
 

@@ -179,8 +179,6 @@ class BoxSubCells(SubCells):
     def mean(self, expression: Expr) -> Tensor:
         """See the base class."""
         found = self.sources.field(expression, self.middles)
-        if not KnownValues(self.sources, expression).axes:  # the same everywhere
-            return found
         index, means = self.features.means(expression, self.samples, self.edges)
         rough = torch.zeros_like(found, dtype=torch.bool)
         rough[self.index], rough[index] = True, False
@@ -192,7 +190,7 @@ class BoxSubCells(SubCells):
 
     def in_series(self, expression: Expr, middles: Tensor, axis: int) -> Tensor:
         """See the base class."""
-        if not len(self.index[0]) or not KnownValues(self.sources, expression).axes:
+        if not len(self.index[0]):
             return middles
         along = [1 / (1 / v).mean(axis + 1) for v in self._values(expression, self.index)]
         return middles.index_put(self.index, _mean_inside(along))
@@ -207,12 +205,12 @@ class BoxSubCells(SubCells):
     def _inside(self, values: KnownValues, row: Tensor, cells: Sequence[Tensor]) -> Tensor:
         rank, m = len(self.space), self.count
         part = (torch.arange(m, dtype=torch.float64, device=row.device) + 0.5) / m
-        columns = {}
+        points = part.new_empty(len(row) * m**rank, len(values.axes))
         for i, (c, own, edges) in enumerate(zip(self.space, cells, self.edges, strict=True)):
-            at = edges[own][:, None] + (edges[own + 1] - edges[own])[:, None] * part
-            spread = at.reshape(len(own), *(1,) * i, m, *(1,) * (rank - 1 - i))
-            columns[c] = spread.expand(-1, *(m,) * rank).flatten()
-        points = torch.stack([columns[c] for c in values.axes], -1)
+            if c in values.axes:
+                at = edges[own][:, None] + (edges[own + 1] - edges[own])[:, None] * part
+                spread = at.reshape(len(own), *(1,) * i, m, *(1,) * (rank - 1 - i))
+                points[:, values.axes.index(c)] = spread.expand(-1, *(m,) * rank).flatten()
         return values(row.repeat_interleave(m**rank), points).reshape(-1, *(m,) * rank)
 
 

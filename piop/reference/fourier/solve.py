@@ -154,6 +154,8 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         stepper = self.discretisation.stepper(level, sources)
         w = self.discretisation.initial(stepper.grid, sources)
         bound = min(longest, self.span / 16)
+        # Slopes that overflow at the start allow no step, or NaN: any step shows that the solution
+        # is not finite, and shorter ones than the limit allows would only take longer to do so.
         allowed = longest_step(stepper.nonlinear, w, self.start).nan_to_num(bound)
         allowed = allowed.clamp_min(self.span / self.request.limits.steps)
         # Powers of two so that trajectories share their runs.

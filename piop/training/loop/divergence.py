@@ -122,13 +122,17 @@ def calmer_rate(config: OptimiserConfig) -> float:
     return usual if tried > 2 * usual else tried / 5
 
 
-def calmer_settings(config: TrainingConfig, step: int) -> str:
+def calmer_settings(config: TrainingConfig, updates: int) -> str:
     """Return what to try where there is no checkpoint to resume from.
 
-    The loss of the first step is that of the network as it starts, which no setting calms.
+    The loss before any update is that of the network as it starts, which no setting calms.
+
+    Args:
+        config: The run's settings.
+        updates: Updates of the weights before the failure.
     """
     remedy = f"Try --set learning_rate={calmer_rate(config.optimiser):g}"
-    if step == 1:
+    if updates == 0:
         remedy = (
             "No step was taken before: a term has no value where the network starts, or numbers "
             "are too large. Write the problem in units in which its values are near 1"

@@ -67,7 +67,7 @@ def smaller_batch(
     Returns:
         Setting → lower value; nothing where a step cannot be made smaller.
     """
-    requested, (used, free) = _requested(error), _usage(config.machine.device)
+    requested, (used, free) = _requested(error), memory_usage(config.machine.device)
     fraction = min(0.5, MARGIN * (used + free) / max(used + requested, 1.0))
     found: dict[str, int] = {}
     pairs = [("functions", "queries")] if config.physics else []
@@ -91,10 +91,11 @@ def as_settings(found: dict[str, int]) -> str:
 def _sizes(error: BaseException, device: str) -> str:
     """Return in words how much was requested and available, as far as it is known."""
     requested = _requested(error)
-    used, free = _usage(device)
+    used, free = memory_usage(device)
     if not requested:
-        return f" ({_text(used)} in use)"
-    return f" (asked for {_text(requested)} with {_text(used)} in use and {_text(free)} free)"
+        return f" ({size_text(used)} in use)"
+    asked, present, left = map(size_text, (requested, used, free))
+    return f" (asked for {asked} with {present} in use and {left} free)"
 
 
 def _requested(error: BaseException) -> float:
@@ -105,8 +106,8 @@ def _requested(error: BaseException) -> float:
     return float(match[1]) * UNITS[match[2].lower()] if match else 0.0
 
 
-def _usage(device: str) -> tuple[float, float]:
-    """Bytes that this process uses and bytes that it could still have."""
+def memory_usage(device: str) -> tuple[float, float]:
+    """Return the bytes that this process uses and those it could still have; 0 where not known."""
     if device == "cuda":
         free, _ = torch.cuda.mem_get_info()
         reserved = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
@@ -135,11 +136,11 @@ def _linux(path: str, key: str) -> float:
     return float(match[1]) * 1024 if match else 0.0
 
 
-def _text(size: float) -> str:
+def size_text(size: float) -> str:
     """Write a size in MiB or GiB.
 
     Example:
-        >>> _text(3 * 2**30), _text(2**20)
+        >>> size_text(3 * 2**30), size_text(2**20)
         ('3.0 GiB', '1 MiB')
     """
     return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -138,6 +140,10 @@ class Stochastic(Phase):
         self.average.load_state_dict(state["average"])
 
 
+class _NotFiniteError(Exception):
+    """The loss that a step starts from is not finite: the monitor refuses it."""
+
+
 @final
 class QuasiNewton(Phase):
     """L-BFGS on the sum over a few batches that stay the same to the end, weights included.
@@ -180,9 +186,14 @@ class QuasiNewton(Phase):
                 if parameter.grad is not None:
                     parameter.grad /= len(self.frozen)
             evaluations.append(parts)
-            return float(parts["loss"])
+            loss = float(parts["loss"])
+            if len(evaluations) == 1 and not math.isfinite(loss):
+                raise _NotFiniteError
+            return loss
 
-        self.lbfgs.step(closure)
+        # The line search of PyTorch raises IndexError where it starts from NaN with finite slopes.
+        with contextlib.suppress(_NotFiniteError):
+            self.lbfgs.step(closure)
         return evaluations[0], len(evaluations) * len(self.frozen)
 
     def state_dict(self) -> dict[str, Any]:

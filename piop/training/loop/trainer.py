@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -64,6 +64,15 @@ def on_interrupt(action: Callable[[], None], twice: bool) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
+class _Taken(NamedTuple):
+    """A step since the last row of metrics: its number, and the gradients computed before it."""
+
+    step: int
+    before: int
+    row: dict[str, Any]
+    statistics: Mapping[str, Tensor]
+
+
 class Trainer:
     """Trains one operator within one run folder.
 
@@ -111,7 +120,7 @@ class Trainer:
         self.step, self.elapsed, self.first_step = 0, 0.0, 0.0
         self.interrupted = False
         self.monitor = DivergenceMonitor(loss.equations)
-        self._since_note: list[tuple[int, dict[str, Any], Mapping[str, Tensor]]] = []
+        self._since_note: list[_Taken] = []
         self._first_at, self._metrics_size = 0, 0
         self._last_is_whole = False
         self._spent, self._saved_clock = 0.0, 0.0
@@ -207,12 +216,13 @@ class Trainer:
             # SOAP looked for the eigenbases of gradients that are NaN
             parts, statistics = self.phase.outcome
             what = not_finite({k: float(v) for k, v in parts.items()}) or NO_GRADIENTS
-            raise self._failure(what, self.step + 1, statistics) from error
+            raise self._failure(what, self.step + 1, self.step, statistics) from error
+        before = self.step
         self.step += gradients
         if (inferred := self.operator.inferred) is not None:
             present = zip(inferred.names, inferred(), strict=True)
             row |= {INFERRED + name: value.detach() for name, value in present}
-        self._since_note.append((self.step, row, self.phase.outcome[1]))
+        self._since_note.append(_Taken(self.step, before, row, self.phase.outcome[1]))
         return row
 
     def _is_noted(self) -> bool:
@@ -239,21 +249,30 @@ class Trainer:
 
     def _require_sound(self) -> None:
         """Refuse to save the weights of a last step that diverged."""
-        for step, row, statistics in self._since_note[-1:]:
-            if (wrong := self.monitor.verdict(row)) is not None:
-                raise self._failure(wrong, step, statistics)
+        for taken in self._since_note[-1:]:
+            if (wrong := self.monitor.verdict(taken.row)) is not None:
+                raise self._failure(wrong, taken.step, taken.before, taken.statistics)
 
-    def _first_failure(self, wrong: str) -> tuple[str, int, Mapping[str, Tensor]]:
+    def _first_failure(self, wrong: str) -> tuple[str, int, int, Mapping[str, Tensor]]:
         """Return the first failed step since the last row of metrics."""
-        for step, row, statistics in self._since_note:
+        for step, before, row, statistics in self._since_note:
             if found := not_finite({name: float(value) for name, value in row.items()}):
-                return found, step, statistics
-        step, _, statistics = self._since_note[-1]
-        return wrong, step, statistics
+                return found, step, before, statistics
+        last = self._since_note[-1]
+        return wrong, last.step, last.before, last.statistics
 
-    def _failure(self, what: str, step: int, statistics: Mapping[str, Tensor]) -> TrainingError:
-        """Return an error with the step, its cause, what is kept, and what to try."""
-        remedy = calmer_settings(self.config, step)
+    def _failure(
+        self, what: str, step: int, before: int, statistics: Mapping[str, Tensor]
+    ) -> TrainingError:
+        """Return an error with the step, its cause, what is kept, and what to try.
+
+        Args:
+            what: The failure in words.
+            step: At which it occurred.
+            before: Gradients whose updates of the weights came before it.
+            statistics: Of the step.
+        """
+        remedy = calmer_settings(self.config, before)
         if self.saved_at is not None:
             rate = calmer_rate(self.config.optimiser)
             remedy = f"Go on from it: piop resume {self.folder} --set learning_rate={rate:g}"
@@ -269,7 +288,8 @@ class Trainer:
     def _save(self, metrics: MetricsFile | None) -> None:
         """Write weights and state, if the weights are finite and the same on every process."""
         if not all(bool(p.isfinite().all()) for p in self.operator.parameters()):
-            raise self._failure("the weights are not finite", self.step, self.phase.outcome[1])
+            what, statistics = "the weights are not finite", self.phase.outcome[1]
+            raise self._failure(what, self.step, self.step, statistics)
         if not self.processes.agree(checksum(self.operator.parameters())):
             raise TrainingError(
                 f"the weights of the processes are no longer the same at step {self.step}; "

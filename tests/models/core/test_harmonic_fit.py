@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -173,3 +174,9 @@ def test_sinusoids_are_equation_five():
         expected += [math.cos(rates[j] * v) for j in range(1, 12, 2)]
     assert found.tolist() == pytest.approx(expected, abs=1e-12)
     assert found.shape == (24,)
+
+
+def test_many_waves_take_no_longer_than_their_number():
+    start = time.process_time()
+    assert shortest_waves(1, 10**5)[-1] == 10**5
+    assert time.process_time() - start < 1

@@ -32,7 +32,7 @@ def at_hand(monkeypatch):
     """Let the machine have so much in use and so much free, in GiB."""
 
     def set_to(used, free):
-        monkeypatch.setattr(memory, "_usage", lambda device: (used * 2.0**30, free * 2.0**30))
+        monkeypatch.setattr(memory, "memory_usage", lambda device: (used * 2.0**30, free * 2.0**30))
 
     return set_to
 
@@ -99,6 +99,6 @@ def test_data_shrink_along_or_alone(at_hand):
 
 
 def test_what_this_process_uses_is_known():
-    used, free = memory._usage("cpu")
+    used, free = memory.memory_usage("cpu")
     assert 2**24 < used < 2**45
     assert free > 0

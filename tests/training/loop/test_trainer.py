@@ -322,3 +322,20 @@ def test_an_absurd_rate_is_answered_with_the_usual_one(builder, heat, tmp_path):
     trainer = trainer_of(builder, heat, tmp_path, steps=20, optimiser=optimiser)
     with pytest.raises(TrainingError, match=r"Try --set learning_rate=0.001$"):
         trainer.run()
+
+
+def test_weights_that_the_first_update_spoils_are_a_matter_of_the_rate(builder, heat, tmp_path):
+    optimiser = OptimiserConfig(optimiser="adamw", learning_rate=1e308, warmup=0.0)
+    trainer = trainer_of(builder, heat, tmp_path, steps=1, optimiser=optimiser)
+    with pytest.raises(TrainingError, match=r"weights are not finite at.*learning_rate=0.001$"):
+        trainer.run()
+
+
+def test_a_loss_that_is_not_finite_where_the_finish_starts_is_that_of_the_network(
+    builder, heat, tmp_path
+):
+    trainer = trainer_of(builder, heat, tmp_path, steps=16, optimiser=OptimiserConfig(lbfgs=1.0))
+    failing_from(trainer, 0, lambda p, s: ({k: v * math.nan for k, v in p.items()}, s))
+    trainer.task = trainer.phase.task
+    with pytest.raises(TrainingError, match=r"loss is nan.*No step was taken before"):
+        trainer.run()
