@@ -23,6 +23,9 @@ from piop.linalg import invert
 from piop.problem import Coordinate
 from piop.reference.input_values import Sources
 
+_HELD = 1e-28
+"""Part of the power of a spectrum from which on a mode counts as held: rounding is below it."""
+
 
 @dataclass(frozen=True)
 class PeriodicGrid:
@@ -168,7 +171,13 @@ def power(spectrum: Tensor, grid: PeriodicGrid) -> Tensor:
     return 2 * _squares(spectrum, grid) - _squares(spectrum[..., :1], grid)
 
 
-def tail(spectrum: Tensor, grid: PeriodicGrid, low: float = 0.9, high: float = 1.0) -> Tensor:
+def tail(
+    spectrum: Tensor,
+    grid: PeriodicGrid,
+    low: float = 0.9,
+    high: float = 1.0,
+    widths: Sequence[int] | None = None,
+) -> Tensor:
     """Mean square held by modes in a band of relative wavenumber along each axis.
 
     Args:
@@ -176,13 +185,15 @@ def tail(spectrum: Tensor, grid: PeriodicGrid, low: float = 0.9, high: float = 1
         grid: Its grid.
         low: Lower edge of the band, as a fraction of Nyquist (included).
         high: Upper edge (excluded).
+        widths: Least width of the band along each axis, in modes; see :func:`mode_gaps`.
 
     Returns:
         ``[..., d]``: the part along each axis.
     """
     parts = []
-    for dim, n in zip(grid.dims, grid.sizes, strict=True):
-        first, last = math.ceil(low * n / 2), min(math.ceil(high * n / 2), (n + 1) // 2)
+    for dim, n, width in zip(grid.dims, grid.sizes, widths or (0,) * len(grid.sizes), strict=True):
+        last = min(math.ceil(high * n / 2), (n + 1) // 2)
+        first = max(1, min(math.ceil(low * n / 2), last - width))
         count = max(0, last - first)
         band = spectrum.narrow(dim, first, count)
         if dim == -1:
@@ -190,6 +201,31 @@ def tail(spectrum: Tensor, grid: PeriodicGrid, low: float = 0.9, high: float = 1
         else:  # negative wavenumbers stand at the end
             parts.append(power(band, grid) + power(spectrum.narrow(dim, n - last + 1, count), grid))
     return torch.stack(parts, -1)
+
+
+def mode_gaps(spectrum: Tensor, grid: PeriodicGrid) -> list[int]:
+    """Twice the widest gap between modes that a spectrum holds, along each axis; 0 without gaps.
+
+    A solution of a symmetry may hold every fourth mode alone, so that narrower bands are empty
+    wherever the spectrum ends. The next mode is at most twice as far as those that there are.
+
+    Args:
+        spectrum: ``[..., *modes]``.
+        grid: Its grid.
+    """
+    gaps, squares = [], torch.view_as_real(spectrum).square().sum(-1)
+    for dim, n in zip(grid.dims, grid.sizes, strict=True):
+        others = [own for own in grid.dims if own != dim]
+        held = squares.sum(others) if others else squares
+        if dim != -1:  # negative wavenumbers stand at the end
+            held = held[..., : n // 2 + 1] + held.roll(-1, -1).flip(-1)[..., : n // 2 + 1]
+        held = held.flatten(0, -2)
+        held = held > _HELD * held.sum(-1, keepdim=True)
+        k = torch.arange(held.shape[-1], device=held.device)
+        last = torch.where(held, k, 0).cummax(-1)[0]
+        widest = int(((k[1:] - last[:, :-1]) * held[:, 1:]).amax())
+        gaps.append(2 * widest if widest > 1 else 0)
+    return gaps
 
 
 def _squares(spectrum: Tensor, grid: PeriodicGrid) -> Tensor:

@@ -21,6 +21,7 @@ from piop.reference.fourier.grid import (
     PeriodicGrid,
     Symbols,
     Table,
+    mode_gaps,
     multiply,
     power,
     tail,
@@ -335,13 +336,13 @@ class SpectralStepper:
         mean = w[(..., *(0,) * len(self.grid.sizes))].sum(1)
         broken = ~torch.isfinite(mean.real) & (result.until == math.inf)
         result.until[broken] = t
-        grid = self.grid
-        torch.maximum(result.tail, tail(w, grid).sqrt(), out=result.tail)
-        torch.maximum(result.middle, tail(w, grid, 0.4, 0.5).sqrt(), out=result.middle)
+        grid, gaps = self.grid, mode_gaps(w, self.grid)
+        for own, band in ((result.tail, (0.9, 1.0)), (result.middle, (0.4, 0.5))):
+            torch.maximum(own, tail(w, grid, *band, gaps).sqrt(), out=own)
         if now is not None:
-            total = power(now, grid)[..., None].clamp_min(1e-300)
+            total, gaps = power(now, grid)[..., None].clamp_min(1e-300), mode_gaps(now, grid)
             for own, band in ((result.rough, (0.9, 1.0)), (result.rough_middle, (0.4, 0.5))):
-                part = (tail(now, grid, *band) / total).sqrt().amax(1)
+                part = (tail(now, grid, *band, gaps) / total).sqrt().amax(1)
                 torch.maximum(own, part.nan_to_num(), out=own)
 
 

@@ -6,8 +6,17 @@ import pytest
 import sympy
 import torch
 
-from piop.problem import Coordinate
-from piop.reference.fourier.grid import Multiplier, PeriodicGrid, embed, evaluate_on, power, tail
+from piop.problem import Coordinate, Problem
+from piop.reference import solve_reference
+from piop.reference.fourier.grid import (
+    Multiplier,
+    PeriodicGrid,
+    embed,
+    evaluate_on,
+    mode_gaps,
+    power,
+    tail,
+)
 
 from ..cases import Waves, evolve, periodic
 
@@ -121,3 +130,40 @@ def test_padding_removes_aliasing_of_a_polynomial(equation, degree):
     alias = 16 - degree * 6
     assert float(padded[0, 0, 0, abs(alias)].abs()) < 1e-15
     assert float(plain[0, 0, 0, abs(alias)].abs()) > 1e-5
+
+
+def test_bands_of_a_tail_are_as_wide_as_the_gaps_of_a_symmetric_spectrum():
+    """Modes 2, 6, 10 and 14 along y; all modes along x."""
+    grid = box((16, 32), (0.0, 1.0), (0.0, 1.0))
+    values = torch.zeros(1, 16, 32, dtype=torch.float64)
+    x, y = (2 * math.pi / n * torch.arange(n, dtype=torch.float64) for n in (16, 32))
+    for k in (2, 6, 10, 14):
+        for m in range(1, 5):
+            values += 0.3**k * torch.outer(torch.cos(m * x), torch.cos(k * y))
+    spectrum = grid.forward(values[None])
+    gaps = mode_gaps(spectrum, grid)
+    assert gaps == [0, 8]
+    assert float(tail(spectrum, grid)[0, 0, -1]) < 1e-30
+    held = tail(spectrum, grid, widths=gaps)[0, 0, -1]
+    beyond = sum(0.3 ** (2 * k) for k in (10, 14))
+    assert float(held) == pytest.approx(4 * beyond / 4, rel=1e-6)
+
+
+@pytest.mark.parametrize("axes", ["xy", "yx"])
+def test_a_symmetric_solution_is_resolved_along_both_axes(axes):
+    """Fronts along both: every fourth mode of one of them is zero."""
+    first, second = axes
+    problem = Problem(
+        name="fronts",
+        time={"t": [0, 1]},
+        space={"x": [0, 1], "y": [0, 1]},
+        unknowns=["u"],
+        equations=["dt(u) = 0.005*lap(u) + 5*(u - u**3)"],
+        initial={"u": f"sin(2*pi*{first})*cos(4*pi*{second})"},
+        boundary={"x": "periodic", "y": "periodic"},
+        save={"t": 2, "x": 32, "y": 32},
+    )
+    coarse, fine = (solve_reference(problem, {}, tolerance=own) for own in (1e-4, 1e-7))
+    gap = coarse.values["u"] - fine.values["u"]
+    assert float(gap.norm() / fine.values["u"].norm()) < float(coarse.error_estimate[0])
+    assert int(coarse.modes.min()) > 48
