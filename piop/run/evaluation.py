@@ -147,6 +147,12 @@ def judging_samples(problem: Problem, held_out: HeldOut) -> Tensor:
     return _all_finite(held_out.truth) & nonzero_solutions(problem, held_out)
 
 
+def inputs_of(found: Mapping[str, Any]) -> str:
+    """Name the inputs of the content of an ``evaluation.json``."""
+    source = found["data"] if "data" in found else f"seed {found['seed']}"
+    return f"{found['samples']} inputs of {source}"
+
+
 def errors_by_noise(
     problem: Problem,
     model: Model,

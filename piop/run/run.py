@@ -289,9 +289,9 @@ class Run:
         except (NotSupportedError, SolverError) as error:
             judged = False
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
-        if write and not judged and (before := self._errors_before()):
+        if write and not judged and (before := self._inputs_before()):
             write = False
-            doubts += [f"{EVALUATION} is left as it was, with the errors {before}"]
+            doubts += [f"{EVALUATION} is left as it was, with the errors on {before}"]
         if given is not None:
             found["data"] = given.name
         circumstances, residual_doubts = self._circumstances(problem, seed)
@@ -301,14 +301,11 @@ class Run:
             self.folder.write_json(EVALUATION, found)
         return found
 
-    def _errors_before(self) -> str:
-        """Name the evaluation of the weights as they are that has errors; empty for none."""
+    def _inputs_before(self) -> str:
+        """Name the inputs of an evaluation of the same weights that has errors; empty for none."""
         with suppress(DamagedFileError):  # it is written again
-            if self.is_evaluated:
-                found = self.folder.read_json(EVALUATION)
-                if found.get("relative_l2"):
-                    source = found.get("data", f"seed {found['seed']}")
-                    return f"on {found['samples']} inputs of {source}"
+            found = self.folder.read_json(EVALUATION) if self.is_evaluated else {}
+            return evaluation.inputs_of(found) if found.get("relative_l2") else ""
         return ""
 
     def evaluate_after_training(self, samples: int) -> None:

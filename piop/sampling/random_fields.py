@@ -16,7 +16,8 @@ from torch import Tensor
 from piop.fields import Device
 from piop.sampling.functions import ProductFunction, TrigonometricBasis
 from piop.sampling.random import Draws
-from piop.spec.distributions import AxisBoundary, FourierSeries, GaussianRandomField
+from piop.spec.distribution_keys import AxisBoundary
+from piop.spec.distributions import FourierSeries, GaussianRandomField
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from piop.spec.distribution_keys import AXIS_BOUNDARIES
 from piop.spec.distributions import (
-    AXIS_BOUNDARIES,
     DISTRIBUTIONS,
     Distribution,
     FromData,

@@ -16,17 +16,16 @@ from sympy import Integer
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.linalg import factorise
 from piop.reference.chebyshev.equations import Equations
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.radau import Radau
+from piop.reference.chebyshev.steady import solve_steady
 from piop.reference.chebyshev.system import CollocationSystem
 from piop.reference.chebyshev.time_stepping import (
     SHORTEST,
     CollocationTrajectory,
     StepControl,
     TimeStepping,
-    solve_factored,
 )
 from piop.reference.features.along_paths import between_nodes
 from piop.reference.input_values import Sources
@@ -302,68 +301,6 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         found = {c.name: values[:, :, i] for i, c in channels if not c.time_order}
         stepped = [(i, c) for i, c in channels if self.problem.pde.time_order.get(c.name, 0)]
         return found, {c.label(time.name): slopes[:, :, i] for i, c in stepped}
-
-
-_ITERATIONS = 60
-_CONVERGED = 1e-11
-_SHORTEST = 1e-4
-_SLOW = 0.1  # contraction above which ∂V/∂w is renewed for the next correction
-
-
-def solve_steady(system: CollocationSystem, guess: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve V(w) = 0 by damped Newton iterations from ``guess [B, C, *sizes]``.
-
-    A step is taken as far as the natural monotonicity test allows: the next simplified correction
-    must be shorter than the last one, which no scaling of the rows changes (Deuflhard 2011, Newton
-    Methods for Nonlinear Problems, sec. 3.1, doi:10.1007/978-3-642-23899-4).
-
-    Returns:
-        The state and whether each instance converged ``[B]``.
-    """
-    w = guess.clone()
-    pad = (1,) * (w.ndim - 1)
-    lu, pivots, singular = factorise(system.jacobian(w, 0.0))
-    if not system.equations.linear and bool(singular.any()):
-        # Zero may be where a condition such as u ∂u/∂n = g has no slope: begin beside it.
-        w = torch.where((singular > 0).expand(len(w)).reshape(-1, *pad), w + 1, w)
-        lu, pivots, _ = factorise(system.jacobian(w, 0.0))
-    factored = lu, pivots
-    if system.equations.linear:
-        for _ in range(2):  # the second one takes off rounding
-            w = w + _correction(system, factored, w)
-        return w, torch.isfinite(w).flatten(1).all(1)
-    good = torch.zeros(len(w), dtype=torch.bool, device=w.device)
-    damping = torch.ones(len(w), dtype=w.dtype, device=w.device)
-    for _ in range(_ITERATIONS):
-        change = _correction(system, factored, w)
-        size = _size(system, change)
-        scale = _size(system, w).clamp_min(1e-300)
-        good = good | (size <= _CONVERGED * scale)
-        damping = torch.where(good, 1.0, damping)
-        while True:
-            following = w + damping.reshape(-1, *pad) * change
-            further = _correction(system, factored, following)
-            next_size = _size(system, further).nan_to_num(torch.inf)
-            fits = good | (next_size <= (1 - damping / 4) * size) | (size <= 1e-9 * scale)
-            if bool((fits | (damping < _SHORTEST)).all()):
-                break
-            damping = torch.where(fits, damping, damping / 2)
-        w = torch.where(torch.isfinite(following), following, w)
-        if bool((good | (damping < _SHORTEST)).all()):
-            break
-        damping = (2 * damping).clamp(max=1.0)
-        if bool((~good & (next_size > _SLOW * size)).any()):
-            factored = factorise(system.jacobian(w, 0.0))[:2]
-    return w, good
-
-
-def _correction(system: CollocationSystem, factored: tuple[Tensor, Tensor], w: Tensor) -> Tensor:
-    residual = system.value(w.unsqueeze(1), (0.0,)).flatten(1)
-    return -solve_factored(factored, residual).reshape(w.shape)
-
-
-def _size(system: CollocationSystem, w: Tensor) -> Tensor:
-    return system.mesh.norm(w).square().sum(1).sqrt()
 
 
 def check_start(system: CollocationSystem, w: Tensor, t: float, samples: Sequence[int]) -> None:
