@@ -336,7 +336,10 @@ class LevelSolver(ABC, Generic[L, R]):
         silent = replace(self.request, progress=BatchProgress(0))
         other = type(self)(with_missed(self.sources, missed, points), silent)
         other.features = self.features
-        moved = other.solve(level, indices, [[own] for own in results]).results
+        try:
+            moved = other.solve(level, indices, [[own] for own in results]).results
+        except SolverError:  # what is missed has a mean, say, that no solution can balance
+            return [math.inf] * len(indices)
         return [
             math.inf if b is None else SAFETY * other.gap(a, b)
             for a, b in zip(results, moved, strict=True)

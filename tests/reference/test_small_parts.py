@@ -10,7 +10,7 @@ import torch
 from scipy.special import erf
 
 from piop.problem import Problem
-from piop.reference import solve_reference
+from piop.reference import Limits, solve_reference
 from piop.reference.chebyshev.solve import POINTS
 from piop.reference.features import Features, resistances
 from piop.reference.features.missed import AtStart, InEquation, NodalFunction, with_missed
@@ -178,3 +178,22 @@ def test_values_at_nodes_are_linear_between_them():
 def test_levels_share_no_points_but_the_centre_and_the_ends(levels):
     halves = [(n - 1) // 2 for n in levels]
     assert all(math.gcd(a, b) == 1 for a, b in combinations(halves, 2))
+
+
+def test_what_is_missed_of_a_vorticity_has_no_mean():
+    """A stream function could not balance one."""
+    problem = Problem(
+        name="vortex",
+        time={"t": [0, 0.1]},
+        space={"x": [0, 1], "y": [0, 1]},
+        unknowns=["w"],
+        auxiliary={"psi": {"equation": "-lap(psi) = w", "mean": 0}},
+        equations=["dt(w) + dy(psi)*dx(w) - dx(psi)*dy(w) = 0.01*lap(w)"],
+        initial={"w": f"sin(2*pi*x)*cos(2*pi*y) + {SPIKE.format(w=1e-3)}*sin(2*pi*y)/1000"},
+        boundary={"x": "periodic", "y": "periodic"},
+        save={"t": 2, "x": 16, "y": 16},
+    )
+    limits = Limits(modes=(64, 64, 64), levels=3)
+    solution = solve_reference(problem, {}, tolerance=1e-4, limits=limits)
+    assert not bool(solution.accepted[0])
+    assert float(solution.error_estimate[0]) < 0.1

@@ -355,11 +355,11 @@ class Features:
                 size = self._mean_size(factor)
                 found[place] = found[place] * size.reshape(-1, *[1] * len(problem.space))
         sizes = [len(nodes[c.name]) for c in problem.space]
-        return {
-            place: values.expand(self.sources.batch, *sizes).contiguous()
-            for place, values in found.items()
-            if bool(values.any())
-        }
+        every = {p: v.expand(self.sources.batch, *sizes) for p, v in found.items() if bool(v.any())}
+        if problem.pde.auxiliaries and problem.pde.periodic:  # which may balance no means
+            dims = tuple(range(1, 1 + len(sizes)))
+            return {place: values - values.mean(dims, True) for place, values in every.items()}
+        return {place: values.contiguous() for place, values in every.items()}
 
     def _missed(self, expression: Expr, initial: bool, nodes: Mapping[str, Tensor]) -> Tensor:
         own = [
