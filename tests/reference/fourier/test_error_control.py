@@ -225,11 +225,13 @@ def test_unresolved_spectrum_earns_no_credit():
     assert grown.space_error == pytest.approx(4e-4)
 
 
-def test_surprise_on_a_finer_grid_discards_the_time_error():
+@pytest.mark.parametrize(("apart", "moved"), [(1e-8, 1e-3), (1e-3, 0.02)])
+def test_surprise_on_a_finer_grid_discards_the_time_error(apart, moved):
     first = assess(measured(LEVEL, None), None, 3.5, 1e-6)
-    pair = assess(measured(SpectralLevel((64,), 0.1, 8, False), 1e-8), first, 3.5, 1e-6)
-    surprise = assess(measured(SpectralLevel((96,), 0.1, 8, False), 1e-3), pair, 3.5, 1e-6)
+    pair = assess(measured(SpectralLevel((64,), 0.1, 8, False), apart), first, 3.5, 1e-6)
+    surprise = assess(measured(SpectralLevel((96,), 0.1, 8, False), moved), pair, 3.5, 1e-6)
     assert surprise.timed is None
+    assert surprise.pair is None
     assert surprise.error == math.inf
 
 
