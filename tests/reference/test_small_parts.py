@@ -140,8 +140,8 @@ def test_what_a_grid_misses_keeps_its_integral_and_its_place():
     assert set(missed) == {InEquation(0, sympy.S.One), AtStart("u", 0)}
     area = math.sqrt(math.pi) * 1e-4
     for place, content, centre in (
-        (InEquation(0, sympy.S.One), -area * 0.1 * math.sqrt(math.pi) / 2, 0.7137),
-        (AtStart("u", 0), -3 * area, 0.3137),
+        (InEquation(0, sympy.S.One), area * 0.1 * math.sqrt(math.pi) / 2, 0.7137),
+        (AtStart("u", 0), 3 * area, 0.3137),
     ):
         density = missed[place][0]
         assert float(density.sum() / 50) == pytest.approx(content, rel=1e-2)

@@ -47,7 +47,8 @@ def content_at_nodes(
 ) -> Tensor:
     """Give what a grid does not see of some data to its nodes, by hat functions: a mean over time.
 
-    That keeps integrals, and first moments.
+    That keeps integrals, and first moments. All of it counts as positive: what a grid sees too much
+    of beside a narrow part does not make up for that part, whose nodes have other weights.
 
     Args:
         values: The data.
@@ -66,7 +67,7 @@ def content_at_nodes(
         for c in space
     ]
     for corner in product(*([0, 1] if own else [0] for own in along)):
-        flat, content = boxes.sample, found.part * found.hidden
+        flat, content = boxes.sample, found.part * found.hidden.abs()
         for own, end, size in zip(along, corner, sizes, strict=True):
             flat = flat * size
             if own is not None:
