@@ -218,7 +218,8 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         energy = torch.stack(
             [self._energies(run.spectra[:, :, i], run.grid) for i in self.measured]
         )
-        size = energy.mean(-1).amin(1).T.sqrt()
+        whole, there = energy.mean(-1).sqrt().unbind(1)
+        size = torch.minimum(whole, torch.where(there > _ZEROS * whole, there, whole)).T
         scale = relative_scale(size)
         lost = _ROUNDING * size.amax(1, keepdim=True)
         return scale, (torch.minimum(lost, size) / scale).amax(1)
