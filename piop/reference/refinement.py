@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from piop.errors import SolverError
-from piop.reference.features import Features, resistances, with_missed
+from piop.reference.features import Features, resistances
 from piop.reference.input_values import Sources
-from piop.reference.solution import BatchProgress, Request, Solution
+from piop.reference.solution import Request, Solution
 
 SAFETY = 2.0
 """Factor on the error that the credited order implies."""
@@ -241,7 +241,6 @@ class LevelSolver(ABC, Generic[L, R]):
         failures: Failures at the same time after which a solution is taken to blow up there.
         span: Interval of time, by which the times of failures are compared.
         initial_means: Whether grids take initial data by their means over cells.
-        adds_missed: Whether :meth:`effects` are found: grids take data at points, not by means.
         longest: Longest interval between the start and the save times; 0 for a steady problem.
         most: Most points along an axis.
         axes: Coordinates of the output along each axis.
@@ -256,7 +255,6 @@ class LevelSolver(ABC, Generic[L, R]):
     failures = 3
     span = 0.0
     initial_means = False
-    adds_missed = False
     at_a_time: int | None = None
     coarsest: L
 
@@ -317,9 +315,7 @@ class LevelSolver(ABC, Generic[L, R]):
         return self.features.unseen(points, self.initial_means, part)
 
     def effects(self, level: L, indices: Sequence[int], results: Sequence[R]) -> Sequence[float]:
-        """How far solutions move when what a level misses of the data is added to the problem.
-
-        Sources and initial data are added at the nodes of the grid; see :meth:`Features.missed`.
+        """How far solutions may be off by what a level misses of the data, each by its own effect.
 
         Args:
             level: Resolution.
@@ -327,27 +323,9 @@ class LevelSolver(ABC, Generic[L, R]):
             results: Of these samples on this level.
 
         Returns:
-            Bounds of the errors by what is missed; infinite where there is no solution with it.
+            Bounds of relative errors; zero for a method that cannot tell.
         """
-        points = self.data_points(level.sizes) if self.adds_missed and indices else {}
-        missed = self.features.missed(points) if points else {}
-        if not points or not missed:
-            return [0.0] * len(indices)
-        silent = replace(self.request, progress=BatchProgress(0))
-        other = type(self)(with_missed(self.sources, missed, points), silent)
-        other.features = self.features
-        try:
-            moved = other.solve(level, indices, [[own] for own in results]).results
-        except SolverError:  # what is missed has a mean, say, that no solution can balance
-            return [math.inf] * len(indices)
-        return [
-            math.inf if b is None else SAFETY * other.gap(a, b)
-            for a, b in zip(results, moved, strict=True)
-        ]
-
-    def gap(self, before: R, after: R) -> float:
-        """Relative difference of two solutions on one level, in the norm of estimates."""
-        raise NotImplementedError
+        return [0.0] * len(indices)
 
     def finer(self, level: L) -> L | None:
         """The next level that sees more of the data; None where the limits allow none."""

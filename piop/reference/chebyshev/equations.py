@@ -19,7 +19,7 @@ from sympy import Derivative, Expr
 from torch import Tensor
 
 from piop.errors import NotSupportedError
-from piop.forms.differentiate import partial
+from piop.forms.differentiate import differentiate, partial, substitute
 from piop.forms.linear_nonlinear_split import Channel, Order
 from piop.forms.terms import applied, derivative_counts, multipliers, name_of, outermost_atoms
 from piop.lowering import compile_expressions
@@ -80,8 +80,9 @@ class Equations:
         known: Stand-ins of input functions, scalars and coordinates → what they stand for.
         rows: One per channel, in their order.
         conditions: Those of all faces; Dirichlet last, so that they hold at corners.
-        initial_conditions: What must vanish at the start on each face: the conditions of unknowns
-            of second order in time, which are met through their derivative alone.
+        initial_conditions: Face, channel and what must vanish there at the start: the conditions of
+            unknowns of second order in time, which are met through their derivative alone, with the
+            initial data in place of unknowns.
         narrow: Terms of equations that may be narrow in an unknown.
         multipliers: Channels whose row is a constraint that does not hold them: pressures.
         linear: Whether no slope holds an unknown.
@@ -120,12 +121,12 @@ class Equations:
         self.rows = tuple(rows[i] for i in range(len(self.channels)))
         self.narrow = narrow_terms(problem)
         self.conditions: list[tuple[Face, Row]] = []
-        self.initial_conditions: list[tuple[Face, Row]] = []
+        self.initial_conditions: list[tuple[Face, int, Expr]] = []
         for face, name, residual, _ in sorted(self._conditions(), key=lambda c: c[-1]):
             channel = self.index[name, max(self.orders[name] - 1, 0)]
             if self.orders[name] == 2 and self._times(residual) == 0:
-                start = self._row(self.index[name, 0], residual, on_face=True)
-                self.initial_conditions.append((face, start))
+                if (start := self._at_start(residual)) is not None:
+                    self.initial_conditions.append((face, self.index[name, 0], start))
                 residual = partial(residual, self.time)
             self.conditions.append((face, self._row(channel, residual, on_face=True)))
         self.unknowns = {d: derivative for d, derivative, top in self._atoms.values() if not top}
@@ -228,6 +229,22 @@ class Equations:
     def _times(self, residual: Expr) -> int:
         atoms = [a for a in outermost_atoms(residual) if name_of(a) in self.orders]
         return max((derivative_counts(a).get(self.time, 0) for a in atoms), default=0)
+
+    def _at_start(self, residual: Expr) -> Expr | None:
+        """A condition with the initial data in place of unknowns; None where it has no value."""
+        data: dict[Any, Any] = {}
+        for atom in outermost_atoms(residual):
+            if (own := self.derivative_of(atom)) is not None:
+                channel, orders = self.channels[own[0]], own[1]
+                given = self.problem.initial.get(channel.name)
+                if given is None:
+                    return None
+                by = [(s, n) for s, n in zip(self.space, orders, strict=True) if n]
+                data[atom] = Derivative(given[channel.time_order], *by) if by else given[0]
+        try:
+            return differentiate(substitute(residual, data))
+        except ArithmeticError:
+            return None
 
     def _conditions(self) -> Iterator[tuple[Face, str, Expr, bool]]:
         """Yield face, unknown, residual, and whether it fixes the value (Dirichlet)."""

@@ -29,20 +29,20 @@ from piop.reference.chebyshev.time_stepping import (
 )
 from piop.reference.features.along_paths import between_nodes
 from piop.reference.input_values import Sources
+from piop.reference.nodal import NodalSolver
 from piop.reference.refinement import (
     SAFETY,
     Earlier,
     Fields,
     GridLevel,
     LevelResult,
-    LevelSolver,
     SolvedSamples,
     relative_scale,
     require_balance,
     require_finite_start,
     require_inflow,
 )
-from piop.reference.solution import Request
+from piop.reference.solution import Request, Solution
 
 STAGES = 5
 POINTS = (
@@ -82,14 +82,12 @@ class CollocationResult(LevelResult[GridLevel]):
 
 
 @final
-class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
+class CollocationSolver(NodalSolver[GridLevel, CollocationResult]):
     """Solves an evolution or a steady problem on a box with walls, until two meshes agree.
 
     Collocation in Chebyshev points along walled axes and even points along periodic ones; Radau IIA
     in time, Newton iterations where there is none.
     """
-
-    adds_missed = True
 
     def __init__(self, sources: Sources, request: Request) -> None:
         super().__init__(sources, request)
@@ -103,6 +101,12 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         self.levels = [n for n in points if n <= max(self.most, points[0])]
         self.coarsest = self._level(1)
         self.span = 0.0 if problem.time is None else float(problem.time.length)
+
+    def run(self) -> Solution:
+        """See the base class."""
+        mesh = CollocationMesh(self.problem.space, self.coarsest.sizes, self.request.device)
+        check_start_at_walls(self.equations, self.sources, mesh, self.samples)
+        return super().run()
 
     def bytes_per_sample(self, level: GridLevel) -> float:
         """See the base class."""
@@ -128,33 +132,33 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             run = self._steady(system, samples, earlier)
         else:
             w = self.initial(system)
-            check_start(system, w, self.start, samples)
+            require_finite_start(w, samples)
+            check_flow(system, self.start, samples)
             control = self._step_control(level.number)
             longest = self.features.longest_step(samples, _FINER * (level.number - 1))
             smallest = self._smallest(system, samples)
             progress = self.request.progress.at_time
             stepping = TimeStepping(system, self.scheme, control, longest, smallest, progress)
             run = stepping.run(w, self.start, self.request.times)
-        until, missed = run.until.tolist(), self._missed(system, run).tolist()
+        run.missed = run.missed + self._between_nodes(system, run)
+        until = run.until.tolist()
         results = [
-            self._result(level, run, row, own, missed[row]) if until[row] == math.inf else None
+            self._result(level, run, row, own) if until[row] == math.inf else None
             for row, own in enumerate(earlier)
         ]
         return SolvedSamples(results, lambda rows: self._evaluate(run, rows), until)
 
-    def _missed(self, system: CollocationSystem, run: CollocationTrajectory) -> Tensor:
-        """Error by what terms of equations hide between nodes and between points of steps."""
+    def _between_nodes(self, system: CollocationSystem, run: CollocationTrajectory) -> Tensor:
+        """Relative error by what terms of the equations hide between nodes ``[B]``."""
         if not self.equations.narrow or not self.request.shape:
-            return run.missed
+            return torch.zeros_like(run.missed)
         axes = list(zip(self.problem.space, system.mesh.axes(), strict=True))
         times, tolerance = self.request.times or (0.0,), self.request.tolerance
 
         def read(leaf: Any) -> Tensor:
             return system.read(leaf, run.values, times)
 
-        return run.missed + between_nodes(
-            self.equations.narrow, read, axes, len(run.values), tolerance
-        )
+        return between_nodes(self.equations.narrow, read, axes, len(run.values), tolerance)
 
     def _level(self, number: int) -> GridLevel:
         return GridLevel(number, (self.levels[number - 1],) * len(self.request.shape))
@@ -233,7 +237,6 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         run: CollocationTrajectory,
         row: int,
         earlier: Sequence[CollocationResult],
-        missed: float,
     ) -> CollocationResult:
         mesh, values = run.mesh, run.values[row]
         error = self._difference(earlier[0], mesh, values) if earlier else math.inf
@@ -246,7 +249,7 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
             values,
             expected=self._expected(level, error, earlier),
             step=run.longest,
-            missed=missed,
+            missed=float(run.missed[row]),
             mesh=mesh,
         )
 
@@ -303,20 +306,29 @@ class CollocationSolver(LevelSolver[GridLevel, CollocationResult]):
         return found, {c.label(time.name): slopes[:, :, i] for i, c in stepped}
 
 
-def check_start(system: CollocationSystem, w: Tensor, t: float, samples: Sequence[int]) -> None:
-    """Refuse initial data that are not finite, or that jump at a wall of a wave.
+def check_start_at_walls(
+    equations: Equations, sources: Sources, mesh: CollocationMesh, samples: Sequence[int]
+) -> None:
+    """Refuse initial data of a wave that jump at a wall: they miss its condition.
 
-    Diffusion forgets a jump at once; a wave carries it for ever, which no polynomial resolves.
-    Also refuse a wall with a condition where a first-order equation flows out, and one without
-    where it flows in.
+    Diffusion forgets a jump at once; a wave carries it for ever, which no polynomial resolves. The
+    data themselves are judged, not the polynomials through their values at nodes.
+
+    Args:
+        equations: With their conditions at the start.
+        sources: The inputs.
+        mesh: Nodes that give the size of the data.
+        samples: Number of each sample.
 
     Raises:
-        SolverError: Naming the sample.
+        SolverError: Naming the first sample.
     """
-    require_finite_start(w, samples)
-    space = system.equations.problem.space
-    for (axis, end), row, gap in system.gaps(w, t):
-        size, gap = system.mesh.norm(w[:, row.channel]).clamp_min(1.0), gap.abs().amax(1)
+    space = equations.problem.space
+    for (axis, end), channel, condition in equations.initial_conditions:
+        data = equations.problem.initial[equations.channels[channel].name][0]
+        size = mesh.norm(sources.field(data, mesh.axes())).clamp_min(1.0)
+        wall = [x[end:][:1] if i == axis else x for i, x in enumerate(mesh.axes())]
+        gap = sources.field(condition, wall).flatten(1).abs().amax(1)
         bad = (gap > _JUMP * size).nonzero().flatten().tolist()
         if bad:
             face = f"{space[axis].name}.{'max' if end else 'min'}"
@@ -325,10 +337,9 @@ def check_start(system: CollocationSystem, w: Tensor, t: float, samples: Sequenc
                 f"{float(gap[bad[0]]):.2e}; a wave carries that jump into the domain, where its "
                 "slopes do not exist. Let the data fit the condition"
             )
-    _check_flow(system, t, samples)
 
 
-def _check_flow(system: CollocationSystem, t: float, samples: Sequence[int]) -> None:
+def check_flow(system: CollocationSystem, t: float, samples: Sequence[int]) -> None:
     """Require inflow at walls with a condition, outflow at others, along axes of first order."""
     space = system.equations.problem.space
     conditions = {(c.channel, face) for face, c in system.equations.conditions}

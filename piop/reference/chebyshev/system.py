@@ -75,14 +75,6 @@ class CollocationSystem:
         own = times if moves(self.equations.problem, atom) else times[:1]
         return torch.stack([self.sources.value(atom, self.mesh.axes(), t) for t in own], 1)
 
-    def gaps(self, w: Tensor, t: float) -> list[tuple[Face, Row, Tensor]]:
-        """Residuals, at initial data ``[B, C, *sizes]``, of conditions on derivatives in time."""
-        values, found = self._values(w.unsqueeze(1), (t,)), []
-        for face, row in self.equations.initial_conditions:
-            gap = row.value(self._read_at(face, row, values))[0]
-            found.append((face, row, gap.expand(len(w), *gap.shape[1:]).flatten(1)))
-        return found
-
     def jacobian(self, w: Tensor, t: float) -> Tensor:
         """∂V/∂w at ``w [B, C, *sizes]``: ``[B or 1, size, size]``, 1 where all share it."""
         return self._matrix(self._values(w.unsqueeze(1), (t,)), lambda r: r.slopes, self.gauges)

@@ -88,11 +88,8 @@ def _separate(problem: Problem, expression: Expr) -> Iterator[Expr]:
 
 def initial_data_of(problem: Problem) -> tuple[Expr, ...]:
     """Initial data that may hide something between points."""
-    return tuple(e for e in _initial_in(problem) if may_hide(problem, e))
-
-
-def _initial_in(problem: Problem) -> tuple[Expr, ...]:
-    return tuple(dict.fromkeys(e for _, _, e in initial_in(problem)))
+    found = dict.fromkeys(e for _, _, e in initial_in(problem))
+    return tuple(e for e in found if may_hide(problem, e))
 
 
 def initial_in(problem: Problem) -> Iterator[tuple[str, int, Expr]]:
@@ -125,7 +122,7 @@ def stored_data_of(sources: Sources) -> tuple[tuple[str, Any, bool], ...]:
     problem = sources.problem
     given = {i.name: i.expression for i in problem.inputs if i.expression is not None}
     waiting = [(face, e, False) for face, e in _known_in(problem)]
-    waiting += [("", e, True) for e in _initial_in(problem)]
+    waiting += [("", e, True) for _, _, e in initial_in(problem)]
     found: list[tuple[str, Any, bool]] = []
     while waiting:
         face, expression, initial = waiting.pop()

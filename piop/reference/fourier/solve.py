@@ -40,13 +40,13 @@ from piop.reference.fourier.time_stepping import (
     SpectralTrajectory,
 )
 from piop.reference.input_values import Sources
+from piop.reference.nodal import NodalSolver
 from piop.reference.refinement import (
     MEMORY,
     SAFETY,
     Earlier,
     Fields,
     LevelResult,
-    LevelSolver,
     SolvedSamples,
     relative_scale,
     require_finite_start,
@@ -80,7 +80,7 @@ class SpectralResult(LevelResult[SpectralLevel]):
 
 
 @final
-class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
+class SpectralSolver(NodalSolver[SpectralLevel, SpectralResult]):
     """Solves an evolution with every axis periodic.
 
     Fourier pseudo-spectral in space and ETDRK4 in time (Cox and Matthews 2002,
@@ -89,7 +89,6 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
 
     target = 0.5
     failures = 4
-    adds_missed = True
 
     def __init__(self, sources: Sources, request: Request) -> None:
         super().__init__(sources, request)
@@ -176,7 +175,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         run = stepper.run(w, self.start, self.times, level, longest, most, progress)
         if stepper.paths is not None:
             run.missed = run.missed + stepper.paths.on_grid(run.spectra, self.times)
-        scale, rounding = self._scale(run)
+        scale, rounding = self._scale(run.spectra, run.grid)
         later = [run.spectra[:, i] for i, t in enumerate(self.times) if t > self.start]
         stiff = [self._stiff(stepper, own, level, scale) for own in (w, *later)]
         lasting = torch.stack([torch.zeros_like(stiff[0]), *stiff[1:]]).amax(0)
@@ -208,16 +207,18 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         fits = max(level.sizes) <= self.most
         return level if fits and level.steps(self.span) <= self.request.limits.steps else None
 
-    def _scale(self, run: SpectralTrajectory) -> tuple[Tensor, Tensor]:
+    def _scale(self, spectra: Tensor, grid: PeriodicGrid) -> tuple[Tensor, Tensor]:
         """Root mean square over time and space of each measured unknown ``[B, n]``.
+
+        Args:
+            spectra: ``[B, T, states, *modes]``.
+            grid: Theirs.
 
         Returns:
             It, and the error by rounding of the largest unknown, relative to the smallest ``[B]``.
         """
         # A narrow part of a solution may be at a point of the output, or between two.
-        energy = torch.stack(
-            [self._energies(run.spectra[:, :, i], run.grid) for i in self.measured]
-        )
+        energy = torch.stack([self._energies(spectra[:, :, i], grid) for i in self.measured])
         whole, there = energy.mean(-1).sqrt().unbind(1)
         size = torch.minimum(whole, torch.where(there > _ZEROS * whole, there, whole)).T
         scale = relative_scale(size)
@@ -258,10 +259,7 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
         narrow = missed > 0
         for last in earlier:
             before = last.assessment
-            grid = run.grid.with_sizes(last.resolution)
-            gap = (run.spectra[row] - embed(last.values, grid, run.grid))[:, self.measured]
-            energy = self._energies(gap, run.grid).amax(0)
-            difference = float((energy.sqrt() / scale[row]).max())
+            difference = self._difference(last, run.spectra[row], run.grid, scale[row])
             # Where steps are divided on one level, its error is no part of that of the other.
             missed += difference if narrow or last.narrow else 0.0
         rough, inner = run.rough[row].tolist(), run.rough_middle[row].tolist()
@@ -297,8 +295,17 @@ class SpectralSolver(LevelSolver[SpectralLevel, SpectralResult]):
 
     def gap(self, before: SpectralResult, after: SpectralResult) -> float:
         """See the base class."""
-        measured = after.assessment.measured.difference
-        return math.inf if measured is None else measured
+        grid = self.discretisation.box.with_sizes(after.resolution)
+        scale, _ = self._scale(after.values[None], grid)
+        return self._difference(before, after.values, grid, scale[0])
+
+    def _difference(
+        self, before: SpectralResult, spectra: Tensor, grid: PeriodicGrid, scale: Tensor
+    ) -> float:
+        """Relative difference of a result and the spectra of a later one, on a grid as fine."""
+        own = grid.with_sizes(before.resolution)
+        gap = (spectra - embed(before.values, own, grid))[:, self.measured]
+        return float((self._energies(gap, grid).amax(0).sqrt() / scale).max())
 
     def finer(self, level: SpectralLevel) -> SpectralLevel | None:
         """See the base class."""

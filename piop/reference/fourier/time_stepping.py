@@ -221,6 +221,11 @@ class SpectralTrajectory:
     until: Tensor
     missed: Tensor
 
+    @property
+    def ended(self) -> bool:
+        """Whether no sample is finite any more."""
+        return bool((self.until < math.inf).all())
+
 
 @final
 class SpectralStepper:
@@ -304,12 +309,12 @@ class SpectralStepper:
                     if taken % _INTERVAL < done.parts:
                         self._measure(done.start, done.products, done.time, result)
                         progress(done.time)
-                        if bool((result.until < math.inf).all()):
+                        if result.ended:
                             break
                     taken += done.parts
             t = time
             out[:, i] = w
-            if bool((result.until < math.inf).all()):
+            if result.ended:
                 out[:, i + 1 :] = math.nan
                 break
         self._measure(w, None, t, result)

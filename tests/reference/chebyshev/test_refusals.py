@@ -77,6 +77,21 @@ def test_a_wave_that_does_not_fit_its_wall_names_face_and_jump():
         solve_reference(string, {})
 
 
+def test_the_slope_of_a_wave_at_a_free_end_is_judged_by_the_data():
+    """No polynomial through 17 points has this slope: 2e-5 is not of the data, 1e-5 is."""
+    free = {"x": {"neumann": {"u": 0}}}
+    equation, flat = "d(u, t, 2) = dxx(u)", "sin(2*pi*x)**2"
+    solution = solve_reference(
+        problem(equation, free, initial={"u": flat, "dt(u)": "0"}), {}, tolerance=1e-4
+    )
+    t, x = solution.times[:, None], solution.axes[0]
+    exact = (1 - torch.cos(4 * torch.pi * x) * torch.cos(4 * torch.pi * t)) / 2
+    assert float((solution.values["u"][0] - exact).abs().max()) < 1e-4
+    tilted = problem(equation, free, initial={"u": f"{flat} + 1e-5*x", "dt(u)": "0"})
+    with pytest.raises(SolverError, match=r"sample 0: .* condition at x\.min by 1\.00e-05"):
+        solve_reference(tilted, {})
+
+
 def test_blow_up_names_sample_and_time():
     growth = problem(
         "dt(u) = u**2 + 0.001*dxx(u)",
