@@ -30,8 +30,12 @@ class NodalSolver(LevelSolver[L, R]):
         """Return the nodes along axes of space, by their names."""
 
     @abstractmethod
-    def gap(self, before: R, after: R) -> float:
-        """Relative difference of two solutions on one level, in the norm of estimates."""
+    def effect(self, before: R, after: R) -> float:
+        """Difference of a solution and one with what a grid misses added, in the norm of estimates.
+
+        A grid may see too much of the data as well as too little: the difference is relative to the
+        smaller of the solution with it added and the one with it taken away.
+        """
 
     def effects(self, level: L, indices: Sequence[int], results: Sequence[R]) -> Sequence[float]:
         """See the base class; infinite where there is no solution with what is missed."""
@@ -43,7 +47,7 @@ class NodalSolver(LevelSolver[L, R]):
         except SolverError:  # what is missed has a mean, say, that no solution can balance
             return [math.inf] * len(indices)
         return [
-            math.inf if after is None else SAFETY * self.gap(before, after)
+            math.inf if after is None else SAFETY * self.effect(before, after)
             for before, after in zip(results, moved, strict=True)
         ]
 

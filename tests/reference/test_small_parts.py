@@ -102,6 +102,31 @@ def test_a_potential_beside_a_resonance_counts_for_its_effect():
     assert error < float(solution.error_estimate[0]) < 5 * error
 
 
+def test_a_spike_that_a_grid_sees_too_much_of_is_not_all_of_the_solution():
+    """A node stands at its peak, for more than its width: the true solution is far smaller."""
+    size, width = 1e-2, 1e-3
+    problem = Problem(
+        name="heat",
+        time={"t": [0, 1]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        equations=["dt(u) = 0.1*dxx(u)"],
+        initial={"u": f"sin(8*pi*x) + {size}*exp(-((x - 0.5)/{width})**2)"},
+        boundary={"x": {"dirichlet": {"u": 0}}},
+        save={"t": 4, "x": 33},
+    )
+    times, limits = [1 / 3, 2 / 3, 1], Limits(levels=5)
+    solution = solve_reference(problem, {}, times=times, tolerance=1e-5, limits=limits)
+    t, x = np.array(times)[:, None], solution.axes[0].numpy()
+    wide = width**2 + 0.4 * t
+    images = sum((-1) ** k * np.exp(-((x - 0.5 - k) ** 2) / wide) for k in range(-9, 10))
+    truth = size * width / np.sqrt(wide) * images  # the wave is 1e-9 of it
+    gaps = np.sqrt(np.mean((solution.values["u"][0].numpy() - truth) ** 2, 1))
+    error = gaps.max() / np.sqrt(np.mean(truth**2))
+    assert error > 10
+    assert error < float(solution.error_estimate[0]) < 2 * error
+
+
 @pytest.mark.parametrize("width", [1e-4, 3e-5])
 def test_a_dip_of_a_coefficient_is_an_insulating_layer(width):
     equation = f"dx(dx(u)/(1 + 0.05*exp(-((x - 0.734)/{width})**2)/{width})) = 0"

@@ -282,16 +282,22 @@ class CollocationSolver(NodalSolver[GridLevel, CollocationResult]):
         """
         before = coarse.mesh.evaluate(coarse.values, mesh.axes())
         floor = max(_NEWTON * self.request.tolerance, _ROUNDING)
-        return SAFETY * self._gap(before, values, mesh) + floor
+        return SAFETY * self._gap(before, values, mesh, self._sizes(values, mesh)) + floor
 
-    def _gap(self, before: Tensor, after: Tensor, mesh: CollocationMesh) -> float:
-        before, after = before[:, self.measured], after[:, self.measured]
-        scale = relative_scale(mesh.norm(after).square().mean(0).sqrt())
-        return float((mesh.norm(after - before) / scale).amax())
-
-    def gap(self, before: CollocationResult, after: CollocationResult) -> float:
+    def effect(self, before: CollocationResult, after: CollocationResult) -> float:
         """See the base class."""
-        return self._gap(before.values, after.values, after.mesh)
+        values, mesh = (before.values, after.values), after.mesh
+        taken_away = 2 * values[0] - values[1]
+        sizes = torch.minimum(self._sizes(values[1], mesh), self._sizes(taken_away, mesh))
+        return self._gap(*values, mesh, sizes)
+
+    def _sizes(self, values: Tensor, mesh: CollocationMesh) -> Tensor:
+        """Root mean square over time of the norm of each measured channel."""
+        return mesh.norm(values[:, self.measured]).square().mean(0).sqrt()
+
+    def _gap(self, before: Tensor, after: Tensor, mesh: CollocationMesh, sizes: Tensor) -> float:
+        gap = mesh.norm((after - before)[:, self.measured])
+        return float((gap / relative_scale(sizes)).amax())
 
     def _evaluate(self, run: CollocationTrajectory, rows: Sequence[int]) -> Fields:
         values, slopes = (

@@ -293,11 +293,12 @@ class SpectralSolver(NodalSolver[SpectralLevel, SpectralResult]):
             reported=reported,
         )
 
-    def gap(self, before: SpectralResult, after: SpectralResult) -> float:
+    def effect(self, before: SpectralResult, after: SpectralResult) -> float:
         """See the base class."""
         grid = self.discretisation.box.with_sizes(after.resolution)
-        scale, _ = self._scale(after.values[None], grid)
-        return self._difference(before, after.values, grid, scale[0])
+        both = torch.stack([after.values, 2 * before.values - after.values])
+        scale, _ = self._scale(both, grid)
+        return self._difference(before, after.values, grid, scale.amin(0))
 
     def _difference(
         self, before: SpectralResult, spectra: Tensor, grid: PeriodicGrid, scale: Tensor
