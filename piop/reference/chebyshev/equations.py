@@ -239,8 +239,9 @@ class Equations:
                 given = self.problem.initial.get(channel.name)
                 if given is None:
                     return None
+                known = given[channel.time_order]
                 by = [(s, n) for s, n in zip(self.space, orders, strict=True) if n]
-                data[atom] = Derivative(given[channel.time_order], *by) if by else given[0]
+                data[atom] = Derivative(known, *by) if by else known
         try:
             return differentiate(substitute(residual, data))
         except ArithmeticError:
