@@ -35,6 +35,7 @@ SAFETY = 2.0
 MEMORY = 2**29
 """Bytes that the samples solved together may take."""
 _FLOOR = 1e-9  # an unknown smaller than this times the largest one is measured against that
+_ROUNDING = 4e-15  # of the largest unknown, in others: 14 times machine precision was seen
 _NOTHING = 1e-12  # part of the data that may be missed whatever it does
 _SAME_SUM = 0.1  # relative change of what sources and fluxes leave over from level to level
 _SAME_TIME = 0.01  # of the interval of time: failures this close are at the same time
@@ -208,6 +209,15 @@ R = TypeVar("R", bound=LevelResult[Any])
 GridResult = LevelResult[GridLevel]
 Earlier = Sequence[Sequence[R]]
 """Results of each sample on the levels before, newest first; none after a failure."""
+
+
+def with_rounding(result: R, sizes: Tensor) -> R:
+    """Add the error of unknowns of these sizes ``[n]`` by the rounding of the largest one."""
+    lost = torch.minimum(_ROUNDING * sizes.amax(), sizes)
+    rounding = float((lost / relative_scale(sizes)).amax())
+    error = result.error + rounding
+    remark = "it is the rounding of a larger unknown" if 2 * rounding > error else result.remark
+    return replace(result, error=error, remark=remark)
 
 
 @final

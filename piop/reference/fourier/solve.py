@@ -50,6 +50,7 @@ from piop.reference.refinement import (
     SolvedSamples,
     relative_scale,
     require_finite_start,
+    with_rounding,
 )
 from piop.reference.solution import Request
 
@@ -57,8 +58,6 @@ _START = (64, 32, 16)  # points along an axis on the first level, by space dimen
 _USUAL = (2048, 256, 64)  # points along an axis that memory is shared for
 _MANY = 10.0  # a mode is stiff if its rate times the step is above this
 _ROUGH = 3.0  # order of decay of a spectrum below which its modes add up somewhere
-_ROUNDING = 4e-15
-"""Of the largest unknown, in others: 14 times machine precision was seen."""
 _ZEROS = 1e-3
 """Size of an unknown at the points of the output, relative to that between them, below which these
 are taken to be its zeros."""
@@ -175,7 +174,8 @@ class SpectralSolver(NodalSolver[SpectralLevel, SpectralResult]):
         run = stepper.run(w, self.start, self.times, level, longest, most, progress)
         if stepper.paths is not None:
             run.missed = run.missed + stepper.paths.on_grid(run.spectra, self.times)
-        scale, rounding = self._scale(run.spectra, run.grid)
+        sizes = self._sizes(run.spectra, run.grid)
+        scale = relative_scale(sizes)
         later = [run.spectra[:, i] for i, t in enumerate(self.times) if t > self.start]
         stiff = [self._stiff(stepper, own, level, scale) for own in (w, *later)]
         lasting = torch.stack([torch.zeros_like(stiff[0]), *stiff[1:]]).amax(0)
@@ -186,8 +186,7 @@ class SpectralSolver(NodalSolver[SpectralLevel, SpectralResult]):
             else None
             for row, own in enumerate(earlier)
         ]
-        lost = zip(results, rounding.tolist(), strict=True)
-        results = [own and replace(own, error=own.error + error) for own, error in lost]
+        results = [own and with_rounding(own, sizes[row]) for row, own in enumerate(results)]
         return SolvedSamples(
             results, lambda rows: self._evaluate(samples, rows, run, stepper), until
         )
@@ -207,23 +206,17 @@ class SpectralSolver(NodalSolver[SpectralLevel, SpectralResult]):
         fits = max(level.sizes) <= self.most
         return level if fits and level.steps(self.span) <= self.request.limits.steps else None
 
-    def _scale(self, spectra: Tensor, grid: PeriodicGrid) -> tuple[Tensor, Tensor]:
+    def _sizes(self, spectra: Tensor, grid: PeriodicGrid) -> Tensor:
         """Root mean square over time and space of each measured unknown ``[B, n]``.
 
         Args:
             spectra: ``[B, T, states, *modes]``.
             grid: Theirs.
-
-        Returns:
-            It, and the error by rounding of the largest unknown, relative to the smallest ``[B]``.
         """
         # A narrow part of a solution may be at a point of the output, or between two.
         energy = torch.stack([self._energies(spectra[:, :, i], grid) for i in self.measured])
         whole, there = energy.mean(-1).sqrt().unbind(1)
-        size = torch.minimum(whole, torch.where(there > _ZEROS * whole, there, whole)).T
-        scale = relative_scale(size)
-        lost = _ROUNDING * size.amax(1, keepdim=True)
-        return scale, (torch.minimum(lost, size) / scale).amax(1)
+        return torch.minimum(whole, torch.where(there > _ZEROS * whole, there, whole)).T
 
     def _energies(self, spectra: Tensor, grid: PeriodicGrid) -> Tensor:
         """Mean squares over space and over the points of the output ``[2, …]``."""
@@ -297,8 +290,8 @@ class SpectralSolver(NodalSolver[SpectralLevel, SpectralResult]):
         """See the base class."""
         grid = self.discretisation.box.with_sizes(after.resolution)
         both = torch.stack([after.values, 2 * before.values - after.values])
-        scale, _ = self._scale(both, grid)
-        return self._difference(before, after.values, grid, scale.amin(0))
+        scale = relative_scale(self._sizes(both, grid)).amin(0)
+        return self._difference(before, after.values, grid, scale)
 
     def _difference(
         self, before: SpectralResult, spectra: Tensor, grid: PeriodicGrid, scale: Tensor
