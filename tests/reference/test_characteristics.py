@@ -148,16 +148,18 @@ def test_what_moves_in_time_is_left_to_collocation():
     assert isinstance(choose_method(problem), Chebyshev)
 
 
-@pytest.mark.parametrize(("part", "jump"), [("source", False), ("growth", True)])
-def test_features_narrower_than_steps_are_met(part, jump):
-    """A feature of the size a and any width adds a to what passes, or multiplies it by e^a."""
+@pytest.mark.parametrize(
+    ("part", "jump", "speed"), [("source", False, 1), ("growth", True, 1), ("source", False, 20)]
+)
+def test_features_narrower_than_steps_are_met(part, jump, speed):
+    """A feature of the size a and any width adds a/speed to what passes, or grows it by e^that."""
     shape = "where(abs(x - c) < w, 1, 0)/(2*w)" if jump else "exp(-((x - c)/w)**2)/(sqrt(pi)*w)"
     inputs = {
         "a": {"law": "uniform", "low": 0.1, "high": 1.0},
         "c": {"law": "uniform", "low": 0.2, "high": 0.8},
         "w": {"law": "log_uniform", "low": 1e-5, "high": 1e-3},
     }
-    equation = f"dt(u) + dx(u) = a*{shape}{'*u' if part == 'growth' else ''}"
+    equation = f"dt(u) + {speed}*dx(u) = a*{shape}{'*u' if part == 'growth' else ''}"
     problem = carried(equation, INLET, inputs=inputs).at()
     functions = sample_inputs(problem, Draws(0, 0, torch.arange(3)))
     a, c, w = (functions[n].on_grid(()).reshape(-1, 1, 1) for n in "acw")
@@ -165,13 +167,14 @@ def test_features_narrower_than_steps_are_met(part, jump):
 
     def passed(x):
         s = (x - c) / w
-        return a * (0.5 * s.clamp(-1, 1) if jump else 0.5 * torch.erf(s))
+        return a / speed * (0.5 * s.clamp(-1, 1) if jump else 0.5 * torch.erf(s))
 
     t, x = solution.times[:, None], solution.axes[0]
-    foot = (x - t).clamp_min(0)
+    foot = x - speed * t
     start = torch.where(
-        x > t, torch.sin(math.pi * (x - t)), torch.sin(math.pi / 2 * (t - x).clamp_min(0))
+        foot > 0, torch.sin(math.pi * foot), torch.sin(math.pi / 2 * (t - x / speed))
     )
+    foot = foot.clamp_min(0)
     gain = passed(x) - passed(foot)
     exact = start + gain if part == "source" else start * gain.exp()
     gap = (solution.values["u"] - exact).square().mean(2).sqrt().amax(1)
