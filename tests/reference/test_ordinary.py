@@ -8,7 +8,6 @@ from scipy.special import erf
 
 from piop.errors import NotSupportedError, SpecError
 from piop.problem import Problem
-from piop.reference import solve_reference
 from piop.reference.chebyshev.solve import CollocationSolver
 
 from .cases import relative
@@ -84,15 +83,9 @@ def test_what_lotka_and_volterra_conserve_is_conserved():
 @pytest.mark.parametrize("rate", [1, 1e6])
 def test_what_starts_from_rest_as_a_power_of_time_is_solved(rate):
     """A step from t = 0 errs by the same part of ``t**4`` however short it is."""
-    problem = Problem(
-        name="rest",
-        time={"t": [0, 1]},
-        unknowns=["a", "b"],
-        equations=["dt(a) = t**2", f"dt(b) = {rate}*a"],
-        initial={"a": 0, "b": 0},
-        save={"t": 5},
-    )
-    solution = solve_reference(problem, {}, tolerance=1e-8)
+    equations, rest = ("dt(a) = t**2", f"dt(b) = {rate}*a"), {"a": 0, "b": 0}
+    problem = ordinary(*equations, initial=rest, inputs={}, end=1)
+    solution = problem.solve_reference({}, tolerance=1e-8)
     exact = rate * solution.times**4 / 12
     assert bool(solution.accepted[0])
     assert relative(solution.values["b"].mT, exact[:, None]) < 1e-12
@@ -100,18 +93,14 @@ def test_what_starts_from_rest_as_a_power_of_time_is_solved(rate):
 
 def test_the_rounding_of_a_larger_unknown_counts():
     """Two unknowns of 1000 differ by 1e-6, and drive a third one."""
-    problem = Problem(
-        name="rounding",
-        time={"t": [0, 1]},
-        unknowns=["u", "w", "v"],
-        equations=["dt(u) = 0.1*(1000 - u)", "dt(w) = 0.1*(1000 - w)", "dt(v) = -0.1*v + u - w"],
-        initial={"u": 1001, "w": 1000.999999, "v": 0},
-        save={"t": 5},
-    )
-    solution = solve_reference(problem, {}, tolerance=1e-8)
+    equations = "dt(u) = 0.1*(1000 - u)", "dt(w) = 0.1*(1000 - w)", "dt(v) = -0.1*v + u - w"
+    start = {"u": 1001, "w": 1000.999999, "v": 0}
+    problem = ordinary(*equations, initial=start, inputs={}, end=1)
+    solution = problem.solve_reference({}, tolerance=1e-6)
     exact = 1e-6 * solution.times * torch.exp(-0.1 * solution.times)
     error = relative(solution.values["v"].mT, exact[:, None])
     assert 1e-8 < error < float(solution.error_estimate[0])
+    assert not bool(solution.accepted[0])
     assert "it is the rounding of a larger unknown" in solution.notes[0]
 
 

@@ -145,8 +145,9 @@ class CollocationMesh:
     def derivative(self, values: Tensor, order: Order) -> Tensor:
         """∂^order of ``values [..., *sizes]``.
 
-        Rounding is relative to how much they vary: a constant, whose derivative is zero, is taken
-        off first. The solution would drift by n² machine precisions of it.
+        A constant, whose derivative is zero, is taken off first, so that rounding is relative to
+        how much the values vary. That of the constant itself, n² times machine precision, would
+        make a solution drift.
         """
         for i, n in enumerate(order):
             if n:

@@ -248,7 +248,8 @@ class CollocationSolver(NodalSolver[GridLevel, CollocationResult]):
         earlier: Sequence[CollocationResult],
     ) -> CollocationResult:
         mesh, values = run.mesh, run.values[row]
-        error = self._difference(earlier[0], mesh, values) if earlier else math.inf
+        sizes = self._sizes(values, mesh)
+        error = self._difference(earlier[0], mesh, values, sizes) if earlier else math.inf
         error += _LOCAL * float(run.local[row])
         result = CollocationResult(
             error,
@@ -261,7 +262,7 @@ class CollocationSolver(NodalSolver[GridLevel, CollocationResult]):
             missed=float(run.missed[row]),
             mesh=mesh,
         )
-        return with_rounding(result, self._sizes(values, mesh))
+        return with_rounding(result, sizes)
 
     def _expected(
         self, level: GridLevel, error: float, earlier: Sequence[CollocationResult]
@@ -283,7 +284,7 @@ class CollocationSolver(NodalSolver[GridLevel, CollocationResult]):
         return error * ratio ** (2 * (last - n) / (n - earlier[0].resolution[0]))
 
     def _difference(
-        self, coarse: CollocationResult, mesh: CollocationMesh, values: Tensor
+        self, coarse: CollocationResult, mesh: CollocationMesh, values: Tensor, sizes: Tensor
     ) -> float:
         """Bound of the error by the difference of two levels.
 
@@ -292,7 +293,7 @@ class CollocationSolver(NodalSolver[GridLevel, CollocationResult]):
         """
         before = coarse.mesh.evaluate(coarse.values, mesh.axes())
         floor = max(_NEWTON * self.request.tolerance, _ROUNDING)
-        return SAFETY * self._gap(before, values, mesh, self._sizes(values, mesh)) + floor
+        return SAFETY * self._gap(before, values, mesh, sizes) + floor
 
     def effect(self, before: CollocationResult, after: CollocationResult) -> float:
         """See the base class."""
