@@ -405,7 +405,7 @@ def _with_unseen(result: R, unseen: float, missed: float = 0.0) -> R:
     own = None if result.reported is None else result.reported + more
     bound = error if own is None else own
     what = "terms of the equations" if missed > unseen else "data"
-    remark = f"{what} vary between its points" if 2 * more > bound else result.remark
+    remark = f"{what} vary between its points" if 2 * more >= bound else result.remark
     return replace(result, error=error, reported=own, remark=remark)
 
 

@@ -9,12 +9,17 @@ import sympy
 import torch
 from scipy.special import erf
 
+from piop.errors import SolverError
 from piop.problem import Problem
 from piop.reference import Limits, solve_reference
-from piop.reference.chebyshev.solve import POINTS
+from piop.reference.chebyshev.solve import POINTS, CollocationSolver
 from piop.reference.features import Features, resistances
 from piop.reference.features.missed import AtStart, InEquation, NodalFunction, with_missed
+from piop.reference.fourier.solve import SpectralSolver
 from piop.reference.input_values import Sources
+from piop.reference.solution import BatchProgress, Request
+
+from .cases import Scalars
 
 SPIKE = "exp(-(sin(pi*(x - 0.3123))/(pi*{w}))**2)"
 
@@ -54,6 +59,34 @@ def test_an_unknown_that_follows_from_an_unseen_spike_is_not_accepted():
     assert not bool(solution.accepted[0])
     assert float(solution.error_estimate[0]) > 0.3
     assert "data vary between its points" in solution.notes[0]
+
+
+def test_no_solution_with_what_is_missed_leaves_no_estimate(monkeypatch):
+    solve = SpectralSolver.solve
+
+    def refused(self, *arguments):
+        if any(i.name.startswith("_missed") for i in self.problem.inputs):
+            raise SolverError("nothing balances this")
+        return solve(self, *arguments)
+
+    monkeypatch.setattr(SpectralSolver, "solve", refused)
+    solution = solve_reference(chain(1e-3), {}, tolerance=1e-2, limits=Limits(levels=2))
+    assert float(solution.error_estimate[0]) == math.inf
+    assert "data vary between its points" in solution.notes[0]
+
+
+def test_what_a_grid_misses_is_found_for_each_grid(monkeypatch):
+    missed, sizes = Features.missed, []
+
+    def counted(self, nodes):
+        sizes.append(len(nodes["x"]))
+        return missed(self, nodes)
+
+    monkeypatch.setattr(Features, "missed", counted)
+    solution = solve_reference(chain(1e-5), {}, tolerance=1e-4)
+    assert sizes == sorted(set(sizes))
+    assert len(sizes) > 1
+    assert sizes[-1] == int(solution.modes[0, 0])
 
 
 def test_smooth_data_are_solved_once():
@@ -125,6 +158,33 @@ def test_a_spike_that_a_grid_sees_too_much_of_is_not_all_of_the_solution():
     error = gaps.max() / np.sqrt(np.mean(truth**2))
     assert error > 10
     assert error < float(solution.error_estimate[0]) < 2 * error
+
+
+@pytest.mark.parametrize(
+    ("method", "boundary"),
+    [(CollocationSolver, {"neumann": {"u": 0}}), (SpectralSolver, "periodic")],
+)
+def test_effects_are_relative_to_the_smaller_of_two_solutions(method, boundary):
+    """Those with what a grid misses added, and taken away."""
+    problem = Problem(
+        name="heat",
+        time={"t": [0, 1]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        inputs={"c": {"law": "uniform", "low": 1, "high": 4}},
+        equations=["dt(u) = 0.1*dxx(u)"],
+        initial={"u": "c*cos(2*pi*x)"},
+        boundary={"x": boundary},
+    )
+    cpu, drawn = torch.device("cpu"), {"c": Scalars([1.0, 2.0, 3.0, 4.0])}
+    request = Request((0.5, 1.0), (16,), 1e-6, cpu, Limits(), BatchProgress(4))
+    with torch.no_grad():
+        solver = method(Sources(problem, drawn, cpu), request)
+        level = solver.first([0])[0]
+        one, two, three, four = solver.solve(level, range(4), [[]] * 4).results
+        above, below = solver.effect(two, three), solver.effect(two, one)
+        assert above == pytest.approx(below, rel=1e-9)
+        assert above == pytest.approx(2 * solver.effect(three, four), rel=1e-9)
 
 
 @pytest.mark.parametrize("width", [1e-4, 3e-5])
