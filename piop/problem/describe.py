@@ -19,6 +19,7 @@ from piop.forms.stream_plan import plan_streams
 from piop.forms.terms import name_of
 from piop.problem.classify import classify
 from piop.problem.constraints import decide_constraints
+from piop.problem.linear_part import decide_linear_part
 from piop.spec.distributions import NAMES, Distribution
 from piop.spec.writer import plain
 
@@ -77,6 +78,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
             {"condition": c.what, "built_in": c.hard, "why": c.why}
             for c in decide_constraints(problem)
         ],
+        "linear_part": _linear_part(problem),
         "solver": _solver(problem),
         "streams": _streams(problem),
         "save": _saved(problem),
@@ -104,6 +106,7 @@ def to_text(problem: Problem) -> str:
         ("initial", [_given(problem, n, d) for n, d in found["initial"].items()]),
         ("boundary", [f"{face}: {what}" for face, what in found["boundary"].items()]),
         ("conditions", [_constraint(c) for c in found["conditions"]]),
+        ("linear part", [found["linear_part"]] if found["linear_part"] else []),
         ("solver", [f"{found['solver']['name']}: {found['solver']['why']}"]),
         ("streams", [found["streams"]]),
         ("save", [", ".join(f"{n} {k}" for n, k in found["save"].items())]),
@@ -193,6 +196,13 @@ def _solver(problem: Problem) -> dict[str, str]:
         refusal = found.reference.refusal
         return {"name": "none yet", "why": f"{WITHOUT}; {refusal}" if found.equations else refusal}
     return {"name": found.method.name, "why": found.method.why}
+
+
+def _linear_part(problem: Problem) -> str:
+    """Say what solves the linear part of an evolution by default; empty for other problems."""
+    if problem.time is None or not problem.space or not problem.residuals:
+        return ""
+    return str(decide_linear_part(problem, decide_constraints(problem)))
 
 
 def _streams(problem: Problem) -> str:

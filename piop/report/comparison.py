@@ -183,7 +183,9 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     rows = torch.arange(min(ROWS, len(next(iter(held_out.truth.values())))))
     functions = {n: f.take(rows).to(like.device, like.dtype) for n, f in held_out.functions.items()}
     observed = {name: samples.take(rows).to(like) for name, samples in held_out.inputs.items()}
-    residual = residual_at_points(run.model, compile_residual(run.solved), functions, observed)
+    known = run.model.known
+    equations = compile_residual(run.solved, derived=None if known is None else known.derived)
+    residual = residual_at_points(run.model, equations, functions, observed)
     chunks = held_out.queries.tensor().split(RESIDUAL_CHUNK, dim=1)
     parts = [residual(c.to(like).expand(len(rows), -1, -1)).double().cpu() for c in chunks]
     found = torch.cat(parts, 1).reshape(len(rows), *held_out.queries.shape, -1)

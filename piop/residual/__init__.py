@@ -1,13 +1,14 @@
 """Residuals of symbolic equations: at points by collapsed Taylor streams, or on a grid."""
 
 from piop.residual.attention.kernel import choose_kernel
-from piop.residual.base import Lift, Residual, ResidualValues
+from piop.residual.base import DerivedFunctions, Lift, Residual, ResidualValues
 from piop.residual.grid import GridResidual, TensorGrid
 from piop.residual.known_functions import GridLift, KnownField, PointwiseLift
 from piop.residual.pointwise import PointwiseResidual, compile_residual
 from piop.residual.stream_tensor import StreamTensor
 
 __all__ = [
+    "DerivedFunctions",
     "GridLift",
     "GridResidual",
     "KnownField",

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
 from sympy import Expr
 from torch import Tensor
 
 from piop.fields import InputFunction
+from piop.forms.pde import Input
 from piop.forms.stream_plan import Index
 
 if TYPE_CHECKING:
@@ -29,6 +31,24 @@ class ResidualValues:
 
     values: Tensor
     derivatives: dict[tuple[str, Index], Tensor] = field(default_factory=dict)
+
+
+class DerivedFunctions(ABC):
+    """Functions of the coordinates that are computed from the inputs of a problem.
+
+    Attributes:
+        inputs: What they are called in expressions, and the coordinates that they depend on.
+        needs: The names of the inputs that they are computed from.
+    """
+
+    inputs: tuple[Input, ...]
+    needs: tuple[str, ...]
+
+    @abstractmethod
+    def __call__(
+        self, functions: Mapping[str, InputFunction], device: torch.device
+    ) -> Mapping[str, InputFunction]:
+        """Compute them from the input functions, both by name."""
 
 
 class Lift(ABC):
@@ -64,8 +84,10 @@ class Residual(ABC):
         streams: S, the number of Taylor streams that a field is evaluated on; 0 for a grid, whose
             derivatives are taken of the values.
         grid: The grid on which a field is evaluated as a whole; None for one evaluated at points.
+        derived: Functions that lifts may contain beside the inputs.
     """
 
+    derived: DerivedFunctions | None = None
     trained: tuple[str, ...]
     streams: int
     grid: TensorGrid | None

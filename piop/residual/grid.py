@@ -38,7 +38,7 @@ from piop.fields import InputFunction, tensor_grid
 from piop.forms.stream_plan import Index
 from piop.forms.terms import unknown_derivatives
 from piop.lowering import compile_expressions
-from piop.residual.base import Residual, ResidualValues
+from piop.residual.base import DerivedFunctions, Residual, ResidualValues
 from piop.residual.known_functions import GridLift, KnownField
 from piop.residual.required_inputs import InputDerivatives, along_axes
 
@@ -239,6 +239,7 @@ class GridResidual(Residual):
         grid: The grid, and how the time is treated on it.
         expressions: Left side minus right side of each equation; by default the problem's.
         like: A tensor of the device and precision of what it is evaluated on.
+        derived: Functions that lifts may contain beside the inputs.
 
     Attributes:
         grid: The grid.
@@ -256,7 +257,9 @@ class GridResidual(Residual):
         grid: TensorGrid,
         expressions: Sequence[Expr] | None = None,
         like: Tensor | None = None,
+        derived: DerivedFunctions | None = None,
     ) -> None:
+        self.derived = derived
         like = torch.empty(0, dtype=torch.float64) if like is None else like
         self.grid = self._grid = grid
         self.streams, self.trained = 0, tuple(problem.infer)
@@ -345,7 +348,9 @@ class GridResidual(Residual):
 
     def compile_lift(self, expressions: Sequence[Expr | None]) -> GridLift:
         """Compile known functions, one expression per channel, to their values on the grid."""
-        return GridLift(KnownField(expressions, self._inputs, self._symbols), self.axes)
+        return GridLift(
+            KnownField(expressions, self._inputs, self._symbols, self.derived), self.axes
+        )
 
     def _derivative(
         self,

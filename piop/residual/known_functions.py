@@ -16,7 +16,7 @@ from piop.fields import InputFunction
 from piop.forms.pde import Input
 from piop.forms.stream_plan import Index, StreamPlan
 from piop.lowering import compile_expressions
-from piop.residual.base import Lift
+from piop.residual.base import DerivedFunctions, Lift
 from piop.residual.required_inputs import InputDerivatives, along_axes
 from piop.residual.stream_tensor import carries_streams
 
@@ -29,11 +29,13 @@ class KnownField:
         expressions: K of them, free of unknowns; None stands for zero.
         inputs: The inputs of the problem.
         coordinates: Symbols of the D coordinates.
+        derived: Functions that the expressions may contain beside the inputs.
 
     Attributes:
         expressions: The expressions.
+        derived: See above; None where the expressions contain none of them.
         input_derivatives: The inputs, and derivatives of inputs, that they contain.
-        names: The names of these inputs.
+        names: The names of the inputs of the problem that are needed.
     """
 
     def __init__(
@@ -41,10 +43,15 @@ class KnownField:
         expressions: Sequence[Expr | None],
         inputs: Sequence[Input],
         coordinates: Sequence[sympy.Symbol],
+        derived: DerivedFunctions | None = None,
     ) -> None:
         self.expressions = _expressions(expressions)
-        self.input_derivatives = InputDerivatives(self.expressions, inputs, coordinates)
+        every = [*inputs, *(derived.inputs if derived else ())]
+        self.input_derivatives = InputDerivatives(self.expressions, every, coordinates)
         used = {name for name, _ in self.input_derivatives.entries}
+        needed = derived is not None and any(item.name in used for item in derived.inputs)
+        self.derived = derived if needed else None
+        used |= {*self.derived.needs} if self.derived else set()
         self.names = tuple(item.name for item in inputs if item.name in used)
         atoms = [*coordinates, *self.input_derivatives.atoms]
         self._values = compile_expressions(self.expressions, atoms)
@@ -52,6 +59,7 @@ class KnownField:
     @torch.no_grad()
     def values(self, functions: Mapping[str, InputFunction], queries: Tensor) -> list[Tensor]:
         """Evaluate at ``queries [B or 1, N, D]``, each giving ``[B, N]``."""
+        functions = self._all_functions(functions, queries.device)
         inputs = self.input_derivatives.at(functions, queries)
         found = self._values([*queries.detach().unbind(-1), *inputs])
         shape = torch.broadcast_shapes(queries.shape[:-1], *(v.shape for v in found))
@@ -68,10 +76,19 @@ class KnownField:
         Returns:
             ``[B, n_1, …, n_D, K]``, with 1 in place of n along the axes on which nothing depends.
         """
+        functions = self._all_functions(functions, axes[0].device)
         inputs = self.input_derivatives.on_grid(functions, axes)
         found = self._values([*along_axes(axes), *inputs])
         shape = torch.broadcast_shapes(*(v.shape for v in found), (1,) * (len(axes) + 1))
         return torch.stack([v.to(axes[0]).expand(shape) for v in found], -1)
+
+    def _all_functions(
+        self, functions: Mapping[str, InputFunction], device: torch.device
+    ) -> Mapping[str, InputFunction]:
+        """Add the derived functions to those given."""
+        return (
+            functions if self.derived is None else {**functions, **self.derived(functions, device)}
+        )
 
 
 @final
@@ -82,6 +99,7 @@ class PointwiseLift(Lift):
         plan: The streams.
         expressions: For each channel an expression in coordinates and inputs; None stands for zero.
         inputs: The inputs of the problem.
+        derived: Functions that the expressions may contain beside the inputs.
 
     Attributes:
         known: The streams of all channels.
@@ -96,7 +114,11 @@ class PointwiseLift(Lift):
     """
 
     def __init__(
-        self, plan: StreamPlan, expressions: Sequence[Expr | None], inputs: Sequence[Input]
+        self,
+        plan: StreamPlan,
+        expressions: Sequence[Expr | None],
+        inputs: Sequence[Input],
+        derived: DerivedFunctions | None = None,
     ) -> None:
         if len(expressions) != len(plan.channels):
             raise ValueError(f"{len(expressions)} functions for channels {plan.channels}")
@@ -107,7 +129,7 @@ class PointwiseLift(Lift):
         if self._pivots is None:
             sums += [((i, sympy.S.One),) for i in plan.top]
         streams = [_apply(terms, e, plan) for terms in sums for e in known]
-        self.known = KnownField(streams, inputs, plan.coordinates)
+        self.known = KnownField(streams, inputs, plan.coordinates, derived)
 
     def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
         """Evaluate all streams, without gradient.

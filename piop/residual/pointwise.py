@@ -25,7 +25,7 @@ from piop.forms.stream_plan import Index, StreamPlan, plan_streams, split_coeffi
 from piop.forms.terms import unknown_derivatives
 from piop.lowering import compile_expressions
 from piop.residual.attention.kernel import Kernel
-from piop.residual.base import Residual, ResidualValues
+from piop.residual.base import DerivedFunctions, Residual, ResidualValues
 from piop.residual.known_functions import PointwiseLift
 from piop.residual.required_inputs import InputDerivatives
 from piop.residual.reverse import nested_derivatives
@@ -38,7 +38,10 @@ Field = Callable[[Any], Any]
 
 
 def compile_residual(
-    problem: Problem, extra: Sequence[Index] = (), kernel: Kernel | None = None
+    problem: Problem,
+    extra: Sequence[Index] = (),
+    kernel: Kernel | None = None,
+    derived: DerivedFunctions | None = None,
 ) -> PointwiseResidual:
     """Compile the residuals of a problem.
 
@@ -46,13 +49,14 @@ def compile_residual(
         problem: The problem.
         extra: Multi-indices wanted in ``ResidualValues.derivatives`` beside those of the equations.
         kernel: Computes attention of streams, as :func:`choose_kernel` returns it.
+        derived: Functions that lifts may contain beside the inputs.
 
     Raises:
         NotSupportedError: If a derivative is of order five or more.
     """
     plan = plan_streams(problem.pde, extra)
     return PointwiseResidual(
-        plan, tuple(problem.residuals), problem.inputs, kernel, tuple(problem.infer)
+        plan, tuple(problem.residuals), problem.inputs, kernel, tuple(problem.infer), derived
     )
 
 
@@ -66,6 +70,7 @@ class PointwiseResidual(Residual):
         inputs: The inputs of the problem.
         kernel: Computes attention of streams; None for plain torch operations.
         trained: Names of the parameters that are given with every call, and may carry a gradient.
+        derived: Functions that lifts may contain beside the inputs.
 
     Attributes:
         plan: The streams.
@@ -83,7 +88,9 @@ class PointwiseResidual(Residual):
         inputs: Sequence[Input],
         kernel: Kernel | None = None,
         trained: Sequence[str] = (),
+        derived: DerivedFunctions | None = None,
     ) -> None:
+        self.derived = derived
         self.plan, self.inputs, self.trained = plan, tuple(inputs), tuple(trained)
         self.streams = plan.count
         parameters = [sympy.Symbol(name, real=True) for name in trained]
@@ -207,7 +214,7 @@ class PointwiseResidual(Residual):
 
     def compile_lift(self, expressions: Sequence[Expr | None]) -> PointwiseLift:
         """Compile known functions, one expression per channel, to their streams."""
-        return PointwiseLift(self.plan, expressions, self.inputs)
+        return PointwiseLift(self.plan, expressions, self.inputs, self.derived)
 
     def _by_streams(
         self,

@@ -25,6 +25,7 @@ from piop.models.registry import build_preset
 from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
 from piop.problem.inputs import channels_of, query_coordinates
+from piop.problem.linear_part import decide_linear_part
 from piop.residual import (
     GridResidual,
     KnownField,
@@ -217,13 +218,24 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     if problem.infer:
         operator.inferred = Inferred(problem.infer)
     operator.to(example_tensor(config))
-    known = hard_constraint_lift(problem, constraints, statistics.channel_mean)
+    exact = _solves_linear_part(problem, constraints, config)
+    known = hard_constraint_lift(problem, constraints, statistics.channel_mean, exact)
     grids = input_grids(problem) if config.physics else {}
     ticks = None
     if operator.gridded and (config.physics or statistics.grid):
         counts = () if config.physics else statistics.grid
         ticks = training_grid(problem, backbone, config.points, counts)
     return Model(operator, constraints, known, grids, ticks)
+
+
+def _solves_linear_part(problem: Problem, constraints: Constraints, config: TrainingConfig) -> bool:
+    """Decide whether hard initial data evolve by the linear part of the equations."""
+    if not config.physics:
+        return False
+    try:
+        return decide_linear_part(problem, constraints, config.loss.linear_part).exact
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def residual_of_model(
@@ -240,13 +252,14 @@ def residual_of_model(
     Raises:
         UsageError: If its grid is too small for its differences.
     """
+    derived = None if model.known is None else model.known.derived
     if model.training_grid is None:
-        return compile_residual(problem, kernel=kernel)
+        return compile_residual(problem, kernel=kernel, derived=derived)
     network, order = model.operator.backbone, config.points.time_order
     time, rollout = network.signature.time, network.field.rollout
     try:
         grid = TensorGrid(model.training_grid, time, rollout, order)
-        return GridResidual(problem, grid, like=model.operator.scale)
+        return GridResidual(problem, grid, like=model.operator.scale, derived=derived)
     except ValueError as error:
         raise UsageError(f"the grid of backbone {config.backbone!r}: {error}") from error
 
@@ -281,7 +294,7 @@ def build_objective(
         residual = residual_of_model(problem, model, config, kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
         like = model.operator.scale
-        setting = ConditionSetting(problem, sizes, residual.grid, like)
+        setting = ConditionSetting(problem, sizes, residual.grid, like, residual.derived)
         soft = soft_constraints(model.constraints, setting)
         samples = config.points.functions
         terms.append(ProbedTerm(EQUATIONS, "residual", len(problem.residuals), samples))

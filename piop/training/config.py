@@ -146,6 +146,9 @@ class LossConfig:
     Attributes:
         constraints: Make conditions hard constraints where possible (``auto``), everywhere or an
             error (``hard``), nowhere (``soft``).
+        linear_part: Let initial data evolve by the linear part of the equations exactly, wave by
+            wave, so that the network adds the rest: where the equations are linear and it is
+            possible (``auto``), everywhere or an error (``exact``), nowhere (``learned``).
         relative: Divide the residual of each function by the size of its solution, so that large
             functions do not dominate the batch.
         front: Strength of the damping at fronts, dimensionless; 0 for none, as for linear problems.
@@ -156,6 +159,7 @@ class LossConfig:
     """
 
     constraints: Literal["auto", "hard", "soft"] = setting("auto")
+    linear_part: Literal["auto", "exact", "learned"] = setting("auto", applies=(PHYSICS,))
     relative: bool = setting(True, applies=(PHYSICS,))
     front: float = setting(0.2, applies=(PHYSICS,))
     residual_weight: float = setting(1.0, applies=(PHYSICS,))
@@ -368,9 +372,10 @@ class TrainingConfig:
         """Build the config that :meth:`to_json` wrote.
 
         No key is in two sections, so one that has moved to another section since is found there,
-        and one that is new has its default, but for the scheme of the draws.
+        and one that is new has its default, but for the scheme of the draws and the linear part,
+        which older runs learned.
         """
-        stored = {"draws": FIRST_SCHEME}
+        stored: dict[str, Any] = {"draws": FIRST_SCHEME, "linear_part": "learned"}
         stored |= {key: v for name in SECTIONS for key, v in data.get(name, {}).items()}
         parts = {
             name: section(**{f.name: stored[f.name] for f in fields(section) if f.name in stored})

@@ -38,7 +38,7 @@ def build(problem, data=None, physics=True, points=None, sampling=None, **settin
         BudgetConfig(steps=4),
         points or PointsConfig(functions=3, queries=20, boundary=6),
         sampling or SamplingConfig(),
-        LossConfig(**loss),
+        LossConfig(**{"linear_part": "learned", **loss}),  # as ExactHeat below
         AdaptiveConfig(**adaptive),
         machine=MachineConfig(precision="float64"),
         backbone_settings=SMALL,

@@ -45,7 +45,7 @@ def build(
         BudgetConfig(steps=4),
         points,
         machine=MachineConfig(precision="float64"),
-        loss=LossConfig(**loss),
+        loss=LossConfig(**{"linear_part": "learned", **loss}),  # as Exact below
         sampling=sampling or SamplingConfig(),
         backbone=backbone,
         physics=physics,

@@ -23,7 +23,7 @@ from piop.forms.stream_plan import plan_expressions
 from piop.forms.terms import highest_space_order, split_terms
 from piop.problem import Coordinate, Input, Problem
 from piop.problem.constraints import Constraints, InitialConstraint
-from piop.residual import GridResidual, PointwiseResidual, Residual, TensorGrid
+from piop.residual import DerivedFunctions, GridResidual, PointwiseResidual, Residual, TensorGrid
 from piop.sampling import Draws, boundary_points, initial_points
 from piop.sampling.collocation import inside
 from piop.spec.model import SensorPlacement
@@ -42,12 +42,14 @@ class ConditionSetting:
         scales: Typical size of each channel, by name.
         grid: That of the equations; None to draw points.
         like: A tensor of the device and precision of a step.
+        derived: Functions that hard constraints may contain beside the inputs.
     """
 
     problem: Problem
     scales: Mapping[str, float]
     grid: TensorGrid | None = None
     like: Tensor | None = None
+    derived: DerivedFunctions | None = None
 
     def compile(
         self, expressions: Sequence[sp.Expr], more: Sequence[Input] = (), start: bool = False
@@ -61,12 +63,13 @@ class ConditionSetting:
         """
         if self.grid is not None:
             grid = self.grid.start() if start else replace(self.grid, steps=False)
-            return GridResidual(self.problem, grid, expressions, self.like)
+            return GridResidual(self.problem, grid, expressions, self.like, self.derived)
         problem, symbols = self.problem, tuple(c.symbol for c in self.problem.coordinates)
         trained = [sp.Symbol(name, real=True) for name in problem.infer]
         plan = plan_expressions(expressions, symbols, problem.channels, trained=trained)
         inputs = (*problem.inputs, *more)
-        return PointwiseResidual(plan, expressions, inputs, trained=tuple(problem.infer))
+        infer = tuple(problem.infer)
+        return PointwiseResidual(plan, expressions, inputs, None, infer, self.derived)
 
 
 class SoftConstraint(ABC):

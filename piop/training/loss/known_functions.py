@@ -11,6 +11,7 @@ from piop.forms.hard_constraints import lift_expression
 from piop.problem import Problem
 from piop.problem.constraints import Constraints
 from piop.residual import KnownField
+from piop.training.loss.linear_propagation import LinearPropagation
 
 Functions = Mapping[str, InputFunction]
 """The functions of a batch, by the names of the inputs."""
@@ -22,7 +23,10 @@ def known_field(problem: Problem, expressions: Sequence[sp.Expr]) -> KnownField:
 
 
 def hard_constraint_lift(
-    problem: Problem, constraints: Constraints, mean: Sequence[float]
+    problem: Problem,
+    constraints: Constraints,
+    mean: Sequence[float],
+    exact: bool = False,
 ) -> KnownField | None:
     """Return the functions that are added to a network to meet initial data and boundary values.
 
@@ -30,6 +34,7 @@ def hard_constraint_lift(
         problem: The problem.
         constraints: Which conditions are hard constraints.
         mean: Constant that is added to each channel without hard initial data, in its units.
+        exact: Whether initial data evolve by the linear part of the equations.
 
     Returns:
         For each channel what :func:`piop.forms.hard_constraints.lift_expression` writes; None where
@@ -43,4 +48,9 @@ def hard_constraint_lift(
             problem.channels, constraints.lift_orders, constraints.hard_faces, mean, strict=True
         )
     ]
-    return known_field(problem, [e for e in expressions if e is not None])
+    added = [e for e in expressions if e is not None]
+    if not exact:
+        return known_field(problem, added)
+    evolved = LinearPropagation(problem)
+    added = [e + item.symbol for e, item in zip(added, evolved.inputs, strict=True)]
+    return KnownField(added, problem.inputs, [c.symbol for c in problem.coordinates], evolved)

@@ -1,0 +1,230 @@
+"""The exact solution of the linear part of an evolution, as part of hard initial conditions.
+
+u0 becomes u0 + (exp((t − t0)·R) − 1) u0, R the linear part: what a network adds is then the effect
+of everything else, and zero for a linear problem without sources (``docs/math.md``, 17).
+
+Source: own; exp(t·R) is the integrating factor of exponential integrators, Cox & Matthews 2002,
+sec. 2 (doi:10.1006/jcph.2002.6995).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self, cast, final
+
+import torch
+from sympy import Function
+from torch import Tensor
+
+from piop.domain import Coordinate
+from piop.fields import Device, InputFunction
+from piop.forms.linear_evolution import linear_evolution
+from piop.forms.pde import Input
+from piop.problem import Problem
+from piop.reference.fourier.grid import PeriodicGrid, Symbols, Table
+from piop.reference.input_values import Sources
+from piop.residual import DerivedFunctions, KnownField
+from piop.spec.model import SensorPlacement
+
+POINTS = {1: 256, 2: 64, 3: 32}
+"""Points per axis, by their number, at which initial data are transformed; higher waves stay."""
+NEGLECTED = 1e-8
+"""Size of a wave relative to the largest of a batch below which it stays as it is."""
+DEFECT = 1e-8
+"""What is added below the diagonal of a symbol without a basis of eigenvectors, in units of 1/T²:
+the solution over a time T moves by as much, relatively."""
+MOST_VALUES = 2**22
+"""Values of waves at points held in memory at once."""
+BASIS_CONDITION = 1e6
+"""Condition number from which on eigenvectors count as no basis."""
+
+
+@final
+@dataclass(frozen=True)
+class Waves(InputFunction):
+    """Re Σ_j a_j exp(μ_j s + i k_j·(x − x0)) less its Taylor polynomial at s = 0; s = t − t0.
+
+    Attributes:
+        amplitudes: a ``[B, J]`` complex.
+        rates: μ ``[J]`` complex, inverse units of t.
+        wave_vectors: k ``[J, d]``, inverse units of x.
+        origin: t0, x0 ``[1 + d]``.
+        order: Terms of the polynomial that are taken away.
+    """
+
+    amplitudes: Tensor
+    rates: Tensor
+    wave_vectors: Tensor
+    origin: Tensor
+    order: int
+
+    @property
+    def batch(self) -> int:
+        """See the base class."""
+        return len(self.amplitudes)
+
+    @property
+    def dimension(self) -> int:
+        """See the base class."""
+        return len(self.origin)
+
+    def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
+        """See the base class."""
+        moved = points.double() - self.origin
+        total = moved.new_zeros(max(self.batch, len(points)), points.shape[1])
+        size = max(1, MOST_VALUES // (len(points) * points.shape[1]))
+        for first in range(0, len(self.rates), size):
+            total = total + self._sum(moved, order, slice(first, first + size))
+        return total.to(points.dtype)
+
+    def _sum(self, moved: Tensor, order: Sequence[int], part: slice) -> Tensor:
+        """Sum some of the waves at points relative to the origin: ``[B, N]``."""
+        rates, waves, weights = self.rates[part], self.wave_vectors[part], self.amplitudes[:, part]
+        since, phase = moved[..., :1], moved[..., 1:] @ waves.mT
+        times, *others = order
+        growth = rates**times * torch.exp(since * rates)
+        for k in range(times, self.order):  # of exp(μs) the terms (μs)^k / k!
+            growth = growth - rates**k * _monomial(since, k - times)
+        for column, n in enumerate(others):
+            weights = weights * (1j * waves[:, column]) ** n
+        return (growth * torch.exp(1j * phase) @ weights[..., None])[..., 0].real
+
+    def take(self, index: Tensor) -> Self:
+        """See the base class."""
+        return replace(self, amplitudes=self.amplitudes[index])
+
+    def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
+        """Move to a device; the precision stays double, since phases grow with time."""
+        names = ("amplitudes", "rates", "wave_vectors", "origin")
+        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+
+def _monomial(base: Tensor, power: int) -> Tensor:
+    """Return base^n / n!, n at most 1."""
+    return base if power else torch.ones_like(base)
+
+
+@final
+class LinearPropagation(DerivedFunctions):
+    """What the linear part of an evolution makes of initial data, less these data.
+
+    Args:
+        problem: An evolution; all of its initial data are hard constraints.
+
+    Attributes:
+        inputs: One function of time and space per channel.
+        needs: The names of the inputs of the problem that the initial data contain.
+
+    Raises:
+        NotSupportedError: If the waves of its linear part do not evolve independently.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        linear = linear_evolution(problem.pde)
+        self._problem, self._split, self._extensions = problem, linear.split, linear.extensions
+        self._time = cast("Coordinate", problem.time)  # linear_evolution refuses steady problems
+        split, coordinates = linear.split, [c.symbol for c in problem.coordinates]
+        data = [problem.initial[c.name][c.time_order] for c in split.channels[: split.states]]
+        self._initial = KnownField(data, problem.inputs, coordinates)
+        self.needs = self._initial.names
+        self.inputs = tuple(_function(problem, name) for name in problem.channels)
+        box = tuple(
+            _doubled(c) if e != "periodic" else c
+            for c, e in zip(problem.space, linear.extensions, strict=True)
+        )
+        self._grid = PeriodicGrid(box, (POINTS[len(box)],) * len(box), torch.device("cpu"))
+        means = [a.mean for a in problem.pde.auxiliaries]
+        sources = Sources(problem, {}, self._grid.device)
+        self._symbols = Symbols(split, means, self._grid, 1, sources)
+        rates, vectors = self._eigenvectors()
+        lifted = torch.cat([vectors, self._auxiliaries() @ vectors], 1)
+        row = {(c.name, c.time_order): i for i, c in enumerate(split.channels)}
+        self._rows = [row[name, 0] for name in problem.channels]
+        self._tables = (rates, lifted, torch.linalg.inv(vectors), self._wave_vectors())
+
+    def __call__(
+        self, functions: Mapping[str, InputFunction], device: torch.device
+    ) -> dict[str, InputFunction]:
+        """Propagate the initial data that functions give: see the base class."""
+        spectrum = self._spectrum(functions, device)  # [B, K, S]
+        sizes = spectrum.abs().amax((0, 2))
+        kept = (sizes > NEGLECTED * sizes.max()).nonzero()[:, 0]
+        rates, lifted, inverse, waves = (t.to(device)[kept] for t in self._tables)
+        parts = torch.einsum("kms,bks->bkm", inverse, spectrum[:, kept])
+        waves = waves.repeat_interleave(rates.shape[1], 0)
+        low = [c.low for c in self._problem.coordinates]
+        origin = torch.tensor(low, dtype=torch.float64, device=device)
+        found = {}
+        for entry, name, row in zip(self.inputs, self._problem.channels, self._rows, strict=True):
+            amplitudes = (lifted[:, row] * parts).flatten(1)
+            order = len(self._problem.initial.get(name, ()))
+            found[entry.name] = Waves(amplitudes, rates.flatten(), waves, origin, order)
+        return found
+
+    def _spectrum(self, functions: Mapping[str, InputFunction], device: torch.device) -> Tensor:
+        """Transform the initial data, weighed for a sum over half of the waves: ``[B, K, S]``."""
+        axes = [torch.full((1,), self._time.low, dtype=torch.float64, device=device)]
+        for axis, extension in zip(self._grid.axes(), self._extensions, strict=True):
+            own = axis if extension == "periodic" else axis[: len(axis) // 2 + 1]
+            axes.append(own.to(device))
+        values = self._initial.on_grid(functions, axes)[:, 0]
+        values = values.expand(-1, *map(len, axes[1:]), -1).movedim(-1, 1)
+        for dim, extension in enumerate(self._extensions, start=2):
+            if extension != "periodic":
+                inside = values.narrow(dim, 1, values.shape[dim] - 2).flip(dim)
+                values = torch.cat([values, -inside if extension == "odd" else inside], dim)
+        found = self._grid.forward(values) * self._grid.interior().to(device)
+        weight = torch.full((self._grid.modes[-1],), 2.0, dtype=torch.float64, device=device)
+        weight[0] = 1.0  # the conjugates of all others are not in a half spectrum
+        return (found * weight).flatten(2).mT
+
+    def _matrix(self, table: Table, first: int, rows: int) -> Tensor:
+        """Turn a table of symbols of the states into matrices ``[K, rows, S]``."""
+        states = self._split.states
+        full = torch.zeros(math.prod(self._grid.modes), rows, states, dtype=torch.complex128)
+        for (row, column), symbol in table.items():
+            full[:, row - first, column] = symbol.expand(1, *self._grid.modes).flatten()
+        return full
+
+    def _eigenvectors(self) -> tuple[Tensor, Tensor]:
+        """Diagonalise the symbol of the linear part: rates ``[K, S]``, vectors ``[K, S, S]``."""
+        matrix = self._matrix(self._symbols.linear, 0, self._split.states)
+        rates, vectors = torch.linalg.eig(matrix)
+        defective = torch.linalg.cond(vectors) > BASIS_CONDITION
+        if defective.any():
+            below = torch.ones_like(matrix[0]).tril(-1) * (DEFECT / self._time.length**2)
+            rates[defective], vectors[defective] = torch.linalg.eig(matrix[defective] + below)
+        return rates, vectors
+
+    def _auxiliaries(self) -> Tensor:
+        """Return what auxiliary unknowns are of the states: ``[K, auxiliaries, S]``."""
+        states, count = self._split.states, len(self._split.channels) - self._split.states
+        solved = self._matrix(
+            {k: s for k, s in self._symbols.auxiliary.items() if k[1] < states}, 0, count
+        )
+        for (row, column), symbol in self._symbols.auxiliary.items():
+            if column >= states:  # an earlier auxiliary unknown
+                factor = symbol.expand(1, *self._grid.modes).flatten()[:, None]
+                solved[:, row] += factor * solved[:, column - states]
+        return solved
+
+    def _wave_vectors(self) -> Tensor:
+        """Return the wave vectors of a half spectrum ``[K, d]``."""
+        axes = [k.expand(self._grid.modes) for k in self._grid.wavenumbers()]
+        return torch.stack(axes, -1).flatten(0, -2)
+
+
+def _function(problem: Problem, channel: str) -> Input:
+    """Declare the function that is added to the initial data of a channel."""
+    coordinates = problem.coordinates
+    name = f"{channel} of the linear part"  # no name of a spec has spaces
+    symbol = Function(name, real=True)(*(c.symbol for c in coordinates))
+    of = tuple(c.name for c in coordinates)
+    return Input(name, of, None, None, True, True, (), SensorPlacement.GRID, symbol)
+
+
+def _doubled(axis: Coordinate) -> Coordinate:
+    """Return the period of the extension beyond an axis with walls."""
+    return replace(axis, high=axis.high + axis.length, periodic=True)
