@@ -16,6 +16,14 @@ settings.register_profile(
 settings.load_profile("piop")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the user's own cache out of the tests, also those in processes of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user_cache")))
+        yield
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run fast tests first, so that a broken build says so early."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)

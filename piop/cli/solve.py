@@ -46,6 +46,11 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return steps(time(command))
 
 
+samples_option = click.option(
+    "--samples",
+    type=COUNT,
+    help="Held-out inputs of the evaluation; by default up to 64 in a quarter of the time.",
+)
 profile_option = click.option(
     "--profile", is_flag=True, help="Write the time of each part of a step to profile.json."
 )
@@ -74,6 +79,7 @@ profile_option = click.option(
     "--seed", type=SEED, default=0, show_default=True, help="Of weights, functions and points."
 )
 @settings_option("Any other setting; may be repeated.")
+@samples_option
 @profile_option
 @click.option("--force", is_flag=True, help="Replace an existing run folder.")
 @click.option("--out", type=PATH, help="The run folder; by default runs/NAME-DATE-TIME.")
@@ -125,6 +131,7 @@ def solve(
 @click.command()
 @click.argument("run", type=PATH)
 @budget_options
+@samples_option
 @profile_option
 @settings_option(
     "Another size of the batch, such as functions=4, or learning_rate; may be repeated."
@@ -135,6 +142,7 @@ def resume(
     steps: int | None,
     time: str | None,
     pairs: tuple[str, ...],
+    samples: int | None,
     profile: bool,
     as_json: bool,
 ) -> int:
@@ -158,6 +166,7 @@ def resume(
             settings=parse_settings(pairs),
             progress=show,
             profile=profile,
+            samples=samples,
         )
     return finish(resumed, as_json, profile)
 

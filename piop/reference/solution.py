@@ -108,15 +108,18 @@ class BatchProgress:
 
     Args:
         samples: Their number.
+        show: Takes how many are finished, each time that some are.
     """
 
-    def __init__(self, samples: int) -> None:
-        self.samples, self.finished = samples, 0
+    def __init__(self, samples: int, show: Callable[[int], None] | None = None) -> None:
+        self.samples, self.finished, self.show = samples, 0, show
         self._start = self._said = time.monotonic()
 
     def __call__(self, finished: int, level: str) -> None:
         """Take how many samples were finished on a level, and what the level is."""
         self.finished += finished
+        if finished and self.show is not None:
+            self.show(self.finished)
         self._say(level)
 
     def at_time(self, t: float) -> None:

@@ -60,6 +60,7 @@ def solve_reference(
     tolerance: float | None = None,
     device: torch.device | str | None = None,
     limits: Limits | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Solution:
     """Solve a batch of instances of a problem in float64.
 
@@ -81,6 +82,7 @@ def solve_reference(
             or sources jump 1e-2, where shocks may form 2e-2.
         device: Where to compute; default the CPU.
         limits: Where to stop refining.
+        progress: Takes how many instances are solved, each time that some are.
 
     Returns:
         The solution. Samples that reached the limits first are not accepted; ``notes`` says why.
@@ -110,8 +112,8 @@ def solve_reference(
     place = usable_device(device)
     with torch.no_grad():
         sources = Sources(problem, functions, place)
-        progress = BatchProgress(sources.batch)
-        request = Request(moments, shape, tolerance, place, limits or Limits(), progress)
+        shown = BatchProgress(sources.batch, progress)
+        request = Request(moments, shape, tolerance, place, limits or Limits(), shown)
         return solver(sources, request).run()
 
 

@@ -18,13 +18,11 @@ from piop.report.field_figures import View
 from piop.residual import compile_residual
 from piop.run import predict_held_out
 from piop.run.evaluation import errors_of, finite_samples, residual_at_points
-from piop.run.user_inputs import save_grid
 
 if TYPE_CHECKING:
     from piop.run import HeldOut, Run
 
 SAMPLES, ROWS = 8, 3  # held-out inputs of the curves, and those of which fields are drawn
-FINE = (101, 256)  # times and points of figures in one space dimension, at most
 REGION_POINTS = 97  # points along each axis of figures of a region
 RESIDUAL_CHUNK = 2048  # queries of the residual at a time
 
@@ -65,9 +63,7 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
         none, or the reference is at points of a region that varies.
     """
     try:
-        line, end = len(run.problem.space) == 1, run.model.operator.end_only
-        finer = save_grid(run.problem, FINE, end) if line else None
-        held_out = run.held_out(SAMPLES, seed, finer, data=data)
+        held_out = run.shown(SAMPLES, seed, data)
     except (NotSupportedError, SolverError):
         return None
     prediction = predict_held_out(run.problem, run.model, held_out)

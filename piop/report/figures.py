@@ -17,6 +17,7 @@ from piop.report.comparison import Comparison, compare, labels_of_units
 from piop.report.field_figures import field_figure, residual_figure
 from piop.report.line_figures import error_figure, inferred_figure, loss_figure, resolution_figure
 from piop.report.style import DPI
+from piop.run.configuration import threads_of
 from piop.run.folder import DISCRETISATION, EVALUATION
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def plot(
         study = run.folder.read_json(DISCRETISATION)
         drawn = _training_figures(run.metrics, inferred, labels_of_units(run), study)
     else:
-        comparison = compare(run, seed)
+        with threads_of(run.config.machine):
+            comparison = compare(run, seed)
         drawn = {} if comparison is None else _comparison_figures(comparison, unknown)
     if figure not in drawn:
         raise UsageError(
@@ -90,7 +92,8 @@ def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> lis
     """
     inferred = run.folder.read_json(EVALUATION).get("inferred")
     try:
-        comparison = compare(run, seed, data)
+        with threads_of(run.config.machine):
+            comparison = compare(run, seed, data)
     except DataError as error:
         logger.warning("no figure of predictions: %s", error)
         comparison = None

@@ -50,8 +50,6 @@ from piop.training.requirements import (
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[Row], None]
-HELD_OUT = 64
-"""Number of held-out inputs of an evaluation."""
 
 
 def fit(
@@ -73,7 +71,7 @@ def fit(
     force: bool = False,
     progress: Progress | None = None,
     profile: bool = False,
-    samples: int = HELD_OUT,
+    samples: int | None = None,
     **more: Any,
 ) -> Run:
     """Train an operator for a problem, evaluate it on held-out inputs, and write its run folder.
@@ -100,7 +98,8 @@ def fit(
         force: Replace an existing run folder.
         progress: Called with rows of the metrics.
         profile: Write the time of each part of a step to ``profile.json``.
-        samples: Number of held-out inputs of the evaluation; 0 leaves it out.
+        samples: Number of held-out inputs of the evaluation, 0 leaves it out; by default as many
+            of 64 as have references within a quarter of the time of training, at least 4.
         **more: Further ``settings``, such as ``learning_rate=1e-3``.
 
     Returns:
@@ -115,7 +114,8 @@ def fit(
         ``run = piop.Problem.from_file("burgers").fit(time="5m")``
     """
     physics, force = flag("physics", physics), flag("force", force)
-    profile, samples = flag("profile", profile), whole_number("samples", samples, 0)
+    profile = flag("profile", profile)
+    samples = None if samples is None else whole_number("samples", samples, 0)
     progress = callback(progress)
     problem.capabilities.training(physics).require()
     if problem.learn is not None:
@@ -158,7 +158,7 @@ def resume(
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     profile: bool = False,
-    samples: int = HELD_OUT,
+    samples: int | None = None,
     data: AnyDataset | None = None,
     backbone: type[Backbone] | Preset | None = None,
     **more: Any,
@@ -175,7 +175,8 @@ def resume(
             memory is short, and the step size, when the loss diverged; kept in ``config.json``.
         progress: Called with rows of the metrics.
         profile: Write the time of each part of a step to ``profile.json``.
-        samples: Number of held-out inputs of the evaluation; 0 leaves it out.
+        samples: Number of held-out inputs of the evaluation, 0 leaves it out; by default as many
+            of 64 as have references within a quarter of the time of training, at least 4.
         data: The data, for a run that was trained on data given in Python.
         backbone: The class, for a run whose network was given in Python.
         **more: Further ``settings``, such as ``learning_rate=1e-3``.
@@ -185,7 +186,8 @@ def resume(
             setting may not change.
         TrainingError: If its checkpoint cannot be read.
     """
-    profile, samples = flag("profile", profile), whole_number("samples", samples, 0)
+    profile = flag("profile", profile)
+    samples = None if samples is None else whole_number("samples", samples, 0)
     progress = callback(progress)
     folder = RunFolder(path)
     folder.require()
@@ -304,7 +306,7 @@ def _train(
     job: Job,
     progress: Progress | None,
     profile: bool,
-    samples: int,
+    samples: int | None,
     initial: Mapping[str, torch.Tensor] | None = None,
     begin: Callable[[], None] = lambda: None,
 ) -> Run:
@@ -337,14 +339,14 @@ def _train(
         model.operator.load_state_dict(trainer.phase.weights())
         record, ended, first = job.record, trainer.interrupted, trainer.first_step
         run = Run(folder, problem, config, model, statistics, ended, record, held_out, first)
-        if finished and (not samples or run.is_evaluated):
+        if finished and (samples == 0 or run.is_evaluated):
             logger.info(
                 "%s: has taken its %d steps already; nothing is left to do. Give it more in all "
                 "with --steps or --time, or evaluate it again with: piop evaluate %s",
                 *(folder.path, trainer.step, folder.path),
             )
             return replace(run, unchanged=True)
-        if samples and not trainer.interrupted and processes.leads:
+        if samples != 0 and not trainer.interrupted and processes.leads:
             run.evaluate_after_training(samples)
     return run
 

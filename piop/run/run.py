@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 import xarray as xr
 
-from piop.arguments import flag, seed_number, whole_number
+from piop.arguments import callback, flag, seed_number, whole_number
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
 from piop.errors import DamagedFileError, DataError, NotSupportedError, SolverError, UsageError
 from piop.json_values import json_value
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem, late_imports
 from piop.run import evaluation
-from piop.run.configuration import move_to_device
+from piop.run.configuration import move_to_device, threads_of
 from piop.run.data import (
     DataArgument,
     GivenData,
@@ -33,6 +33,7 @@ from piop.run.held_out import DrawnInputs, HeldOut, HeldOutData, HeldOutSource
 from piop.run.held_out import Sensors as Placement
 from piop.run.parameter_estimation import infer, trained_estimates
 from piop.run.prediction import as_dataset, predict_values
+from piop.run.references import Progress
 from piop.run.resolution_study import Grids, Sensors, study_discretisation
 from piop.run.user_inputs import InputData, read_at, read_inputs
 from piop.sampling import Draws
@@ -45,6 +46,12 @@ from piop.training.loss.statistics import Statistics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+HELD_OUT_INPUTS = 64
+"""Number of held-out inputs of an evaluation, unless their references take too long."""
+PART_OF_TRAINING, LEAST_SECONDS = 0.25, 5.0
+"""Part of the time of training that the references of an evaluation may take; seconds they always
+may."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,8 @@ class Run:
             parameters are inferred.
         first_step: Seconds of the first step, compilation included.
         unchanged: True if a resume found nothing left to do.
+        judged: Hash of the problem and seed → the held-out samples of the last evaluation on the
+            usual grid, which the figures show.
     """
 
     folder: RunFolder
@@ -75,6 +84,9 @@ class Run:
     held_data: AnyDataset | None = field(default=None, repr=False)
     first_step: float = 0.0
     unchanged: bool = False
+    judged: dict[tuple[str, int], HeldOut] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def load(
@@ -218,19 +230,44 @@ class Run:
         source = self._source(self.solved, samples, seed, self._given(data), grid, sensors)
         return source.held_out()
 
+    def shown(
+        self, samples: int, seed: int | None = None, data: DataArgument | None = None
+    ) -> HeldOut:
+        """Return the first held-out samples of the evaluation, on the grid of figures.
+
+        Those that were not evaluated yet are solved as an evaluation would, at most as many as the
+        evaluation that is written.
+
+        Raises:
+            NotSupportedError: If no reference solver covers the problem.
+            SolverError: If the reference fails.
+        """
+        samples, seed = self._requested(samples, seed)
+        problem, given = self.solved, self._given(data)
+        found = self.judged.get((problem.hash, seed)) if given is None else None
+        if found is None:
+            written = self.folder.read_json(EVALUATION) if self.is_evaluated else {}
+            if given is None and written.get("seed") == seed:
+                samples = min(samples, (written.get("reference") or {}).get("solved", samples))
+            source = self._source(problem, samples, seed, given)
+            found = source.judging(partial(evaluation.judged_errors, problem, self.model))
+        return found.take(torch.arange(min(samples, len(found.accepted))))
+
     def evaluate(
         self,
-        samples: int = 64,
+        samples: int | None = None,
         seed: int | None = None,
         at: Any = None,
         sensors: Placement | None = None,
         write: bool = True,
         data: DataArgument | None = None,
+        progress: Progress | None = None,
     ) -> dict[str, Any]:
         """Evaluate the operator on held-out inputs.
 
         Args:
-            samples: Number of held-out inputs.
+            samples: Number of held-out inputs; by default as many of 64 as have references within a
+                quarter of the time of training, at least 4.
             seed: Seed of the held-out inputs; by default one that the training of the run excludes.
             at: Grid of the evaluation; by default the ``save`` grid with fewer points, so that an
                 evaluation does not take longer than training: at most 21 times and 128 points in
@@ -240,6 +277,7 @@ class Run:
             write: Write ``evaluation.json``.
             data: File or data set to evaluate on instead, its first ``samples`` at their own
                 sensors; the operator must not have been trained on it.
+            progress: Called with the number of references solved, and of all, as they are solved.
 
         Returns:
             The content of ``evaluation.json``: ``relative_l2`` with ``mean``, ``std`` and
@@ -254,16 +292,16 @@ class Run:
             DataError: If the data do not fit the problem; if a run that was trained on data alone
                 has them no more. What was written before is kept then.
         """
-        samples, seed = self._requested(samples, seed)
-        write = flag("write", write)
+        seconds = None if samples is not None else self._seconds_of_references
+        count, seed = self._requested(HELD_OUT_INPUTS if samples is None else samples, seed)
+        write, progress = flag("write", write), callback(progress)
         if data is not None and (at is not None or sensors is not None):
             raise UsageError("data: have their own points and sensors; leave at and sensors out")
         queries = self._grid(at)
         remedy = (
             f"The operator is saved; evaluate it on fewer inputs: "
-            f"piop evaluate {self.path} --samples {max(1, samples // 4)}"
+            f"piop evaluate {self.path} --samples {max(1, count // 4)}"
         )
-        device = self.config.machine.device
         given = self._given(data)
         parameters, doubts = self._infer()
         values = {
@@ -273,11 +311,16 @@ class Run:
         }
         problem = self.problem.at(values)
         try:
-            with self._writing(write), explain_out_of_memory(lambda _: remedy, device):
-                source = self._source(problem, samples, seed, given, queries, sensors)
-                held_out = source.held_out()
+            with self._working(write, remedy):
+                source = self._source(problem, count, seed, given, queries, sensors)
+                errors = partial(evaluation.judged_errors, problem, self.model)
+                shown = source.judging(errors, seconds, progress)
+                if given is None and queries is None and sensors is None:
+                    self.judged[problem.hash, seed] = shown
+                held_out = source.on_usual_grid(shown)
                 judged = bool(evaluation.judging_samples(problem, held_out).any())
                 found = evaluation.compare_with_truth(problem, self.model, held_out)
+                doubts += self._unsolved(source, len(held_out.accepted))
                 if scales := self.statistics.noise:
                     draws = self._draws(seed, len(held_out.accepted))
                     noise, noise_doubts = evaluation.errors_by_noise(
@@ -294,7 +337,8 @@ class Run:
             doubts += [f"{EVALUATION} is left as it was, with the errors on {before}"]
         if given is not None:
             found["data"] = given.name
-        circumstances, residual_doubts = self._circumstances(problem, seed)
+        with threads_of(self.config.machine):
+            circumstances, residual_doubts = self._circumstances(problem, seed)
         found |= parameters | {"warnings": [*found["warnings"], *doubts, *residual_doubts]}
         found = json_value(found | circumstances)
         if write:
@@ -308,7 +352,7 @@ class Run:
             return evaluation.inputs_of(found) if found.get("relative_l2") else ""
         return ""
 
-    def evaluate_after_training(self, samples: int) -> None:
+    def evaluate_after_training(self, samples: int | None) -> None:
         """Evaluate on held-out inputs; without their data, write what training gave, and why."""
         try:
             self.evaluate(samples)
@@ -359,8 +403,7 @@ class Run:
         given = self._given(data)
         source = self._source(self.solved, samples, seed, given)
         remedy = "Evaluate on fewer samples, half as many to begin with, or on coarser grids"
-        device = self.config.machine.device
-        with self._writing(write), explain_out_of_memory(lambda _: remedy, device):
+        with self._working(write, remedy):
             draw = partial(self._draws, seed)
             found = study_discretisation(self.solved, self.model, source, draw, sensors, grids)
         found["warnings"] += self._shared(source, given)
@@ -369,9 +412,28 @@ class Run:
             self.folder.write_json(DISCRETISATION, found)
         return found
 
-    def _writing(self, write: bool) -> AbstractContextManager[None]:
-        """Refuse at once, not after the work, where the result could not be written."""
-        return self.folder.writing() if write else nullcontext()
+    @contextmanager
+    def _working(self, write: bool, remedy: str) -> Iterator[None]:
+        """Use the run's threads; refuse at once where the result could not be written."""
+        machine, writing = self.config.machine, self.folder.writing() if write else nullcontext()
+        with writing, threads_of(machine), explain_out_of_memory(lambda _: remedy, machine.device):
+            yield
+
+    @property
+    def _seconds_of_references(self) -> float:
+        """The time of an evaluation whose number of samples is left open."""
+        rows = self.metrics
+        trained = rows[-1]["seconds"] if rows else 0.0
+        return max(LEAST_SECONDS, PART_OF_TRAINING * trained)
+
+    def _unsolved(self, source: HeldOutSource, solved: int) -> list[str]:
+        """Warn of references that were left out for want of time."""
+        if solved == (count := source.requested):
+            return []
+        return [
+            f"{solved} of {count} references were solved within a quarter of the training time. "
+            f"To solve the rest: piop evaluate {self.path} --samples {count}"
+        ]
 
     def _requested(self, samples: int, seed: int | None) -> tuple[int, int]:
         """Check the number of samples and the seed, by default the run's own.

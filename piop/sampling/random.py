@@ -118,7 +118,9 @@ class Draws:
             raise ValueError(f"index: {int(self.index.min())} is negative")
 
     @classmethod
-    def of(cls, purpose: Purpose, seed: int, samples: range, scheme: int = NEWEST_SCHEME) -> Self:
+    def of(
+        cls, purpose: Purpose, seed: int, samples: Sequence[int], scheme: int = NEWEST_SCHEME
+    ) -> Self:
         """Return those of some samples of a fixed set.
 
         Args:
@@ -130,7 +132,7 @@ class Draws:
         Raises:
             UsageError: For a scheme that there is none of.
         """
-        index = torch.arange(samples.start, samples.stop)
+        index = torch.tensor(samples, dtype=torch.int64)
         if scheme == FIRST_SCHEME:
             return cls((seed + purpose.offset) % 2**32, 0, index)
         if scheme == NEWEST_SCHEME:

@@ -20,8 +20,8 @@ def test_an_evaluation_holds_all_that_is_promised(trained):
     assert found["relative_l2"]["mean"] == pytest.approx(
         sum(found["relative_l2"]["per_sample"]) / 6
     )
-    assert found["reference"]["error_estimate"] < 1e-6
-    assert found["reference"]["accepted"] == 6
+    assert found["reference"]["error_estimate"] <= 0.1 * max(found["relative_l2"]["per_sample"])
+    assert found["reference"]["accepted"] == found["reference"]["solved"] == 6
     assert set(found["baselines"]) == {"stays at u0", "mean of the others", "zero"}
     assert found["baselines"]["zero"] == 1.0
     assert found["steps"] == 250
@@ -109,7 +109,7 @@ def test_a_problem_without_reference_still_gets_its_evaluation(trained, monkeypa
     def refuse(*args, **kwargs):
         raise NotSupportedError("no solver covers it")
 
-    monkeypatch.setattr("piop.run.held_out.solve_reference", refuse)
+    monkeypatch.setattr("piop.run.references.solve_reference", refuse)
     found = trained.evaluate(2, write=False)
     assert found["relative_l2"] is None
     assert "no solver covers it" in found["warnings"][0]
@@ -122,12 +122,12 @@ def test_errors_are_kept_where_a_later_reference_fails(trained, tmp_path, monkey
     file, run = path / "evaluation.json", Run.load(path)
     before, solved = file.read_bytes(), run.held_out(2, seed=9)
 
-    def fail(_):
+    def fail(*_):
         if kind == "refused":
             raise SolverError("it blows up")
         return replace(solved, truth={n: v * float("nan") for n, v in solved.truth.items()})
 
-    monkeypatch.setattr("piop.run.held_out.DrawnInputs.held_out", fail)
+    monkeypatch.setattr("piop.run.held_out.DrawnInputs.judging", fail)
     found = run.evaluate(2, seed=9)
     assert found["relative_l2"] is None
     assert "left as it was, with the errors on 6 inputs of seed 0" in " ".join(found["warnings"])
@@ -276,7 +276,7 @@ def test_a_reference_error_that_is_not_finite_is_null(trained, tmp_path, monkeyp
     run = Run.load(path)
     held_out = run.held_out(2)
     doubtful = replace(held_out, error_estimate=torch.tensor([float("inf"), 0.0]))
-    monkeypatch.setattr("piop.run.held_out.DrawnInputs.held_out", lambda _: doubtful)
+    monkeypatch.setattr("piop.run.held_out.DrawnInputs.judging", lambda *_: doubtful)
     run.evaluate(2)
     written = json.loads((path / "evaluation.json").read_text())
     assert written["reference"]["error_estimate"] is None

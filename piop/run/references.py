@@ -1,0 +1,169 @@
+"""Reference solutions of held-out inputs, one for each sample, kept in the user's cache."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Self, final
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+import piop
+from piop import user_cache
+from piop.datasets import Queries
+from piop.problem import Problem
+from piop.problem.capabilities import usual_tolerance
+from piop.reference import solve_reference
+from piop.sampling import Draws, sample_inputs
+from piop.sampling.random import HELD_OUT
+
+Progress = Callable[[int, int], None]
+"""Takes how many references are solved, and of how many."""
+
+
+@final
+@dataclass(frozen=True)
+class Reference:
+    """The reference solution of one sample.
+
+    Attributes:
+        values: Channel → float64, at the queries of the references.
+        points: Positions of the values ``[P, d]``; None on a grid.
+        error: Its error estimate.
+        tolerance: The error estimate that was requested.
+    """
+
+    values: Mapping[str, Tensor]
+    points: Tensor | None
+    error: float
+    tolerance: float
+
+    def serves(self, tolerance: float) -> bool:
+        """Whether it is as good as one that is solved to this tolerance."""
+        return self.error <= tolerance or self.tolerance <= tolerance
+
+    @property
+    def missed(self) -> bool:
+        """Whether it did not reach its own tolerance; a smaller one fails for the same reason."""
+        return not self.error <= self.tolerance
+
+    def to_bytes(self) -> bytes:
+        """Serialise it as safetensors."""
+        tensors = {f"value/{name}": v.contiguous() for name, v in self.values.items()}
+        if self.points is not None:
+            tensors["points"] = self.points.contiguous()
+        estimate = torch.tensor([self.error, self.tolerance], dtype=torch.float64)
+        return save(tensors | {"estimate": estimate})
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Read what :meth:`to_bytes` gave.
+
+        Raises:
+            SafetensorError, KeyError: If it is something else.
+        """
+        tensors = load(content)
+        error, tolerance = tensors.pop("estimate").tolist()
+        points = tensors.pop("points", None)
+        values = {name.removeprefix("value/"): v for name, v in tensors.items()}
+        return cls(values, points, error, tolerance)
+
+
+@final
+@dataclass(frozen=True)
+class References:
+    """The references of the held-out inputs of a seed.
+
+    Attributes:
+        problem: The problem, its parameters being numbers.
+        seed: Seed of the run from which the inputs are held out.
+        scheme: How their random numbers are kept apart from others.
+        queries: Grid of the references.
+    """
+
+    problem: Problem
+    seed: int
+    scheme: int
+    queries: Queries
+
+    def usual_tolerance(self) -> float:
+        """Return the tolerance of the method.
+
+        Raises:
+            NotSupportedError: If no reference solver covers the problem.
+        """
+        return usual_tolerance(self.problem)
+
+    def kept(self, samples: Sequence[int]) -> dict[int, Reference]:
+        """Return the references that an earlier evaluation left in the user's cache."""
+        found = {}
+        for sample in samples:
+            content = user_cache.read(self._key(sample))
+            with suppress(SafetensorError, KeyError):
+                if content is not None:
+                    found[sample] = Reference.from_bytes(content)
+        return found
+
+    def solve(
+        self, samples: Sequence[int], tolerance: float, progress: Callable[[int], None] | None
+    ) -> dict[int, Reference]:
+        """Solve samples together, and keep them in the user's cache.
+
+        Args:
+            samples: Their numbers.
+            tolerance: Largest error estimate accepted.
+            progress: Takes how many of them are solved.
+
+        Raises:
+            NotSupportedError: If no reference solver covers the problem.
+            SolverError: If the reference fails.
+        """
+        problem, axes = self.problem, self.queries.axes or {}
+        draws = Draws.of(HELD_OUT, self.seed, samples, self.scheme)
+        solution = solve_reference(
+            problem,
+            sample_inputs(problem, draws),
+            times=None if problem.time is None else axes[problem.time.name],
+            shape=tuple(len(axes[c.name]) for c in problem.space),
+            tolerance=tolerance,
+            progress=progress,
+        )
+        points = solution.points
+        each = None if points is None else points.cpu().expand(len(samples), -1, -1)
+        found = {
+            sample: Reference(
+                {name: value[row].double().cpu() for name, value in solution.values.items()},
+                None if each is None else each[row],
+                float(solution.error_estimate[row]),
+                tolerance,
+            )
+            for row, sample in enumerate(samples)
+        }
+        whole = {s: r for s, r in found.items() if math.isfinite(r.error)}
+        user_cache.write({self._key(s): r.to_bytes() for s, r in whole.items()})
+        return found
+
+    def _key(self, sample: int) -> str:
+        axes = {name: axis.tolist() for name, axis in (self.queries.axes or {}).items()}
+        identity = [self.problem.hash, self.problem.points, axes]
+        numbers = [HELD_OUT.name, self.scheme, self.seed, sample]
+        return sha256(json.dumps([_own_code(), identity, numbers]).encode()).hexdigest()
+
+
+@cache
+def _own_code() -> str:
+    """Return a digest of piop's version and source, whose changes may change solutions."""
+    folder, found = Path(piop.__file__).parent, sha256(version("piop").encode())
+    for file in sorted(folder.rglob("*.py")):
+        found.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes() + b"\0")
+    return found.hexdigest()

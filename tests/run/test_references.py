@@ -1,0 +1,226 @@
+"""References of an evaluation: as exact as needed, within their time, and solved once."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from piop import user_cache
+from piop.report import draw_run
+from piop.run import Run, held_out
+from piop.run import references as module
+from piop.run.held_out import Batches, DrawnInputs
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(user_cache, "_warned", set())
+    return tmp_path / "cache" / "piop" / "references"
+
+
+@pytest.fixture
+def solved(monkeypatch):
+    """Tolerance and number of samples of every solve."""
+    found, solve = [], module.solve_reference
+
+    def counting(problem, functions, **given):
+        solution = solve(problem, functions, **given)
+        found.append((given["tolerance"], len(solution.error_estimate)))
+        return solution
+
+    monkeypatch.setattr(module, "solve_reference", counting)
+    return found
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    return Run.load(shutil.copytree(trained.path, tmp_path / "run"))
+
+
+def errors(*values):
+    return lambda held: torch.tensor(values, dtype=torch.float64)[: len(held.accepted)]
+
+
+def test_references_are_solved_once_for_errors_and_figures(run, solved):
+    run.evaluate(4)
+    assert solved[0] == (1e-2, 4)
+    before = len(solved)
+    assert draw_run(run)
+    assert len(solved) == before
+    again = Run.load(run.path)
+    assert draw_run(again)
+    again.evaluate(4)
+    assert len(solved) == before
+
+
+def test_figures_after_an_evaluation_without_a_cache_solve_nothing(run, solved, tmp_path):
+    (tmp_path / "cache").write_bytes(b"")
+    run.evaluate(4)
+    before = len(solved)
+    run.plot("fields")
+    assert len(solved) == before
+
+
+def test_more_samples_solve_only_the_rest(heat, solved):
+    few = DrawnInputs(heat, 3, 0).held_out()
+    more = DrawnInputs(heat, 5, 0).held_out()
+    assert [count for _, count in solved] == [3, 2]
+    assert torch.equal(more.truth["u"][:3], few.truth["u"])
+    alone = DrawnInputs(heat, 5, 1).held_out()
+    assert not torch.isclose(alone.truth["u"], more.truth["u"]).all((1, 2)).any()
+
+
+def test_kept_references_are_the_same_numbers(heat, solved):
+    one, two = DrawnInputs(heat, 2, 0).held_out(), DrawnInputs(heat, 2, 0).held_out()
+    assert len(solved) == 1
+    assert torch.equal(one.truth["u"], two.truth["u"])
+    assert torch.equal(one.error_estimate, two.error_estimate)
+
+
+def test_a_damaged_reference_is_solved_again(heat, solved, empty_cache):
+    before = DrawnInputs(heat, 2, 0).held_out()
+    for file in empty_cache.iterdir():
+        file.write_bytes(file.read_bytes()[:-1])
+    assert torch.equal(DrawnInputs(heat, 2, 0).held_out().truth["u"], before.truth["u"])
+    assert [count for _, count in solved] == [2, 2]
+
+
+def test_another_code_or_equation_does_not_use_them(heat, solved, monkeypatch):
+    DrawnInputs(heat, 2, 0).held_out()
+    monkeypatch.setattr(module, "_own_code", lambda: "edited")
+    DrawnInputs(heat, 2, 0).held_out()
+    other = type(heat).from_yaml(heat.to_yaml().replace("0.05", "0.06"))
+    DrawnInputs(other, 2, 0).held_out()
+    assert len(solved) == 3
+
+
+@pytest.mark.parametrize("name", ["poisson_lshape", "electrostatics"])
+def test_references_are_kept_whole_on_shapes_too(solved, name):
+    from piop.problem import Problem
+
+    source = DrawnInputs(Problem.from_file(name), 2, 0)
+    one, two = source.held_out(), source.held_out()
+    assert len(solved) == 1
+    assert torch.equal(one.queries.points, two.queries.points)
+    assert torch.equal(one.truth["u"], two.truth["u"])
+
+
+def test_only_references_too_coarse_for_their_error_are_refined(heat, solved, monkeypatch):
+    coarse = DrawnInputs(heat, 3, 0)
+    coarse.judging(errors(1.0, 1.0, 1.0))
+    assert solved == [(1e-2, 3)]
+    found = coarse._references.kept(range(3))
+    doubtful = {i: replace(found[i], error=e) for i, e in enumerate([5e-3, 5e-3, 5e-3])}
+    monkeypatch.setattr(module.References, "kept", lambda *_: dict(doubtful))
+
+    def judge(held):
+        return torch.tensor([1.0, 2e-2, 0.06], dtype=torch.float64)[: len(held.accepted)]
+
+    small = iter([judge, lambda held: torch.tensor([2e-2], dtype=torch.float64)])
+    held = coarse.judging(lambda held: next(small)(held))
+    assert solved[1:] == [(pytest.approx(2e-3), 1)]  # the second alone, to a tenth of its error
+    assert held.accepted.all()
+    assert held.error_estimate[0] == held.error_estimate[2] == 5e-3
+    assert held.error_estimate[1] <= 2e-3
+
+
+def test_a_reference_short_of_a_tenth_of_the_error_is_not_accepted(heat, monkeypatch):
+    source = DrawnInputs(heat, 2, 0)
+    source.judging(errors(1.0, 1.0))
+    found = source._references.kept(range(2))
+    missed = {i: replace(found[i], error=0.04) for i in found}  # above its own tolerance
+    monkeypatch.setattr(module.References, "kept", lambda *_: dict(missed))
+    assert source.judging(errors(1.0, 0.1)).accepted.tolist() == [True, False]
+
+
+def test_references_stop_when_the_next_batch_does_not_fit(heat, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(held_out.clock, "monotonic", lambda: now[0])
+    solve, batches, shown = module.References.solve, [], []
+
+    def slow(self, samples, *given):
+        batches.append(len(samples))
+        now[0] += len(samples)  # a second for each
+        return solve(self, samples, *given)
+
+    monkeypatch.setattr(module.References, "solve", slow)
+    large = errors(*[1.0] * 64)
+    found = DrawnInputs(heat, 64, 0).judging(large, 20.5, lambda *n: shown.append(n))
+    assert batches == [4, 8, 8]
+    assert len(found.accepted) == 20
+    assert shown[-1] == (20, 64)
+    assert [done for done, _ in shown] == sorted(done for done, _ in shown)
+    assert len(DrawnInputs(heat, 64, 1).judging(large, 0.0).accepted) == 4
+    batches.clear()
+    assert len(DrawnInputs(heat, 64, 0).judging(large).accepted) == 64
+    assert batches == [44]  # the rest
+
+
+def test_kept_references_do_not_pretend_that_others_are_fast(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(held_out.clock, "monotonic", lambda: now[0])
+    batches = Batches(10.0)
+    with batches.timing(known=True, samples=32):
+        pass
+    assert batches.size(32, known=True) == 64
+    assert batches.size(32, known=False) == 4
+    now[0] = 11.0
+    assert batches.size(32, known=False) == 0
+
+
+def test_an_evaluation_says_how_many_were_left_out(run, monkeypatch):
+    monkeypatch.setattr("piop.run.run.LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("piop.run.run.PART_OF_TRAINING", 0.0)
+    found = run.evaluate()
+    assert found["samples"] == found["reference"]["solved"] == 4
+    (text,) = [w for w in found["warnings"] if "references were solved" in w]
+    assert "4 of 64" in text
+    assert f"piop evaluate {run.path} --samples 64" in text
+    assert json.loads((run.path / "evaluation.json").read_text())["reference"]["solved"] == 4
+    assert len(run.shown(8).accepted) == len(Run.load(run.path).shown(8).accepted) == 4
+    whole = run.evaluate(9)
+    assert whole["samples"] == 9
+    assert not any("references were solved" in w for w in whole["warnings"])
+    assert whole["relative_l2"]["per_sample"][:4] == found["relative_l2"]["per_sample"]
+
+
+def test_the_time_of_references_is_a_quarter_of_training(run, monkeypatch):
+    assert run._seconds_of_references == 5.0
+    monkeypatch.setattr(Run, "metrics", [{"step": 1, "seconds": 100.0}])
+    assert run._seconds_of_references == 25.0
+
+
+def test_evaluation_and_figures_keep_to_the_threads_of_the_run(run, monkeypatch):
+    before, seen = torch.get_num_threads(), []
+    machine = replace(run.config.machine, threads=before + 1)
+    run = replace(run, config=replace(run.config, machine=machine))
+    solve = module.solve_reference
+
+    def watching(*given, **more):
+        seen.append(torch.get_num_threads())
+        return solve(*given, **more)
+
+    monkeypatch.setattr(module, "solve_reference", watching)
+    run.evaluate(1, write=False)
+    run.plot("fields", seed=7)
+    assert len(seen) >= 2
+    assert set(seen) == {before + 1}
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(("save", "count"), [((5, 16), (5, 16)), ((51, 100), (41, 100))])
+@pytest.mark.parametrize("end", [False, True])
+def test_grids_of_figures_are_around_those_of_errors(heat, save, count, end):
+    problem = type(heat).from_yaml(
+        heat.to_yaml().replace("t: 5", f"t: {save[0]}").replace("x: 16", f"x: {save[1]}")
+    )
+    assert problem.save == save
+    source = DrawnInputs(problem, 1, 0, end=end)
+    fine, usual = source._references.queries.axes, source.held_out().queries.axes
+    assert (len(fine["t"]), len(fine["x"])) == ((1 if end else count[0]), count[1])
+    expected = source._usual().axes
+    for name, axis in usual.items():
+        torch.testing.assert_close(axis, expected[name], rtol=0, atol=1e-12)
