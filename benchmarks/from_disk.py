@@ -28,7 +28,7 @@ from piop.run.configuration import configure
 from piop.run.data import note_grids
 from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import BudgetConfig, TrainingConfig
-from piop.training.loop.gradients import make_gradients
+from piop.training.loop.compilation import StepGradients
 from piop.training.loss.statistics import find_statistics
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -67,7 +67,7 @@ class Training:
         model = build_model(problem, sizes, config)
         loss = build_objective(problem, model, sizes, config, data=True)
         self.draw = build_source(problem, model, loss, sizes, config, data)
-        self.gradients = make_gradients(loss, False)
+        self.gradients = StepGradients(loss, False)
         self.optimiser = torch.optim.AdamW(loss.parameters(), 1e-3)
         self.step = 0
 

@@ -31,7 +31,8 @@ from piop.run.fit import configure
 from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.distributed import Processes, SingleProcess, joined
-from piop.training.loop.gradients import ControlFlags, SharedGradients, make_gradients
+from piop.training.loop.compilation import StepGradients
+from piop.training.loop.gradients import ControlFlags, SharedGradients
 from piop.training.loop.phases import Stochastic, TrainingTask
 from piop.training.loss.statistics import distribution_statistics
 from piop.training.torchrun import launched_together
@@ -132,7 +133,7 @@ def step_of(problem: Problem, config: TrainingConfig, processes: Processes) -> C
     model = build_model(problem, statistics, config)
     loss = build_objective(problem, model, statistics, config, part=processes.part)
     draw = build_source(problem, model, loss, statistics, config, None, processes)
-    gradients = make_gradients(loss, config.machine.compile)
+    gradients = StepGradients(loss, config.machine.compile)
     if processes.count > 1:
         gradients = SharedGradients(gradients, loss, processes, ControlFlags)
     task = TrainingTask(model.operator, gradients, draw, config.optimiser, loss.weightings)

@@ -71,9 +71,7 @@ profile_option = click.option(
     show_default=True,
     help="tf32: on a GPU; bf16: the data's part alone.",
 )
-@click.option(
-    "--compile/--no-compile", default=None, help="By default only where the budget makes it pay."
-)
+@click.option("--compile/--no-compile", default=None, help="By default where it pays.")
 @click.option("--threads", type=THREADS, help="CPU threads; by default torch's choice.")
 @click.option(
     "--seed", type=SEED, default=0, show_default=True, help="Of weights, functions and points."

@@ -7,18 +7,47 @@ compiled. Shapes are static: another shape is traced and compiled anew.
 
 from __future__ import annotations
 
+import logging
+import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, cast, final
+from typing import Any, TypeVar, final
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
+from torch.func import functionalize
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.graph import CodeGen
+
+from piop.residual.inductor import (
+    FlatFunction,
+    compile_graph,
+    decompositions,
+    graph_digest,
+    is_cached,
+    note_cached,
+)
+
+logger = logging.getLogger(__name__)
 
 LossFunction = Callable[[list[Tensor], list[Tensor]], Any]
-FlatFunction = Callable[[list[Tensor]], tuple[Tensor, ...]]
 VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
 """Reshapes without a copy, which hold for the strides of the traced run alone."""
+CHECKS = (torch.ops.aten._linalg_check_errors.default,)
+"""Operations that raise and give nothing, which the cache of compiled graphs refuses.
+
+A singular matrix gives what is not finite, which the divergence monitor finds.
+"""
+COMPILING, LOADING = 8.0, 1.5
+"""Seconds of compiling, and of loading from the cache, per second of tracing.
+
+``benchmarks/results/compilation_cpu.json`` has both for every problem; the slower the machine is
+at the moment, the longer all of them take.
+"""
+R = TypeVar("R")
 
 
 @final
@@ -42,7 +71,8 @@ class TracedStep:
         self.loss_function = loss_function
         self.compiled, self.graphs = compiled, graphs
         self.eager_because: str | None = None
-        self._graphs: dict[Any, FlatFunction] = {}
+        self._functions: dict[Any, FlatFunction] = {}
+        self._traced: dict[Any, GraphModule] = {}
 
     def __call__(
         self, params: Sequence[Tensor], inputs: Sequence[Tensor]
@@ -74,12 +104,36 @@ class TracedStep:
         """
         if not self.compiled or self.eager_because is not None:
             return None
-        tensors, count = (*params, *inputs), len(params)
-        key = (count, *((t.shape, t.dtype, t.device) for t in tensors))
+        key, flat = _shapes(params, inputs), [t.detach() for t in (*params, *inputs)]
+        if key not in self._functions:
+            found = self._attempt(lambda: self._compile(key, flat, len(params)))
+            if found is None:
+                return None
+            self._functions[key] = found
+        return self._functions[key]
+
+    def foresee(self, params: Sequence[Tensor], inputs: Sequence[Tensor]) -> float | None:
+        """Trace for the shapes of these tensors, and foresee the seconds that compiling takes.
+
+        Returns:
+            The seconds; None where the step stays eager.
+
+        Warns:
+            RuntimeWarning: If tracing fails, upon which the step is eager.
+        """
+        key, flat = _shapes(params, inputs), [t.detach() for t in (*params, *inputs)]
+        begun = time.perf_counter()
+        graph = self._attempt(lambda: trace(self._flat(len(params)), flat))
+        if graph is None:
+            return None
+        self._traced[key] = graph
+        spent = time.perf_counter() - begun
+        return spent * (LOADING if is_cached(graph_digest(graph, flat)) else COMPILING)
+
+    def _attempt(self, action: Callable[[], R]) -> R | None:
+        """Return what an action gives; None, and a warning, where it fails."""
         try:
-            if key not in self._graphs:
-                flat = [t.detach() for t in tensors]
-                self._graphs[key] = self._compiled(self._flat(count), flat, count)
+            return action()
         except (MemoryError, torch.OutOfMemoryError):
             raise  # eager needs no less
         except Exception as reason:  # whatever a compiler raises, eager still works
@@ -87,29 +141,33 @@ class TracedStep:
             warnings.warn(
                 f"the training step stays eager, which is slower: {self.eager_because}",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             return None
-        return self._graphs[key]
 
-    def _compiled(self, function: FlatFunction, flat: list[Tensor], count: int) -> FlatFunction:
-        """Trace, compile and try; once more without the cache, which a killed compile damages."""
-
-        def attempt() -> FlatFunction:
-            graph = trace(function, flat, count if self.graphs else None)
-            with torch.no_grad():
-                graph(flat)
-            return graph
-
+    def _compile(self, key: Any, flat: list[Tensor], count: int) -> FlatFunction:
+        """Compile and try; once more without the cache, which a killed compiler damages."""
+        fixed = count if self.graphs else None
+        own = flat[0].device.type == "cpu" and fixed is None
         try:
-            return attempt()
+            graph = self._traced.pop(key, None)
+            if graph is None:
+                graph = trace(self._flat(count), flat)
+            if not own:
+                return _tried(compile_by_torch(graph, flat, fixed), flat)
+            digest = graph_digest(graph, flat)  # compiling changes the graph
+            found = _tried(compile_graph(graph), flat)
+            note_cached(digest)
         except (MemoryError, torch.OutOfMemoryError):
             raise
-        except Exception:  # half a library is left behind by a compiler that was killed
+        except Exception as reason:  # half a library is left behind by a compiler that was killed
             from torch._inductor.utils import fresh_cache  # slow to import
 
             with fresh_cache():
-                return attempt()
+                graph = trace(self._flat(count), flat)
+                found = _tried(compile_by_torch(graph, flat, fixed), flat)
+            logger.warning("compiled by torch.compile, without its cache, because of: %s", reason)
+        return found
 
     def _flat(self, count: int) -> FlatFunction:
         """Give the step as a function of one list: parameters, then inputs."""
@@ -125,11 +183,47 @@ class TracedStep:
         return run
 
 
-def trace(function: FlatFunction, examples: list[Tensor], fixed: int | None = None) -> FlatFunction:
-    """Trace a function of a flat list of tensors to plain operations and compile it.
+def trace(function: FlatFunction, examples: list[Tensor]) -> GraphModule:
+    """Trace a function of a flat list of tensors to plain operations on tensors, one by one.
+
+    Nothing is computed: the shapes alone pass through.
 
     Args:
         function: Maps a list of tensors to a tuple of tensors; it may differentiate inside.
+        examples: Tensors of the shapes to come.
+    """
+    # without an environment of shapes the cache of compiled graphs is passed by
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
+    shapes = [mode.from_tensor(tensor) for tensor in examples]
+    simpler = decompositions()
+    graph = make_fx(function, simpler, tracing_mode="fake")(shapes)
+    if any(_changes_tensors(node) for node in graph.graph.nodes):
+        changing = graph
+        unchanging = functionalize(lambda tensors: changing(tensors))
+        graph = make_fx(unchanging, simpler, tracing_mode="fake")(shapes)
+    for node in graph.graph.nodes:
+        if node.target in VIEWS:  # a compiler may lay out memory otherwise than the traced run
+            node.target = torch.ops.aten.reshape.default
+        if node.target in CHECKS:
+            graph.graph.erase_node(node)
+    graph.graph.set_codegen(CodeGen())  # tensors one by one, not as a list
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    return graph
+
+
+def _changes_tensors(node: Node) -> bool:
+    """Whether an operation writes to one of its arguments."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def compile_by_torch(
+    graph: GraphModule, examples: list[Tensor], fixed: int | None = None
+) -> FlatFunction:
+    """Compile a traced graph by ``torch.compile``, for any device.
+
+    Args:
+        graph: The graph.
         examples: Tensors of the shapes to come; the compiled function is called with these first.
         fixed: Record CUDA graphs, in which so many of the first tensors stay where they are in
             memory; None records none.
@@ -137,14 +231,9 @@ def trace(function: FlatFunction, examples: list[Tensor], fixed: int | None = No
     Returns:
         The compiled function, to be called without gradients.
     """
-    graph = make_fx(function)(examples)
-    for node in graph.graph.nodes:  # a compiler may lay out memory otherwise than the traced run
-        if node.target in VIEWS:
-            node.target = torch.ops.aten.reshape.default
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
     if fixed is None:
-        return cast(FlatFunction, torch.compile(graph, fullgraph=True, dynamic=False))
+        compiled: Any = torch.compile(graph, fullgraph=True, dynamic=False)
+        return lambda tensors: compiled(*tensors)
     for tensor in examples[:fixed]:  # else every step would copy all parameters
         torch._dynamo.mark_static_address(tensor, guard=False)
     recorded: Any = torch.compile(graph, fullgraph=True, dynamic=False, mode="reduce-overhead")
@@ -152,8 +241,19 @@ def trace(function: FlatFunction, examples: list[Tensor], fixed: int | None = No
     def run(tensors: list[Tensor]) -> tuple[Tensor, ...]:
         """Copy the outputs, since the next run of a recorded graph writes to the same memory."""
         torch.compiler.cudagraph_mark_step_begin()
-        found = recorded(tensors)
+        found = recorded(*tensors)
         # many copies in one kernel
         return tuple(torch._foreach_mul(found, 1))  # pyright: ignore[reportPrivateImportUsage]
 
     return run
+
+
+def _tried(function: FlatFunction, examples: list[Tensor]) -> FlatFunction:
+    """Run a compiled function once, where torch compiles at the first call; return it."""
+    with torch.no_grad():
+        function(examples)
+    return function
+
+
+def _shapes(params: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:
+    return len(params), *((t.shape, t.dtype, t.device) for t in (*params, *inputs))

@@ -117,10 +117,6 @@ def defaults_of_problem(problem: Problem) -> dict[str, Any]:
     return {"queries": queries, "front": front}
 
 
-COMPILE_FROM_SECONDS, COMPILE_FROM_STEPS = 120.0, 3000
-"""Budgets from which compiling pays: it takes 25 to 90 s per run on a CPU."""
-
-
 def choose_device(requested: str | None) -> str:
     """Return the requested device, else CUDA where there is a device, else the CPU.
 
@@ -134,7 +130,6 @@ def choose_device(requested: str | None) -> str:
 
 
 def choose_machine(
-    budget: BudgetConfig,
     device: str | None,
     precision: str,
     compile: bool | None,
@@ -151,9 +146,6 @@ def choose_machine(
     threads = None if threads is None else whole_number("threads", threads, 1, MOST_THREADS)
     seed = seed_number(seed)
     compile = None if compile is None else flag("compile", compile)
-    if compile is None:
-        long = (budget.time or 0) >= COMPILE_FROM_SECONDS
-        compile = long or (budget.steps or 0) >= COMPILE_FROM_STEPS
     chosen = choose_device(device)
     if precision == "tf32" and chosen != "cuda":
         raise UsageError(
@@ -199,7 +191,7 @@ def require_graphs(machine: MachineConfig) -> None:
             "cuda_graphs: true replays the kernels of a CUDA device, and this run is on the CPU, "
             "which launches none. Use --device cuda, or leave cuda_graphs false"
         )
-    if not machine.compile:
+    if machine.compile is not True:
         raise UsageError(
             "cuda_graphs: true records a compiled step, and this run is not compiled. Use --compile"
         )

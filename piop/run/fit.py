@@ -34,7 +34,8 @@ from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings
 from piop.training.distributed import Processes, joined
 from piop.training.loop.checkpoint import Row, read_metrics, read_weights
-from piop.training.loop.gradients import make_gradients, profile_eager
+from piop.training.loop.compilation import StepGradients
+from piop.training.loop.gradients import profile_eager
 from piop.training.loop.out_of_memory import as_settings, explain_out_of_memory, smaller_batch
 from piop.training.loop.profile import Profile
 from piop.training.loop.trainer import Trainer
@@ -90,7 +91,7 @@ def fit(
         init_from: A run from whose weights to start.
         device: ``cpu`` or ``cuda``; by default CUDA where available.
         precision: ``float64``, ``float32``, ``tf32`` (on a GPU) or ``bf16`` (the data's part only).
-        compile: Compile the training step; by default only where the budget makes it pay.
+        compile: Compile the training step; by default where it pays, judged by the first steps.
         threads: CPU threads; by default torch's.
         seed: Seed of weights, functions and points.
         settings: Any setting of training or of the backbone, by name.
@@ -123,7 +124,7 @@ def fit(
         problem, physics = problem.inverse(), False
     settings = _joined_settings(settings, more)
     budget = BudgetConfig.of(steps, time)
-    machine = choose_machine(budget, device, precision, compile, threads, seed)
+    machine = choose_machine(device, precision, compile, threads, seed)
     config = TrainingConfig(budget, machine=machine, physics=physics)
     config = configure(problem, config, backbone, settings)
     choose_kernel(config.machine.kernel, machine.device)  # before anything is written
@@ -293,7 +294,7 @@ def _plan(
     require_choices(problem, config, data is not None, settings)
     seed = config.machine.seed
     training = None if data is None else training_and_held_out(problem, data, seed)[0]
-    statistics = find_statistics(problem, training, seed, physics=config.physics)
+    statistics = find_statistics(problem, training, physics=config.physics)
     require_range(problem, config, statistics)
     statistics = note_grids(problem, config, statistics, data)
     require_backbone(problem, config, statistics, data is not None and data.scattered)
@@ -325,7 +326,7 @@ def _train(
         clock = Profile(machine.device, on=profile)
         draw = build_source(problem, model, loss, statistics, config, training, processes)
         draw = clock.timed_draw(draw)
-        gradients = make_gradients(loss, machine.compile, clock, machine.cuda_graphs)
+        gradients = StepGradients(loss, machine.compile, clock, machine.cuda_graphs)
         processes.lead(begin)  # from here on nothing is refused
         trainer = Trainer(loss, draw, gradients, config, folder.path, progress, clock, processes)
         trainer.resume(torch.device(machine.device))
@@ -337,7 +338,8 @@ def _train(
             if profile and not finished and processes.leads:
                 write_profile(folder, trainer, loss, draw)
         model.operator.load_state_dict(trainer.phase.weights())
-        record, ended, first = job.record, trainer.interrupted, trainer.first_step
+        record, ended = job.record, trainer.interrupted
+        first = trainer.first_step + gradients.pause
         run = Run(folder, problem, config, model, statistics, ended, record, held_out, first)
         if finished and (samples == 0 or run.is_evaluated):
             logger.info(
@@ -373,11 +375,11 @@ def write_profile(
     record: dict[str, Any] = {
         "device": machine.device,
         "precision": machine.precision,
-        "compiled": machine.compile,
-        "first_step_seconds": trainer.first_step,
+        "compiled": trainer.gradients.compiled,
+        "first_step_seconds": trainer.first_step + trainer.gradients.pause,
         **trainer.profile.report(trainer.timed_steps),
     }
-    if machine.compile:
+    if trainer.gradients.compiled:
         last = trainer.step
         record["eager"] = profile_eager(loss, lambda i: draw(last + i, 1.0), machine.device)
     folder.write_json(PROFILE, record)

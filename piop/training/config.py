@@ -241,7 +241,7 @@ class MachineConfig:
             keep weights and sums in float32 and round what enters matrix products: ``tf32`` on a
             GPU everywhere in training, ``bf16`` in the data's part alone, since derivatives are not
             taken below float32.
-        compile: Trace and compile the training step.
+        compile: Trace and compile the training step; None decides after its first steps.
         threads: CPU threads of torch; None leaves torch's own choice, and MKL's.
         default_threads: The threads torch chose where none were given; a resume takes as many.
         seed: Of weights, functions and points.
@@ -255,7 +255,7 @@ class MachineConfig:
 
     device: Literal["cpu", "cuda"] = "cpu"
     precision: Literal["float64", "float32", "tf32", "bf16"] = "float32"
-    compile: bool = False
+    compile: bool | None = None
     threads: int | None = None
     default_threads: int | None = None
     seed: int = 0

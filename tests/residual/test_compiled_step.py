@@ -12,7 +12,7 @@ from torch import nn
 from torch.func import functional_call
 
 from piop.residual import compile_residual
-from piop.residual.compiled_step import TracedStep, trace
+from piop.residual.compiled_step import TracedStep, compile_by_torch, trace
 
 
 class Net(nn.Module):
@@ -133,11 +133,11 @@ class Recorder:
         self.options.append(options)
         memory: list[torch.Tensor] = []
 
-        def recorded(tensors):
+        def recorded(*tensors):
             if not memory:
                 self.fixed = [hasattr(t, "_dynamo_static_input_type") for t in tensors]
-                memory.extend(torch.empty_like(t) for t in graph(tensors))
-            for place, value in zip(memory, graph(tensors), strict=True):
+                memory.extend(torch.empty_like(t) for t in graph(*tensors))
+            for place, value in zip(memory, graph(*tensors), strict=True):
                 place.copy_(value)
             self.runs += 1
             return tuple(memory)
@@ -165,7 +165,9 @@ def test_cuda_graphs_read_parameters_in_place_and_copy_the_batch(loss, monkeypat
     function, params = module_loss(loss)
     TracedStep(function, graphs=True).prepare(params, _batch())
     assert recorder.fixed == [True] * len(params) + [False] * 2
-    TracedStep(function).prepare(params, _batch())
+    function, params = module_loss(loss)
+    tensors = [t.detach() for t in (*params, *_batch())]
+    compile_by_torch(trace(TracedStep(function)._flat(len(params)), tensors), tensors)(tensors)
     assert recorder.fixed == [False] * (len(params) + 2)
     assert "mode" not in recorder.options[1]
 
@@ -183,7 +185,8 @@ def test_torch_knows_which_tensors_of_a_cuda_graph_stay_in_place() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "compile", lambda f, **_: compile_with(f, backend=look))
         tensors = [torch.ones(2), torch.ones(2)]
-        trace(lambda t: (t[0] * t[1],), tensors, fixed=1)(tensors)
+        graph = trace(lambda t: (t[0] * t[1],), tensors)
+        compile_by_torch(graph, tensors, fixed=1)(tensors)
     assert seen == [[True, False]]
 
 

@@ -262,15 +262,6 @@ def test_what_cannot_be_trained_yet_is_refused_with_the_reason(tmp_path):
         fit(breaking, steps=1, out=tmp_path / "r")
 
 
-@pytest.mark.parametrize(("steps", "time", "compiled"), [(100, None, False), (5000, None, True)])
-def test_compiling_is_chosen_by_the_budget(steps, time, compiled):
-    from piop.run.configuration import choose_machine
-    from piop.training.config import BudgetConfig
-
-    machine = choose_machine(BudgetConfig(steps, time), "cpu", "float32", None, None, 0)
-    assert machine.compile is compiled
-
-
 def test_resume_after_the_end_changes_nothing(heat, tmp_path):
     run = fit(heat, steps=3, out=tmp_path / "r", samples=0)
     before = strip(run)

@@ -22,7 +22,7 @@ from piop.training.config import (
 )
 from piop.training.distributed import SingleProcess, joined
 from piop.training.loop import phases
-from piop.training.loop.gradients import make_gradients
+from piop.training.loop.compilation import StepGradients
 from piop.training.loop.trainer import Trainer
 from piop.training.loss.statistics import distribution_statistics
 
@@ -98,7 +98,7 @@ def build_trainer(name, folder, processes=None, stop=None):
     given = data is not None
     loss = build_objective(problem, model, statistics, config, data=given, part=part)
     draw = build_source(problem, model, loss, statistics, config, data, processes)
-    gradients = make_gradients(loss, compiled=False)
+    gradients = StepGradients(loss, compiled=False)
     (folder / "state").mkdir(parents=True, exist_ok=True)
 
     def ask_to_stop(row):

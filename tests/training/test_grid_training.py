@@ -159,13 +159,13 @@ def test_a_horizon_cuts_a_march_to_its_first_steps(heat, share, steps):
 @pytest.mark.parametrize("weighting", ["causal", "ntk_local", "gradient_norm"])
 def test_weights_that_learn_go_by_the_places_of_the_grid(heat, backbone, weighting):
     from piop.training.config import AdaptiveConfig
-    from piop.training.loop.gradients import make_gradients
+    from piop.training.loop.compilation import StepGradients
 
     built = build(heat, backbone, constraints="soft")
     config = replace(built.config, adaptive=AdaptiveConfig(weighting=weighting, bins=4))
     loss = build_objective(built.problem, built.model, built.statistics, config)
     trained = [p for p in loss.parameters() if p.requires_grad]
-    batch = loss.weightings.prepare(built.draw(0, 0.0), 0, make_gradients(loss, False), trained)
+    batch = loss.weightings.prepare(built.draw(0, 0.0), 0, StepGradients(loss, False), trained)
     _, statistics = loss(batch)
     loss.weightings.update(statistics)
     if weighting == "causal":

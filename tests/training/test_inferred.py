@@ -17,7 +17,7 @@ from piop.training.batches.equations import (
     choose_function_source,
 )
 from piop.training.config import PointsConfig
-from piop.training.loop.gradients import make_gradients
+from piop.training.loop.compilation import StepGradients
 from piop.training.operator import RATE, Inferred
 
 TEXT = """
@@ -78,7 +78,7 @@ def test_the_gradient_of_a_parameter_is_the_slope_of_the_loss(builder, problem, 
     points = PointsConfig(functions=3, queries=20, boundary=6, data_functions=4, data_queries=12)
     found = builder(problem, heat_data(), points=points, constraints=constraints)
     theta, batch = found.model.operator.inferred.theta, found.draw(1, 0.0)
-    make_gradients(found.loss, compiled=False)(batch)
+    StepGradients(found.loss, compiled=False)(batch)
     losses = []
     for step in (1e-6, -1e-6):
         with torch.no_grad():
@@ -180,7 +180,7 @@ def test_training_moves_the_parameter_to_the_data(problem, tmp_path):
 def test_compiled_and_eager_gradients_agree_as_the_parameter_moves(builder, problem):
     points = PointsConfig(functions=3, queries=20, data_functions=4, data_queries=12)
     both = [builder(problem, heat_data(), points=points) for _ in range(2)]
-    steps = [make_gradients(b.loss, compiled=k == 1) for k, b in enumerate(both)]
+    steps = [StepGradients(b.loss, compiled=k == 1) for k, b in enumerate(both)]
     for move in (0.0, 0.3):
         found = []
         for b, gradients in zip(both, steps, strict=True):

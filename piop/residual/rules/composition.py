@@ -56,7 +56,7 @@ def _composition_gradients(ctx: Any, grad: Tensor) -> Any:
 
     def gather(order: int, a: Tensor, b: Tensor, factor: float) -> None:
         if order in inner:
-            inner[order].addcmul_(a, b, value=factor)
+            inner[order] = torch.addcmul(inner[order], a, b, value=factor)
         elif order < len(f):
             inner[order] = torch.mul(a, b) * factor
 

@@ -17,7 +17,7 @@ from piop.residual.compiled_step import TracedStep
 from piop.training.batches.batch import Batch, CollocationPoints, flatten, map_tensors
 from piop.training.distributed import Processes
 from piop.training.loop.phases import Gradients
-from piop.training.loop.profile import BACKWARD, COLLECTIVE, COMPILED, LOSS, NETWORK, Profile
+from piop.training.loop.profile import BACKWARD, COLLECTIVE, LOSS, NETWORK, Profile
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.weighting.base import Outcome
 from piop.training.loss.weighting.tangent_kernel import PROBE
@@ -100,6 +100,12 @@ def microbatch_count(batch: Batch, streams: int, rows: int) -> int:
     return next(n for n in range(wanted, functions + 1) if functions % n == 0)
 
 
+def first_microbatch(batch: Batch, streams: int, rows: int) -> Batch:
+    """Return the first microbatch of a batch; arguments as of :func:`microbatch_count`."""
+    count = microbatch_count(batch, streams, rows)
+    return batch if count == 1 else split_batch(batch, count)[0]
+
+
 def split_batch(batch: Batch, count: int) -> list[Batch]:
     """Split a batch along its functions; what all functions share stays whole.
 
@@ -127,29 +133,6 @@ def split_batch(batch: Batch, count: int) -> list[Batch]:
         )
 
     return [part(piece) for piece in range(count)]
-
-
-def make_gradients(
-    loss: ResidualLoss, compiled: bool, profile: Profile | None = None, graphs: bool = False
-) -> Gradients:
-    """Make the function that computes the loss and adds its gradients to the parameters.
-
-    Args:
-        loss: The objective.
-        compiled: Trace and compile on the first batch, for whose shapes it then holds.
-        profile: Takes the time of network, loss and backward, or of the compiled step as a whole.
-        graphs: Record CUDA graphs of the compiled step.
-
-    Returns:
-        Batch → the parts of the loss and the statistics, detached.
-    """
-    profile = profile or Profile()
-    gradients = CompiledGradients(loss, graphs) if compiled else eager_gradients(loss, profile)
-    if loss.residual is not None and loss.residual.grid is None:  # a grid has all functions at once
-        trained = [p for p in loss.parameters() if p.requires_grad]
-        rows = COMPILED_ROWS if compiled else EAGER_ROWS
-        gradients = microbatched(gradients, trained, loss.residual.streams, rows)
-    return profile.timed(COMPILED, gradients) if compiled else gradients
 
 
 def eager_gradients(loss: ResidualLoss, profile: Profile) -> Gradients:
@@ -210,35 +193,50 @@ def _timed(network: nn.Module, profile: Profile) -> Iterator[None]:
 class CompiledGradients:
     """The step as one compiled graph from the tensors of a batch to the gradients.
 
+    Buffers are inputs of the graph, so that it is the same for every seed.
+
     Args:
         loss: The objective.
         graphs: Record CUDA graphs.
 
     Attributes:
-        step: The compiled step; None before the first batch.
+        parameters: Those that are trained.
     """
 
     def __init__(self, loss: ResidualLoss, graphs: bool = False) -> None:
-        self.loss, self.graphs = loss, graphs
+        self.loss = loss
         trained = {n: p for n, p in loss.named_parameters() if p.requires_grad}
         self.names, self.parameters = list(trained), list(trained.values())
-        self.step: TracedStep | None = None
+        self._step = TracedStep(self._flat_loss, graphs=graphs)
+        self._rebuild: Callable[[list[Tensor]], Any] | None = None
         self._parts: list[str] = []
         self._statistics: list[str] = []
 
+    def _flat_loss(self, values: list[Tensor], inputs: list[Tensor]) -> Any:
+        if self._rebuild is None:
+            raise ValueError("a step is traced on a batch")
+        buffers, batch = self._rebuild(inputs)
+        state = {**dict(zip(self.names, values, strict=True)), **buffers}
+        parts, statistics = functional_call(self.loss, state, (batch,))
+        self._parts, self._statistics = list(parts), list(statistics)
+        return (*parts.values(), *statistics.values())
+
+    def _tensors(self, batch: Batch) -> list[Tensor]:
+        tensors, rebuild = flatten((dict(self.loss.named_buffers()), batch))
+        self._rebuild = self._rebuild or rebuild
+        return tensors
+
+    def foresee(self, batch: Batch) -> float | None:
+        """Trace the step; return the seconds that compiling will take, None if it stays eager."""
+        return self._step.foresee(self.parameters, self._tensors(batch))
+
+    def prepare(self, batch: Batch) -> bool:
+        """Trace and compile for the shapes of a batch; return whether the step is compiled."""
+        return self._step.prepare(self.parameters, self._tensors(batch)) is not None
+
     def __call__(self, batch: Batch) -> Outcome:
         """Compute parts and statistics and add the gradients."""
-        tensors, rebuild = flatten(batch)
-        if self.step is None:
-
-            def flat_loss(values: list[Tensor], inputs: list[Tensor]) -> Any:
-                weights = dict(zip(self.names, values, strict=True))
-                parts, statistics = functional_call(self.loss, weights, (rebuild(inputs),))
-                self._parts, self._statistics = list(parts), list(statistics)
-                return (*parts.values(), *statistics.values())
-
-            self.step = TracedStep(flat_loss, graphs=self.graphs)
-        found, gradients = self.step(self.parameters, tensors)
+        found, gradients = self._step(self.parameters, self._tensors(batch))
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             before = parameter.grad
             parameter.grad = gradient if before is None else before + gradient

@@ -19,6 +19,7 @@ from piop.training.batches.batch import BatchSource
 from piop.training.config import TrainingConfig
 from piop.training.distributed import LostProcessError, Processes, SingleProcess, checksum
 from piop.training.loop.checkpoint import MetricsFile, Row, read_checkpoint, save_checkpoint
+from piop.training.loop.compilation import EAGER_STEPS, StepGradients
 from piop.training.loop.divergence import (
     NO_GRADIENTS,
     DivergenceMonitor,
@@ -29,7 +30,6 @@ from piop.training.loop.divergence import (
 from piop.training.loop.gradients import ControlFlags, SharedGradients
 from piop.training.loop.phases import (
     FROZEN_BATCHES,
-    Gradients,
     Phase,
     QuasiNewton,
     Stochastic,
@@ -80,7 +80,7 @@ class Trainer:
         loss: The objective around the operator, whose weights are trained in place.
         draw: Step and fraction of the budget → batch; the same ones give the same batch for equal
             weights of the operator, whatever came before.
-        gradients: Batch → parts of the loss and statistics, leaving gradients in the parameters.
+        gradients: The gradients of a batch, eager or compiled.
         config: The run's choices.
         folder: Where ``metrics.jsonl``, ``model.safetensors`` and ``state/`` go.
         progress: Called with every row of the metrics.
@@ -90,8 +90,9 @@ class Trainer:
 
     Attributes:
         step: Gradients computed so far.
-        elapsed: Seconds spent training, the first step of each process left out.
-        first_step: Seconds of the first step, which holds any compilation.
+        gradients: As given.
+        elapsed: Seconds spent training, the first step of each process and compiling left out.
+        first_step: Seconds of the first step, without compiling.
         interrupted: True once Ctrl-C was pressed.
         monitor: Judges whether training diverges.
         saved_at: Step of the last checkpoint; None before one.
@@ -101,7 +102,7 @@ class Trainer:
         self,
         loss: ResidualLoss,
         draw: BatchSource,
-        gradients: Gradients,
+        gradients: StepGradients,
         config: TrainingConfig,
         folder: Path,
         progress: Callable[[Row], None] | None = None,
@@ -111,11 +112,12 @@ class Trainer:
         self.operator, self.weightings = loss.operator, loss.weightings
         self.processes, self.profile = processes or SingleProcess(), profile or Profile()
         self.shared: SharedGradients | None = None
+        self.gradients, summed = gradients, gradients
         if self.processes.count > 1:
             own = self.processes, self._own_flags, self.profile
-            gradients = self.shared = SharedGradients(gradients, loss, *own)
+            summed = self.shared = SharedGradients(gradients, loss, *own)
         self.config, self.files, self.progress = config, RunFiles(folder), progress
-        self.task = TrainingTask(self.operator, gradients, draw, config.optimiser, self.weightings)
+        self.task = TrainingTask(self.operator, summed, draw, config.optimiser, self.weightings)
         self.phase: Phase = Stochastic(self.task)
         self.step, self.elapsed, self.first_step = 0, 0.0, 0.0
         self.interrupted = False
@@ -160,21 +162,28 @@ class Trainer:
             # torchrun passes Ctrl-C on a second time
             with on_interrupt(self._interrupt, twice=self.shared is not None):
                 while self.fraction() < 1 and not self._stops():
+                    pause, undecided = self.gradients.pause, self.gradients.compiled is None
+                    if undecided and self.step >= EAGER_STEPS:
+                        self.gradients.decide(self._steps_left())
                     with self.profile.part(OPTIMISER):
                         row = self._advance()
-                    now = time.perf_counter()
+                    now = time.perf_counter() - (self.gradients.pause - pause)
                     if self.first_step:
                         self.elapsed += now - clock
                     else:
                         self.first_step = now - clock
                         self.profile.forget()
                         self._first_at = self.step
-                    clock = now
+                    if self.gradients.pause > pause:  # a profile is of one kind of steps
+                        self.profile.forget()
+                        self._first_at = self.step
+                    clock = time.perf_counter()
                     self._spent = self._flags().spent
                     if self._is_noted():
                         with self.profile.part(METRICS):
                             self._note(metrics, row)
-                    due = self._flags().save and self.fraction() < 1
+                    decided = undecided and self.gradients.compiled is not None
+                    due = (self._flags().save or decided) and self.fraction() < 1
                     if due and self.monitor.verdict(row) is None:
                         with self.profile.part(CHECKPOINT):
                             self._save(metrics)
@@ -189,6 +198,13 @@ class Trainer:
         finally:
             if metrics is not None:
                 metrics.close()
+
+    def _steps_left(self) -> float:
+        """Return how many more steps the budget holds, at the speed so far."""
+        budget = self.config.budget
+        if budget.time is None:
+            return (budget.steps or 0) - self.step
+        return (budget.time - self.elapsed) * self.timed_steps / max(self.elapsed, 1e-9)
 
     def _own_flags(self) -> ControlFlags:
         """Return the control flags of this process: time spent, and requests to stop or save."""
@@ -307,6 +323,7 @@ class Trainer:
         """Return all that a resume needs to continue with the same numbers."""
         return {
             "step": self.step,
+            "compiled": self.gradients.compiled,
             "elapsed": self.elapsed,
             "metrics_size": self._metrics_size,
             "finish": self.phase.finish,
@@ -341,6 +358,7 @@ class Trainer:
             raise TrainingError(
                 f"{self.folder}: its checkpoint does not fit this run ({error})"
             ) from error
+        self.gradients.compiled = state.get("compiled", self.gradients.compiled)
         self.step = self.saved_at = int(state["step"])
         self.elapsed = self._spent = float(state["elapsed"])
         self._metrics_size = int(state["metrics_size"])

@@ -194,7 +194,7 @@ class Statistics:
 
 
 def find_statistics(
-    problem: Problem, data: AnyDataset | None, seed: int, *, physics: bool = True
+    problem: Problem, data: AnyDataset | None, seed: int = 0, *, physics: bool = True
 ) -> Statistics:
     """Measure the statistics of a run.
 
@@ -207,7 +207,8 @@ def find_statistics(
     Args:
         problem: The problem.
         data: The data to train on; None for the distribution alone.
-        seed: Of the random functions.
+        seed: Of the random functions; the same for every run of a problem, so that runs differ in
+            their weights and batches alone, and share what is compiled.
         physics: Whether the operator is trained on the equations.
     """
     problem = problem.at()

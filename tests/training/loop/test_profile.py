@@ -7,7 +7,8 @@ from piop.run import fit
 from piop.training.batches.batch import Batch, CollocationPoints, Observations
 from piop.training.distributed import SingleProcess
 from piop.training.loop import profile as module
-from piop.training.loop.gradients import make_gradients, profile_eager
+from piop.training.loop.compilation import StepGradients
+from piop.training.loop.gradients import profile_eager
 from piop.training.loop.profile import DRAW, Profile, count_points
 from piop.training.loop.trainer import Trainer
 
@@ -89,8 +90,8 @@ def test_points_count_over_functions_and_terms():
 def test_eager_gradients_are_the_same_when_timed(builder, heat):
     plain, timed = builder(heat), builder(heat)
     profile = Profile(on=True)
-    make_gradients(plain.loss, False)(plain.draw(0, 0.0))
-    make_gradients(timed.loss, False, profile)(timed.draw(0, 0.0))
+    StepGradients(plain.loss, False)(plain.draw(0, 0.0))
+    StepGradients(timed.loss, False, profile)(timed.draw(0, 0.0))
     for p, q in zip(plain.loss.parameters(), timed.loss.parameters(), strict=True):
         assert torch.equal(p.grad, q.grad)
     assert set(profile.seconds) == {"network", "loss", "backward"}
@@ -113,7 +114,7 @@ def test_what_processes_tell_each_other_is_not_counted_under_the_optimiser(
 
     (tmp_path / "state").mkdir()
     built, profile = builder(heat), Profile(on=True)
-    gradients = make_gradients(built.loss, compiled=False, profile=profile)
+    gradients = StepGradients(built.loss, compiled=False, profile=profile)
     Trainer(
         built.loss, built.draw, gradients, built.config, tmp_path,
         profile=profile, processes=SlowTwo(),

@@ -16,7 +16,7 @@ from piop.training.config import (
     SamplingConfig,
 )
 from piop.training.loop.checkpoint import CHECKPOINT, read_metrics
-from piop.training.loop.gradients import make_gradients
+from piop.training.loop.compilation import StepGradients
 from piop.training.loop.run_files import RunFiles
 from piop.training.loop.trainer import Trainer
 
@@ -38,7 +38,7 @@ def trainer_of(
         optimiser=optimiser or OptimiserConfig(),
     )
     (folder / "state").mkdir(parents=True, exist_ok=True)
-    gradients = make_gradients(built.loss, compiled=False)
+    gradients = StepGradients(built.loss, compiled=False)
     return Trainer(built.loss, built.draw, gradients, config, folder, progress)
 
 
@@ -249,7 +249,7 @@ def test_metrics_hold_plain_json(builder, heat, tmp_path):
 )
 def test_compiled_and_eager_gradients_agree_as_weights_change(builder, heat, settings):
     built = builder(heat, **settings), builder(heat, **settings)
-    steps = [make_gradients(b.loss, compiled=k == 1) for k, b in enumerate(built)]
+    steps = [StepGradients(b.loss, compiled=k == 1) for k, b in enumerate(built)]
     losses = []
     for index in range(3):
         outcomes = []

@@ -1,0 +1,111 @@
+"""Gradients of the training step: eager at first, compiled where the same steps come sooner so."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import final
+
+from piop.training.batches.batch import Batch
+from piop.training.loop.gradients import (
+    COMPILED_ROWS,
+    EAGER_ROWS,
+    CompiledGradients,
+    eager_gradients,
+    first_microbatch,
+    microbatched,
+)
+from piop.training.loop.phases import Gradients
+from piop.training.loop.profile import COMPILED, Profile
+from piop.training.loss.objective import ResidualLoss
+from piop.training.loss.weighting.base import Outcome
+
+EAGER_STEPS = 3
+"""Steps before the decision: the first warms up, the others are timed."""
+GAIN = 0.35
+"""Part of the time of eager gradients that compiled ones save, at least.
+
+``benchmarks/results/compilation_cpu.json`` has it for every problem.
+"""
+LEAST = 5.0
+"""Seconds to save below which the step is not even traced."""
+
+
+@final
+class StepGradients:
+    """Batch → the parts of the loss and the statistics, detached, having added the gradients.
+
+    Args:
+        loss: The objective.
+        compiled: Whether to compile, on the first batch, for whose shapes it then holds; None
+            leaves it to :meth:`decide`.
+        profile: Takes the time of network, loss and backward, or of the compiled step as a whole.
+        graphs: Record CUDA graphs of the compiled step.
+
+    Attributes:
+        compiled: Whether the step is compiled; None before that is decided.
+        pause: Seconds that tracing and compiling took so far, which are no training.
+        on_compile: Called before the step is compiled, with the seconds that are foreseen.
+    """
+
+    def __init__(
+        self,
+        loss: ResidualLoss,
+        compiled: bool | None,
+        profile: Profile | None = None,
+        graphs: bool = False,
+    ) -> None:
+        self.compiled, self.pause = compiled, 0.0
+        self.on_compile: Callable[[float], None] = lambda _: None
+        profile = profile or Profile()
+        pointwise = loss.residual is not None and loss.residual.grid is None
+        self._streams = loss.residual.streams if loss.residual and pointwise else 0
+        self._traced = CompiledGradients(loss, graphs)
+        trained = self._traced.parameters
+
+        def in_microbatches(gradients: Gradients, rows: int) -> Gradients:
+            if not pointwise:  # a grid has all functions at once
+                return gradients
+            return microbatched(gradients, trained, self._streams, rows)
+
+        self._eager = in_microbatches(eager_gradients(loss, profile), EAGER_ROWS)
+        compiled_step = in_microbatches(self._traced, COMPILED_ROWS)
+        self._compiled = profile.timed(COMPILED, compiled_step)
+        self._saving = 0.0
+        self._ready = False
+        self._fastest = math.inf
+
+    def __call__(self, batch: Batch) -> Outcome:
+        """Compute parts and statistics and add the gradients."""
+        if self._saving or (self.compiled and not self._ready):
+            self._prepare(batch)
+        if self.compiled:
+            return self._compiled(batch)
+        begun = time.perf_counter()
+        outcome = self._eager(batch)
+        self._fastest = min(self._fastest, time.perf_counter() - begun)
+        return outcome
+
+    def decide(self, steps: float) -> None:
+        """Decide at the next batch whether to compile for the steps that are left.
+
+        They must take longer as they are than compiling and taking them compiled.
+        """
+        self._saving = GAIN * self._fastest * steps
+        if self._saving < LEAST:
+            self.compiled, self._saving = False, 0.0
+
+    def _prepare(self, batch: Batch) -> None:
+        """Trace, and compile unless more is foreseen for it than it saves."""
+        begun = time.perf_counter()
+        rows = COMPILED_ROWS
+        part = first_microbatch(batch, self._streams, rows) if self._streams else batch
+        saving, self._saving = self._saving, 0.0
+        foreseen = self._traced.foresee(part)
+        if foreseen is None or not (self.compiled or foreseen < saving):
+            self.compiled = False
+        else:
+            self.on_compile(foreseen)
+            self.compiled = self._ready = self._traced.prepare(part)
+        self.pause += time.perf_counter() - begun

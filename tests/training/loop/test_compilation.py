@@ -1,0 +1,167 @@
+"""A step is eager at first, and compiled where compiling takes less time than it saves."""
+
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from piop.training.config import BudgetConfig, MachineConfig
+from piop.training.loop.checkpoint import read_metrics
+from piop.training.loop.compilation import EAGER_STEPS, GAIN, LEAST, StepGradients
+from piop.training.loop.gradients import CompiledGradients
+from piop.training.loop.run_files import RunFiles
+from piop.training.loop.trainer import Trainer
+
+
+class Compiler:
+    """In place of tracing and compiling: takes the seconds it is told to, and runs eager."""
+
+    def __init__(self, monkeypatch, foreseen, seconds=0.0, works=True) -> None:
+        self.calls: list[str] = []
+
+        def foresee(_own, _batch):
+            self.calls.append("foresee")
+            return foreseen
+
+        def prepare(_own, _batch):
+            self.calls.append("prepare")
+            time.sleep(seconds)
+            return works
+
+        def step(own, batch):
+            self.calls.append("compiled")
+            parts, statistics = own.loss(batch)
+            parts["loss"].backward()
+            return {name: value.detach() for name, value in parts.items()}, statistics
+
+        monkeypatch.setattr(CompiledGradients, "foresee", foresee)
+        monkeypatch.setattr(CompiledGradients, "prepare", prepare)
+        monkeypatch.setattr(CompiledGradients, "__call__", step)
+
+
+@pytest.fixture
+def built(builder, heat):
+    return builder(heat)
+
+
+def steps_worth(gradients, seconds):
+    """So many steps that compiling them saves so many seconds."""
+    return seconds / (GAIN * gradients._fastest)
+
+
+@pytest.mark.parametrize(
+    ("foreseen", "calls"),
+    [(LEAST * 3, ["foresee"]), (LEAST, ["foresee", "prepare", "compiled"]), (None, ["foresee"])],
+)
+def test_compiled_where_it_takes_less_than_it_saves(built, monkeypatch, foreseen, calls):
+    compiler = Compiler(monkeypatch, foreseen)
+    gradients = StepGradients(built.loss, None)
+    gradients(built.draw(0, 0.0))
+    assert gradients.compiled is None
+    gradients.decide(steps_worth(gradients, 2 * LEAST))
+    gradients(built.draw(1, 0.0))
+    assert compiler.calls[: len(calls)] == calls
+    assert gradients.compiled is ("prepare" in calls)
+
+
+def test_a_few_steps_are_not_even_traced(built, monkeypatch):
+    compiler = Compiler(monkeypatch, 0.0)
+    gradients = StepGradients(built.loss, None)
+    gradients(built.draw(0, 0.0))
+    gradients.decide(steps_worth(gradients, 0.9 * LEAST))
+    gradients(built.draw(1, 0.0))
+    assert gradients.compiled is False
+    assert not compiler.calls
+
+
+def test_what_does_not_compile_goes_on_as_it_was(built, monkeypatch):
+    Compiler(monkeypatch, 0.0, works=False)
+    gradients = StepGradients(built.loss, True)
+    parts, _ = gradients(built.draw(0, 0.0))
+    assert gradients.compiled is False
+    torch.testing.assert_close(parts["loss"], built.loss(built.draw(0, 0.0))[0]["loss"].detach())
+
+
+def test_who_asks_for_a_compiled_step_has_no_eager_one(built, monkeypatch):
+    compiler = Compiler(monkeypatch, 1e9)
+    told = []
+    gradients = StepGradients(built.loss, True)
+    gradients.on_compile = told.append
+    gradients(built.draw(0, 0.0))
+    assert compiler.calls[:3] == ["foresee", "prepare", "compiled"]
+    assert told == [1e9]
+
+
+def trainer_of(built, folder, steps, compile=None):
+    machine = MachineConfig(precision="float64", compile=compile)
+    config = replace(built.config, budget=BudgetConfig(steps=steps), machine=machine)
+    (folder / "state").mkdir(parents=True, exist_ok=True)
+    gradients = StepGradients(built.loss, compile)
+    return Trainer(built.loss, built.draw, gradients, config, folder)
+
+
+def test_the_decision_falls_after_a_few_steps_and_is_kept(
+    built, builder, heat, tmp_path, monkeypatch
+):
+    compiler = Compiler(monkeypatch, 0.0)
+    monkeypatch.setattr("piop.training.loop.compilation.LEAST", 0.0)
+    trainer = trainer_of(built, tmp_path, 10**6)
+    saved = []
+    monkeypatch.setattr(
+        trainer, "_save", lambda metrics: (saved.append(trainer.step), trainer._interrupt())
+    )
+    trainer.run()
+    assert saved[0] == EAGER_STEPS + 1, "the checkpoint follows the first compiled step"
+    assert compiler.calls[:2] == ["foresee", "prepare"]
+    assert compiler.calls.count("compiled") >= 1
+    assert trainer.state_dict()["compiled"] is True
+
+
+def test_seconds_of_compiling_are_no_training(built, tmp_path, monkeypatch):
+    Compiler(monkeypatch, 0.0, seconds=1.5)
+    monkeypatch.setattr("piop.training.loop.compilation.LEAST", 0.0)
+    trainer = trainer_of(built, tmp_path, 8)
+    trainer.run()
+    assert trainer.gradients.compiled
+    assert trainer.gradients.pause >= 1.5
+    assert trainer.elapsed < 1.5
+
+
+def test_a_resume_compiles_where_the_run_was_compiled(builder, heat, tmp_path, monkeypatch):
+    compiler = Compiler(monkeypatch, 0.0)
+    monkeypatch.setattr("piop.training.loop.compilation.LEAST", 0.0)
+    trainer_of(builder(heat), tmp_path, 6).run()
+    monkeypatch.setattr("piop.training.loop.compilation.LEAST", 1e9)  # would decide otherwise now
+    again = trainer_of(builder(heat), tmp_path, 8)
+    again.resume(torch.device("cpu"))
+    before = len(compiler.calls)
+    again.run()
+    assert compiler.calls[before:][:3] == ["foresee", "prepare", "compiled"]
+
+
+@pytest.mark.slow
+def test_a_run_that_is_compiled_on_the_way_resumes_to_the_same_numbers(
+    builder, heat, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("piop.training.loop.compilation.LEAST", 0.0)
+    monkeypatch.setattr(
+        "piop.training.loop.compilation.StepGradients.decide",
+        lambda own, _steps: setattr(own, "_saving", 1e9),
+    )
+
+    def rows(folder):
+        found = read_metrics(RunFiles(folder))
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
+
+    trainer_of(builder(heat), tmp_path / "whole", 9).run()
+    stopped = trainer_of(builder(heat), tmp_path / "parts", 9)
+    save = stopped._save
+    monkeypatch.setattr(stopped, "_save", lambda metrics: (save(metrics), stopped._interrupt()))
+    stopped.run()
+    assert stopped.step == EAGER_STEPS + 1
+    again = trainer_of(builder(heat), tmp_path / "parts", 9)
+    again.resume(torch.device("cpu"))
+    again.run()
+    assert again.gradients.compiled
+    assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
