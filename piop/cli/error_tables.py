@@ -13,6 +13,7 @@ from piop.json_values import number_text
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from piop.cli.progress import Progress
     from piop.run import Run
 
 
@@ -26,6 +27,7 @@ PRECISIONS = {
 
 def show_results(
     run: Run,
+    show: Progress,
     as_json: bool,
     profile: bool = False,
     data: Path | None = None,
@@ -35,6 +37,7 @@ def show_results(
 
     Args:
         run: The run.
+        show: Shows that figures are drawn; then the seconds of all phases are printed.
         as_json: Print one JSON object.
         profile: Print ``profile.json`` too.
         data: File of the evaluation, where it is not the held-out part of the run's own data.
@@ -58,9 +61,11 @@ def show_results(
     from piop.report import draw_run
 
     again = f"the evaluation is written. Draw its figures with: piop evaluate {run.path}"
-    with noting_interrupt(lambda: again):
+    with noting_interrupt(lambda: again), show:
+        show.enter("drawing")
         figures = draw_run(run, data=data)
     say(f"Figures: {len(figures)} in {run.path / 'figures'}")
+    say(show.summary())
 
 
 def show_discretisation(run: Run, found: Mapping[str, Any], as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from piop.cli.console import (
     print_json,
 )
 from piop.cli.error_tables import show_discretisation, show_results
+from piop.cli.progress import progress
 from piop.errors import UsageError
 
 
@@ -60,16 +62,24 @@ def evaluate(
     a figure: fewer sensors are a random part of those there are, and the reference is solved on
     each grid; data are evaluated on grids within their own.
     """
-    from piop.run import Run
-    from piop.run.run import HELD_OUT_INPUTS
+    with progress() as show:
+        show.enter("preparing")
+        from piop.run import Run
+        from piop.run.run import HELD_OUT_INPUTS
 
-    loaded = Run.load(run, device)
-    if sensors is not None or grids is not None:
-        found = loaded.discretisation(sensors, grids, samples or HELD_OUT_INPUTS, seed, data=data)
+        loaded = Run.load(run, device)
+        show.enter("evaluating")
+        study = sensors is not None or grids is not None
+        if study:
+            count = HELD_OUT_INPUTS if samples is None else samples
+            found = loaded.discretisation(sensors, grids, count, seed, data=data)
+        else:
+            solved = partial(show.advance, what="references")
+            found = loaded.evaluate(samples, seed, data=data, progress=solved)
+    if study:
         show_discretisation(loaded, found, as_json)
-        return
-    found = loaded.evaluate(samples, seed, data=data)
-    show_results(loaded, as_json, data=data, evaluation=found)
+    else:
+        show_results(loaded, show, as_json, data=data, evaluation=found)
 
 
 @click.command()

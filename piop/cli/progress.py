@@ -1,9 +1,10 @@
-"""Progress of training: a bar on a terminal, a line every ten seconds elsewhere."""
+"""Progress of a job: a bar on a terminal, a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
 import math
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,35 +13,40 @@ from typing import Self, final
 
 from piop.cli.console import is_terminal, say
 from piop.inferred_parameters import parameters_of
+from piop.phases import Phases
+from piop.training.torchrun import launched_first
 
 Row = Mapping[str, float]
 EVERY = 10.0  # seconds between plain lines
 
 
-class Progress(ABC):
-    """Shows the rows of the metrics as training writes them.
+class Progress(Phases, ABC):
+    """Shows the phases of a job, and the rows of the metrics as training writes them.
 
     Args:
-        run: The run folder, named when training begins.
         steps: The budget in steps, or None.
-        seconds: The budget in seconds, or None.
+        time: The budget in seconds, or None.
+
+    Attributes:
+        run: The run folder, to be named at the first row; None where that is done.
     """
 
-    def __init__(self, run: Path, steps: int | None, seconds: float | None) -> None:
-        self.run, self.steps, self.seconds = run, steps, seconds
-        self._begun = False
+    def __init__(self, steps: int | None = None, time: float | None = None) -> None:
+        super().__init__()
+        self.steps, self.time = steps, time
+        self.run: Path | None = None
 
     def fraction(self, row: Row) -> float | None:
         """Return the spent fraction of the budget; None without a budget."""
         if self.steps:
             return min(row["step"] / self.steps, 1.0)
-        return min(row["seconds"] / self.seconds, 1.0) if self.seconds else None
+        return min(row["seconds"] / self.time, 1.0) if self.time else None
 
     def __call__(self, row: Row) -> None:
         """Take a row."""
-        if not self._begun:
+        if self.run is not None:
             say(f"Run folder: {self.run}")
-            self._begun = True
+            self.run = None
         self.show(row)
 
     @abstractmethod
@@ -51,29 +57,71 @@ class Progress(ABC):
         return self
 
     def __exit__(self, *error: object) -> None:
-        return None
+        self.finish()
+
+    def summary(self) -> str:
+        """Return the seconds of each phase in one line; empty where there was none."""
+        parts = [f"{name} {seconds:.0f}" for name, seconds in self.seconds.items()]
+        return f"Seconds: {', '.join(parts)}" if parts else ""
 
 
 @final
 class PlainProgress(Progress):
-    """One line at the first row, then every ten seconds, and at the end of the budget."""
+    """A line where a phase begins, and one every ten seconds while it goes on."""
 
-    _last = -EVERY
+    def __enter__(self) -> Self:
+        """Begin to say every ten seconds that a phase goes on, whatever it does."""
+        self._over = threading.Event()
+        threading.Thread(target=self._go_on, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Stop."""
+        super().__exit__(*error)
+        self._over.set()
+
+    _last, _line, _rows = -math.inf, "", False
+
+    def _go_on(self) -> None:
+        while not self._over.wait(1.0):
+            if self.name and self._is_time():
+                self._say(f"{self._line}  {time.perf_counter() - self._since:.0f} s")
+
+    def _is_time(self) -> bool:
+        return time.monotonic() - self._last >= EVERY
+
+    def _say(self, line: str) -> None:
+        self._last = time.monotonic()
+        say(line)
+
+    def enter(self, name: str, detail: str = "") -> None:
+        """Print the phase, the first time it is entered."""
+        first = name not in self.seconds
+        super().enter(name, detail)
+        self._line = f"{name} ({detail})" if detail else name
+        if first:
+            self._say(self._line)
+
+    def advance(self, done: int, total: int, what: str) -> None:
+        """Print how much is done if it is time for a line."""
+        self._line = f"{self.name}: {done} of {total} {what}"
+        if self._is_time():
+            self._say(self._line)
 
     def show(self, row: Row) -> None:
         """Show a row if it is time for one."""
-        fraction, now = self.fraction(row), time.monotonic()
-        if now - self._last < EVERY and fraction != 1.0:
+        fraction = self.fraction(row)
+        first, self._rows = not self._rows, True
+        if not (first or fraction == 1.0 or self._is_time()):
             return
-        self._last = now
         part = "" if fraction is None else f" ({100 * fraction:.0f} %)"
         loss = f"loss {row['loss']:.3e}{parameters(row)}"
-        say(f"step {row['step']:.0f}{part}  {loss}  {row['seconds']:.0f} s")
+        self._say(f"step {row['step']:.0f}{part}  {loss}  {row['seconds']:.0f} s")
 
 
 @final
 class ProgressBar(Progress):
-    """A bar with the loss, the time gone and the time left."""
+    """A bar with the phase, how far it is, the time gone and the time left."""
 
     def __enter__(self) -> Self:
         """Show the bar."""
@@ -82,27 +130,40 @@ class ProgressBar(Progress):
         from rich.progress import Progress as RichProgress
 
         self._bar = RichProgress(
-            TextColumn("step {task.fields[step]:.0f}"),
+            TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("loss {task.fields[loss]:.3e}{task.fields[parameters]}"),
+            TextColumn("{task.fields[text]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
         self._bar.start()
-        self._task = self._bar.add_task("", total=None, step=0, loss=math.nan, parameters="")
+        self._task = self._bar.add_task("", total=None, text="")
         return self
+
+    def enter(self, name: str, detail: str = "") -> None:
+        """Name the phase beside the bar, which begins anew."""
+        again = name in self.seconds
+        super().enter(name, detail)
+        self._bar.update(self._task, description=name, text=detail)
+        if not again:
+            self._bar.reset(self._task, total=None)
+
+    def advance(self, done: int, total: int, what: str) -> None:
+        """Move the bar."""
+        self._bar.update(self._task, completed=done, total=total, text=f"{done} of {total} {what}")
 
     def show(self, row: Row) -> None:
         """Move the bar."""
         fraction = self.fraction(row)
-        step, loss, text = row["step"], row["loss"], parameters(row)
+        text = f"step {row['step']:.0f}  loss {row['loss']:.3e}{parameters(row)}"
         spent = {"completed": fraction or 0.0, "total": None if fraction is None else 1.0}
-        self._bar.update(self._task, **spent, step=step, loss=loss, parameters=text)
+        self._bar.update(self._task, **spent, text=text)
 
     def __exit__(self, *error: object) -> None:
         """Leave the last state of the bar on the terminal."""
+        super().__exit__(*error)
         self._bar.stop()
 
 
@@ -111,7 +172,15 @@ def parameters(row: Row) -> str:
     return "".join(f"  {name} {value:.4g}" for name, value in parameters_of(row).items())
 
 
-def progress(run: Path, steps: int | None, seconds: float | None) -> Progress:
-    """Return the progress display that suits stderr."""
+@final
+class NoProgress(Progress):
+    """Shows nothing, as all but the first of several processes."""
+
+    def show(self, row: Row) -> None:
+        """Show nothing."""
+
+
+def progress(steps: int | None = None, seconds: float | None = None) -> Progress:
+    """Return the progress display that suits this process and stderr."""
     kind = ProgressBar if is_terminal(sys.stderr) else PlainProgress
-    return kind(run, steps, seconds)
+    return (kind if launched_first() else NoProgress)(steps, seconds)

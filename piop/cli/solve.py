@@ -11,7 +11,7 @@ import click
 from piop.cli.console import COUNT, DEVICE, PATH, SEED, THREADS, F, common_options, say
 from piop.cli.error_tables import show_results
 from piop.cli.failures import INTERRUPTED
-from piop.cli.progress import progress
+from piop.cli.progress import Progress, progress
 from piop.errors import UsageError
 from piop.training.torchrun import launched_first
 
@@ -104,14 +104,16 @@ def solve(
     settings = parse_settings(pairs)
     seconds = seconds_of(steps, DEFAULT_TIME if steps is None and time is None else time)
 
-    from piop.run import fit
-    from piop.run.folder import new_folder
-    from piop.training.distributed import joined
+    with progress(steps, seconds) as show:
+        show.enter("preparing")
+        from piop.run import fit  # seconds, in which the phase is shown already
+        from piop.run.folder import new_folder
+        from piop.training.distributed import joined
 
-    if (out := options.pop("out")) is None:
-        with joined() as processes:
-            out = Path(processes.lead(lambda: str(new_folder(None, problem.name, False).path)))
-    with progress(out, steps, seconds) as show:
+        if (out := options.pop("out")) is None:
+            with joined() as processes:
+                out = Path(processes.lead(lambda: str(new_folder(None, problem.name, False).path)))
+        show.run = out
         run = fit(
             problem,
             steps=steps,
@@ -120,10 +122,11 @@ def solve(
             init_from=start,
             settings=settings,
             progress=show,
+            phases=show,
             out=out,
             **options,
         )
-    return finish(run, as_json, options["profile"])
+    return finish(run, show, as_json, options["profile"])
 
 
 @click.command()
@@ -149,33 +152,36 @@ def resume(
     The numbers are the same as if it had not been stopped, unless --set changes them. --steps or
     --time give it a new total budget.
     """
-    from piop.run import resume as resume_run
-    from piop.run.folder import RunFolder
-
     seconds = seconds_of(steps, time)
-    budget = {"steps": steps, "time": seconds}
-    if steps is None and time is None:
-        budget = RunFolder(run).read_config()["training"]["budget"]
-    with progress(run, budget["steps"], budget["time"]) as show:
+    with progress(steps, seconds) as show:
+        show.enter("preparing")
+        from piop.run import resume as resume_run
+        from piop.run.folder import RunFolder
+
+        if steps is None and time is None:
+            budget = RunFolder(run).read_config()["training"]["budget"]
+            show.steps, show.time = budget["steps"], budget["time"]
+        show.run = run
         resumed = resume_run(
             run,
             steps=steps,
             time=seconds,
             settings=parse_settings(pairs),
             progress=show,
+            phases=show,
             profile=profile,
             samples=samples,
         )
-    return finish(resumed, as_json, profile)
+    return finish(resumed, show, as_json, profile)
 
 
-def finish(run: Run, as_json: bool, profile: bool = False) -> int:
+def finish(run: Run, show: Progress, as_json: bool, profile: bool = False) -> int:
     """Print the errors of a run and draw its figures; return the exit code."""
     if run.interrupted:
         say(f"piop: interrupted; saved. Continue with: piop resume {run.path}")
         return INTERRUPTED
     if launched_first():
-        show_results(run, as_json, profile and not run.unchanged)
+        show_results(run, show, as_json, profile and not run.unchanged)
     return 0
 
 

@@ -16,6 +16,7 @@ from piop.arguments import callback, flag, mapping, whole_number
 from piop.datasets import AnyDataset
 from piop.errors import UsageError, noting_interrupt
 from piop.models.core.base import Backbone, Preset
+from piop.phases import Phases
 from piop.problem import Problem
 from piop.residual import choose_kernel
 from piop.run.configuration import (
@@ -71,6 +72,7 @@ def fit(
     out: str | Path | None = None,
     force: bool = False,
     progress: Progress | None = None,
+    phases: Phases | None = None,
     profile: bool = False,
     samples: int | None = None,
     **more: Any,
@@ -98,6 +100,8 @@ def fit(
         out: The run folder; by default ``runs/NAME-DATE-TIME``.
         force: Replace an existing run folder.
         progress: Called with rows of the metrics.
+        phases: Takes the phases of the job (``preparing``, ``compiling``, ``training``,
+            ``evaluating``) and their seconds.
         profile: Write the time of each part of a step to ``profile.json``.
         samples: Number of held-out inputs of the evaluation, 0 leaves it out; by default as many
             of 64 as have references within a quarter of the time of training, at least 4.
@@ -117,7 +121,8 @@ def fit(
     physics, force = flag("physics", physics), flag("force", force)
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
-    progress = callback(progress)
+    progress, phases = callback(progress), phases or Phases()
+    phases.enter("preparing")
     problem.capabilities.training(physics).require()
     if problem.learn is not None:
         _require_pairs(problem, data is not None)
@@ -148,7 +153,7 @@ def fit(
             _write_alone(folder, stack)
             folder.begin(problem, config, job.statistics, job.record, force)
 
-        return _train(folder, job, progress, profile, samples, initial, begin)
+        return _train(folder, job, progress, phases, profile, samples, initial, begin)
 
 
 def resume(
@@ -158,6 +163,7 @@ def resume(
     time: str | float | None = None,
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    phases: Phases | None = None,
     profile: bool = False,
     samples: int | None = None,
     data: AnyDataset | None = None,
@@ -175,6 +181,7 @@ def resume(
         settings: New values of settings that may change during a run: the size of a batch, when
             memory is short, and the step size, when the loss diverged; kept in ``config.json``.
         progress: Called with rows of the metrics.
+        phases: Takes the phases of the job and their seconds, as of :func:`fit`.
         profile: Write the time of each part of a step to ``profile.json``.
         samples: Number of held-out inputs of the evaluation, 0 leaves it out; by default as many
             of 64 as have references within a quarter of the time of training, at least 4.
@@ -189,7 +196,8 @@ def resume(
     """
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
-    progress = callback(progress)
+    progress, phases = callback(progress), phases or Phases()
+    phases.enter("preparing")
     folder = RunFolder(path)
     folder.require()
     with joined() as processes, ExitStack() as stack:
@@ -212,7 +220,7 @@ def resume(
         found = None if given is None else usable_data(problem, config, given.dataset)
         statistics = Statistics.from_json(record["statistics"])
         job = Job(problem, config, statistics, found, recorded, processes)
-        return _train(folder, job, progress, profile, samples)
+        return _train(folder, job, progress, phases, profile, samples)
 
 
 def _write_alone(folder: RunFolder, stack: ExitStack) -> None:
@@ -306,6 +314,7 @@ def _train(
     folder: RunFolder,
     job: Job,
     progress: Progress | None,
+    phases: Phases,
     profile: bool,
     samples: int | None,
     initial: Mapping[str, torch.Tensor] | None = None,
@@ -327,6 +336,7 @@ def _train(
         draw = build_source(problem, model, loss, statistics, config, training, processes)
         draw = clock.timed_draw(draw)
         gradients = StepGradients(loss, machine.compile, clock, machine.cuda_graphs)
+        gradients.phases = phases
         processes.lead(begin)  # from here on nothing is refused
         trainer = Trainer(loss, draw, gradients, config, folder.path, progress, clock, processes)
         trainer.resume(torch.device(machine.device))
@@ -334,6 +344,7 @@ def _train(
         finished = processes.lead(lambda: trainer.finished and _has_whole_weights(folder))
         with explain_out_of_memory(advice, machine.device), precision_of(machine):
             if not finished:
+                phases.enter("training")
                 trainer.run()
             if profile and not finished and processes.leads:
                 write_profile(folder, trainer, loss, draw)
@@ -349,7 +360,10 @@ def _train(
             )
             return replace(run, unchanged=True)
         if samples != 0 and not trainer.interrupted and processes.leads:
-            run.evaluate_after_training(samples)
+            phases.enter("evaluating")
+            solved = partial(phases.advance, what="references")
+            run.evaluate_after_training(samples, solved)
+    phases.finish()
     return run
 
 

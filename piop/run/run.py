@@ -352,10 +352,10 @@ class Run:
             return evaluation.inputs_of(found) if found.get("relative_l2") else ""
         return ""
 
-    def evaluate_after_training(self, samples: int | None) -> None:
+    def evaluate_after_training(self, samples: int | None, progress: Progress) -> None:
         """Evaluate on held-out inputs; without their data, write what training gave, and why."""
         try:
-            self.evaluate(samples)
+            self.evaluate(samples, progress=progress)
         except DataError as error:  # a file may go while a long training reads from it
             circumstances, doubts = self._circumstances(self.solved, self.config.machine.seed)
             warnings = [f"not evaluated: {error}", *doubts]

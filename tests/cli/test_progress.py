@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from piop.cli.progress import PlainProgress, ProgressBar, progress
+from piop.cli.progress import NoProgress, PlainProgress, ProgressBar, progress
 
 
 def row(step, seconds=0.0):
@@ -15,18 +16,23 @@ def row(step, seconds=0.0):
 
 
 def test_the_spent_fraction_follows_the_budget():
-    assert PlainProgress(Path("r"), 10, None).fraction(row(4)) == 0.4
-    assert PlainProgress(Path("r"), None, 60.0).fraction(row(4, 15.0)) == 0.25
-    assert PlainProgress(Path("r"), None, None).fraction(row(4)) is None
-    assert PlainProgress(Path("r"), 10, None).fraction(row(40)) == 1.0
+    assert PlainProgress(10).fraction(row(4)) == 0.4
+    assert PlainProgress(None, 60.0).fraction(row(4, 15.0)) == 0.25
+    assert PlainProgress().fraction(row(4)) is None
+    assert PlainProgress(10).fraction(row(40)) == 1.0
 
 
 def test_plain_lines_come_at_the_start_at_the_end_and_not_too_often(capsys):
-    with progress(Path("runs/a"), 100, None) as show:
+    with progress(100) as show:
+        show.enter("preparing")
+        show.run = Path("runs/a")
+        show.enter("training")
         for step in range(1, 101):
             show(row(step))
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
+        "preparing",
+        "training",
         "Run folder: runs/a",
         "step 1 (1 %)  loss 1.000e+00  0 s",
         "step 100 (100 %)  loss 1.000e-02  0 s",
@@ -34,19 +40,58 @@ def test_plain_lines_come_at_the_start_at_the_end_and_not_too_often(capsys):
 
 
 def test_plain_lines_come_again_after_a_while(capsys, monkeypatch):
-    clock = iter([0.0, 5.0, 11.0])
-    monkeypatch.setattr("piop.cli.progress.time.monotonic", lambda: next(clock))
-    show = PlainProgress(Path("r"), None, None)
-    for step in (1, 2, 3):
+    now = [0.0]
+    monkeypatch.setattr("piop.cli.progress.time.monotonic", lambda: now[0])
+    show = PlainProgress()
+    for step, seconds in ((1, 0.0), (2, 5.0), (3, 11.0)):
+        now[0] = seconds
         show(row(step))
-    assert [line.split()[1] for line in capsys.readouterr().err.splitlines()[1:]] == ["1", "3"]
+    assert [line.split()[1] for line in capsys.readouterr().err.splitlines()] == ["1", "3"]
+
+
+def test_a_phase_that_says_nothing_has_a_line_all_the_same(capsys, monkeypatch):
+    monkeypatch.setattr("piop.cli.progress.EVERY", 0.5)
+    with PlainProgress() as show:
+        show.enter("compiling", "about 18 s")
+        time.sleep(2.5)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "compiling (about 18 s)"
+    assert lines[1] in {f"compiling (about 18 s)  {n} s" for n in (1, 2)}
+    time.sleep(1.5)
+    assert capsys.readouterr().err == "", "nothing is printed after the end"
+
+
+def test_references_are_counted_and_phases_are_entered_again_without_a_line(capsys):
+    with PlainProgress() as show:
+        show.enter("training")
+        show.enter("compiling")
+        show.enter("training")
+        show.enter("evaluating")
+        show._last = 0.0
+        show.advance(3, 64, "references")
+        show.advance(4, 64, "references")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["training", "compiling", "evaluating", "evaluating: 3 of 64 references"]
+
+
+def test_seconds_of_phases_add_up_over_returns_to_them(monkeypatch):
+    clock = iter([1.0, 3.0, 3.0, 7.0, 7.0, 8.0])
+    monkeypatch.setattr("piop.phases.time.perf_counter", lambda: next(clock))
+    phases = NoProgress()
+    for name in ("training", "compiling", "training"):
+        phases.enter(name)
+    phases.finish()
+    assert phases.seconds == {"training": 2.0 + 1.0, "compiling": 4.0}
+    assert phases.summary() == "Seconds: training 3, compiling 4"
+    assert NoProgress().summary() == ""
 
 
 def test_a_terminal_gets_a_bar_on_stderr(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    chosen = progress(Path("runs/a"), 4, None)
+    chosen = progress(4)
     assert isinstance(chosen, ProgressBar)
     with chosen as show:
+        show.enter("training")
         for step in (1, 4):
             show(row(step))
     out = capsys.readouterr()
@@ -61,10 +106,15 @@ def test_a_closed_stderr_is_no_terminal(monkeypatch):
             raise ValueError("closed")
 
     monkeypatch.setattr(sys, "stderr", Closed())
-    assert isinstance(progress(Path("r"), 1, None), PlainProgress)
+    assert isinstance(progress(1), PlainProgress)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_an_error_passes_through_the_bar(error):
-    with pytest.raises(error), ProgressBar(Path("r"), 1, None):
+    with pytest.raises(error), ProgressBar(1):
         raise error
+
+
+def test_of_several_processes_the_first_shows_progress(monkeypatch):
+    monkeypatch.setattr("piop.cli.progress.launched_first", lambda: False)
+    assert isinstance(progress(1), NoProgress)

@@ -155,11 +155,13 @@ def test_a_problem_without_input_functions_has_no_sensors(trained):
         )
 
 
-def test_a_problem_without_reference_says_so(trained, monkeypatch):
+def test_a_problem_without_reference_says_so(trained, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # earlier tests left references
+
     def refuse(*args, **kwargs):
         raise NotSupportedError("no solver covers it")
 
-    monkeypatch.setattr("piop.run.held_out.solve_reference", refuse)
+    monkeypatch.setattr("piop.run.references.solve_reference", refuse)
     with pytest.raises(NotSupportedError, match="no solver covers it"):
         trained.discretisation(samples=2)
 

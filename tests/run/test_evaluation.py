@@ -105,7 +105,9 @@ def test_solutions_that_are_zero_are_left_out_and_told(trained):
     assert found["relative_l2"] is None
 
 
-def test_a_problem_without_reference_still_gets_its_evaluation(trained, monkeypatch):
+def test_a_problem_without_reference_still_gets_its_evaluation(trained, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # earlier tests left references
+
     def refuse(*args, **kwargs):
         raise NotSupportedError("no solver covers it")
 

@@ -39,7 +39,7 @@ def test_the_config_records_choices_versions_and_seed(trained):
     assert record["hash"] == trained.problem.hash
     assert record["training"]["machine"]["seed"] == 0
     assert record["training"]["machine"]["precision"] == "float64"
-    assert record["training"]["machine"]["compile"] is False
+    assert record["training"]["machine"]["compile"] is None  # decided by the first steps
     assert record["training"]["points"]["functions"] == 4  # from the spec's solve block
     assert record["training"]["backbone_settings"]["width"] == 8
     assert record["versions"]["torch"] == torch.__version__

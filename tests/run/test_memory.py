@@ -26,7 +26,7 @@ sys.exit(run_command(cli, sys.argv[1:]))
 
 def fails_at(step, monkeypatch):
     """Let the allocator fail in the gradients of a step."""
-    import piop.training.loop.gradients as module
+    import piop.training.loop.compilation as module
 
     good, count = module.eager_gradients, 0
 

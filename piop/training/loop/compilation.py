@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from typing import final
 
+from piop.phases import Phases
 from piop.training.batches.batch import Batch
 from piop.training.loop.gradients import (
     COMPILED_ROWS,
@@ -22,7 +22,7 @@ from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.weighting.base import Outcome
 
 EAGER_STEPS = 3
-"""Steps before the decision: the first warms up, the others are timed."""
+"""Steps of a process before the decision: the first warms up, the others are timed."""
 GAIN = 0.35
 """Part of the time of eager gradients that compiled ones save, at least.
 
@@ -46,7 +46,7 @@ class StepGradients:
     Attributes:
         compiled: Whether the step is compiled; None before that is decided.
         pause: Seconds that tracing and compiling took so far, which are no training.
-        on_compile: Called before the step is compiled, with the seconds that are foreseen.
+        phases: Takes when compiling begins, and when training goes on.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class StepGradients:
         graphs: bool = False,
     ) -> None:
         self.compiled, self.pause = compiled, 0.0
-        self.on_compile: Callable[[float], None] = lambda _: None
+        self.phases = Phases()
         profile = profile or Profile()
         pointwise = loss.residual is not None and loss.residual.grid is None
         self._streams = loss.residual.streams if loss.residual and pointwise else 0
@@ -106,6 +106,7 @@ class StepGradients:
         if foreseen is None or not (self.compiled or foreseen < saving):
             self.compiled = False
         else:
-            self.on_compile(foreseen)
+            self.phases.enter("compiling", f"about {foreseen:.0f} s")
             self.compiled = self._ready = self._traced.prepare(part)
+            self.phases.enter("training")
         self.pause += time.perf_counter() - begun

@@ -163,7 +163,7 @@ class Trainer:
             with on_interrupt(self._interrupt, twice=self.shared is not None):
                 while self.fraction() < 1 and not self._stops():
                     pause, undecided = self.gradients.pause, self.gradients.compiled is None
-                    if undecided and self.step >= EAGER_STEPS:
+                    if undecided and self.timed_steps >= EAGER_STEPS - 1:
                         self.gradients.decide(self._steps_left())
                     with self.profile.part(OPTIMISER):
                         row = self._advance()
