@@ -45,6 +45,7 @@ def one_seed(problem: piop.Problem, seed: int, options: argparse.Namespace) -> d
             seed=seed,
             compile=options.compile,
             threads=options.threads,
+            samples=64,
             settings=dict(pair.split("=", 1) for pair in options.set),
             out=Path(folder) / "run",
         )

@@ -55,6 +55,7 @@ def train(
             compile=compiled,
             threads=1,
             settings={"preset": preset},
+            samples=64,
             out=Path(folder) / "run",
             progress=lambda row: marks.append((row["step"], time.process_time())),
         )

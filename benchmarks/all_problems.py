@@ -1,0 +1,107 @@
+"""Every problem that is trained on its equation, by the command that a user would type.
+
+    python benchmarks/all_problems.py --time 5m --seeds 0 [--only NAME …] [--threads N]
+    python benchmarks/all_problems.py --time 1m --cold --samples 0
+
+A cell is one `piop solve NAME --time T --seed S` with the default recipe in a process of its own:
+error over held-out inputs, the best trivial answer, steps, and the seconds of each phase. A cell
+that is finished is kept when the script is started again. With `--cold` every cell has an empty
+cache of compiled code and of references. The result is `results/all_problems_T.json` (`_cold`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from record import RESULTS, record
+
+from piop.problem import Problem
+from piop.spec.load import builtin_names
+
+MARKS = {0: 0.02, 1: 0.02, 2: 0.05, 3: 0.1}
+"""Relative L2 error to reach, by the number of axes of space."""
+
+
+def trained_on_equations() -> list[str]:
+    """Name the problems that need no data."""
+    problems = {name: Problem.from_file(name) for name in builtin_names()}
+    return [
+        name
+        for name, problem in problems.items()
+        if problem.residuals
+        and problem.capabilities.equations
+        and not problem.infer
+        and problem.learn is None
+    ]
+
+
+def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Run the command once; return what it says."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = str(Path(folder) / "run")
+        command = [sys.executable, "-m", "piop", "solve", name, "--time", options.time]
+        command += ["--seed", str(seed), "--json", "--out", out]
+        if options.threads:
+            command += ["--threads", str(options.threads)]
+        if options.samples is not None:
+            command += ["--samples", str(options.samples)]
+        caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "XDG_CACHE_HOME": folder}
+        environment = {**os.environ, **(caches if options.cold else {})}
+        begun = time.perf_counter()
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        wall = time.perf_counter() - begun
+        if done.returncode:
+            return {"failed": done.stderr.strip().splitlines()[-1]}
+        found = json.loads(done.stdout)
+    line = re.search(r"^Seconds: (.*)$", done.stderr, re.MULTILINE)
+    phases = [part.rsplit(" ", 1) for part in line[1].split(", ")] if line else []
+    error = found["relative_l2"] or {}
+    return {
+        "mean": error.get("mean"),
+        "worst": max(error.get("per_sample", [None])),
+        "per_channel": found.get("per_channel"),
+        "best_trivial": min(found.get("baselines", {"none": None}).values()),
+        "samples": found.get("samples"),
+        "steps": found["steps"],
+        "wall": round(wall, 1),
+        "phases": {phase: float(seconds) for phase, seconds in phases},
+        "warnings": found["warnings"],
+    }
+
+
+def main() -> None:
+    """Parse the arguments, run the cells that are missing, write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--time", default="5m")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--only", nargs="+", default=None, metavar="NAME")
+    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--samples", type=int, default=None)
+    parser.add_argument("--cold", action="store_true")
+    options = parser.parse_args()
+
+    name = f"all_problems_{options.time}{'_cold' if options.cold else ''}"
+    path = RESULTS / f"{name}.json"
+    cells = json.loads(path.read_text())["cells"] if path.exists() else {}
+    for seed in options.seeds:
+        for problem in options.only or trained_on_equations():
+            key = f"{problem}/{seed}"
+            if "mean" in cells.get(key, {}):
+                continue
+            cells[key] = found = solve(problem, seed, options)
+            record(name, f"python benchmarks/all_problems.py {' '.join(sys.argv[1:])}",
+                   {"marks": MARKS, "cells": dict(sorted(cells.items()))})  # fmt: skip
+            print(key, found.get("failed") or f"{found['mean']} {found['phases']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
