@@ -11,6 +11,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar, final
 
 import torch
@@ -26,9 +27,11 @@ from piop.residual.inductor import (
     FlatFunction,
     compile_graph,
     decompositions,
+    fresh_cache,
     graph_digest,
     is_cached,
     note_cached,
+    require_compiler,
 )
 
 logger = logging.getLogger(__name__)
@@ -123,7 +126,7 @@ class TracedStep:
         """
         key, flat = _shapes(params, inputs), [t.detach() for t in (*params, *inputs)]
         begun = time.perf_counter()
-        graph = self._attempt(lambda: trace(self._flat(len(params)), flat))
+        graph = self._attempt(lambda: self._trace(flat, len(params)))
         if graph is None:
             return None
         self._traced[key] = graph
@@ -146,28 +149,53 @@ class TracedStep:
             return None
 
     def _compile(self, key: Any, flat: list[Tensor], count: int) -> FlatFunction:
-        """Compile and try; once more without the cache, which a killed compiler damages."""
-        fixed = count if self.graphs else None
-        own = flat[0].device.type == "cpu" and fixed is None
-        try:
-            graph = self._traced.pop(key, None)
-            if graph is None:
-                graph = trace(self._flat(count), flat)
-            if not own:
-                return _tried(compile_by_torch(graph, flat, fixed), flat)
-            digest = graph_digest(graph, flat)  # compiling changes the graph
-            found = _tried(compile_graph(graph), flat)
-            note_cached(digest)
-        except (MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as reason:  # half a library is left behind by a compiler that was killed
-            from torch._inductor.utils import fresh_cache  # slow to import
+        """Compile and try; again without the cache, which a killed compiler damages."""
+        graph = self._traced.pop(key, None)
+        graph = self._trace(flat, count) if graph is None else graph
+        last: Exception | None = None
+        for compile_it, in_cache in self._ways(flat, count):
+            try:
+                with nullcontext() if in_cache else fresh_cache():
+                    # compiling changes the graph
+                    found = compile_it(graph if last is None else self._trace(flat, count))
+                    with torch.no_grad():
+                        found(flat)  # where torch compiles
+            except (MemoryError, torch.OutOfMemoryError):
+                raise
+            except Exception as reason:
+                last = reason
+                continue
+            if last is not None:
+                kind = type(last).__name__
+                logger.warning("compiled without the cache of earlier runs: %s: %s", kind, last)
+            return found
+        raise last or AssertionError
 
-            with fresh_cache():
-                graph = trace(self._flat(count), flat)
-                found = _tried(compile_by_torch(graph, flat, fixed), flat)
-            logger.warning("compiled by torch.compile, without its cache, because of: %s", reason)
-        return found
+    def _trace(self, flat: list[Tensor], count: int) -> GraphModule:
+        """Trace the step, unless there is no compiler for what is traced."""
+        if flat[0].device.type == "cpu":
+            require_compiler()
+        return trace(self._flat(count), flat)
+
+    def _ways(
+        self, flat: list[Tensor], count: int
+    ) -> list[tuple[Callable[[GraphModule], FlatFunction], bool]]:
+        """Return ways to compile, the fastest first, and whether each is in the usual cache."""
+        fixed = count if self.graphs else None
+
+        def by_torch(graph: GraphModule) -> FlatFunction:
+            return compile_by_torch(graph, flat, fixed)
+
+        if fixed is not None or flat[0].device.type != "cpu":
+            return [(by_torch, True), (by_torch, False)]
+
+        def directly(graph: GraphModule) -> FlatFunction:
+            digest = graph_digest(graph, flat)
+            found = compile_graph(graph)
+            note_cached(digest)
+            return found
+
+        return [(directly, True), (directly, False), (by_torch, False)]
 
     def _flat(self, count: int) -> FlatFunction:
         """Give the step as a function of one list: parameters, then inputs."""
@@ -246,13 +274,6 @@ def compile_by_torch(
         return tuple(torch._foreach_mul(found, 1))  # pyright: ignore[reportPrivateImportUsage]
 
     return run
-
-
-def _tried(function: FlatFunction, examples: list[Tensor]) -> FlatFunction:
-    """Run a compiled function once, where torch compiles at the first call; return it."""
-    with torch.no_grad():
-        function(examples)
-    return function
 
 
 def _shapes(params: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:

@@ -21,7 +21,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -77,6 +77,24 @@ def compile_graph(graph: GraphModule) -> FlatFunction:
             graph, shapes, is_inference=True, cudagraphs=BoxedBool(False)
         )
     return lambda tensors: tuple(compiled(list(tensors)))
+
+
+def require_compiler() -> str:
+    """Return the C++ compiler.
+
+    Raises:
+        Exception: If there is none.
+    """
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    return get_cpp_compiler()
+
+
+def fresh_cache() -> AbstractContextManager[Any]:
+    """Give the compiler an empty cache in a block."""
+    from torch._inductor.utils import fresh_cache
+
+    return fresh_cache()
 
 
 def decompositions() -> Mapping[Any, Any]:

@@ -359,7 +359,7 @@ class Trainer:
                 f"{self.folder}: its checkpoint does not fit this run ({error})"
             ) from error
         self.gradients.compiled = state.get("compiled", self.gradients.compiled)
-        self.step = self.saved_at = int(state["step"])
+        self.step = self.saved_at = self._first_at = int(state["step"])
         self.elapsed = self._spent = float(state["elapsed"])
         self._metrics_size = int(state["metrics_size"])
 
