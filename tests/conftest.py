@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share the machine
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as of the command line
 
 settings.register_profile(
     "piop", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

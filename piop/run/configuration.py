@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +30,8 @@ from piop.training.config import (
     apply_settings,
     settings_for,
 )
+
+logger = logging.getLogger(__name__)
 
 RECIPE_SETTINGS = frozenset(vars(OptimiserConfig())) | frozenset(vars(AdaptiveConfig()))
 """Settings of the optimiser and of the weights that learn."""
@@ -129,6 +133,26 @@ def choose_device(requested: str | None) -> str:
     return requested or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def default_threads() -> int:
+    """Return torch's choice of threads, or as many as there are free cores where others are busy.
+
+    Threads wait for each other actively: with more of them than free cores, all are slowed down.
+    """
+    own = torch.get_num_threads()
+    try:
+        load = os.getloadavg()[0]
+    except (AttributeError, OSError):  # Windows has none
+        return own
+    found = max(1, min(own, round((os.cpu_count() or own) - load)))
+    if found < own:
+        logger.info(
+            "other processes keep cores busy (load %.1f): %d of %d threads are used. To use more: "
+            "--threads %d",
+            *(load, found, own, own),
+        )
+    return found
+
+
 def choose_machine(
     device: str | None,
     precision: str,
@@ -157,7 +181,7 @@ def choose_machine(
         precision=precision,  # type: ignore[arg-type]
         compile=compile,
         threads=threads,
-        default_threads=torch.get_num_threads() if threads is None else None,
+        default_threads=default_threads() if threads is None else None,
         seed=seed,
     )
 

@@ -1,8 +1,10 @@
+import logging
+
 import pytest
 import torch
 
 from piop.errors import UsageError
-from piop.run import fit, resume
+from piop.run import configuration, fit, resume
 from piop.run.configuration import move_to_device, require_graphs, threads_of
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 
@@ -49,6 +51,24 @@ def test_threads_are_left_alone_unless_asked_for(heat, tmp_path, counts):
     assert (machine.threads, machine.default_threads) == (None, torch.get_num_threads())
     resume(run.path, steps=2, samples=0)
     assert counts == []
+
+
+@pytest.mark.parametrize(
+    ("load", "used"), [(0.1, 4), (0.6, 3), (2.2, 2), (3.9, 1), (17.0, 1), (None, 4)]
+)
+def test_a_run_takes_the_cores_that_are_free(monkeypatch, caplog, load, used):
+    def average():
+        if load is None:
+            raise OSError
+        return load, load, load
+
+    monkeypatch.setattr(configuration.os, "getloadavg", average)
+    monkeypatch.setattr(configuration.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(logging.getLogger("piop"), "propagate", True)
+    with caplog.at_level(logging.INFO):
+        assert configuration.default_threads() == used
+    assert bool(caplog.messages) is (used < 4)
 
 
 def test_threads_asked_for_are_set_also_on_a_resume(heat, tmp_path, counts):
