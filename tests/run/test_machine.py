@@ -1,4 +1,5 @@
 import logging
+import math
 
 import pytest
 import torch
@@ -53,22 +54,31 @@ def test_threads_are_left_alone_unless_asked_for(heat, tmp_path, counts):
     assert counts == []
 
 
-@pytest.mark.parametrize(
-    ("load", "used"), [(0.1, 4), (0.6, 3), (2.2, 2), (3.9, 1), (17.0, 1), (None, 4)]
-)
-def test_a_run_takes_the_cores_that_are_free(monkeypatch, caplog, load, used):
-    def average():
-        if load is None:
-            raise OSError
-        return load, load, load
-
-    monkeypatch.setattr(configuration.os, "getloadavg", average)
-    monkeypatch.setattr(configuration.os, "cpu_count", lambda: 4)
+@pytest.mark.parametrize(("free", "used"), [(3.9, 4), (2.6, 3), (0.2, 1), (math.inf, 4)])
+def test_a_run_takes_the_cores_that_are_free(monkeypatch, caplog, free, used):
+    monkeypatch.setattr(configuration, "free_cores", lambda: free)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(logging.getLogger("piop"), "propagate", True)
     with caplog.at_level(logging.INFO):
         assert configuration.default_threads() == used
     assert bool(caplog.messages) is (used < 4)
+
+
+def test_idle_time_of_the_own_cores_is_counted(monkeypatch, tmp_path):
+    stat = tmp_path / "stat"
+    monkeypatch.setattr(configuration, "PROCESSOR_TIMES", stat)
+    monkeypatch.setattr(configuration.os, "sched_getaffinity", lambda _: {0, 2}, raising=False)
+    cores = ("9 9 9 9 9 9 9 9", "{} 0 0 {} 0 0 0 0", "0 0 0 0 0 0 0 0", "0 5 0 {} {} 0 0 0")
+    rows = "\n".join(f"cpu{n} {core}" for n, core in zip(("", 0, 1, 2), cores, strict=True))
+    stat.write_text(rows.format(100, 50, 7, 1))
+    later = rows.format(103, 51, 10, 2)  # a quarter idle, and idle or waiting all the time
+    monkeypatch.setattr(configuration.time, "sleep", lambda _: stat.write_text(later))
+    assert configuration.free_cores() == 0.25 + 1.0
+
+
+def test_a_system_that_does_not_tell_has_every_core_free(monkeypatch, tmp_path):
+    monkeypatch.setattr(configuration, "PROCESSOR_TIMES", tmp_path / "none")
+    assert configuration.free_cores() == math.inf
 
 
 def test_threads_asked_for_are_set_also_on_a_resume(heat, tmp_path, counts):
