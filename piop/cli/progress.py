@@ -17,7 +17,7 @@ from piop.phases import Phases
 from piop.training.torchrun import launched_first
 
 Row = Mapping[str, float]
-EVERY = 10.0  # seconds between plain lines
+EVERY, QUIET = 10.0, 12.0  # seconds between plain lines; after which the phase alone is shown
 
 
 class Progress(Phases, ABC):
@@ -84,7 +84,7 @@ class PlainProgress(Progress):
 
     def _go_on(self) -> None:
         while not self._over.wait(1.0):
-            if self.name and self._is_time():
+            if self.name and time.monotonic() - self._last >= QUIET:
                 self._say(f"{self._line}  {time.perf_counter() - self._since:.0f} s")
 
     def _is_time(self) -> bool:

@@ -125,6 +125,7 @@ class TracedStep:
             RuntimeWarning: If tracing fails, upon which the step is eager.
         """
         key, flat = _shapes(params, inputs), [t.detach() for t in (*params, *inputs)]
+        decompositions()  # imports the compiler, which takes seconds once
         begun = time.perf_counter()
         graph = self._attempt(lambda: self._trace(flat, len(params)))
         if graph is None:

@@ -50,7 +50,7 @@ def test_plain_lines_come_again_after_a_while(capsys, monkeypatch):
 
 
 def test_a_phase_that_says_nothing_has_a_line_all_the_same(capsys, monkeypatch):
-    monkeypatch.setattr("piop.cli.progress.EVERY", 0.5)
+    monkeypatch.setattr("piop.cli.progress.QUIET", 0.5)
     with PlainProgress() as show:
         show.enter("compiling", "about 18 s")
         time.sleep(2.5)
