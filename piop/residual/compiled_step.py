@@ -47,7 +47,7 @@ A singular matrix gives what is not finite, which the divergence monitor finds.
 COMPILING, LOADING = 8.0, 1.5
 """Seconds of compiling, and of loading from the cache, per second of tracing.
 
-``benchmarks/results/compilation_cpu.json`` has both for every problem; the slower the machine is
+Seen: 7.8 on ``burgers``, 6.9 on ``poisson``, and 0.7 to 3 from the cache. The slower the machine is
 at the moment, the longer all of them take.
 """
 R = TypeVar("R")

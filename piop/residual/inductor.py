@@ -1,7 +1,7 @@
 """Compilation of a traced step for the CPU by Inductor, torch's compiler, in seconds.
 
 ``torch.compile`` takes three to four times as long for the same machine code, for reasons that do
-not concern a graph that is traced to the end already (``benchmarks/compilation.py`` measures each):
+not concern a graph that is traced to the end already:
 
 - It traces twice more, by Dynamo and for autograd; the graph is handed to Inductor itself.
 - It compiles each kernel as a file of its own, in which reading the headers of torch takes most of
