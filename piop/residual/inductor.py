@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import copy_context
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -256,7 +257,9 @@ class _JoinedKernels:
         """Compile all kernels; return them in order."""
         parts = self._parts(torch.get_num_threads())
         with ThreadPoolExecutor(len(parts)) as pool:
-            modules = list(pool.map(_load, [self._source(part) for part in parts]))
+            # options of Inductor hold in the context where they are set, which threads do not share
+            jobs = [pool.submit(copy_context().run, _load, self._source(part)) for part in parts]
+            modules = [job.result() for job in jobs]
         found: dict[int, Callable[..., None]] = {}
         for part, module in zip(parts, modules, strict=True):
             found |= {number: getattr(module, _name(number)) for number in part}

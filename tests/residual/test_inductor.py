@@ -1,5 +1,7 @@
 """Graphs compiled by Inductor directly give what they give uncompiled, from few C++ files."""
 
+from types import SimpleNamespace
+
 import pytest
 import sympy as sp
 import torch
@@ -54,6 +56,24 @@ def test_kernels_are_split_evenly_over_files():
     kernels.sources = [([], "x" * n) for n in (10, 100, 20, 80, 30)]
     assert kernels._parts(2) == [[1, 2], [3, 4, 0]]
     assert kernels._parts(9) == [[1], [3], [4], [2], [0]]
+
+
+def test_threads_that_load_kernels_have_the_options_of_the_compilation(monkeypatch):
+    from torch._inductor import config
+
+    options = []
+
+    def load(_source):
+        options.append(config.cpp.vec_isa_ok)
+        return SimpleNamespace(kernel_0=None, kernel_1=None)
+
+    monkeypatch.setattr(inductor, "_load", load)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    kernels = inductor._JoinedKernels()
+    kernels.sources = [([], "a"), ([], "b")]
+    with config.patch({"cpp.vec_isa_ok": True}):
+        kernels.compile()
+    assert options == [True, True]
 
 
 def test_indices_are_simplified_as_sympy_would():
