@@ -53,6 +53,10 @@ at the moment, the longer all of them take.
 R = TypeVar("R")
 
 
+class StoppedCompiling(KeyboardInterrupt):
+    """Tracing or compiling was stopped: it is neither tried another way nor done without."""
+
+
 @final
 class TracedStep:
     """A training step, a callable (params, inputs) -> (parts, grads).
@@ -74,6 +78,7 @@ class TracedStep:
         self.loss_function = loss_function
         self.compiled, self.graphs = compiled, graphs
         self.eager_because: str | None = None
+        self._compiling = False
         self._functions: dict[Any, FlatFunction] = {}
         self._traced: dict[Any, GraphModule] = {}
 
@@ -134,8 +139,18 @@ class TracedStep:
         spent = time.perf_counter() - begun
         return spent * (LOADING if is_cached(graph_digest(graph, flat)) else COMPILING)
 
+    def stop(self) -> None:
+        """End tracing and compiling, where they are under way; for handlers of signals.
+
+        Raises:
+            StoppedCompiling: If they are; the compilers that run end with it.
+        """
+        if self._compiling:
+            raise StoppedCompiling
+
     def _attempt(self, action: Callable[[], R]) -> R | None:
         """Return what an action gives; None, and a warning, where it fails."""
+        self._compiling = True
         try:
             return action()
         except (MemoryError, torch.OutOfMemoryError):
@@ -148,11 +163,14 @@ class TracedStep:
                 stacklevel=4,
             )
             return None
+        finally:
+            self._compiling = False
 
     def _compile(self, key: Any, flat: list[Tensor], count: int) -> FlatFunction:
         """Compile and try; again without the cache, which a killed compiler damages."""
         graph = self._traced.pop(key, None)
         graph = self._trace(flat, count) if graph is None else graph
+        digest = graph_digest(graph, flat)
         last: Exception | None = None
         for compile_it, in_cache in self._ways(flat, count):
             try:
@@ -160,7 +178,7 @@ class TracedStep:
                     # compiling changes the graph
                     found = compile_it(graph if last is None else self._trace(flat, count))
                     with torch.no_grad():
-                        found(flat)  # where torch compiles
+                        out = found(flat)  # where torch compiles
             except (MemoryError, torch.OutOfMemoryError):
                 raise
             except Exception as reason:
@@ -169,6 +187,8 @@ class TracedStep:
             if last is not None:
                 kind = type(last).__name__
                 logger.warning("compiled without the cache of earlier runs: %s: %s", kind, last)
+            if in_cache and all(bool(t.isfinite().all()) for t in out):
+                note_cached(digest)
             return found
         raise last or AssertionError
 
@@ -190,13 +210,7 @@ class TracedStep:
         if fixed is not None or flat[0].device.type != "cpu":
             return [(by_torch, True), (by_torch, False)]
 
-        def directly(graph: GraphModule) -> FlatFunction:
-            digest = graph_digest(graph, flat)
-            found = compile_graph(graph)
-            note_cached(digest)
-            return found
-
-        return [(directly, True), (directly, False), (by_torch, False)]
+        return [(compile_graph, True), (compile_graph, False), (by_torch, False)]
 
     def _flat(self, count: int) -> FlatFunction:
         """Give the step as a function of one list: parameters, then inputs."""

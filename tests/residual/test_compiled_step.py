@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from piop.residual import compile_residual
-from piop.residual.compiled_step import TracedStep, compile_by_torch, trace
+from piop.residual import compile_residual, compiled_step
+from piop.residual.compiled_step import StoppedCompiling, TracedStep, compile_by_torch, trace
 
 
 class Net(nn.Module):
@@ -188,6 +188,79 @@ def test_torch_knows_which_tensors_of_a_cuda_graph_stay_in_place() -> None:
         graph = trace(lambda t: (t[0] * t[1],), tensors)
         compile_by_torch(graph, tensors, fixed=1)(tensors)
     assert seen == [[True, False]]
+
+
+class Compiler:
+    """In place of compiling a graph: runs it as it is, after an action."""
+
+    def __init__(self, monkeypatch, cache, action=lambda: None, factor=1.0) -> None:
+        self.calls = 0
+
+        def compile_it(graph):
+            self.calls += 1
+            action()
+            return lambda tensors: tuple(factor * t for t in graph(*tensors))
+
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
+        monkeypatch.setattr(compiled_step, "compile_graph", compile_it)
+
+    def notes(self, cache) -> int:
+        """Return how many graphs are noted as being in the cache."""
+        return len(list(cache.glob("piop/*")))
+
+
+def sine(params, inputs):
+    return (params[0] * inputs[0]).sin().sum()
+
+
+ONES = [torch.ones(3)], [torch.ones(3)]
+
+
+def test_a_graph_is_noted_as_cached_once_it_gave_finite_numbers(tmp_path, monkeypatch) -> None:
+    works = Compiler(monkeypatch, tmp_path)
+    TracedStep(sine)(*ONES)
+    assert (works.calls, works.notes(tmp_path)) == (1, 1)
+
+
+def test_a_graph_that_gives_nan_or_fails_is_not_noted(tmp_path, monkeypatch) -> None:
+    nan = Compiler(monkeypatch, tmp_path, factor=float("nan"))
+    TracedStep(sine)(*ONES)
+    assert (nan.calls, nan.notes(tmp_path)) == (1, 0)
+
+    def fail():
+        if fails.calls == 1:
+            raise OSError("a damaged library")
+
+    fails = Compiler(monkeypatch, tmp_path, fail)
+    TracedStep(sine)(*ONES)
+    assert (fails.calls, fails.notes(tmp_path)) == (2, 0), "that it compiled again is not cached"
+
+
+def test_compiling_that_is_stopped_is_not_tried_another_way(tmp_path, monkeypatch) -> None:
+    compiler = Compiler(monkeypatch, tmp_path, lambda: step.stop())
+    monkeypatch.setattr(compiled_step, "compile_by_torch", lambda *_: pytest.fail("tried again"))
+    step = TracedStep(sine)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(StoppedCompiling):
+            step(*ONES)
+    assert (compiler.calls, compiler.notes(tmp_path)) == (1, 0)
+    assert step.eager_because is None
+    step.stop()  # nothing is compiled now
+    Compiler(monkeypatch, tmp_path)
+    assert step(*ONES)[0][0].isfinite(), "it may go on"
+
+
+def test_tracing_is_stopped_too() -> None:
+    def traced(params, inputs):
+        step.stop()
+        return sine(params, inputs)
+
+    step = TracedStep(traced)
+    for action in (step.foresee, step.prepare):
+        with pytest.raises(StoppedCompiling):
+            action(*ONES)
+    assert step.eager_because is None
 
 
 NO_COMPILER = """

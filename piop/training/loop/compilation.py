@@ -94,6 +94,14 @@ class StepGradients:
         if self._saving < LEAST:
             self.compiled, self._saving = False, 0.0
 
+    def stop(self) -> None:
+        """End tracing and compiling where they are under way; for handlers of signals.
+
+        Raises:
+            StoppedCompiling: If they are.
+        """
+        self._traced.stop()
+
     def _prepare(self, batch: Batch) -> None:
         """Trace, and compile unless more is foreseen for it than it saves."""
         begun = time.perf_counter()

@@ -234,6 +234,10 @@ class CompiledGradients:
         """Trace and compile for the shapes of a batch; return whether the step is compiled."""
         return self._step.prepare(self.parameters, self._tensors(batch)) is not None
 
+    def stop(self) -> None:
+        """End tracing and compiling, as :meth:`TracedStep.stop` does."""
+        self._step.stop()
+
     def __call__(self, batch: Batch) -> Outcome:
         """Compute parts and statistics and add the gradients."""
         found, gradients = self._step(self.parameters, self._tensors(batch))

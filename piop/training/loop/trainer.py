@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from piop.errors import TrainingError
 from piop.inferred_parameters import INFERRED
+from piop.residual.compiled_step import StoppedCompiling
 from piop.training.batches.batch import BatchSource
 from piop.training.config import TrainingConfig
 from piop.training.distributed import LostProcessError, Processes, SingleProcess, checksum
@@ -53,9 +54,9 @@ def on_interrupt(action: Callable[[], None], twice: bool) -> Iterator[None]:
         return
 
     def stop(_signal: int, _frame: object) -> None:
-        action()
         if not twice:
             signal.signal(signal.SIGINT, previous)
+        action()
 
     previous = signal.signal(signal.SIGINT, stop)
     try:
@@ -159,8 +160,8 @@ class Trainer:
             metrics = MetricsFile(self.files, self._metrics_size)
         clock = self._saved_clock = time.perf_counter()
         try:
-            # torchrun passes Ctrl-C on a second time
-            with on_interrupt(self._interrupt, twice=self.shared is not None):
+            twice = self.shared is not None  # torchrun passes Ctrl-C on a second time
+            with on_interrupt(self._interrupt, twice), suppress(StoppedCompiling):
                 while self.fraction() < 1 and not self._stops():
                     pause, undecided = self.gradients.pause, self.gradients.compiled is None
                     if undecided and self.timed_steps >= EAGER_STEPS - 1:
@@ -364,6 +365,8 @@ class Trainer:
         self._metrics_size = int(state["metrics_size"])
 
     def _interrupt(self) -> None:
-        """Note a request to stop."""
+        """Note a request to stop; one process ends compiling, which others would wait for."""
         self.interrupted = True
         self.processes.hurry()
+        if self.shared is None:
+            self.gradients.stop()

@@ -1,5 +1,6 @@
 """A step is eager at first, and compiled where compiling takes less time than it saves."""
 
+import signal
 import time
 from dataclasses import replace
 
@@ -151,6 +152,41 @@ def test_a_resume_that_is_undecided_takes_eager_steps_of_its_own_first(
     again.run()
     assert again.gradients.compiled is False, "17 steps are not worth compiling"
     assert not compiler.calls
+
+
+@pytest.mark.parametrize("compile", [None, True])
+def test_ctrl_c_ends_compiling_and_a_resume_compiles_again(
+    builder, heat, tmp_path, monkeypatch, compile
+):
+    monkeypatch.setattr("piop.training.loop.compilation.LEAST", 0.0)
+    before = signal.getsignal(signal.SIGINT)
+    compiler = Compiler(monkeypatch, 0.0)
+    stopped = trainer_of(builder(heat), tmp_path, 8, compile)
+    step = stopped.gradients._traced._step
+
+    def interrupted(_own, _batch):
+        step._attempt(lambda: signal.raise_signal(signal.SIGINT))
+        pytest.fail("goes on compiling")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CompiledGradients, "prepare", interrupted)
+        stopped.run()
+    assert stopped.interrupted
+    assert stopped.saved_at == stopped.step == (0 if compile else EAGER_STEPS)
+    assert signal.getsignal(signal.SIGINT) is before
+    again = trainer_of(builder(heat), tmp_path, 8, compile)
+    again.resume(torch.device("cpu"))
+    again.run()
+    assert (again.step, again.gradients.compiled) == (8, True)
+    assert compiler.calls.count("prepare") == 1
+
+
+def test_one_of_several_processes_goes_on_compiling(built, tmp_path, monkeypatch):
+    trainer = trainer_of(built, tmp_path, 8)
+    trainer.shared = object()
+    trainer.gradients._traced._step._compiling = True
+    trainer._interrupt()
+    assert trainer.interrupted
 
 
 @pytest.mark.slow

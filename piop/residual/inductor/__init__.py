@@ -1,0 +1,20 @@
+"""Inductor, torch's compiler, given a whole training step at once."""
+
+from piop.residual.inductor.cache import fresh_cache, graph_digest, is_cached, note_cached
+from piop.residual.inductor.compilation import (
+    FlatFunction,
+    compile_graph,
+    decompositions,
+    require_compiler,
+)
+
+__all__ = [
+    "FlatFunction",
+    "compile_graph",
+    "decompositions",
+    "fresh_cache",
+    "graph_digest",
+    "is_cached",
+    "note_cached",
+    "require_compiler",
+]

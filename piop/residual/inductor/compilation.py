@@ -1,0 +1,97 @@
+"""Compilation of a traced step for the CPU by Inductor, torch's compiler, in seconds.
+
+``torch.compile`` takes three to four times as long for the same machine code, for reasons that do
+not concern a graph that is traced to the end already:
+
+- It traces twice more, by Dynamo and for autograd; the graph is handed to Inductor itself.
+- It compiles each kernel as a file of its own, in which reading the headers of torch takes most of
+  the time; :class:`JoinedKernels` compiles them together, in as many files as there are cores.
+- It simplifies every index of memory as if it were any formula; :func:`expanded` multiplies out
+  those that are polynomials, to the same result.
+- It tries by compiling which vector instructions there are; torch itself knows.
+
+All of this relies on parts of Inductor that are not public. Whoever calls it falls back to
+``torch.compile`` where they differ from those of the pinned version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+
+from piop.residual.inductor.cache import keyed_by_instruction_set
+from piop.residual.inductor.kernels import JoinedKernels
+from piop.residual.inductor.patches import quick_indices
+from piop.residual.inductor.processes import CompilerProcesses
+
+FlatFunction = Callable[[list[Tensor]], tuple[Tensor, ...]]
+
+# Some of these modules take a second to import, which a run without compilation is spared.
+
+
+def compile_graph(graph: GraphModule) -> FlatFunction:
+    """Compile a graph of plain operations on CPU tensors.
+
+    Args:
+        graph: Traced with fake tensors and :func:`decompositions`. It takes tensors one by one,
+            gives a tuple, and changes none of them. Compiling changes the graph.
+
+    Returns:
+        The compiled function of a list of tensors, to be called without gradients.
+
+    Raises:
+        Exception: Whatever Inductor or the C++ compiler raises; any of them where this version of
+            torch differs from what is expected here.
+    """
+    from torch._guards import TracingContext, tracing
+    from torch._inductor import config
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.fx_passes.joint_graph import joint_graph_passes
+    from torch._inductor.utils import BoxedBool
+    from torch._inductor.virtualized import V
+
+    shapes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    mode = shapes[0].fake_mode
+    known_cpu = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+    options: Mapping[str, Any] = {"cpp.vec_isa_ok": True} if known_cpu else {}
+    processes = CompilerProcesses()
+    with ExitStack() as stack:
+        for context in (
+            torch.no_grad(),
+            tracing(TracingContext(mode)),
+            V.set_fake_mode(mode),
+            config.patch({"cpp_cache_precompile_headers": False, **options}),
+            keyed_by_instruction_set(),
+            quick_indices(),
+            processes.used(),
+            JoinedKernels.collected(processes),
+        ):
+            stack.enter_context(context)
+        joint_graph_passes(graph)
+        compiled: Any = compile_fx_inner(
+            graph, shapes, is_inference=True, cudagraphs=BoxedBool(False)
+        )
+    return lambda tensors: tuple(compiled(list(tensors)))
+
+
+def require_compiler() -> str:
+    """Return the C++ compiler.
+
+    Raises:
+        Exception: If there is none.
+    """
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    return get_cpp_compiler()
+
+
+def decompositions() -> Mapping[Any, Any]:
+    """Return what Inductor wants to be written in simpler operations as a graph is traced."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    return select_decomp_table()

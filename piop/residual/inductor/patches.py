@@ -1,0 +1,50 @@
+"""Parts of Inductor that are replaced while it compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sympy as sp
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give an attribute that is there another value in a block."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def expanded(expression: Any) -> Any:
+    """Multiply out a polynomial; simplify anything else.
+
+    Indices of memory are polynomials in the indices of loops, except where axes are merged.
+    """
+    from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+
+    plain = isinstance(expression, sp.Expr) and expression.is_polynomial()
+    if plain and not expression.has(FloorDiv, ModularIndexing):
+        return sp.expand(expression)
+    return sp.simplify(expression)
+
+
+@contextmanager
+def quick_indices() -> Iterator[None]:
+    """Simplify indices of memory by :func:`expanded` while Inductor generates code."""
+    from torch._inductor import sizevars
+
+    class Quick:
+        """SymPy, but for ``simplify``."""
+
+        simplify = staticmethod(expanded)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(sp, name)
+
+    with replaced(sizevars, "sympy", Quick()):
+        yield

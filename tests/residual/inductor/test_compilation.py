@@ -1,0 +1,69 @@
+"""Graphs compiled by Inductor directly give what they give uncompiled, from few C++ files."""
+
+import pytest
+import torch
+
+from piop.residual.compiled_step import trace
+from piop.residual.inductor import compile_graph
+
+SHIFT = torch.tensor([0.5, -1.5, 2.0])
+
+
+def function(tensors):
+    """Several kernels, a constant, and a product that is no kernel of Inductor's."""
+    a, b = tensors
+    product = torch.matmul(a, b.mT)
+    norm = torch.softmax(product, -1)
+    total = (a + SHIFT).sin().sum(0)
+    return norm, total, torch.cumsum(product, 0).tanh()
+
+
+@pytest.fixture
+def tensors():
+    generator = torch.Generator().manual_seed(0)
+    return [torch.rand(n, 3, generator=generator) for n in (40, 33)]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_compiled_graph_gives_the_values_of_the_function(tensors, cache):
+    graph = trace(function, tensors)
+    found = compile_graph(graph)(tensors)
+    torch.testing.assert_close(found, function(tensors))
+    assert len(list(cache.rglob("*.main.cpp"))) == 1, "all kernels in one file on one thread"
+
+
+def test_what_writes_to_a_tensor_of_its_own_is_traced_without_writing(tensors):
+    def writing(given):
+        a = given[0] * 2
+        a[1:].add_(given[0][:-1])
+        a.mul_(3)
+        return (a,)
+
+    graph = trace(writing, tensors)
+    names = [str(node.target) for node in graph.graph.nodes]
+    assert not [name for name in names if name.endswith(("_.Tensor", "_.default"))], names
+    torch.testing.assert_close(graph(*tensors), writing(tensors))
+
+
+def test_a_check_that_only_raises_is_left_out_of_the_graph():
+    def solving(given):
+        return (torch.linalg.solve(given[0], given[1]),)
+
+    given = [torch.eye(3) * 2, torch.ones(3, 1)]
+    graph = trace(solving, given)
+    assert not [n for n in graph.graph.nodes if "check_errors" in str(n.target)]
+    torch.testing.assert_close(graph(*given), (torch.full((3, 1), 0.5),))
