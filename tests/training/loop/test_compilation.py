@@ -168,9 +168,17 @@ def test_ctrl_c_ends_compiling_and_a_resume_compiles_again(
         step._attempt(lambda: signal.raise_signal(signal.SIGINT))
         pytest.fail("goes on compiling")
 
+    handlers, save = [], stopped._save
+
+    def saving(metrics):
+        handlers.append(signal.getsignal(signal.SIGINT))
+        save(metrics)
+
     with monkeypatch.context() as patch:
         patch.setattr(CompiledGradients, "prepare", interrupted)
+        patch.setattr(stopped, "_save", saving)
         stopped.run()
+    assert handlers == [before], "a second Ctrl-C ends at once"
     assert stopped.interrupted
     assert stopped.saved_at == stopped.step == (0 if compile else EAGER_STEPS)
     assert signal.getsignal(signal.SIGINT) is before
