@@ -9,15 +9,11 @@ parity: derivatives along the axis of even order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from piop.boundary import Dirichlet, Neumann
 from piop.errors import NotSupportedError
+from piop.forms.axis_conditions import Extension, axis_conditions
 from piop.forms.linear_nonlinear_split import EvolutionSystem, Split, split_linear
 from piop.forms.pde import PDE
-
-Extension = Literal["periodic", "odd", "even"]
-"""How a solution continues beyond an axis."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +55,13 @@ def linear_evolution(pde: PDE) -> LinearEvolution:
 
 def _extension(pde: PDE, axis: int) -> Extension:
     """Find how all channels continue beyond an axis."""
-    coordinate = pde.space[axis]
-    if coordinate.periodic:
-        return "periodic"
-    faces = [f for f in pde.domain.faces if pde.domain.across(f)[0] is coordinate]
-    found = [c for face in faces for c in pde.boundary.get(face, ())]
-    complete = len(found) == 2 * len(pde.channels)
-    vanish = all(value == 0 for c in found for value in c.values)
-    if complete and vanish and all(isinstance(c, Dirichlet) for c in found):
-        return "odd"
-    if complete and vanish and all(isinstance(c, Neumann) for c in found):
-        return "even"
-    raise NotSupportedError(
-        f"along {coordinate.name} it is neither periodic, nor do all unknowns vanish, nor all of "
-        f"their slopes"
-    )
+    found = axis_conditions(pde, axis).extension
+    if found is None:
+        raise NotSupportedError(
+            f"along {pde.space[axis].name} all unknowns vanish on one wall, and their slopes on "
+            f"the other"
+        )
+    return found
 
 
 def _require_even(pde: PDE, system: EvolutionSystem, axis: int) -> None:

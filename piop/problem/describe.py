@@ -199,8 +199,8 @@ def _solver(problem: Problem) -> dict[str, str]:
 
 
 def _linear_part(problem: Problem) -> str:
-    """Say what solves the linear part of an evolution by default; empty for other problems."""
-    if problem.time is None or not problem.space or not problem.residuals:
+    """Say what solves the linear part by default; empty without equations in space."""
+    if not problem.space or not problem.residuals:
         return ""
     return str(decide_linear_part(problem, decide_constraints(problem)))
 

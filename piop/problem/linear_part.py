@@ -1,4 +1,4 @@
-"""Whether the linear part of an evolution is solved exactly, and why: symbolic, without torch."""
+"""Whether the linear part of the equations is solved exactly, and why: symbolic, without torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from piop.errors import NotSupportedError
 from piop.forms.linear_evolution import linear_evolution
+from piop.forms.linear_steady import LinearSteady, linear_steady
 from piop.problem.classify import is_linear
+from piop.problem.constraints import expression_smoothness
 
 if TYPE_CHECKING:
     from piop.problem.constraints import Constraints
@@ -22,7 +24,8 @@ class LinearPartDecision:
     """What solves the linear part of the equations.
 
     Attributes:
-        exact: True where hard initial data evolve by it, False where the network learns it.
+        exact: True where hard initial data evolve by it, or the solution of a steady problem is
+            that for its source; False where the network learns it.
         why: The reason, a clause.
     """
 
@@ -48,7 +51,8 @@ def decide_linear_part(
     """
     obstacle = _obstacle(problem, constraints, mode)
     if obstacle is None:
-        return LinearPartDecision(True, "each wave of the initial data by itself")
+        waves = "the initial data" if problem.time else "the source"
+        return LinearPartDecision(True, f"each wave of {waves} by itself")
     if mode == "exact":
         raise ValueError(f"linear_part: exact is not possible: {obstacle}; use auto or learned")
     return LinearPartDecision(False, obstacle)
@@ -58,18 +62,43 @@ def _obstacle(problem: Problem, constraints: Constraints, mode: LinearPartMode) 
     """Say why the linear part is left to the network; None where it is not."""
     if mode == "learned":
         return "as requested"
-    if problem.time is None:
-        return "the problem is steady"
+    if problem.infer:
+        return "parameters of the equations are to be inferred"
+    try:
+        if problem.time is None:
+            return _steady_obstacle(problem, constraints, linear_steady(problem.pde))
+        return _evolution_obstacle(problem, constraints, mode)
+    except NotSupportedError as error:
+        return str(error)
+
+
+def _evolution_obstacle(
+    problem: Problem, constraints: Constraints, mode: LinearPartMode
+) -> str | None:
+    """Say why initial data do not evolve by the linear part; None where they do."""
     if not constraints.initial or constraints.soft_initial:
         return "the initial data are not a hard constraint"
     if mode == "auto" and not is_linear(problem):
         return "the equations are not linear"
-    if problem.infer:
-        return "parameters of the equations are to be inferred"
     if any(a.mean for a in problem.pde.auxiliaries):
         return "an auxiliary unknown has a mean of its own"
-    try:
-        linear_evolution(problem.pde)
-    except NotSupportedError as error:
-        return str(error)
+    linear_evolution(problem.pde)
+    return None
+
+
+def _steady_obstacle(
+    problem: Problem, constraints: Constraints, linear: LinearSteady
+) -> str | None:
+    """Say why a steady problem is not solved for its source; None where it is."""
+    prescribed = [c for c in constraints.faces if c.condition.prescribed is not None]
+    for constraint in (*constraints.periodic, *prescribed):
+        if not constraint.hard:
+            return f"this is a soft constraint: {constraint.what}"
+    for source in linear.sources:
+        hidden = [i.name for i in problem.inputs if i.hidden and source.has(i.symbol)]
+        if hidden:
+            return f"the source depends on {hidden[0]}, which the network does not see"
+        smoothness, reason = expression_smoothness(problem, source)
+        if not smoothness > 1:
+            return f"the source is not smooth enough to be interpolated: {reason}"
     return None

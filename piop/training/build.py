@@ -229,7 +229,7 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
 
 
 def _solves_linear_part(problem: Problem, constraints: Constraints, config: TrainingConfig) -> bool:
-    """Decide whether hard initial data evolve by the linear part of the equations."""
+    """Decide whether the linear part of the equations is solved exactly."""
     if not config.physics:
         return False
     try:

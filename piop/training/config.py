@@ -146,9 +146,10 @@ class LossConfig:
     Attributes:
         constraints: Make conditions hard constraints where possible (``auto``), everywhere or an
             error (``hard``), nowhere (``soft``).
-        linear_part: Let initial data evolve by the linear part of the equations exactly, wave by
-            wave, so that the network adds the rest: where the equations are linear and it is
-            possible (``auto``), everywhere or an error (``exact``), nowhere (``learned``).
+        linear_part: Solve the linear part of the equations exactly, wave by wave, from the initial
+            data of an evolution or for the source of a steady problem, so that the network adds the
+            rest: where the equations are linear and it is possible (``auto``), everywhere or an
+            error (``exact``), nowhere (``learned``).
         relative: Divide the residual of each function by the size of its solution, so that large
             functions do not dominate the batch.
         front: Strength of the damping at fronts, dimensionless; 0 for none, as for linear problems.

@@ -46,7 +46,6 @@ def test_odd_derivatives_are_allowed_on_periodic_axes_only() -> None:
 @pytest.mark.parametrize(
     "boundary",
     [
-        "x.min: {dirichlet: {u: 0}}, x.max: {neumann: {u: 0}}",
         "x: {dirichlet: {u: 1}}",
         "x: {neumann: {u: 1}}",
         "x: {robin: {u: [1, 1, 0]}}",
@@ -55,6 +54,12 @@ def test_odd_derivatives_are_allowed_on_periodic_axes_only() -> None:
 def test_other_walls_are_refused(boundary: str) -> None:
     with pytest.raises(NotSupportedError, match="along x it is neither periodic"):
         linear_evolution(example("dt(u) = dxx(u)", boundary).pde)
+
+
+def test_walls_of_two_kinds_are_refused() -> None:
+    walls = "x.min: {dirichlet: {u: 0}}, x.max: {neumann: {u: 0}}"
+    with pytest.raises(NotSupportedError, match="along x all unknowns vanish on one wall"):
+        linear_evolution(example("dt(u) = dxx(u)", walls).pde)
 
 
 def test_a_drawn_coefficient_is_refused() -> None:

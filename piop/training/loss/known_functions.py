@@ -11,6 +11,7 @@ from piop.forms.hard_constraints import lift_expression
 from piop.problem import Problem
 from piop.problem.constraints import Constraints
 from piop.residual import KnownField
+from piop.training.loss.linear_inversion import LinearInversion
 from piop.training.loss.linear_propagation import LinearPropagation
 
 Functions = Mapping[str, InputFunction]
@@ -34,14 +35,16 @@ def hard_constraint_lift(
         problem: The problem.
         constraints: Which conditions are hard constraints.
         mean: Constant that is added to each channel without hard initial data, in its units.
-        exact: Whether initial data evolve by the linear part of the equations.
+        exact: Whether initial data evolve by the linear part of the equations, or the source of a
+            steady problem is solved for.
 
     Returns:
         For each channel what :func:`piop.forms.hard_constraints.lift_expression` writes; None where
         nothing is added.
     """
-    if not any((*constraints.lift_orders, *constraints.hard_faces)):
+    if not exact and not any((*constraints.lift_orders, *constraints.hard_faces)):
         return None
+    mean = [0.0] * len(mean) if exact and problem.time is None else mean  # solved for, too
     expressions = [
         lift_expression(problem.pde, channel, order, faces, 0.0 if order else constant)
         for channel, order, faces, constant in zip(
@@ -51,6 +54,6 @@ def hard_constraint_lift(
     added = [e for e in expressions if e is not None]
     if not exact:
         return known_field(problem, added)
-    evolved = LinearPropagation(problem)
-    added = [e + item.symbol for e, item in zip(added, evolved.inputs, strict=True)]
-    return KnownField(added, problem.inputs, [c.symbol for c in problem.coordinates], evolved)
+    solved = LinearInversion(problem) if problem.time is None else LinearPropagation(problem)
+    added = [e + item.symbol for e, item in zip(added, solved.inputs, strict=True)]
+    return KnownField(added, problem.inputs, [c.symbol for c in problem.coordinates], solved)

@@ -15,18 +15,16 @@ from dataclasses import dataclass, replace
 from typing import Self, cast, final
 
 import torch
-from sympy import Function
 from torch import Tensor
 
 from piop.domain import Coordinate
 from piop.fields import Device, InputFunction
 from piop.forms.linear_evolution import linear_evolution
-from piop.forms.pde import Input
 from piop.problem import Problem
 from piop.reference.fourier.grid import PeriodicGrid, Symbols, Table
 from piop.reference.input_values import Sources
 from piop.residual import DerivedFunctions, KnownField
-from piop.spec.model import SensorPlacement
+from piop.training.loss.linear_inversion import derived_input
 
 POINTS = {1: 256, 2: 64, 3: 32}
 """Points per axis, by their number, at which initial data are transformed; higher waves stay."""
@@ -129,7 +127,7 @@ class LinearPropagation(DerivedFunctions):
         data = [problem.initial[c.name][c.time_order] for c in split.channels[: split.states]]
         self._initial = KnownField(data, problem.inputs, coordinates)
         self.needs = self._initial.names
-        self.inputs = tuple(_function(problem, name) for name in problem.channels)
+        self.inputs = tuple(derived_input(problem, name) for name in problem.channels)
         box = tuple(
             _doubled(c) if e != "periodic" else c
             for c, e in zip(problem.space, linear.extensions, strict=True)
@@ -214,15 +212,6 @@ class LinearPropagation(DerivedFunctions):
         """Return the wave vectors of a half spectrum ``[K, d]``."""
         axes = [k.expand(self._grid.modes) for k in self._grid.wavenumbers()]
         return torch.stack(axes, -1).flatten(0, -2)
-
-
-def _function(problem: Problem, channel: str) -> Input:
-    """Declare the function that is added to the initial data of a channel."""
-    coordinates = problem.coordinates
-    name = f"{channel} of the linear part"  # no name of a spec has spaces
-    symbol = Function(name, real=True)(*(c.symbol for c in coordinates))
-    of = tuple(c.name for c in coordinates)
-    return Input(name, of, None, None, True, True, (), SensorPlacement.GRID, symbol)
 
 
 def _doubled(axis: Coordinate) -> Coordinate:

@@ -210,17 +210,13 @@ def test_stream_functions_follow_their_vorticity() -> None:
 
 
 def test_only_linear_equations_are_solved_by_default() -> None:
-    heat, burgers, helmholtz = (
-        Problem.from_file(name) for name in ("heat", "burgers", "helmholtz")
-    )
+    heat, burgers = (Problem.from_file(name) for name in ("heat", "burgers"))
     assert decide_linear_part(heat, decide_constraints(heat)).exact
     assert not decide_linear_part(heat, decide_constraints(heat), "learned").exact
     assert not decide_linear_part(heat, decide_constraints(heat, "soft")).exact
     found = decide_linear_part(burgers, decide_constraints(burgers))
     assert str(found) == "learned, the equations are not linear"
     assert decide_linear_part(burgers, decide_constraints(burgers), "exact").exact
-    with pytest.raises(ValueError, match="exact is not possible: the problem is steady"):
-        decide_linear_part(helmholtz, decide_constraints(helmholtz), "exact")
 
 
 def test_what_cannot_be_solved_exactly_is_refused_with_the_reason() -> None:
