@@ -230,7 +230,7 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
 
 def _solves_linear_part(problem: Problem, constraints: Constraints, config: TrainingConfig) -> bool:
     """Decide whether the linear part of the equations is solved exactly."""
-    if not config.physics:
+    if not config.physics or (problem.time is None and not config.loss.steady):
         return False
     try:
         return decide_linear_part(problem, constraints, config.loss.linear_part).exact

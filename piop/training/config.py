@@ -157,6 +157,8 @@ class LossConfig:
         initial_weight: Weight of initial data that are soft constraints.
         boundary_weight: Weight of boundary conditions that are soft constraints.
         data_weight: Weight of the data.
+        steady: Whether ``linear_part`` counts for steady problems; not in runs that do not record
+            it.
     """
 
     constraints: Literal["auto", "hard", "soft"] = setting("auto")
@@ -167,6 +169,7 @@ class LossConfig:
     initial_weight: float = setting(10.0, applies=(SOFT_INITIAL,))
     boundary_weight: float = setting(1.0, applies=(SOFT_BOUNDARY,))
     data_weight: float = setting(1.0, applies=(DATA,))
+    steady: bool = True
 
     @property
     def weights(self) -> dict[str, float]:
@@ -374,9 +377,9 @@ class TrainingConfig:
 
         No key is in two sections, so one that has moved to another section since is found there,
         and one that is new has its default, but for the scheme of the draws and the linear part,
-        which older runs learned.
+        which older runs learned, at first of all problems and then of steady ones.
         """
-        stored: dict[str, Any] = {"draws": FIRST_SCHEME, "linear_part": "learned"}
+        stored: dict[str, Any] = {"draws": FIRST_SCHEME, "linear_part": "learned", "steady": False}
         stored |= {key: v for name in SECTIONS for key, v in data.get(name, {}).items()}
         parts = {
             name: section(**{f.name: stored[f.name] for f in fields(section) if f.name in stored})

@@ -233,3 +233,17 @@ def test_older_runs_learned_the_linear_part() -> None:
     assert TrainingConfig.from_json(stored).loss.linear_part == "auto"
     del stored["loss"]["linear_part"]
     assert TrainingConfig.from_json(stored).loss.linear_part == "learned"
+
+
+def test_runs_of_steady_problems_before_they_were_solved_keep_their_predictions() -> None:
+    problem, config = Problem.from_file("poisson"), TrainingConfig(BudgetConfig(steps=1))
+    statistics = distribution_statistics(problem, compile_residual(problem), 0)
+    known = build_model(problem, statistics, config).known
+    assert known is not None
+    assert known.derived is not None
+    stored = config.to_json()
+    assert TrainingConfig.from_json(stored).loss.steady
+    del stored["loss"]["steady"]
+    known = build_model(problem, statistics, TrainingConfig.from_json(stored)).known
+    assert known is not None
+    assert known.derived is None
