@@ -46,12 +46,6 @@ class ChebyshevBasis(Basis):
         """K, the number of functions."""
         return len(self.slope)
 
-    @property
-    def means(self) -> Tensor:
-        """Averages of the functions over the axis ``[K]``."""
-        index = torch.arange(self.size, dtype=self.slope.dtype, device=self.slope.device)
-        return torch.where(index % 2 == 0, 1 / (1 - index**2 + (index == 1)), 0.0)
-
     def table(self, x: Tensor, order: int = 0) -> Tensor:
         """See the base class; points outside the axis count as its ends."""
         unit = (2 * x - self.low - self.high) / (self.high - self.low)

@@ -21,14 +21,6 @@ def test_derivatives_are_those_of_the_polynomials(order: int) -> None:
         np.testing.assert_allclose(column.numpy(), scale * wanted, rtol=1e-11, atol=1e-9)
 
 
-def test_means_are_integrals_over_the_length() -> None:
-    basis = ChebyshevBasis.of_size(6, LOW, HIGH)
-    for k, mean in enumerate(basis.means.tolist()):
-        integral = chebyshev.chebint(np.eye(6)[k])
-        wanted = np.diff(chebyshev.chebval(np.array([-1.0, 1.0]), integral))[0] / 2
-        assert mean == pytest.approx(wanted, abs=1e-15)
-
-
 def test_the_basis_moves_with_its_precision() -> None:
     basis = ChebyshevBasis.of_size(4, LOW, HIGH).to(None, torch.float32)
     assert basis.table(torch.zeros(2, 3), 1).dtype == torch.float32

@@ -38,7 +38,6 @@ class AxisModes:
         factors: What ∂x, where all orders occur, or else (∂xx)^(1/2), multiplies each mode by
             ``[K]`` complex, inverse units of x.
         backward: Parts of the modes to coefficients of the basis ``[M, K]``.
-        means: Averages of the functions of the basis over the axis ``[M]``.
         basis: Functions of which the modes are sums.
         constant: Which mode is a constant; None where none is.
     """
@@ -47,13 +46,12 @@ class AxisModes:
     forward: Tensor
     factors: Tensor
     backward: Tensor
-    means: Tensor
     basis: Basis
     constant: int | None
 
     def to(self, device: torch.device) -> Self:
         """Move to a device."""
-        names = ("nodes", "forward", "factors", "backward", "means")
+        names = ("nodes", "forward", "factors", "backward")
         moved = {name: getattr(self, name).to(device) for name in names}
         return replace(self, basis=self.basis.to(device, None), **moved)
 
@@ -86,8 +84,7 @@ def _waves(axis: Coordinate, count: int) -> AxisModes:
     odd[highest + sines, highest + sines] = 1.0
     odd[highest + sines, highest - sines] = -1.0
     backward = torch.complex(even, odd)  # e^{ikx} = cos kx + i sin kx
-    means = (basis.frequency == 0).double()
-    return AxisModes(nodes, forward, 1j * turns, backward, means, basis, highest)
+    return AxisModes(nodes, forward, 1j * turns, backward, basis, highest)
 
 
 def _wall_modes(axis: Coordinate, conditions: WallConditions, count: int) -> AxisModes:
@@ -108,4 +105,4 @@ def _wall_modes(axis: Coordinate, conditions: WallConditions, count: int) -> Axi
     backward = torch.linalg.solve(basis.table(points.nodes), whole @ vectors)
     forward, factors = torch.linalg.inv(vectors), 1j * (-rates).sqrt()
     nodes = points.nodes[1:-1]
-    return AxisModes(nodes, forward, factors, backward, basis.means, basis, constant)
+    return AxisModes(nodes, forward, factors, backward, basis, constant)

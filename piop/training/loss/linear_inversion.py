@@ -69,11 +69,9 @@ class LinearInversion(DerivedFunctions):
         bases = tuple(axis.basis for axis in axes)
         made = {}
         for channel, entry in enumerate(self.inputs):
-            coefficients = found[:, channel]
-            offset = torch.zeros(1, dtype=torch.float64, device=device)
-            if channel in self._means:
-                offset = self._means[channel] - _mean(coefficients, axes)
-            made[entry.name] = ProductFunction(coefficients, bases, offset)
+            mean = self._means.get(channel, 0.0)  # all modes but the constant one have mean zero
+            offset = torch.full((1,), mean, dtype=torch.float64, device=device)
+            made[entry.name] = ProductFunction(found[:, channel], bases, offset)
         return made
 
 
@@ -114,10 +112,3 @@ def _transformed(values: Tensor, matrices: Sequence[Tensor]) -> Tensor:
     for dim, matrix in enumerate(matrices, start=-len(matrices)):
         values = (values.movedim(dim, -1) @ matrix.mT.to(values.dtype)).movedim(-1, dim)
     return values
-
-
-def _mean(coefficients: Tensor, axes: Sequence[AxisModes]) -> Tensor:
-    """Average sums of products over the box, ``[B]`` of ``[B, M1, …, Md]``."""
-    for axis in reversed(axes):
-        coefficients = coefficients @ axis.means
-    return coefficients
