@@ -1,5 +1,7 @@
 """Which steady problems are solved wave by wave, and why others are not."""
 
+from dataclasses import replace
+
 import pytest
 
 from piop.errors import NotSupportedError
@@ -129,3 +131,27 @@ def test_a_periodic_flow_takes_the_means_of_all_unknowns() -> None:
         gauge="u: {mean: 1}, v: {mean: 0}, p: {mean: 2}",
     )
     assert linear_steady(Problem.from_yaml(text).pde).means == {0: 1.0, 1: 0.0, 2: 2.0}
+
+
+def test_a_constant_that_is_left_needs_a_mean() -> None:
+    pde = example("-lap(u) = f", PERIODIC, more="gauge: {u: {mean: 3}}").pde
+    with pytest.raises(NotSupportedError, match="the equations leave a constant to u"):
+        linear_steady(replace(pde, gauge={}))
+
+
+def test_constants_that_only_stand_together_are_refused() -> None:
+    text = SYSTEM.format(unknowns="u, v", equations='"u - lap(u) = 1", "v - lap(v) = 1"', gauge="")
+    pde = Problem.from_yaml(text).pde
+    assert linear_steady(pde).means == {}
+    u, v = pde.function("u"), pde.function("v")
+    coupled = (pde.residuals[0] + v, pde.residuals[1] + u)
+    with pytest.raises(NotSupportedError, match="do not fix the constants of all unknowns"):
+        linear_steady(replace(pde, residuals=coupled))
+
+
+def test_an_axis_with_walls_takes_its_second_derivative() -> None:
+    pde = example("u - lap(u) = f").pde
+    x = pde.space[0].symbol
+    flat = pde.residuals[0] + pde.function("u").diff(x, 2)
+    with pytest.raises(NotSupportedError, match="the highest derivative along x is not the second"):
+        linear_steady(replace(pde, residuals=(flat,)))
