@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from piop.cli.console import aligned, print_json, say
 from piop.errors import noting_interrupt
 from piop.inferred_parameters import estimate_text
+from piop.job_phases import JobPhase
 from piop.json_values import number_text
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def show_results(
 
     again = f"the evaluation is written. Draw its figures with: piop evaluate {run.path}"
     with noting_interrupt(lambda: again), show:
-        show.enter("drawing")
+        show.enter(JobPhase.DRAWING)
         figures = draw_run(run, data=data)
     say(f"Figures: {len(figures)} in {run.path / 'figures'}")
     say(show.summary())

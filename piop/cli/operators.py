@@ -20,6 +20,7 @@ from piop.cli.console import (
 from piop.cli.error_tables import show_discretisation, show_results
 from piop.cli.progress import progress
 from piop.errors import UsageError
+from piop.job_phases import JobPhase
 
 
 @click.command()
@@ -63,12 +64,12 @@ def evaluate(
     each grid; data are evaluated on grids within their own.
     """
     with progress() as show:
-        show.enter("preparing")
+        show.enter(JobPhase.PREPARING)
         from piop.run import Run
         from piop.run.run import HELD_OUT_INPUTS
 
         loaded = Run.load(run, device)
-        show.enter("evaluating")
+        show.enter(JobPhase.EVALUATING)
         study = sensors is not None or grids is not None
         if study:
             count = HELD_OUT_INPUTS if samples is None else samples

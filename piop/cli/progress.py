@@ -13,14 +13,14 @@ from typing import Self, final
 
 from piop.cli.console import is_terminal, say
 from piop.inferred_parameters import parameters_of
-from piop.phases import Phases
+from piop.job_phases import JobPhase, JobPhases
 from piop.training.torchrun import launched_first
 
 Row = Mapping[str, float]
 EVERY, QUIET = 10.0, 12.0  # seconds between plain lines; after which the phase alone is shown
 
 
-class Progress(Phases, ABC):
+class Progress(JobPhases, ABC):
     """Shows the phases of a job, and the rows of the metrics as training writes them.
 
     Args:
@@ -59,11 +59,6 @@ class Progress(Phases, ABC):
     def __exit__(self, *error: object) -> None:
         self.finish()
 
-    def summary(self) -> str:
-        """Return the seconds of each phase in one line; empty where there was none."""
-        parts = [f"{name} {seconds:.0f}" for name, seconds in self.seconds.items()]
-        return f"Seconds: {', '.join(parts)}" if parts else ""
-
 
 @final
 class PlainProgress(Progress):
@@ -84,7 +79,7 @@ class PlainProgress(Progress):
 
     def _go_on(self) -> None:
         while not self._over.wait(1.0):
-            if self.name and time.monotonic() - self._last >= QUIET:
+            if self.current is not None and time.monotonic() - self._last >= QUIET:
                 self._say(f"{self._line}  {time.perf_counter() - self._since:.0f} s")
 
     def _is_time(self) -> bool:
@@ -94,17 +89,17 @@ class PlainProgress(Progress):
         self._last = time.monotonic()
         say(line)
 
-    def enter(self, name: str, detail: str = "") -> None:
+    def enter(self, phase: JobPhase, detail: str = "") -> None:
         """Print the phase, the first time it is entered."""
-        first = name not in self.seconds
-        super().enter(name, detail)
-        self._line = f"{name} ({detail})" if detail else name
+        first = phase not in self.seconds
+        super().enter(phase, detail)
+        self._line = f"{phase} ({detail})" if detail else phase
         if first:
             self._say(self._line)
 
     def advance(self, done: int, total: int, what: str) -> None:
         """Print how much is done if it is time for a line."""
-        self._line = f"{self.name}: {done} of {total} {what}"
+        self._line = f"{self.current}: {done} of {total} {what}"
         if self._is_time():
             self._say(self._line)
 
@@ -142,11 +137,11 @@ class ProgressBar(Progress):
         self._task = self._bar.add_task("", total=None, text="")
         return self
 
-    def enter(self, name: str, detail: str = "") -> None:
+    def enter(self, phase: JobPhase, detail: str = "") -> None:
         """Name the phase beside the bar, which begins anew."""
-        again = name in self.seconds
-        super().enter(name, detail)
-        self._bar.update(self._task, description=name, text=detail)
+        again = phase in self.seconds
+        super().enter(phase, detail)
+        self._bar.update(self._task, description=phase, text=detail)
         if not again:
             self._bar.reset(self._task, total=None)
 

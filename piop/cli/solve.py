@@ -13,6 +13,7 @@ from piop.cli.error_tables import show_results
 from piop.cli.failures import INTERRUPTED
 from piop.cli.progress import Progress, progress
 from piop.errors import UsageError
+from piop.job_phases import JobPhase
 from piop.training.torchrun import launched_first
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def solve(
     seconds = seconds_of(steps, DEFAULT_TIME if steps is None and time is None else time)
 
     with progress(steps, seconds) as show:
-        show.enter("preparing")
+        show.enter(JobPhase.PREPARING)
         from piop.run import fit  # seconds, in which the phase is shown already
         from piop.run.folder import new_folder
         from piop.training.distributed import joined
@@ -154,7 +155,7 @@ def resume(
     """
     seconds = seconds_of(steps, time)
     with progress(steps, seconds) as show:
-        show.enter("preparing")
+        show.enter(JobPhase.PREPARING)
         from piop.run import resume as resume_run
         from piop.run.folder import RunFolder
 

@@ -15,8 +15,8 @@ import torch
 from piop.arguments import callback, flag, mapping, whole_number
 from piop.datasets import AnyDataset
 from piop.errors import UsageError, noting_interrupt
+from piop.job_phases import JobPhase, JobPhases
 from piop.models.core.base import Backbone, Preset
-from piop.phases import Phases
 from piop.problem import Problem
 from piop.residual import choose_kernel
 from piop.run.configuration import (
@@ -72,7 +72,7 @@ def fit(
     out: str | Path | None = None,
     force: bool = False,
     progress: Progress | None = None,
-    phases: Phases | None = None,
+    phases: JobPhases | None = None,
     profile: bool = False,
     samples: int | None = None,
     **more: Any,
@@ -101,7 +101,7 @@ def fit(
         force: Replace an existing run folder.
         progress: Called with rows of the metrics.
         phases: Takes the phases of the job (``preparing``, ``compiling``, ``training``,
-            ``evaluating``) and their seconds.
+            ``evaluating``) and their seconds; the last one ends with the call, errors included.
         profile: Write the time of each part of a step to ``profile.json``.
         samples: Number of held-out inputs of the evaluation, 0 leaves it out; by default as many
             of 64 as have references within a quarter of the time of training, at least 4.
@@ -121,20 +121,22 @@ def fit(
     physics, force = flag("physics", physics), flag("force", force)
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
-    progress, phases = callback(progress), phases or Phases()
-    phases.enter("preparing")
-    problem.capabilities.training(physics).require()
-    if problem.learn is not None:
-        _require_pairs(problem, data is not None)
-        problem, physics = problem.inverse(), False
-    settings = _joined_settings(settings, more)
-    budget = BudgetConfig.of(steps, time)
-    machine = choose_machine(device, precision, compile, threads, seed)
-    config = TrainingConfig(budget, machine=machine, physics=physics)
-    config = configure(problem, config, backbone, settings)
-    choose_kernel(config.machine.kernel, machine.device)  # before anything is written
-    require_graphs(config.machine)
-    with joined() as processes, ExitStack() as stack:
+    progress, phases = callback(progress), phases or JobPhases()
+    with ExitStack() as stack:
+        stack.callback(phases.finish)
+        phases.enter(JobPhase.PREPARING)
+        problem.capabilities.training(physics).require()
+        if problem.learn is not None:
+            _require_pairs(problem, data is not None)
+            problem, physics = problem.inverse(), False
+        settings = _joined_settings(settings, more)
+        budget = BudgetConfig.of(steps, time)
+        machine = choose_machine(device, precision, compile, threads, seed)
+        config = TrainingConfig(budget, machine=machine, physics=physics)
+        config = configure(problem, config, backbone, settings)
+        choose_kernel(config.machine.kernel, machine.device)  # before anything is written
+        require_graphs(config.machine)
+        processes = stack.enter_context(joined())
         require_work(config, data is not None, processes)
         path = processes.lead(lambda: str(new_folder(out, problem.name, force).path))
         folder = RunFolder(path)
@@ -163,7 +165,7 @@ def resume(
     time: str | float | None = None,
     settings: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
-    phases: Phases | None = None,
+    phases: JobPhases | None = None,
     profile: bool = False,
     samples: int | None = None,
     data: AnyDataset | None = None,
@@ -196,11 +198,13 @@ def resume(
     """
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
-    progress, phases = callback(progress), phases or Phases()
-    phases.enter("preparing")
-    folder = RunFolder(path)
-    folder.require()
-    with joined() as processes, ExitStack() as stack:
+    progress, phases = callback(progress), phases or JobPhases()
+    with ExitStack() as stack:
+        stack.callback(phases.finish)
+        phases.enter(JobPhase.PREPARING)
+        folder = RunFolder(path)
+        folder.require()
+        processes = stack.enter_context(joined())
         processes.lead(lambda: _write_alone(folder, stack))
         record = folder.read_config()
         problem = folder.read_problem(record)
@@ -314,7 +318,7 @@ def _train(
     folder: RunFolder,
     job: Job,
     progress: Progress | None,
-    phases: Phases,
+    phases: JobPhases,
     profile: bool,
     samples: int | None,
     initial: Mapping[str, torch.Tensor] | None = None,
@@ -344,7 +348,7 @@ def _train(
         finished = processes.lead(lambda: trainer.finished and _has_whole_weights(folder))
         with explain_out_of_memory(advice, machine.device), precision_of(machine):
             if not finished:
-                phases.enter("training")
+                phases.enter(JobPhase.TRAINING)
                 trainer.run()
             if profile and not finished and processes.leads:
                 write_profile(folder, trainer, loss, draw)
@@ -360,10 +364,9 @@ def _train(
             )
             return replace(run, unchanged=True)
         if samples != 0 and not trainer.interrupted and processes.leads:
-            phases.enter("evaluating")
+            phases.enter(JobPhase.EVALUATING)
             solved = partial(phases.advance, what="references")
             run.evaluate_after_training(samples, solved)
-    phases.finish()
     return run
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from piop.cli.progress import NoProgress, PlainProgress, ProgressBar, progress
+from piop.job_phases import JobPhase
 
 
 def row(step, seconds=0.0):
@@ -24,9 +25,9 @@ def test_the_spent_fraction_follows_the_budget():
 
 def test_plain_lines_come_at_the_start_at_the_end_and_not_too_often(capsys):
     with progress(100) as show:
-        show.enter("preparing")
+        show.enter(JobPhase.PREPARING)
         show.run = Path("runs/a")
-        show.enter("training")
+        show.enter(JobPhase.TRAINING)
         for step in range(1, 101):
             show(row(step))
     lines = capsys.readouterr().err.splitlines()
@@ -52,7 +53,7 @@ def test_plain_lines_come_again_after_a_while(capsys, monkeypatch):
 def test_a_phase_that_says_nothing_has_a_line_all_the_same(capsys, monkeypatch):
     monkeypatch.setattr("piop.cli.progress.QUIET", 0.5)
     with PlainProgress() as show:
-        show.enter("compiling", "about 18 s")
+        show.enter(JobPhase.COMPILING, "about 18 s")
         time.sleep(2.5)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "compiling (about 18 s)"
@@ -63,10 +64,10 @@ def test_a_phase_that_says_nothing_has_a_line_all_the_same(capsys, monkeypatch):
 
 def test_references_are_counted_and_phases_are_entered_again_without_a_line(capsys):
     with PlainProgress() as show:
-        show.enter("training")
-        show.enter("compiling")
-        show.enter("training")
-        show.enter("evaluating")
+        show.enter(JobPhase.TRAINING)
+        show.enter(JobPhase.COMPILING)
+        show.enter(JobPhase.TRAINING)
+        show.enter(JobPhase.EVALUATING)
         show._last = 0.0
         show.advance(3, 64, "references")
         show.advance(4, 64, "references")
@@ -74,24 +75,12 @@ def test_references_are_counted_and_phases_are_entered_again_without_a_line(caps
     assert lines == ["training", "compiling", "evaluating", "evaluating: 3 of 64 references"]
 
 
-def test_seconds_of_phases_add_up_over_returns_to_them(monkeypatch):
-    clock = iter([1.0, 3.0, 3.0, 7.0, 7.0, 8.0])
-    monkeypatch.setattr("piop.phases.time.perf_counter", lambda: next(clock))
-    phases = NoProgress()
-    for name in ("training", "compiling", "training"):
-        phases.enter(name)
-    phases.finish()
-    assert phases.seconds == {"training": 2.0 + 1.0, "compiling": 4.0}
-    assert phases.summary() == "Seconds: training 3, compiling 4"
-    assert NoProgress().summary() == ""
-
-
 def test_a_terminal_gets_a_bar_on_stderr(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     chosen = progress(4)
     assert isinstance(chosen, ProgressBar)
     with chosen as show:
-        show.enter("training")
+        show.enter(JobPhase.TRAINING)
         for step in (1, 4):
             show(row(step))
     out = capsys.readouterr()

@@ -6,7 +6,7 @@ import math
 import time
 from typing import final
 
-from piop.phases import Phases
+from piop.job_phases import JobPhase, JobPhases
 from piop.training.batches.batch import Batch
 from piop.training.loop.gradients import (
     COMPILED_ROWS,
@@ -55,7 +55,7 @@ class StepGradients:
         graphs: bool = False,
     ) -> None:
         self.compiled, self.pause = compiled, 0.0
-        self.phases = Phases()
+        self.phases = JobPhases()
         profile = profile or Profile()
         pointwise = loss.residual is not None and loss.residual.grid is None
         self._streams = loss.residual.streams if loss.residual and pointwise else 0
@@ -112,7 +112,7 @@ class StepGradients:
         if foreseen is None or not (self.compiled or foreseen < saving):
             self.compiled = False
         else:
-            self.phases.enter("compiling", f"about {foreseen:.0f} s")
+            self.phases.enter(JobPhase.COMPILING, f"about {foreseen:.0f} s")
             self.compiled = self._ready = self._traced.prepare(part)
-            self.phases.enter("training")
+            self.phases.enter(JobPhase.TRAINING)
         self.pause += time.perf_counter() - begun

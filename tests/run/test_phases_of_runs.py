@@ -1,0 +1,54 @@
+"""Phases of a job end with it, however it ends."""
+
+import time
+
+import pytest
+
+from piop.errors import TrainingError, UsageError
+from piop.job_phases import JobPhases
+from piop.run import fit, resume
+from piop.training.loop.trainer import Trainer
+
+
+def no_longer_counts(phases):
+    """Whether a job counts no more seconds."""
+    before = dict(phases.seconds)
+    time.sleep(0.02)
+    phases.finish()
+    return phases.current is None and phases.seconds == before
+
+
+def test_phases_end_with_a_run_that_is_trained_resumed_and_finished(heat, tmp_path):
+    phases = JobPhases()
+    run = fit(heat, steps=2, out=tmp_path / "run", samples=1, phases=phases)
+    assert list(phases.seconds) == ["preparing", "training", "evaluating"]
+    assert all(seconds > 0 for seconds in phases.seconds.values())
+    assert no_longer_counts(phases)
+    again = JobPhases()
+    assert resume(run.path, samples=0, phases=again).unchanged
+    assert list(again.seconds) == ["preparing"]
+    assert no_longer_counts(again)
+
+
+def test_phases_end_with_an_error_in_training(heat, tmp_path, monkeypatch):
+    def fail(_own):
+        raise TrainingError("the loss is not finite")
+
+    monkeypatch.setattr(Trainer, "run", fail)
+    phases = JobPhases()
+    with pytest.raises(TrainingError):
+        fit(heat, steps=2, out=tmp_path / "run", samples=0, phases=phases)
+    assert list(phases.seconds) == ["preparing", "training"]
+    assert no_longer_counts(phases)
+
+
+def test_phases_end_with_a_refusal(heat, tmp_path):
+    for job in (
+        lambda phases: fit(heat, steps=1, device="tpu", phases=phases),
+        lambda phases: resume(tmp_path / "none", phases=phases),
+    ):
+        phases = JobPhases()
+        with pytest.raises(UsageError):
+            job(phases)
+        assert list(phases.seconds) == ["preparing"]
+        assert no_longer_counts(phases)
