@@ -124,7 +124,8 @@ class Trainer:
         self.interrupted = False
         self.monitor = DivergenceMonitor(loss.equations)
         self._since_note: list[_Taken] = []
-        self._first_at, self._metrics_size = 0, 0
+        self._first_at, self._first_elapsed = 0, 0.0
+        self._metrics_size = 0
         self._last_is_whole = False
         self._spent, self._saved_clock = 0.0, 0.0
         self.saved_at: int | None = None
@@ -173,11 +174,9 @@ class Trainer:
                         self.elapsed += now - clock
                     else:
                         self.first_step = now - clock
-                        self.profile.forget()
-                        self._first_at = self.step
+                        self._time_from_here()
                     if self.gradients.pause > pause:  # a profile is of one kind of steps
-                        self.profile.forget()
-                        self._first_at = self.step
+                        self._time_from_here()
                     clock = time.perf_counter()
                     self._spent = self._flags().spent
                     if self._is_noted():
@@ -201,11 +200,17 @@ class Trainer:
                 metrics.close()
 
     def _steps_left(self) -> float:
-        """Return how many more steps the budget holds, at the speed so far."""
+        """Return how many more steps the budget holds, at the speed of this process."""
         budget = self.config.budget
         if budget.time is None:
             return (budget.steps or 0) - self.step
-        return (budget.time - self.elapsed) * self.timed_steps / max(self.elapsed, 1e-9)
+        timed = max(self.elapsed - self._first_elapsed, 1e-9)
+        return (budget.time - self.elapsed) * self.timed_steps / timed
+
+    def _time_from_here(self) -> None:
+        """Leave the steps so far out of the profile and of the speed."""
+        self.profile.forget()
+        self._first_at, self._first_elapsed = self.step, self.elapsed
 
     def _own_flags(self) -> ControlFlags:
         """Return the control flags of this process: time spent, and requests to stop or save."""

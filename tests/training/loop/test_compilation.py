@@ -92,9 +92,9 @@ def test_who_asks_for_a_compiled_step_has_no_eager_one(built, monkeypatch):
     assert list(gradients.phases.seconds) == ["compiling", "training"]
 
 
-def trainer_of(built, folder, steps, compile=None):
+def trainer_of(built, folder, steps, compile=None, seconds=None):
     machine = MachineConfig(precision="float64", compile=compile)
-    config = replace(built.config, budget=BudgetConfig(steps=steps), machine=machine)
+    config = replace(built.config, budget=BudgetConfig(steps, seconds), machine=machine)
     (folder / "state").mkdir(parents=True, exist_ok=True)
     gradients = StepGradients(built.loss, compile)
     return Trainer(built.loss, built.draw, gradients, config, folder)
@@ -195,6 +195,31 @@ def test_one_of_several_processes_goes_on_compiling(built, tmp_path, monkeypatch
     trainer.gradients._traced._step._compiling = True
     trainer._interrupt()
     assert trainer.interrupted
+
+
+def test_a_resume_foresees_the_steps_of_the_time_left_from_its_own_speed(
+    builder, heat, tmp_path, monkeypatch
+):
+    foreseen, least = [], 0.05
+
+    def decide(own, steps):
+        foreseen.append(steps)
+        own.compiled = False
+
+    monkeypatch.setattr(StepGradients, "decide", decide)
+    built = builder(heat)
+    draw = built.draw
+    built.draw = lambda *step: (time.sleep(least), draw(*step))[1]
+    stopped = trainer_of(built, tmp_path, None, seconds=1000.0)
+    stopped.elapsed = 600.0  # of slower steps
+    stopped.progress = lambda _row: stopped._interrupt()
+    stopped.run()
+    again = trainer_of(built, tmp_path, None, seconds=1000.0)
+    again.resume(torch.device("cpu"))
+    again.progress = lambda row: again._interrupt() if row["step"] > 2 * EAGER_STEPS else None
+    again.run()
+    (steps,) = foreseen
+    assert 400 / (20 * least) < steps < 400 / least
 
 
 @pytest.mark.slow
