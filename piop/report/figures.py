@@ -17,8 +17,8 @@ from piop.report.comparison import Comparison, compare, labels_of_units
 from piop.report.field_figures import field_figure, residual_figure
 from piop.report.line_figures import error_figure, inferred_figure, loss_figure, resolution_figure
 from piop.report.style import DPI
-from piop.run.configuration import threads_of
 from piop.run.folder import DISCRETISATION, EVALUATION
+from piop.run.threads import threads_of
 
 if TYPE_CHECKING:
     from piop.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,16 @@ from piop.run.configuration import (
     move_to_device,
     precision_of,
     require_graphs,
-    threads_of,
 )
-from piop.run.data import DataArgument, GivenData, note_grids, training_and_held_out, usable_data
+from piop.run.data import DataArgument, GivenData, training_and_held_out, usable_data
 from piop.run.folder import PROFILE, RunFolder, new_folder
+from piop.run.job import Job, plan_job, require_pairs
 from piop.run.run import Run
+from piop.run.threads import threads_of
 from piop.training.batches.batch import BatchSource
 from piop.training.build import build_model, build_objective, build_source
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings
-from piop.training.distributed import Processes, joined
+from piop.training.distributed import joined
 from piop.training.loop.checkpoint import Row, read_metrics, read_weights
 from piop.training.loop.compilation import StepGradients
 from piop.training.loop.gradients import profile_eager
@@ -41,11 +42,8 @@ from piop.training.loop.out_of_memory import as_settings, explain_out_of_memory,
 from piop.training.loop.profile import Profile
 from piop.training.loop.trainer import Trainer
 from piop.training.loss.objective import ResidualLoss
-from piop.training.loss.statistics import Statistics, find_statistics
+from piop.training.loss.statistics import Statistics
 from piop.training.requirements import (
-    require_backbone,
-    require_choices,
-    require_range,
     require_work,
 )
 
@@ -127,7 +125,7 @@ def fit(
         phases.enter(JobPhase.PREPARING)
         problem.capabilities.training(physics).require()
         if problem.learn is not None:
-            _require_pairs(problem, data is not None)
+            require_pairs(problem, data is not None)
             problem, physics = problem.inverse(), False
         settings = _joined_settings(settings, more)
         budget = BudgetConfig.of(steps, time)
@@ -143,7 +141,7 @@ def fit(
         given = None if data is None else GivenData.open(problem, data)
         if given is not None:
             given.require_trainable(problem)
-        job = _plan(problem, config, settings, given, processes)
+        job = plan_job(problem, config, settings, given, processes)
         initial = None
         if init_from is not None:
             other = RunFolder(init_from, "init_from")
@@ -268,52 +266,6 @@ def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:
         raise UsageError(f"time: the run has trained for {spent:g} s already; give more in all")
 
 
-@dataclass(frozen=True)
-class Job:
-    """A run to train.
-
-    Attributes:
-        problem: The problem.
-        config: The configuration of the run.
-        statistics: Scales that make the problem dimensionless.
-        data: The data, held-out samples included; None without.
-        record: The data as ``config.json`` describes them.
-        processes: The processes that train together.
-    """
-
-    problem: Problem
-    config: TrainingConfig
-    statistics: Statistics
-    data: AnyDataset | None
-    record: Mapping[str, Any] | None
-    processes: Processes
-
-
-def _plan(
-    problem: Problem,
-    config: TrainingConfig,
-    settings: Mapping[str, Any],
-    given: GivenData | None,
-    processes: Processes,
-) -> Job:
-    """Check that problem, network, settings and data go together; find the statistics.
-
-    Raises:
-        UsageError: If they do not.
-    """
-    data = None if given is None else usable_data(problem, config, given.dataset)
-    _require_data(problem, config, data is not None)
-    require_choices(problem, config, data is not None, settings)
-    seed = config.machine.seed
-    training = None if data is None else training_and_held_out(problem, data, seed)[0]
-    statistics = find_statistics(problem, training, physics=config.physics)
-    require_range(problem, config, statistics)
-    statistics = note_grids(problem, config, statistics, data)
-    require_backbone(problem, config, statistics, data is not None and data.scattered)
-    record = None if given is None else given.record()
-    return Job(problem, config, statistics, data, record, processes)
-
-
 def _train(
     folder: RunFolder,
     job: Job,
@@ -415,37 +367,6 @@ def _memory_advice(trainer: Trainer, config: TrainingConfig, data: bool, error: 
         f"The memory of a step grows linearly with {names}: {again} with less: "
         f"piop resume {trainer.folder} {as_settings(lower)}"
     )
-
-
-def _require_pairs(problem: Problem, data: bool) -> None:
-    """Refuse to learn an inverse operator without pairs of inputs and solutions."""
-    learn = problem.learn
-    if learn is None or data:
-        return
-    source, target = ", ".join(learn.source), ", ".join(learn.target)
-    raise UsageError(
-        f"learn: from {source} to {target}: it is learned from pairs of both alone; give them by "
-        f"--data FILE (data=...). piop data {problem.name} -n 1000 --output FILE.nc makes them"
-    )
-
-
-def _require_data(problem: Problem, config: TrainingConfig, data: bool) -> None:
-    """Refuse a run without data where only data make it possible."""
-    if data:
-        return
-    if problem.infer:
-        names = ", ".join(problem.infer)
-        raise UsageError(
-            f"infer: {names}: equations alone do not determine them; give solutions to learn from, "
-            f"noisy ones too: --data FILE (data=...)"
-        )
-    if not config.physics:
-        raise UsageError("without physics there must be data: give data=FILE (--data FILE)")
-    if config.machine.precision == "bf16":
-        raise UsageError(
-            "precision: bf16 is for the data's part of the loss, and this run has no data: "
-            "derivatives are not taken below float32. Use float32, or tf32 on a GPU"
-        )
 
 
 def _load_backbone(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:

@@ -14,30 +14,27 @@ import torch
 import xarray as xr
 
 from piop.arguments import callback, flag, seed_number, whole_number
-from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
+from piop.datasets import AnyDataset, Queries
 from piop.errors import DamagedFileError, DataError, NotSupportedError, SolverError, UsageError
 from piop.json_values import json_value
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem, late_imports
 from piop.run import evaluation
-from piop.run.configuration import move_to_device, threads_of
+from piop.run.configuration import move_to_device
 from piop.run.data import (
     DataArgument,
     GivenData,
-    check_values,
-    trained_inputs,
-    training_and_held_out,
 )
 from piop.run.folder import DISCRETISATION, EVALUATION, RunFolder, versions
-from piop.run.held_out import DrawnInputs, HeldOut, HeldOutData, HeldOutSource
+from piop.run.held_out import HeldOut, HeldOutSource
 from piop.run.held_out import Sensors as Placement
 from piop.run.parameter_estimation import infer, trained_estimates
 from piop.run.prediction import as_dataset, predict_values
 from piop.run.references import Progress
 from piop.run.resolution_study import Grids, Sensors, study_discretisation
+from piop.run.sources import RunSources
+from piop.run.threads import threads_of
 from piop.run.user_inputs import InputData, read_at, read_inputs
-from piop.sampling import Draws
-from piop.sampling.random import HELD_OUT
 from piop.training.build import Model, build_model
 from piop.training.config import TrainingConfig
 from piop.training.loop.checkpoint import Row, read_metrics, read_weights
@@ -153,6 +150,12 @@ class Run:
         """The problem with the inferred values of its parameters."""
         return self.problem.at(self.inferred)
 
+    @property
+    def sources(self) -> RunSources:
+        """The held-out samples it can be judged on."""
+        own = self.model.operator.end_only, self.data, self.held_data
+        return RunSources(self.path, self.problem, self.config, *own)
+
     def predict(self, inputs: InputData | None = None, at: Any = None) -> xr.Dataset:
         """Predict the solutions of given inputs.
 
@@ -227,7 +230,7 @@ class Run:
         """
         samples, seed = self._requested(samples, seed)
         grid = self._grid(queries)
-        source = self._source(self.solved, samples, seed, self._given(data), grid, sensors)
+        source = self.sources.choose(self.solved, samples, seed, self._given(data), grid, sensors)
         return source.held_out()
 
     def shown(
@@ -249,7 +252,7 @@ class Run:
             written = self.folder.read_json(EVALUATION) if self.is_evaluated else {}
             if given is None and written.get("seed") == seed:
                 samples = min(samples, (written.get("reference") or {}).get("solved", samples))
-            source = self._source(problem, samples, seed, given)
+            source = self.sources.choose(problem, samples, seed, given)
             found = source.judging(partial(evaluation.judged_errors, problem, self.model))
         return found.take(torch.arange(min(samples, len(found.accepted))))
 
@@ -312,7 +315,7 @@ class Run:
         problem = self.problem.at(values)
         try:
             with self._working(write, remedy):
-                source = self._source(problem, count, seed, given, queries, sensors)
+                source = self.sources.choose(problem, count, seed, given, queries, sensors)
                 errors = partial(evaluation.judged_errors, problem, self.model)
                 shown = source.judging(errors, seconds, progress)
                 if given is None and queries is None and sensors is None:
@@ -322,13 +325,13 @@ class Run:
                 found = evaluation.compare_with_truth(problem, self.model, held_out)
                 doubts += self._unsolved(source, len(held_out.accepted))
                 if scales := self.statistics.noise:
-                    draws = self._draws(seed, len(held_out.accepted))
+                    draws = self.sources.draws(seed, len(held_out.accepted))
                     noise, noise_doubts = evaluation.errors_by_noise(
                         problem, self.model, held_out, scales, draws
                     )
                     found["noise"] = noise
                     doubts += noise_doubts
-                doubts += self._shared(source, given)
+                doubts += self.sources.warnings_of(source, given)
         except (NotSupportedError, SolverError) as error:
             judged = False
             found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
@@ -401,12 +404,12 @@ class Run:
         samples, seed = self._requested(samples, seed)
         write = flag("write", write)
         given = self._given(data)
-        source = self._source(self.solved, samples, seed, given)
+        source = self.sources.choose(self.solved, samples, seed, given)
         remedy = "Evaluate on fewer samples, half as many to begin with, or on coarser grids"
         with self._working(write, remedy):
-            draw = partial(self._draws, seed)
+            draw = partial(self.sources.draws, seed)
             found = study_discretisation(self.solved, self.model, source, draw, sensors, grids)
-        found["warnings"] += self._shared(source, given)
+        found["warnings"] += self.sources.warnings_of(source, given)
         found = json_value(found | {"seed": seed, "judged_by": source.name})
         if write:
             self.folder.write_json(DISCRETISATION, found)
@@ -459,50 +462,13 @@ class Run:
     def _given(self, data: DataArgument | None) -> GivenData | None:
         return None if data is None else GivenData.open(self.problem, data)
 
-    def _source(
-        self,
-        problem: Problem,
-        samples: int,
-        seed: int,
-        given: GivenData | None,
-        queries: Queries | None = None,
-        sensors: Placement | None = None,
-    ) -> HeldOutSource:
-        """Choose where held-out inputs come from, for a problem whose parameters are numbers."""
-        end = self.model.operator.end_only
-        if given is not None:
-            data = _first(given.dataset, samples)
-            check_values(given.label, data)
-            return HeldOutData(problem, data, end)
-        if self.data is not None and not self.config.physics:
-            return HeldOutData(problem, _first(self._own_data(self.data), samples), end)
-        return DrawnInputs(problem, samples, seed, queries, sensors, end, self.config.machine.draws)
-
-    def _draws(self, seed: int, samples: int) -> Draws:
-        """Return the draws of held-out samples."""
-        return Draws.of(HELD_OUT, seed, range(samples), self.config.machine.draws)
-
-    def _shared(self, source: HeldOutSource, given: GivenData | None) -> list[str]:
-        """Warn of samples to judge by whose inputs the run was trained on."""
-        if self.data is None:
-            return []
-        trained = trained_inputs(self.problem, self.data, self.config.machine.seed)
-        if trained is None:  # a run of before, whose record has no inputs to compare
-            path = None if given is None else given.path
-            shared = "samples" if path is not None and path == self.data["path"] else ""
-        else:
-            count, total = source.count_among(trained)
-            shared = f"the inputs of {count} of these {total} samples" if count else ""
-        words = "the run was trained on {}, so errors on them say little of new ones"
-        return [words.format(shared)] if shared else []
-
     def _infer(self) -> tuple[dict[str, Any], list[str]]:
         """Estimate the parameters from the data; return them and warnings."""
         module = self.model.operator.inferred
         if module is None:
             return {}, []
         try:
-            data = self._own_data(self.data or {})
+            data = self.sources.own_data()
         except UsageError as error:
             known = self.folder.read_json(EVALUATION).get("inferred")
             found = {"inferred": known or trained_estimates(self.problem, module.values())}
@@ -527,27 +493,3 @@ class Run:
             "interrupted": self.interrupted,
         }
         return found, doubts
-
-    def _own_data(self, recorded: Mapping[str, Any]) -> AnyDataset:
-        """Return the held-out samples of the run's own data, from the file where necessary.
-
-        Args:
-            recorded: The data as ``config.json`` describes them.
-
-        Raises:
-            DataError: If the data are not there.
-        """
-        if self.held_data is not None:
-            return self.held_data
-        path = recorded.get("path")
-        if path is None or not Path(path).exists():
-            raise DataError(
-                f"the data of this run ({path or 'given in Python'}) are not there. Put them back, "
-                f"or give others: piop evaluate {self.path} --data FILE (data=...)"
-            )
-        found = open_dataset(path, self.problem)
-        return training_and_held_out(self.problem, found, self.config.machine.seed)[1]
-
-
-def _first(data: AnyDataset, count: int) -> Dataset:
-    return data.take(torch.arange(min(count, len(data))))

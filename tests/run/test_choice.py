@@ -16,7 +16,7 @@ from piop.errors import DataError, UsageError
 from piop.generation import generate
 from piop.problem import Problem
 from piop.run import fit
-from piop.run.held_out import DrawnInputs
+from piop.run.drawn_inputs import DrawnInputs
 
 SPEC = """piop: 1
 name: case

@@ -12,8 +12,9 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.run import Run, fit
 from piop.run import resolution_study as module
+from piop.run.drawn_inputs import DrawnInputs
 from piop.run.folder import RunFolder
-from piop.run.held_out import DrawnInputs, HeldOutData, grids_within
+from piop.run.held_out import HeldOutData, grids_within
 from piop.sampling import Draws
 from piop.sampling.random import HELD_OUT
 

@@ -129,7 +129,7 @@ def test_errors_are_kept_where_a_later_reference_fails(trained, tmp_path, monkey
             raise SolverError("it blows up")
         return replace(solved, truth={n: v * float("nan") for n, v in solved.truth.items()})
 
-    monkeypatch.setattr("piop.run.held_out.DrawnInputs.judging", fail)
+    monkeypatch.setattr("piop.run.drawn_inputs.DrawnInputs.judging", fail)
     found = run.evaluate(2, seed=9)
     assert found["relative_l2"] is None
     assert "left as it was, with the errors on 6 inputs of seed 0" in " ".join(found["warnings"])
@@ -278,7 +278,7 @@ def test_a_reference_error_that_is_not_finite_is_null(trained, tmp_path, monkeyp
     run = Run.load(path)
     held_out = run.held_out(2)
     doubtful = replace(held_out, error_estimate=torch.tensor([float("inf"), 0.0]))
-    monkeypatch.setattr("piop.run.held_out.DrawnInputs.judging", lambda *_: doubtful)
+    monkeypatch.setattr("piop.run.drawn_inputs.DrawnInputs.judging", lambda *_: doubtful)
     run.evaluate(2)
     written = json.loads((path / "evaluation.json").read_text())
     assert written["reference"]["error_estimate"] is None

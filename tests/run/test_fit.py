@@ -439,7 +439,7 @@ def test_training_whose_data_go_ends_well_with_a_warning(heat, tmp_path, monkeyp
     def gone(*args):
         raise DataError("d.nc: there is no such file")
 
-    monkeypatch.setattr("piop.run.run._first", gone)
+    monkeypatch.setattr("piop.run.sources._first", gone)
     run = fit(heat, steps=1, out=tmp_path / "r", data=solutions(), physics=False)
     found = json.loads((run.path / "evaluation.json").read_text())
     assert found["relative_l2"] is None

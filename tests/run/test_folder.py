@@ -216,14 +216,14 @@ def test_a_run_that_began_in_the_same_folder_meanwhile_is_not_overwritten(
     from piop.run import fit as _  # noqa: F401 - the module, not the function
 
     module = sys.modules["piop.run.fit"]
-    plan = module._plan
+    plan = module.plan_job
 
     def slow(*arguments):
-        monkeypatch.setattr(module, "_plan", plan)
+        monkeypatch.setattr(module, "plan_job", plan)
         fit(heat, steps=1, out=tmp_path / "r", samples=0)
         return plan(*arguments)
 
-    monkeypatch.setattr(module, "_plan", slow)
+    monkeypatch.setattr(module, "plan_job", slow)
     with pytest.raises(UsageError, match="exists already"):
         fit(heat, steps=2, out=tmp_path / "r", samples=0)
     assert len(Run.load(tmp_path / "r").metrics) == 1

@@ -9,9 +9,9 @@ import torch
 
 from piop import user_cache
 from piop.report import draw_run
-from piop.run import Run, held_out
+from piop.run import Run, drawn_inputs
 from piop.run import references as module
-from piop.run.held_out import Batches, DrawnInputs
+from piop.run.drawn_inputs import Batches, DrawnInputs
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +138,7 @@ def test_a_reference_short_of_a_tenth_of_the_error_is_not_accepted(heat, monkeyp
 
 def test_references_stop_when_the_next_batch_does_not_fit(heat, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(held_out.clock, "monotonic", lambda: now[0])
+    monkeypatch.setattr(drawn_inputs.clock, "monotonic", lambda: now[0])
     solve, batches, shown = module.References.solve, [], []
 
     def slow(self, samples, *given):
@@ -161,7 +161,7 @@ def test_references_stop_when_the_next_batch_does_not_fit(heat, monkeypatch):
 
 def test_kept_references_do_not_pretend_that_others_are_fast(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(held_out.clock, "monotonic", lambda: now[0])
+    monkeypatch.setattr(drawn_inputs.clock, "monotonic", lambda: now[0])
     batches = Batches(10.0)
     with batches.timing(known=True, samples=32):
         pass
@@ -188,6 +188,7 @@ def test_an_evaluation_says_how_many_were_left_out(run, monkeypatch):
 
 
 def test_the_time_of_references_is_a_quarter_of_training(run, monkeypatch):
+    monkeypatch.setattr(Run, "metrics", [{"step": 1, "seconds": 19.0}])
     assert run._seconds_of_references == 5.0
     monkeypatch.setattr(Run, "metrics", [{"step": 1, "seconds": 100.0}])
     assert run._seconds_of_references == 25.0

@@ -6,7 +6,7 @@ import torch
 from piop.datasets import read_dataset
 from piop.generation import generate
 from piop.reference import solve_reference
-from piop.run.held_out import DrawnInputs
+from piop.run.drawn_inputs import DrawnInputs
 
 from .cases import on_shape
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from piop.run.fit import configure
+from piop.run.configuration import configure
 from piop.training.batches.batch import CollocationPoints
 from piop.training.config import BudgetConfig, PointsConfig, TrainingConfig
 
