@@ -15,9 +15,9 @@ from torch import Tensor
 from piop.errors import NotSupportedError, SolverError
 from piop.metrics import relative_l2_by_time
 from piop.report.field_figures import View
-from piop.residual import compile_residual
 from piop.run import predict_held_out
 from piop.run.evaluation import errors_of, finite_samples, residual_at_points
+from piop.training.build import residual_of_model
 
 if TYPE_CHECKING:
     from piop.run import HeldOut, Run
@@ -179,8 +179,7 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     rows = torch.arange(min(ROWS, len(next(iter(held_out.truth.values())))))
     functions = {n: f.take(rows).to(like.device, like.dtype) for n, f in held_out.functions.items()}
     observed = {name: samples.take(rows).to(like) for name, samples in held_out.inputs.items()}
-    known = run.model.known
-    equations = compile_residual(run.solved, derived=None if known is None else known.derived)
+    equations = residual_of_model(run.solved, run.model, run.config)
     residual = residual_at_points(run.model, equations, functions, observed)
     chunks = held_out.queries.tensor().split(RESIDUAL_CHUNK, dim=1)
     parts = [residual(c.to(like).expand(len(rows), -1, -1)).double().cpu() for c in chunks]
