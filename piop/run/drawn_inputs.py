@@ -33,8 +33,12 @@ LOOSE = 1e-2
 PART = 0.1
 """Part of an operator's error that the estimate of its reference may reach."""
 LEAST, DOUBLING = 4, 2
-"""Samples solved before time is looked at; factor between batches, so that a wrong guess of their
-seconds is small beside what was solved."""
+"""Samples solved before time is looked at; factor between batches where time is short, so that a
+wrong guess of their seconds is small beside what was solved."""
+CAUTION = 4
+"""Factor by which samples may take longer than those before and still fit in the time: a batch that
+fits so is solved at once, however large, since one large batch takes less than several small ones.
+"""
 
 
 @final
@@ -61,9 +65,10 @@ class Batches:
         if self.seconds is None:
             return sys.maxsize
         left = self.seconds - (clock.monotonic() - self.start)
-        each, before = self.spent[known] / max(self.solved[known], 1), self.solved[known]
-        fitting = int(min(left / max(each, 1e-9), DOUBLING * before if before else LEAST))
-        return max(fitting, LEAST - done, 0)
+        if not (before := self.solved[known]):
+            return max(LEAST if left > 0 else 0, LEAST - done, 0)
+        fitting = left / max(self.spent[known] / before, 1e-9)
+        return max(int(max(fitting / CAUTION, min(fitting, DOUBLING * before))), LEAST - done, 0)
 
     @contextmanager
     def timing(self, known: bool, samples: int) -> Iterator[None]:

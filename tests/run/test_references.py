@@ -159,13 +159,44 @@ def test_references_stop_when_the_next_batch_does_not_fit(heat, monkeypatch):
     assert batches == [44]  # the rest
 
 
+@pytest.mark.parametrize(
+    ("seconds", "size"),
+    [(244.0, 60), (240.0, 59), (20.0, 8), (6.0, 2), (5.0, 1), (4.5, 0), (4.0, 0), (3.0, 0)],
+)
+def test_a_batch_is_as_large_as_surely_fits_else_twice_what_was_solved(monkeypatch, seconds, size):
+    now = [0.0]
+    monkeypatch.setattr(drawn_inputs.clock, "monotonic", lambda: now[0])
+    batches = Batches(seconds)
+    assert batches.size(0, known=False) == 4
+    assert batches.size(3, known=False) == 4
+    with batches.timing(known=False, samples=4):
+        now[0] = 4.0  # a second for each
+    assert batches.size(4, known=False) == size
+    assert batches.size(1, known=False) == max(size, 3)  # four always
+
+
+def test_cheap_references_take_two_batches(heat, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(drawn_inputs.clock, "monotonic", lambda: now[0])
+    solve, batches = module.References.solve, []
+
+    def cheap(self, samples, *given):
+        batches.append(len(samples))
+        now[0] += 0.01 * len(samples)
+        return solve(self, samples, *given)
+
+    monkeypatch.setattr(module.References, "solve", cheap)
+    assert len(DrawnInputs(heat, 64, 0).judging(errors(*[1.0] * 64), 5.0).accepted) == 64
+    assert batches == [4, 60]
+
+
 def test_kept_references_do_not_pretend_that_others_are_fast(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(drawn_inputs.clock, "monotonic", lambda: now[0])
     batches = Batches(10.0)
     with batches.timing(known=True, samples=32):
         pass
-    assert batches.size(32, known=True) == 64
+    assert batches.size(32, known=True) > 1000  # they take no time
     assert batches.size(32, known=False) == 4
     now[0] = 11.0
     assert batches.size(32, known=False) == 0
