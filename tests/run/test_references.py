@@ -148,15 +148,15 @@ def test_references_stop_when_the_next_batch_does_not_fit(heat, monkeypatch):
 
     monkeypatch.setattr(module.References, "solve", slow)
     large = errors(*[1.0] * 64)
-    found = DrawnInputs(heat, 64, 0).judging(large, 21.5, lambda *n: shown.append(n))
-    assert batches == [4, 8, 8, 1]
-    assert len(found.accepted) == 21
-    assert shown[-1] == (21, 64)
+    found = DrawnInputs(heat, 64, 0).judging(large, 13.5, lambda *n: shown.append(n))
+    assert batches == [4, 8, 1]
+    assert len(found.accepted) == 13
+    assert shown[-1] == (13, 64)
     assert [done for done, _ in shown] == sorted(done for done, _ in shown)
     assert len(DrawnInputs(heat, 64, 1).judging(large, 0.0).accepted) == 4
     batches.clear()
     assert len(DrawnInputs(heat, 64, 0).judging(large).accepted) == 64
-    assert batches == [43]  # the rest
+    assert batches == [51]  # the rest
 
 
 @pytest.mark.parametrize(
