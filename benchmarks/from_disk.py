@@ -65,8 +65,8 @@ class Training:
         sizes = find_statistics(problem, data, 0, physics=False)
         sizes = note_grids(problem, config, sizes, data)
         model = build_model(problem, sizes, config)
-        loss = build_objective(problem, model, sizes, config, data=True)
-        self.draw = build_source(problem, model, loss, sizes, config, data)
+        loss = build_objective(model, sizes, config, data=True)
+        self.draw = build_source(model, loss, sizes, config, data)
         self.gradients = StepGradients(loss, False)
         self.optimiser = torch.optim.AdamW(loss.parameters(), 1e-3)
         self.step = 0

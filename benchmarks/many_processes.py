@@ -131,8 +131,8 @@ def step_of(problem: Problem, config: TrainingConfig, processes: Processes) -> C
     """Build a step of training, optimiser included, shared by these processes."""
     statistics = distribution_statistics(problem, compile_residual(problem), 0)
     model = build_model(problem, statistics, config)
-    loss = build_objective(problem, model, statistics, config, part=processes.part)
-    draw = build_source(problem, model, loss, statistics, config, None, processes)
+    loss = build_objective(model, statistics, config, part=processes.part)
+    draw = build_source(model, loss, statistics, config, None, processes)
     gradients = StepGradients(loss, config.machine.compile)
     if processes.count > 1:
         gradients = SharedGradients(gradients, loss, processes, ControlFlags)

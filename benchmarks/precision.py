@@ -95,8 +95,8 @@ def build(problem: Problem, precision: str, data: Dataset | None) -> tuple[Resid
     config = TrainingConfig(BudgetConfig(steps=1), machine=machine, physics=data is None)
     statistics = distribution_statistics(problem, compile_residual(problem), 0)
     model = build_model(problem, statistics, config)
-    loss = build_objective(problem, model, statistics, config)
-    return loss, build_source(problem, model, loss, statistics, config, data)
+    loss = build_objective(model, statistics, config)
+    return loss, build_source(model, loss, statistics, config, data)
 
 
 def misfit(loss: ResidualLoss, batch: Batch) -> Tensor:

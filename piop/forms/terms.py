@@ -44,6 +44,15 @@ def derivative_index(atom: Any, coordinates: Iterable[Any]) -> tuple[int, ...]:
     return tuple(count.get(symbol, 0) for symbol in coordinates)
 
 
+def symbols_named(expressions: Iterable[Expr]) -> set[Any]:
+    """Find the symbols that expressions hold by themselves, not as those of a function."""
+    found: set[Any] = set()
+    for expression in expressions:
+        hidden = {atom: sympy.Dummy() for atom in outermost_atoms(expression)}
+        found |= expression.xreplace(hidden).free_symbols
+    return found
+
+
 def outermost_atoms(expression: Any) -> list[Any]:
     """The atoms in the order met, each once: a derivative hides the function inside it.
 

@@ -20,6 +20,7 @@ from piop.forms.terms import name_of
 from piop.problem.classify import classify
 from piop.problem.constraints import decide_constraints
 from piop.problem.linear_part import decide_linear_part
+from piop.problem.time_windows import decide_windows
 from piop.spec.distributions import NAMES, Distribution
 from piop.spec.writer import plain
 
@@ -48,8 +49,8 @@ def to_json(problem: Problem) -> dict[str, Any]:
         shapes of which every sample has one, with their faces), ``unknowns``, ``auxiliary``,
         ``parameters``, ``infer`` (those unknown, and where their search begins),
         ``learn``, ``equations`` (as written), ``definitions``, ``residuals`` (as trained on),
-        ``inputs``, ``initial``, ``boundary``, ``conditions``, ``solver``, ``streams``, ``save``,
-        ``units``, ``notes`` and ``supported``.
+        ``inputs``, ``initial``, ``boundary``, ``conditions``, ``linear_part``, ``windows``,
+        ``solver``, ``streams``, ``save``, ``units``, ``notes`` and ``supported``.
     """
     spec = problem.spec
     return {
@@ -79,6 +80,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
             for c in decide_constraints(problem)
         ],
         "linear_part": _linear_part(problem),
+        "windows": _windows(problem),
         "solver": _solver(problem),
         "streams": _streams(problem),
         "save": _saved(problem),
@@ -107,6 +109,7 @@ def to_text(problem: Problem) -> str:
         ("boundary", [f"{face}: {what}" for face, what in found["boundary"].items()]),
         ("conditions", [_constraint(c) for c in found["conditions"]]),
         ("linear part", [found["linear_part"]] if found["linear_part"] else []),
+        ("windows", [found["windows"]] if found["windows"] else []),
         ("solver", [f"{found['solver']['name']}: {found['solver']['why']}"]),
         ("streams", [found["streams"]]),
         ("save", [", ".join(f"{n} {k}" for n, k in found["save"].items())]),
@@ -203,6 +206,13 @@ def _linear_part(problem: Problem) -> str:
     if not problem.space or not problem.residuals:
         return ""
     return str(decide_linear_part(problem, decide_constraints(problem)))
+
+
+def _windows(problem: Problem) -> str:
+    """Say into how many time windows an operator divides an evolution; empty for other problems."""
+    if problem.time is None or not problem.space or not problem.residuals:
+        return ""
+    return str(decide_windows(problem))
 
 
 def _streams(problem: Problem) -> str:

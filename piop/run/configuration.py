@@ -17,7 +17,8 @@ from piop.problem import Problem
 from piop.problem.classify import is_linear
 from piop.run.threads import default_threads
 from piop.spec.model import issue_at
-from piop.training.build import DTYPES, constraints_of, preset_of, signature_of
+from piop.training.build import DTYPES, signature_of
+from piop.training.choices import constraints_of, preset_of
 from piop.training.config import (
     POINTWISE,
     AdaptiveConfig,

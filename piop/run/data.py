@@ -18,7 +18,7 @@ from piop.errors import DataError, UsageError
 from piop.problem import Problem
 from piop.training.batches.input_grid import gridded_inputs
 from piop.training.batches.training_grid import data_at_end, data_counts
-from piop.training.build import preset_of
+from piop.training.choices import preset_of
 from piop.training.config import TrainingConfig
 from piop.training.loss.statistics import Statistics
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from piop.errors import UsageError
-from piop.fields import FunctionSamples, InputFunction
 from piop.metrics import relative_l2, relative_l2_by_time, summarise, trivial_baselines, unbeaten
+from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.residual import Residual
 from piop.run.held_out import HeldOut
@@ -23,6 +23,7 @@ from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.batches.noise import add_noise, noise_levels
 from piop.training.build import Model, residual_of_model
 from piop.training.config import TrainingConfig
+from piop.training.loss.known_functions import Functions
 from piop.training.operator import OperatorField
 
 RESIDUAL_SAMPLES, RESIDUAL_POINTS = 16, 512
@@ -129,19 +130,21 @@ def mean_residual(
 def residual_at_points(
     model: Model,
     residual: Residual,
-    functions: Mapping[str, InputFunction],
-    observed: Mapping[str, FunctionSamples],
+    functions: Functions,
+    observed: Inputs,
 ) -> Callable[[Tensor], Tensor]:
     """Return the residual of an operator as a function of the queries: ``[B, N, E]``."""
-    seen = evaluate_on_grids(model.grids, functions, observed)
     lift = None if model.known is None else residual.compile_lift(model.known.expressions)
 
-    def at(queries: Tensor) -> Tensor:
+    def at(functions: Functions, observed: Inputs, queries: Tensor) -> Tensor:
         known = None if lift is None else lift(functions, queries)
+        seen = evaluate_on_grids(model.grids, functions, observed)
         field = OperatorField(model.operator, seen, lift, known)
         return residual(field, queries, residual.evaluate_inputs(functions, queries)).values
 
-    return at
+    if (rollout := model.rollout) is not None:
+        return lambda queries: rollout.compose(functions, observed, queries, at)
+    return lambda queries: at(functions, observed, queries)
 
 
 def nonzero_solutions(problem: Problem, held_out: HeldOut) -> Tensor:

@@ -287,9 +287,9 @@ def _train(
         if initial is not None:
             _load_backbone(model.operator, initial)
         given = training is not None
-        loss = build_objective(problem, model, statistics, config, data=given, part=processes.part)
+        loss = build_objective(model, statistics, config, data=given, part=processes.part)
         clock = Profile(machine.device, on=profile)
-        draw = build_source(problem, model, loss, statistics, config, training, processes)
+        draw = build_source(model, loss, statistics, config, training, processes)
         draw = clock.timed_draw(draw)
         gradients = StepGradients(loss, machine.compile, clock, machine.cuda_graphs)
         gradients.phases = phases

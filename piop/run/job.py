@@ -10,10 +10,12 @@ from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.problem import Problem
 from piop.run.data import GivenData, note_grids, training_and_held_out, usable_data
+from piop.training.choices import choose_windows, trained_problem
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes
 from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.requirements import require_backbone, require_choices, require_range
+from piop.training.state_waves import window_statistics
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,15 @@ def plan_job(
     require_choices(problem, config, data is not None, settings)
     seed = config.machine.seed
     training = None if data is None else training_and_held_out(problem, data, seed)[0]
-    statistics = find_statistics(problem, training, physics=config.physics)
-    require_range(problem, config, statistics)
-    statistics = note_grids(problem, config, statistics, data)
-    require_backbone(problem, config, statistics, data is not None and data.scattered)
+    states = choose_windows(problem, config, data is not None)
+    if states.windows > 1:
+        statistics = window_statistics(problem, states)
+    else:
+        statistics = find_statistics(problem, training, physics=config.physics)
+    trained = trained_problem(problem, statistics)
+    require_range(trained, config, statistics)
+    statistics = note_grids(trained, config, statistics, data)
+    require_backbone(trained, config, statistics, data is not None and data.scattered)
     record = None if given is None else given.record()
     return Job(problem, config, statistics, data, record, processes)
 

@@ -27,7 +27,7 @@ from piop.models.core.interpolation import interpolate_grid, interpolation_weigh
 from piop.problem import Coordinate, Problem
 from piop.problem.capabilities import usual_tolerance
 from piop.reference import solve_reference
-from piop.training.batches.equations import interpolate_inputs
+from piop.training.batches.function_sources import interpolate_inputs
 from piop.training.batches.training_grid import is_even
 
 FIRST_TOLERANCE = 1e-4

@@ -17,10 +17,12 @@ from piop.models.core.base import Inputs
 from piop.models.core.interpolation import interpolate_grid
 from piop.problem import Problem
 from piop.training.batches.data import interpolate_needed_inputs
+from piop.training.batches.function_sources import interpolate_inputs
 from piop.training.batches.input_grid import evaluate_on_grids, is_even_grid
 from piop.training.batches.training_grid import lay_out
 from piop.training.build import Model
 from piop.training.loss.known_functions import Functions
+from piop.training.time_windows import Rollout
 
 PAIRS_AT_ONCE = 2**20
 """Pairs of a query and a sensor or token evaluated together: bounds memory, and keeps the work
@@ -75,12 +77,16 @@ def predict_values(problem: Problem, model: Model, inputs: Inputs, queries: Quer
         )
     inputs = {name: samples.repeat(batch) for name, samples in inputs.items()}
     count, many = math.prod(queries.shape), _queries_together(model, inputs)
-    size = max(1, min(batch, _samples_together(model, inputs, count, many)))
+    largest = count if model.rollout is None else max(count, model.rollout.points)
+    size = max(1, min(batch, _samples_together(model, inputs, largest, many)))
     found = torch.empty(batch, count, len(problem.channels), dtype=torch.float64)
     for start in range(0, batch, size):
         part = slice(start, start + size)
-        functions, observed = _observed(problem, model, inputs, part)
         own = points if points is None or len(points) == 1 else points[part]
+        if model.rollout is not None and own is not None:
+            found[part] = _by_windows(model, model.rollout, inputs, part, own.double(), many)
+            continue
+        functions, observed = _observed(problem, model, inputs, part)
         if own is None:
             found[part] = _on_axes(model, functions, observed, queries)
         elif operator.gridded:
@@ -140,6 +146,22 @@ def _pointwise(
         lift = None if model.known is None else model.known(functions, at)
         found.append(model.operator(observed, at, lift).double().cpu())
     return torch.cat(found, 1)
+
+
+def _by_windows(
+    model: Model, rollout: Rollout, inputs: Inputs, part: slice, points: Tensor, many: int
+) -> Tensor:
+    """Evaluate the operator of a time window at ``points [B or 1, N, D]`` of the whole axis."""
+    like = model.operator.scale
+    observed = {name: samples.take(part).to(like) for name, samples in inputs.items()}
+    needed = {name: observed[name] for name in rollout.needs}
+    functions = interpolate_inputs(rollout.problem, needed)
+
+    def evaluate(functions: Functions, observed: Inputs, at: Tensor) -> Tensor:
+        seen = evaluate_on_grids(model.grids, functions, observed)
+        return _pointwise(model, functions, seen, at, many).to(like.device)
+
+    return rollout.compose(functions, observed, points.to(like.device), evaluate).cpu()
 
 
 def _on_axes(model: Model, functions: Functions, observed: Inputs, queries: Queries) -> Tensor:

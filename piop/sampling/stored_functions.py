@@ -99,6 +99,26 @@ def interpolate(
     return InterpolatedFunction(values.contiguous(), tuple(bases), points=tuple(points))
 
 
+def sum_of_waves(values: Tensor, axes: Sequence[Coordinate], most: int) -> ProductFunction:
+    """Interpolate values on even grids over periodic axes by waves, without the shortest ones.
+
+    Args:
+        values: ``[F, n1, …, nd]`` float64 on grids that begin at the low ends; n above ``2·most``.
+        axes: The d coordinates, all periodic.
+        most: Periods over an axis of the shortest waves that are kept along it.
+    """
+    bases: list[Basis] = []
+    for i, axis in enumerate(axes, start=1):
+        found = _analysis(values.movedim(i, -1))
+        cosines = values.shape[i] // 2 + 1
+        kept = torch.cat((found[..., : most + 1], found[..., cosines : cosines + most]), -1)
+        values = kept.movedim(-1, i)
+        waves = torch.arange(most + 1)
+        basis = TrigonometricBasis.periodic(waves, axis.low, axis.high, unit=False)
+        bases.append(basis.to(values.device, values.dtype))
+    return ProductFunction(values.contiguous(), tuple(bases), values.new_zeros(1))
+
+
 def _splines(at: Tensor, values: Tensor, dim: int, degree: int) -> tuple[SplineBasis, Tensor]:
     """Splines through values at points ``[n]``: broken lines, or cubics with not-a-knot ends."""
     if len(at) == 1:

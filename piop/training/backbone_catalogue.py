@@ -13,7 +13,8 @@ from piop.models.core.base import Backbone, FieldKind, Preset
 from piop.models.registry import all_backbones
 from piop.problem import Problem
 from piop.spec.load import builtin_names
-from piop.training.build import constraints_of, signature_of
+from piop.training.build import signature_of
+from piop.training.choices import constraints_of
 from piop.training.config import BudgetConfig, LossConfig, TrainingConfig
 from piop.training.requirements import obstacle
 

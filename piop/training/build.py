@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-import sympy as sp
 import torch
-from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.datasets import AnyDataset
 from piop.errors import UsageError
+from piop.forms.terms import symbols_named
 from piop.models import (
     BACKBONES,
     AxisSignature,
     InputSignature,
     Signature,
-    find_preset,
 )
-from piop.models.core.base import FieldKind, Preset
 from piop.models.registry import build_preset
 from piop.problem import Problem
-from piop.problem.constraints import Constraints, decide_constraints
+from piop.problem.constraints import Constraints
 from piop.problem.inputs import channels_of, query_coordinates
-from piop.problem.linear_part import decide_linear_part
 from piop.residual import (
     GridResidual,
     KnownField,
@@ -37,16 +32,23 @@ from piop.residual import (
 from piop.residual.attention.kernel import Kernel
 from piop.training.batches.batch import Batch, BatchSetting, BatchSource
 from piop.training.batches.data import DataPointSource, TrajectorySource
-from piop.training.batches.equations import EquationSource, choose_function_source
+from piop.training.batches.equations import EquationSource
+from piop.training.batches.function_sources import choose_function_source
 from piop.training.batches.input_grid import (
-    NEGLECTED_BY_TOKENS,
     Axes,
+    bulk_wavenumber,
     gridded_inputs,
     highest_wavenumber,
     input_grids,
 )
 from piop.training.batches.noise import noise_levels, noisy_source
 from piop.training.batches.training_grid import training_grid
+from piop.training.choices import (
+    constraints_of,
+    preset_of,
+    solves_linear_part,
+    trained_problem,
+)
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, SingleProcess
 from piop.training.loss.constraints import ConditionSetting, SoftConstraint, soft_constraints
@@ -58,6 +60,7 @@ from piop.training.loss.weighting.base import WeightedRun
 from piop.training.loss.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
 from piop.training.operator import Inferred, Operator
 from piop.training.query_independence import require_independent_queries
+from piop.training.time_windows import Rollout, RolloutFunctions, TimeWindows
 
 DTYPES = {
     "float64": torch.float64,
@@ -73,6 +76,7 @@ class Model:
     """An operator and what is needed to evaluate it.
 
     Attributes:
+        problem: What the operator solves: the problem of the run, or that of one time window.
         operator: Backbone with hard constraints.
         constraints: Which conditions are hard and which are soft constraints.
         known: Values of the hard constraints; None for none.
@@ -80,61 +84,16 @@ class Model:
             since the inputs of data need not follow the distribution.
         training_grid: Positions along each coordinate of the grid on which a network that answers
             on grids is trained; None for others, and for one that is trained on scattered data.
+        rollout: Applies the operator window after window; None for one of the whole time axis.
     """
 
+    problem: Problem
     operator: Operator
     constraints: Constraints
     known: KnownField | None
     grids: Mapping[str, Axes]
     training_grid: Axes | None = None
-
-
-def constraints_of(problem: Problem, config: TrainingConfig) -> Constraints:
-    """Decide how conditions are met.
-
-    Raises:
-        UsageError: If they cannot be met as asked.
-    """
-    points = field_kind(config).pointwise
-    try:
-        constraints = decide_constraints(
-            problem, config.loss.constraints, walls=config.physics and points
-        )
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    if points:
-        return constraints
-    slopes = [c.unknown for c in constraints.initial if c.hard and c.order]
-    if slopes and config.loss.constraints == "hard":
-        raise UsageError(
-            f"constraints: hard is not possible for the slope of {slopes[0]} at the start: "
-            f"backbone {config.backbone!r} answers on a grid, whose differences in time do not "
-            f"feel a slope that is a hard constraint; use constraints: auto or soft"
-        )
-    return constraints.on_grid()
-
-
-def preset_of(config: TrainingConfig, settings: Mapping[str, Any] | None = None) -> Preset:
-    """Find the network that a config chooses.
-
-    Args:
-        config: The run's choices.
-        settings: Those that are yet to be applied, of which the preset is one.
-    """
-    chosen = (settings or {}).get("preset", config.backbone_settings.get("preset"))
-    if config.network is not None and chosen is None:
-        return config.network
-    if config.of_class:
-        raise UsageError(
-            f"backbone: {config.backbone!r} is a class that was given in Python, without presets; "
-            f"give it again: Run.load(path, backbone=CLASS), resume(path, backbone=CLASS)"
-        )
-    return find_preset(config.backbone, None if chosen is None else str(chosen))
-
-
-def field_kind(config: TrainingConfig) -> FieldKind:
-    """Return how the chosen network is evaluated: pointwise, on a grid, or in steps."""
-    return preset_of(config).build.field
+    rollout: Rollout | None = None
 
 
 def signature_of(
@@ -164,7 +123,7 @@ def signature_of(
                 std=statistics.input_std[item.name] if statistics else 1.0,
                 smooth=item.smooth,
                 waves=highest_wavenumber(problem, item),
-                bulk=highest_wavenumber(problem, item, NEGLECTED_BY_TOKENS),
+                bulk=bulk_wavenumber(problem, item),
                 gridded=item.name in gridded,
             )
             for item in problem.visible_inputs
@@ -180,12 +139,9 @@ def homogeneous_axes(problem: Problem, constraints: Constraints) -> tuple[str, .
 
     They are those whose coordinate no equation and no initial datum names by itself.
     """
-    named: set[sp.Basic] = set()
     data = [e for entries in problem.initial.values() for e in entries]
     stated = [i.expression for i in problem.inputs if i.expression is not None]
-    for expression in [*problem.residuals, *data, *stated]:
-        atoms = expression.atoms(sp.Derivative) | expression.atoms(AppliedUndef)
-        named |= expression.xreplace({atom: sp.Dummy() for atom in atoms}).free_symbols
+    named = symbols_named([*problem.residuals, *data, *stated])
     return tuple(
         c.name
         for c in problem.space
@@ -199,6 +155,7 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     Raises:
         UsageError: If the conditions cannot be met as asked.
     """
+    whole, problem = problem, trained_problem(problem, statistics)
     constraints = constraints_of(problem, config)
     settings = dict(config.backbone_settings)
     settings.pop("preset", None)
@@ -218,24 +175,18 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     if problem.infer:
         operator.inferred = Inferred(problem.infer)
     operator.to(example_tensor(config))
-    exact = _solves_linear_part(problem, constraints, config)
+    exact = solves_linear_part(problem, constraints, config)
     known = hard_constraint_lift(problem, constraints, statistics.channel_mean, exact)
     grids = input_grids(problem) if config.physics else {}
     ticks = None
     if operator.gridded and (config.physics or statistics.grid):
         counts = () if config.physics else statistics.grid
         ticks = training_grid(problem, backbone, config.points, counts)
-    return Model(operator, constraints, known, grids, ticks)
-
-
-def _solves_linear_part(problem: Problem, constraints: Constraints, config: TrainingConfig) -> bool:
-    """Decide whether the linear part of the equations is solved exactly."""
-    if not config.physics or (problem.time is None and not config.loss.steady):
-        return False
-    try:
-        return decide_linear_part(problem, constraints, config.loss.linear_part).exact
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    rollout = None
+    if statistics.windows > 1 and whole.time is not None and known is not None:
+        windows = TimeWindows(whole.time, statistics.windows)
+        rollout = Rollout(whole, problem, windows, operator, known, grids)
+    return Model(problem, operator, constraints, known, grids, ticks, rollout)
 
 
 def residual_of_model(
@@ -244,7 +195,7 @@ def residual_of_model(
     """Compile the equations as the field of a model needs them.
 
     Args:
-        problem: The problem.
+        problem: The problem of the run, with or without parameters to infer.
         model: The operator, and the grid it learns on.
         config: The run's choices.
         kernel: What sums up attention of streams.
@@ -252,6 +203,8 @@ def residual_of_model(
     Raises:
         UsageError: If its grid is too small for its differences.
     """
+    if model.rollout is not None:  # the equations hold within each window
+        problem = model.problem
     derived = None if model.known is None else model.known.derived
     if model.training_grid is None:
         return compile_residual(problem, kernel=kernel, derived=derived)
@@ -265,7 +218,6 @@ def residual_of_model(
 
 
 def build_objective(
-    problem: Problem,
     model: Model,
     statistics: Statistics,
     config: TrainingConfig,
@@ -276,7 +228,6 @@ def build_objective(
     """Build the loss around an operator; without physics it has the data's part alone.
 
     Args:
-        problem: The problem.
         model: The operator and its constraints.
         statistics: Typical sizes under the distribution of the inputs.
         config: The run's choices.
@@ -286,6 +237,7 @@ def build_objective(
     Raises:
         UsageError: If the adaptive weights that are asked for have nothing to do.
     """
+    problem = model.problem
     residual: Residual | None = None
     soft: dict[str, SoftConstraint] = {}
     terms: list[ProbedTerm] = []
@@ -321,7 +273,6 @@ def build_objective(
 
 
 def build_source(
-    problem: Problem,
     model: Model,
     loss: ResidualLoss,
     statistics: Statistics,
@@ -334,11 +285,15 @@ def build_source(
     Raises:
         UsageError: If there is neither physics nor data.
     """
+    problem, rollout = model.problem, model.rollout
     like, processes = example_tensor(config), processes or SingleProcess()
     setting = BatchSetting(problem, model.known, model.grids, config, like, processes)
     equations = None
     if loss.residual is not None:
-        functions = choose_function_source(problem, data, model.grids)
+        whole = problem if rollout is None else rollout.problem
+        functions = choose_function_source(whole, data, model.grids)
+        if rollout is not None:
+            functions = RolloutFunctions(functions, rollout)
         equations = EquationSource(setting, loss, statistics, functions)
     if data is None:
         if equations is None:

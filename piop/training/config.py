@@ -15,6 +15,7 @@ from piop.arguments import whole_number
 from piop.errors import UsageError
 from piop.models.core.base import Preset
 from piop.models.registry import preset_of_class
+from piop.problem.time_windows import MOST_WINDOWS
 from piop.sampling.random import FIRST_SCHEME, NEWEST_SCHEME
 from piop.training.loss.weighting import WEIGHTINGS
 from piop.training.optimisers.build import OPTIMISERS
@@ -25,6 +26,7 @@ from piop.training.setting_declarations import (
     UP_TO_ONE,
     Applies,
     Circumstances,
+    Range,
     Setting,
     convert,
     kind_of,
@@ -50,6 +52,9 @@ POINTS_OR_STEPS = Applies(
     lambda c: not c.field.space_time_grid,
 )
 PHYSICS = Applies("training on the equations", lambda c: c.config.physics)
+EQUATIONS_ALONE = Applies(
+    "training on the equations alone, without data", lambda c: "data" not in c.parts
+)
 DATA = Applies("training on data (--data FILE)", lambda c: "data" in c.parts)
 SOFT_INITIAL = Applies(
     "initial data that are soft constraints (constraints=soft)", lambda c: "initial" in c.parts
@@ -78,6 +83,11 @@ def weighting_with(name: str) -> tuple[Applies]:
     return (
         Applies(f"weighting={text}", lambda c: any(w.request(c.config.adaptive) for w in readers)),
     )
+
+
+NUMBER_OF_WINDOWS = Range(
+    f"a whole number from 0 to {MOST_WINDOWS}", lambda value: 0 <= value <= MOST_WINDOWS
+)
 
 
 @dataclass(frozen=True)
@@ -150,6 +160,9 @@ class LossConfig:
             data of an evolution or for the source of a steady problem, so that the network adds the
             rest: where the equations are linear and it is possible (``auto``), everywhere or an
             error (``exact``), nowhere (``learned``).
+        windows: Number of time windows: the operator is that of one of so many equal parts of the
+            time axis, and is applied as often; 1 for one of the whole axis, 0 for 4 where equations
+            are nonlinear and do not name the time, and solutions change much and stay smooth.
         relative: Divide the residual of each function by the size of its solution, so that large
             functions do not dominate the batch.
         front: Strength of the damping at fronts, dimensionless; 0 for none, as for linear problems.
@@ -163,6 +176,7 @@ class LossConfig:
 
     constraints: Literal["auto", "hard", "soft"] = setting("auto")
     linear_part: Literal["auto", "exact", "learned"] = setting("auto", applies=(PHYSICS,))
+    windows: int = setting(0, NUMBER_OF_WINDOWS, (POINTWISE, PHYSICS, EQUATIONS_ALONE))
     relative: bool = setting(True, applies=(PHYSICS,))
     front: float = setting(0.2, applies=(PHYSICS,))
     residual_weight: float = setting(1.0, applies=(PHYSICS,))
@@ -377,9 +391,10 @@ class TrainingConfig:
 
         No key is in two sections, so one that has moved to another section since is found there,
         and one that is new has its default, but for the scheme of the draws and the linear part,
-        which older runs learned, at first of all problems and then of steady ones.
+        which older runs learned, at first of all problems and then of steady ones, in one window.
         """
-        stored: dict[str, Any] = {"draws": FIRST_SCHEME, "linear_part": "learned", "steady": False}
+        stored: dict[str, Any] = {"draws": FIRST_SCHEME, "linear_part": "learned", "windows": 1}
+        stored["steady"] = False
         stored |= {key: v for name in SECTIONS for key, v in data.get(name, {}).items()}
         parts = {
             name: section(**{f.name: stored[f.name] for f in fields(section) if f.name in stored})

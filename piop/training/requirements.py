@@ -14,7 +14,8 @@ from piop.models.core.base import Backbone, Preset, Signature
 from piop.models.registry import all_backbones, refusal
 from piop.problem import Problem
 from piop.training.batches.training_grid import grid_counts
-from piop.training.build import constraints_of, field_kind, preset_of, signature_of
+from piop.training.build import signature_of
+from piop.training.choices import constraints_of, field_kind, preset_of
 from piop.training.config import TrainingConfig, require_applicable
 from piop.training.distributed import Processes, require_device
 from piop.training.loss.statistics import Statistics

@@ -46,8 +46,8 @@ def build(problem, data=None, physics=True, points=None, sampling=None, **settin
     )
     statistics = distribution_statistics(problem.at(), compile_residual(problem.at()), 0)
     model = build_model(problem, statistics, config)
-    objective = build_objective(problem, model, statistics, config, data=data is not None)
-    draw = build_source(problem, model, objective, statistics, config, data)
+    objective = build_objective(model, statistics, config, data=data is not None)
+    draw = build_source(model, objective, statistics, config, data)
     return SimpleNamespace(
         problem=problem,
         config=config,

@@ -96,8 +96,8 @@ def build_trainer(name, folder, processes=None, stop=None):
     model = build_model(problem, statistics, config)
     part = (processes or SingleProcess()).part
     given = data is not None
-    loss = build_objective(problem, model, statistics, config, data=given, part=part)
-    draw = build_source(problem, model, loss, statistics, config, data, processes)
+    loss = build_objective(model, statistics, config, data=given, part=part)
+    draw = build_source(model, loss, statistics, config, data, processes)
     gradients = StepGradients(loss, compiled=False)
     (folder / "state").mkdir(parents=True, exist_ok=True)
 

@@ -15,7 +15,8 @@ from piop.residual import GridResidual, compile_residual
 from piop.training.batches.batch import flatten
 from piop.training.batches.input_grid import gridded_inputs
 from piop.training.batches.training_grid import data_at_end, data_counts, data_indices
-from piop.training.build import build_model, build_objective, build_source, constraints_of
+from piop.training.build import build_model, build_objective, build_source
+from piop.training.choices import constraints_of
 from piop.training.config import (
     BudgetConfig,
     LossConfig,
@@ -56,8 +57,8 @@ def build(
         if data.points is None:
             statistics = replace(statistics, grid=data_counts(problem, data, points))
     model = build_model(problem, statistics, config)
-    objective = build_objective(problem, model, statistics, config, data=data is not None)
-    draw = build_source(problem, model, objective, statistics, config, data)
+    objective = build_objective(model, statistics, config, data=data is not None)
+    draw = build_source(model, objective, statistics, config, data)
     return SimpleNamespace(
         problem=problem,
         config=config,
@@ -163,7 +164,7 @@ def test_weights_that_learn_go_by_the_places_of_the_grid(heat, backbone, weighti
 
     built = build(heat, backbone, constraints="soft")
     config = replace(built.config, adaptive=AdaptiveConfig(weighting=weighting, bins=4))
-    loss = build_objective(built.problem, built.model, built.statistics, config)
+    loss = build_objective(built.model, built.statistics, config)
     trained = [p for p in loss.parameters() if p.requires_grad]
     batch = loss.weightings.prepare(built.draw(0, 0.0), 0, StepGradients(loss, False), trained)
     _, statistics = loss(batch)

@@ -9,7 +9,8 @@ from piop.errors import UsageError
 from piop.models.registry import BACKBONES, refusal
 from piop.problem import Problem
 from piop.training import network_size
-from piop.training.build import constraints_of, signature_of
+from piop.training.build import signature_of
+from piop.training.choices import constraints_of
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.network_size import require_memory, weights_of
 

@@ -97,7 +97,7 @@ def objective(heat, monkeypatch):
         model = build_model(heat, statistics, config)
         before = [p.clone() for p in model.operator.parameters()]
         state = torch.random.get_rng_state()
-        loss = build_objective(heat, model, statistics, config, data=not physics)
+        loss = build_objective(model, statistics, config, data=not physics)
         assert torch.equal(state, torch.random.get_rng_state())
         for old, new in zip(before, model.operator.parameters(), strict=True):
             assert torch.equal(old, new), "the check changes a copy alone"

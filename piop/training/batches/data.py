@@ -20,7 +20,8 @@ from piop.problem import Problem
 from piop.residual import KnownField
 from piop.sampling import Draws
 from piop.training.batches.batch import Batch, BatchSetting, Observations
-from piop.training.batches.equations import horizon, interpolate_inputs, steps_within
+from piop.training.batches.equations import horizon, steps_within
+from piop.training.batches.function_sources import interpolate_inputs
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
 from piop.training.batches.training_grid import GridLayout, data_indices, lay_out
 from piop.training.loss.known_functions import Functions

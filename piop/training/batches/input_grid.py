@@ -12,6 +12,7 @@ from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
 from piop.models.core.base import Inputs
 from piop.problem import Input, Problem
+from piop.problem.time_windows import State
 from piop.sampling.distributions import input_axes, input_sampler
 from piop.spec.model import SensorPlacement
 
@@ -29,6 +30,10 @@ SENSORS_PER_WAVE = {1: 4, 2: 3, 3: 3, 4: 3}
 """Sensors per axis and shortest harmonic: they determine the harmonic fit of a network."""
 FEWEST_SENSORS = {1: 16, 2: 12, 3: 8, 4: 6}
 """Sensors per axis at least."""
+
+POINTS_PER_WAVE = 3
+"""Points per axis and shortest wave of the state at the start of a time window, as many as keep
+products of two waves from being taken for a third."""
 
 UNEVEN = 1e-5
 """Fraction of an axis by which sensors may miss an even grid, as after storing float32."""
@@ -50,6 +55,8 @@ def highest_wavenumber(
         Whole periods (half waves between walls) over an axis, at most ``LARGEST_WAVENUMBER``; 0
         where the distribution has no spectrum, and for what networks take as numbers.
     """
+    if isinstance(item.distribution, State):
+        return min(item.distribution.waves, LARGEST_WAVENUMBER[len(item.of)])
     sampler = input_sampler(problem, item)
     prior, axes = sampler.spectrum(), sampler.axes
     if prior is None or item.name in problem.vectors:
@@ -67,6 +74,13 @@ def highest_wavenumber(
     return max(1, min(found, LARGEST_WAVENUMBER[len(axes)]))
 
 
+def bulk_wavenumber(problem: Problem, item: Input) -> int:
+    """Find the wave number that is enough for the tokens of attention."""
+    if isinstance(item.distribution, State):
+        return min(item.distribution.bulk, LARGEST_WAVENUMBER[len(item.of)])
+    return highest_wavenumber(problem, item, NEGLECTED_BY_TOKENS)
+
+
 def input_grids(problem: Problem) -> dict[str, Axes]:
     """Lay an even grid, fine enough, for each visible input whose distribution has a spectrum.
 
@@ -79,6 +93,8 @@ def input_grids(problem: Problem) -> dict[str, Axes]:
         if wave and item.smooth:
             d = len(item.of)
             count = max(SENSORS_PER_WAVE[d] * wave, FEWEST_SENSORS[d])
+            if isinstance(item.distribution, State):
+                count = max(count, POINTS_PER_WAVE * item.distribution.waves)
             axes = input_axes(problem, item)
             found[item.name] = tuple(grid_axis(a.low, a.high, count, a.periodic) for a in axes)
     return found

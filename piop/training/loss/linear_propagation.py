@@ -161,6 +161,18 @@ class LinearPropagation(DerivedFunctions):
             found[entry.name] = Waves(amplitudes, rates.flatten(), waves, origin, order)
         return found
 
+    def exponents(self, waves: int) -> tuple[float, float]:
+        """Return the least and the most damping of a wave over the time axis, as exponents.
+
+        Args:
+            waves: Periods over an axis of the shortest waves that count.
+        """
+        rates, vectors = self._tables[0], self._tables[3]
+        lengths = torch.tensor([c.length for c in self._grid.space], dtype=torch.float64)
+        periods = (vectors * lengths / (2 * math.pi)).abs().amax(-1)
+        damping = -rates[periods <= waves + 0.5].real * self._time.length
+        return float(damping.min()), float(damping.max())
+
     def _spectrum(self, functions: Mapping[str, InputFunction], device: torch.device) -> Tensor:
         """Transform the initial data, weighed for a sum over half of the waves: ``[B, K, S]``."""
         axes = [torch.full((1,), self._time.low, dtype=torch.float64, device=device)]

@@ -15,6 +15,7 @@ from piop.datasets import AnyDataset
 from piop.fields import FunctionSamples
 from piop.forms.hard_constraints import lift_expression
 from piop.forms.terms import derivative_index
+from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.problem.inputs import history_of
@@ -171,6 +172,10 @@ class Statistics:
             scattered, or there are none.
         noise: Standard deviations that levels of noise are fractions of, at each sensor of an input
             or over all; none for inputs that are observed without noise.
+        windows: Time windows that the operator is applied to; all that is above is of one.
+        waves: Periods over an axis of the shortest waves of the state at the start of a window; 0
+            without windows.
+        bulk: Of the waves that hold all but a ten-thousandth of its variance.
     """
 
     input_mean: dict[str, float]
@@ -181,6 +186,9 @@ class Statistics:
     gridded: tuple[str, ...] | None = None
     grid: tuple[int, ...] = ()
     noise: dict[str, list[float]] = field(default_factory=dict)
+    windows: int = 1
+    waves: int = 0
+    bulk: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Give the statistics as plain dicts, lists and numbers."""
@@ -230,7 +238,21 @@ def distribution_statistics(problem: Problem, residual: Residual, seed: int) -> 
     draws = Draws(seed, 0, torch.arange(FUNCTIONS))
     functions = sample_inputs(problem, draws)
     seen = observe(functions, problem, draws)
-    queries = collocation(problem, draws, POINTS)
+    return statistics_over(problem, residual, functions, seen, collocation(problem, draws, POINTS))
+
+
+def statistics_over(
+    problem: Problem, residual: Residual, functions: Functions, seen: Inputs, queries: Tensor
+) -> Statistics:
+    """Measure the statistics over given functions.
+
+    Args:
+        problem: The problem.
+        residual: Its compiled equations.
+        functions: The inputs.
+        seen: What is seen of them.
+        queries: Points ``[B, N, D]`` over which sizes are taken.
+    """
     start = known_expressions(problem)
     values = known_field(problem, start)(functions, queries)
 

@@ -1,0 +1,133 @@
+"""What a config chooses for a problem: constraints, network, time windows, the linear part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from piop.errors import UsageError
+from piop.models import find_preset
+from piop.models.core.base import FieldKind, Preset
+from piop.problem import Problem
+from piop.problem.constraints import Constraints, decide_constraints
+from piop.problem.linear_part import decide_linear_part
+from piop.problem.time_windows import State, decide_windows, window_problem
+from piop.training.config import TrainingConfig
+from piop.training.loss.linear_propagation import LinearPropagation
+from piop.training.loss.statistics import Statistics
+from piop.training.state_waves import States, find_states
+
+LEAST_DAMPING, MOST_GROWTH = 30.0, 1.0
+"""Exponents over a time window: the linear part of nonlinear equations is solved exactly where it
+damps a wave of the state by more than the first and lets none grow by more than the second. A
+network learns fast damping slowly; without it, it learns nonlinear effects faster from data at
+rest (docs/training.md)."""
+
+
+def constraints_of(problem: Problem, config: TrainingConfig) -> Constraints:
+    """Decide how conditions are met.
+
+    Raises:
+        UsageError: If they cannot be met as asked.
+    """
+    points = field_kind(config).pointwise
+    try:
+        constraints = decide_constraints(
+            problem, config.loss.constraints, walls=config.physics and points
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if points:
+        return constraints
+    slopes = [c.unknown for c in constraints.initial if c.hard and c.order]
+    if slopes and config.loss.constraints == "hard":
+        raise UsageError(
+            f"constraints: hard is not possible for the slope of {slopes[0]} at the start: "
+            f"backbone {config.backbone!r} answers on a grid, whose differences in time do not "
+            f"feel a slope that is a hard constraint; use constraints: auto or soft"
+        )
+    return constraints.on_grid()
+
+
+def preset_of(config: TrainingConfig, settings: Mapping[str, Any] | None = None) -> Preset:
+    """Find the network that a config chooses.
+
+    Args:
+        config: The run's choices.
+        settings: Those that are yet to be applied, of which the preset is one.
+    """
+    chosen = (settings or {}).get("preset", config.backbone_settings.get("preset"))
+    if config.network is not None and chosen is None:
+        return config.network
+    if config.of_class:
+        raise UsageError(
+            f"backbone: {config.backbone!r} is a class that was given in Python, without presets; "
+            f"give it again: Run.load(path, backbone=CLASS), resume(path, backbone=CLASS)"
+        )
+    return find_preset(config.backbone, None if chosen is None else str(chosen))
+
+
+def field_kind(config: TrainingConfig) -> FieldKind:
+    """Return how the chosen network is evaluated: pointwise, on a grid, or in steps."""
+    return preset_of(config).build.field
+
+
+def choose_windows(problem: Problem, config: TrainingConfig, data: bool) -> States:
+    """Choose into how many time windows the operator divides the time axis.
+
+    Args:
+        problem: The problem.
+        config: The run's choices.
+        data: Whether data are trained on, whose solutions begin with the first window only.
+
+    Raises:
+        UsageError: If more than one are asked for and are not possible.
+    """
+    requested = config.loss.windows
+    if not config.physics or data or not field_kind(config).pointwise:
+        return States(1, "they are for pointwise networks that learn from equations alone")
+    try:
+        decision = decide_windows(problem, config.loss.constraints, requested)
+        if decision.count == 1:
+            return States(1, decision.why)
+        return find_states(problem, decision.count, asked=requested > 1)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def trained_problem(problem: Problem, statistics: Statistics) -> Problem:
+    """Return the problem that the operator is trained on: over one of its time windows."""
+    if statistics.windows == 1:
+        return problem
+    state = State(statistics.waves, statistics.bulk)
+    return window_problem(problem, statistics.windows, state)
+
+
+def solves_linear_part(problem: Problem, constraints: Constraints, config: TrainingConfig) -> bool:
+    """Decide whether the linear part of the equations is solved exactly.
+
+    Args:
+        problem: The problem that is trained on.
+        constraints: Which conditions are hard constraints.
+        config: The run's choices.
+
+    Raises:
+        UsageError: If it is to be solved exactly and cannot be.
+    """
+    if not config.physics or (problem.time is None and not config.loss.steady):
+        return False
+    mode = config.loss.linear_part
+    try:
+        if decide_linear_part(problem, constraints, mode).exact:
+            return True
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    first = problem.inputs[0].distribution if problem.inputs else None
+    if mode == "learned" or not isinstance(first, State):
+        return False
+    try:
+        decide_linear_part(problem, constraints, "exact")
+    except ValueError:
+        return False
+    slowest, fastest = LinearPropagation(problem).exponents(first.waves)
+    return fastest >= LEAST_DAMPING and slowest >= -MOST_GROWTH

@@ -1,0 +1,181 @@
+"""Whether time windows serve a problem, and which waves their states hold: from a few solutions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from piop.domain import Coordinate
+from piop.errors import NotSupportedError, SolverError
+from piop.fields import FunctionSamples, InputFunction
+from piop.problem import Problem
+from piop.problem.time_windows import State, state_name, window_problem
+from piop.reference import Limits, Solution, solve_reference
+from piop.residual import compile_residual
+from piop.sampling import Draws, collocation, observe, sample_inputs
+from piop.sampling.stored_functions import sum_of_waves
+from piop.training.loss.statistics import Statistics, statistics_over
+
+SAMPLES = 4
+"""Reference solutions that are looked at."""
+QUERIES = 256
+"""Points of each state over which statistics are taken."""
+TOLERANCE = 1e-2
+"""Of these references: as coarse as what is decided by them."""
+POINTS = {1: 256, 2: 64, 3: 32}
+"""Points per axis of these references, by the number of axes."""
+MOST_MODES = (1024, 128, 48)
+"""Points per axis at most on which they are solved."""
+MOST_WAVES = {1: 42, 2: 10, 3: 5}
+"""Waves per axis that a state may keep: they cost time."""
+LOST_AT_MOST = 1e-2
+"""Root of the part of a state's variance that may lie in waves beyond; it is lost at every start of
+a window, so it is a floor of the error."""
+KEPT, BULK = 1 - 1e-6, 1 - 1e-4
+"""Parts of a state's variance that the waves it keeps hold, and those that attention's tokens do;
+see :mod:`piop.training.batches.input_grid`."""
+LEAST_CHANGE = 0.4
+"""Change of the solution over the whole time, relative to its size, from which windows pay."""
+
+FEWEST_NUMBERS = 16
+"""Numbers that determine the bulk of a state from which on windows pay: an operator of fewer is
+learnt at once, and composing it adds errors (docs/training.md)."""
+
+
+@dataclass(frozen=True)
+class States:
+    """The solutions of a few inputs at the starts of windows.
+
+    Attributes:
+        windows: The number of windows; 1 where they do not serve.
+        why: The reason, a clause.
+        state: What is known of the unknowns there; None with one window.
+        values: Unknown → values on an even grid ``[SAMPLES, windows, n1, …]``.
+        functions: The inputs of these solutions.
+    """
+
+    windows: int
+    why: str
+    state: State | None = None
+    values: Mapping[str, Tensor] = field(default_factory=dict)
+    functions: Mapping[str, InputFunction] = field(default_factory=dict)
+
+
+def find_states(problem: Problem, windows: int, *, asked: bool, seed: int = 0) -> States:
+    """Solve a problem coarsely for a few inputs, and decide whether time windows serve it.
+
+    Args:
+        problem: One whose time axis may be divided.
+        windows: Into how many windows.
+        asked: Whether this number was asked for; it is taken then whatever the solutions are like.
+        seed: Of the inputs.
+
+    Raises:
+        ValueError: If windows are asked for, and there is no solution to find the waves from.
+    """
+    functions = sample_inputs(problem, Draws(seed, 1, torch.arange(SAMPLES)))
+    try:
+        found = _solve(problem, functions, windows)
+    except (NotSupportedError, SolverError) as error:
+        if asked:
+            raise ValueError(f"windows: {windows} is not possible: {error}; use 1") from error
+        return States(1, f"there is no reference solution ({error})")
+    started = {name: found.values[name] for name in problem.initial}
+    spectra = {name: _shares(v[:, :-1]) for name, v in started.items()}
+    most = MOST_WAVES[len(problem.space)]
+    change = _change(started)
+    lost = max(math.sqrt(max(0.0, 1 - float(share[most]))) for share in spectra.values())
+    if not asked and change < LEAST_CHANGE:
+        why = f"solutions change by {100 * change:.0f} % of their size, too little to divide them"
+        return States(1, why)
+    if not asked and lost > LOST_AT_MOST:
+        why = f"{100 * lost:.1f} % of a state lie in waves beyond the {most} that it could keep"
+        return States(1, why)
+    kept, bulk = (
+        max(1, *(min(most, int((share < part).sum())) for share in spectra.values()))
+        for part in (KEPT, BULK)
+    )
+    numbers = len(started) * (2 * bulk + 1) ** len(problem.space)
+    if not asked and numbers < FEWEST_NUMBERS:
+        return States(1, f"{numbers} numbers determine a state, which is learnt at once")
+    why = f"solutions change by {100 * change:.0f} % of their size and are sums of few waves"
+    values = {name: v[:, :-1] for name, v in started.items()}
+    why = "as requested" if asked else why
+    return States(windows, why, State(kept, bulk), values, functions)
+
+
+def _solve(problem: Problem, functions: Mapping[str, InputFunction], windows: int) -> Solution:
+    """Solve at the starts of all windows, and at the end of the last."""
+    time = cast("Coordinate", problem.time)
+    times = [time.low + time.length * k / windows for k in range(windows)] + [time.high]
+    d = len(problem.space)
+    limits = Limits(modes=MOST_MODES)
+    shape = (POINTS[d],) * d
+    found = solve_reference(
+        problem, functions, times=times, shape=shape, tolerance=TOLERANCE, limits=limits
+    )
+    if not all(bool(v.isfinite().all()) for v in found.values.values()):
+        raise SolverError(f"a reference solution of {problem.name} is not finite")
+    return found
+
+
+def _change(started: Mapping[str, Tensor]) -> float:
+    """Change from the first to the last time ``[B, T, …]`` over the larger of both, RMS."""
+    changes, sizes = [], []
+    for value in started.values():
+        first, last = value[:, 0], value[:, -1]
+        changes.append((last - first).square().flatten(1).mean(1))
+        sizes.append(torch.maximum(first.square(), last.square()).flatten(1).mean(1))
+    total = torch.stack(changes).sum(0) / torch.stack(sizes).sum(0).clamp(min=1e-300)
+    return float(total.mean().sqrt())
+
+
+def _shares(values: Tensor) -> Tensor:
+    """Return the parts of the variance in waves of at most k periods along every axis ``[K]``.
+
+    Args:
+        values: ``[B, T, n, …]``, as many points along every axis.
+    """
+    axes = tuple(range(2, values.ndim))
+    power = torch.fft.fftn(values.double(), dim=axes).abs().square()
+    numbers = (torch.fft.fftfreq(values.shape[-1]) * values.shape[-1]).abs().round().long()
+    grids = torch.meshgrid(*[numbers] * len(axes), indexing="ij")
+    radius = torch.stack(grids).amax(0).flatten()
+    power = power.flatten(2).sum((0, 1))
+    by_radius = power.new_zeros(int(radius.max()) + 1).index_add_(0, radius, power)
+    return by_radius.cumsum(0) / by_radius.sum().clamp(min=1e-300)
+
+
+def window_statistics(problem: Problem, states: States, seed: int = 0) -> Statistics:
+    """Measure the statistics of the problem over one window, over the states at all starts.
+
+    Args:
+        problem: The problem over the whole time axis.
+        states: The states of some solutions; several windows.
+        seed: Of the points.
+    """
+    window = window_problem(problem, states.windows, cast("State", states.state))
+    count = SAMPLES * states.windows
+    row = torch.arange(SAMPLES).repeat_interleave(states.windows)
+    draws = Draws(seed, 1, torch.arange(SAMPLES))
+    seen = observe(states.functions, problem, draws)
+    functions: dict[str, InputFunction] = {}
+    observed: dict[str, FunctionSamples] = {}
+    for unknown, values in states.values.items():
+        rows, name = values.flatten(0, 1), state_name(unknown)
+        functions[name] = sum_of_waves(rows, problem.space, cast("State", states.state).waves)
+        points = rows.new_zeros(count, rows[0].numel(), len(problem.space))
+        observed[name] = FunctionSamples(points, rows.flatten(1)[..., None])
+    for item in window.inputs:
+        if item.name not in functions:
+            functions[item.name] = states.functions[item.name].take(row)
+            observed[item.name] = seen[item.name].take(row)
+    queries = collocation(window, Draws(seed, 0, torch.arange(count)), QUERIES)
+    found = statistics_over(window, compile_residual(window), functions, observed, queries)
+    state = cast("State", states.state)
+    return replace(found, windows=states.windows, waves=state.waves, bulk=state.bulk)

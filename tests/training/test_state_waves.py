@@ -1,0 +1,97 @@
+"""Whether time windows serve a problem: judged by what its solutions are known to be."""
+
+import math
+
+import pytest
+
+from piop.problem import Problem
+from piop.problem.time_windows import State
+from piop.training.state_waves import MOST_WAVES, find_states, window_statistics
+
+
+def example(equation, waves=8, **changes):
+    words = {
+        "name": "example",
+        "time": {"t": [0, 1]},
+        "space": {"x": [0, 1]},
+        "unknowns": ["u"],
+        "inputs": {
+            "u0": {
+                "of": ["x"],
+                "law": "fourier_series",
+                "terms": 1,
+                "amplitude": [1, 1],
+                "wavenumber": [waves, waves],
+            },
+        },
+        "equations": [equation],
+        "initial": {"u": "u0"},
+        "boundary": {"x": "periodic"},
+    }
+    return Problem(**{**words, **changes})
+
+
+def decay(share):
+    """An equation whose solution keeps its shape and falls by a share until the end."""
+    return f"dt(u) = {math.log(1 - share)}*u"
+
+
+def test_the_state_keeps_the_waves_that_there_are():
+    states = find_states(example(decay(0.6)), 4, asked=False)
+    assert (states.windows, states.state) == (4, State(8, 8))
+    values = states.values["u"]
+    assert values.shape == (4, 4, 256)
+    ratio = values[:, 3].square().mean() / values[:, 0].square().mean()
+    assert float(ratio) == pytest.approx(0.4 ** (2 * 0.75), rel=1e-2)
+
+
+@pytest.mark.parametrize(("share", "windows"), [(0.38, 1), (0.42, 4)])
+def test_windows_need_solutions_that_change(share, windows):
+    states = find_states(example(decay(share)), 4, asked=False)
+    assert states.windows == windows
+    assert f"{100 * share:.0f} %" in states.why
+    assert find_states(example(decay(share)), 4, asked=True).windows == 4
+
+
+def test_windows_need_states_of_few_waves():
+    most = MOST_WAVES[1]
+    assert find_states(example(decay(0.6), most), 4, asked=False).state == State(most, most)
+    beyond = find_states(example(decay(0.6), most + 1), 4, asked=False)
+    assert (beyond.windows, beyond.state) == (1, None)
+    assert "100.0 %" in beyond.why
+    some = example(decay(0.6), 8, initial={"u": f"u0 + 0.02*cos(2*pi*{most + 1}*x)"})
+    assert "2.0 % of a state" in find_states(some, 4, asked=False).why
+
+
+def test_short_waves_of_little_size_are_left_out():
+    mixed = example(decay(0.6), 8, initial={"u": "u0 + 0.005*cos(18*pi*x) + 0.0005*cos(40*pi*x)"})
+    assert find_states(mixed, 4, asked=False).state == State(9, 8)
+
+
+@pytest.mark.parametrize(("waves", "windows"), [(7, 1), (8, 4)])
+def test_windows_need_states_of_many_numbers(waves, windows):
+    states = find_states(example(decay(0.6), waves), 4, asked=False)
+    assert states.windows == windows
+    assert ("15 numbers" in states.why) == (windows == 1)
+
+
+def test_without_a_reference_solution_there_is_one_window():
+    growing = example("dt(u) = u**2 + 100")  # infinite before the end
+    states = find_states(growing, 4, asked=False)
+    assert states.windows == 1
+    assert "no reference solution" in states.why
+    with pytest.raises(ValueError, match="windows: 4 is not possible"):
+        find_states(growing, 4, asked=True)
+
+
+def test_statistics_are_of_the_states_at_all_starts():
+    problem = example(decay(0.6))
+    states = find_states(problem, 4, asked=False)
+    found = window_statistics(problem, states)
+    size = float(states.values["u"].square().mean().sqrt())
+    assert found.channel_scale[0] == pytest.approx(size, rel=0.1)
+    assert found.input_std["u at the start"] == pytest.approx(size, rel=0.01)
+    assert found.equation_scale[0] == pytest.approx(size / 0.25, rel=0.1)  # u over a window
+    assert (found.windows, found.waves, found.bulk) == (4, 8, 8)
+    again = type(found).from_json(found.to_json())
+    assert again == found
