@@ -1,12 +1,13 @@
 """Every problem that is trained on its equation, by the command that a user would type.
 
     python benchmarks/all_problems.py --time 5m --seeds 0 [--only NAME …] [--threads N]
-    python benchmarks/all_problems.py --time 1m --cold --samples 0
+    python benchmarks/all_problems.py --time 1m --cold
 
 A cell is one `piop solve NAME --time T --seed S` with the default recipe in a process of its own:
 error over held-out inputs, the best trivial answer, steps, and the seconds of each phase. A cell
 that is finished is kept when the script is started again. With `--cold` every cell has an empty
-cache of compiled code and of references. The result is `results/all_problems_T.json` (`_cold`).
+cache of compiled code and of references. The result is `results/all_problems_T.json` (`_cold`), and
+the page `docs/problems.md` with a small picture of each problem.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from problems_page import keep_picture, write_page
 from record import RESULTS, record
 
 from piop.problem import Problem
@@ -62,10 +64,12 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         if done.returncode:
             return {"failed": done.stderr.strip().splitlines()[-1]}
         found = json.loads(done.stdout)
+        keep_picture(name, Path(out) / "figures")
     line = re.search(r"^Seconds: (.*)$", done.stderr, re.MULTILINE)
     phases = [part.rsplit(" ", 1) for part in line[1].split(", ")] if line else []
     error = found["relative_l2"] or {}
     return {
+        "mark": MARKS[len(Problem.from_file(name).space)],
         "mean": error.get("mean"),
         "worst": max(error.get("per_sample", [None])),
         "per_channel": found.get("per_channel"),
@@ -99,7 +103,8 @@ def main() -> None:
                 continue
             cells[key] = found = solve(problem, seed, options)
             record(name, f"python benchmarks/all_problems.py {' '.join(sys.argv[1:])}",
-                   {"marks": MARKS, "cells": dict(sorted(cells.items()))})  # fmt: skip
+                   {"cells": dict(sorted(cells.items()))})  # fmt: skip
+            write_page()
             print(key, found.get("failed") or f"{found['mean']} {found['phases']}", flush=True)
 
 

@@ -10,7 +10,7 @@ from piop.datasets import Dataset
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws, sample_inputs
-from piop.training.batches.equations import (
+from piop.training.batches.function_sources import (
     AlternatingFunctions,
     DatasetFunctions,
     DistributionFunctions,
@@ -127,10 +127,10 @@ def test_equations_are_asked_of_the_data_and_of_the_law_in_turn(problem):
     functions = choose_function_source(problem, data, {"u0"})
     assert isinstance(functions, AlternatingFunctions)
     odd, even = (Draws(0, step, torch.arange(4)) for step in (1, 2))
-    law, seen = functions(odd, torch.float64)
+    law, seen = functions(odd, torch.float64, 0.0)
     at = torch.rand(4, 9, 1, dtype=torch.float64) * 2
     assert torch.equal(law["u0"](at), sample_inputs(problem, odd)["u0"](at))
-    own, seen = functions(even, torch.float64)
+    own, seen = functions(even, torch.float64, 0.0)
     chosen = even.integers("equations/sample", 0, 5)
     assert len(chosen.unique()) > 1
     truth = torch.cos(torch.pi * at[..., 0] + chosen[:, None])
@@ -140,8 +140,8 @@ def test_equations_are_asked_of_the_data_and_of_the_law_in_turn(problem):
 
 def test_functions_of_the_data_are_the_same_in_any_part_of_the_batch(problem):
     functions = DatasetFunctions(problem, heat_data())
-    whole, _ = functions(Draws(3, 2, torch.arange(4)), torch.float64)
-    part, _ = functions(Draws(3, 2, torch.tensor([2, 3])), torch.float64)
+    whole, _ = functions(Draws(3, 2, torch.arange(4)), torch.float64, 0.0)
+    part, _ = functions(Draws(3, 2, torch.tensor([2, 3])), torch.float64, 0.0)
     at = torch.rand(1, 9, 1, dtype=torch.float64)
     assert torch.equal(whole["u0"](at)[2:], part["u0"](at))
 
