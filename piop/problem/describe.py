@@ -212,7 +212,8 @@ def _windows(problem: Problem) -> str:
     """Say into how many time windows an operator divides an evolution; empty for other problems."""
     if problem.time is None or not problem.space or not problem.residuals:
         return ""
-    return str(decide_windows(problem))
+    requested = problem.solve.get("windows", 0)
+    return str(decide_windows(problem, requested=requested if isinstance(requested, int) else 0))
 
 
 def _streams(problem: Problem) -> str:

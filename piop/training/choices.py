@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from piop.training.config import TrainingConfig
 from piop.training.loss.linear_propagation import LinearPropagation
 from piop.training.loss.statistics import Statistics
 from piop.training.state_waves import States, find_states
+
+logger = logging.getLogger(__name__)
 
 LEAST_DAMPING, MOST_GROWTH = 30.0, 1.0
 """Exponents over a time window: the linear part of nonlinear equations is solved exactly where it
@@ -90,9 +93,11 @@ def choose_windows(problem: Problem, config: TrainingConfig, data: bool) -> Stat
         decision = decide_windows(problem, config.loss.constraints, requested)
         if decision.count == 1:
             return States(1, decision.why)
-        return find_states(problem, decision.count, asked=requested > 1)
+        states = find_states(problem, decision.count, asked=requested > 1)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    logger.info("time windows: %s", states)
+    return states
 
 
 def trained_problem(problem: Problem, statistics: Statistics) -> Problem:

@@ -65,6 +65,9 @@ class States:
     values: Mapping[str, Tensor] = field(default_factory=dict)
     functions: Mapping[str, InputFunction] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return f"{self.windows if self.windows > 1 else 'none'}, {self.why}"
+
 
 def find_states(problem: Problem, windows: int, *, asked: bool, seed: int = 0) -> States:
     """Solve a problem coarsely for a few inputs, and decide whether time windows serve it.
