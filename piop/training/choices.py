@@ -22,9 +22,8 @@ logger = logging.getLogger(__name__)
 
 LEAST_DAMPING, MOST_GROWTH = 30.0, 1.0
 """Exponents over a time window: the linear part of nonlinear equations is solved exactly where it
-damps a wave of the state by more than the first and lets none grow by more than the second. A
-network learns fast damping slowly; without it, it learns nonlinear effects faster from data at
-rest (docs/training.md)."""
+damps a wave of the state by more than the first, which a network learns slowly, and lets none grow
+by more than the second, which the network would have to undo (docs/training.md)."""
 
 
 def constraints_of(problem: Problem, config: TrainingConfig) -> Constraints:
