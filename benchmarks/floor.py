@@ -23,7 +23,8 @@ from table.protocol import DATA, FILE
 
 from piop.metrics import relative_l2
 from piop.problem import Problem
-from piop.run.held_out import DrawnInputs, HeldOut
+from piop.run.drawn_inputs import DrawnInputs
+from piop.run.held_out import HeldOut
 from piop.sampling import reconstruct
 
 VIEWS: dict[str, dict[str, tuple[int | tuple[int, ...], str]]] = {
