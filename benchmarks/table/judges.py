@@ -16,8 +16,8 @@ from piop.datasets import Queries
 from piop.fields import FunctionSamples, grid_axis
 from piop.problem import Problem
 from piop.reference import solve_reference
-from piop.run.evaluation import errors_of
 from piop.run.drawn_inputs import DrawnInputs
+from piop.run.evaluation import errors_of
 from piop.run.held_out import HeldOut
 from piop.sampling import Draws, place_sensors, reconstruct
 from piop.sampling.random import HELD_OUT
