@@ -20,7 +20,7 @@ from piop.training.state_waves import States, find_states
 
 logger = logging.getLogger(__name__)
 
-LEAST_DAMPING, MOST_GROWTH = 30.0, 1.0
+LEAST_DAMPING, MOST_GROWTH = 30.0, 0.1
 """Exponents over a time window: the linear part of nonlinear equations is solved exactly where it
 damps a wave of the state by more than the first, which a network learns slowly, and lets none grow
 by more than the second, which the network would have to undo (docs/training.md)."""
