@@ -55,6 +55,19 @@ def test_auxiliary_equation_without_solution():
         solve_reference(problem, {"w0": random_waves(1, square, mean=0.1)})
 
 
+def test_short_waves_of_the_initial_data_are_not_taken_for_a_mean():
+    problem = periodic(
+        "dt(w) + dy(psi)*dx(w) - dx(psi)*dy(w) = 0.05*lap(w)",
+        ("w",),
+        {"x": [0, 1], "y": [0, 1]},
+        auxiliary={"psi": {"equation": "-lap(psi) = w", "mean": 0}},
+        initial={"w": "w0 + 1e-5*(cos(64*pi*x) + cos(128*pi*y))"},  # the points of first grids
+    )
+    waves = random_waves(1, [(0, 1), (0, 1)])
+    found = solve_reference(problem, {"w0": waves}, times=[0.1], tolerance=1e-2)
+    assert float(found.values["w"].mean().abs()) < 1e-12
+
+
 def test_missing_input_and_unequal_batches():
     problem = periodic("dt(u) = u0*dxx(u)")
     with pytest.raises(DataError, match="need the input 'u0'; given: none"):

@@ -400,11 +400,22 @@ class Discretisation:
 
     def initial(self, grid: PeriodicGrid, sources: Sources) -> Tensor:
         """Spectra of the initial state ``[B, states, *modes]``, zero at Nyquist."""
+        w = grid.forward(self._initial_fields(grid, sources)) * grid.interior()
+        if len(self.split.channels) > self.split.states:
+            # The points take waves of as many periods as there are points for a mean, which an
+            # auxiliary equation may not have. Random fields end at 64 waves, no multiple of 3.
+            finer = grid.with_sizes([3 * n for n in grid.sizes])
+            means = self._initial_fields(finer, sources).mean(grid.dims)
+            w[(..., *(0,) * len(grid.sizes))] = means.to(w.dtype)
+        return w
+
+    def _initial_fields(self, grid: PeriodicGrid, sources: Sources) -> Tensor:
+        """Values of the initial state at the points of a grid ``[B, states, *sizes]``."""
         fields = [
             sources.field(self.problem.initial[c.name][c.time_order], grid.axes())
             for c in self.split.channels[: self.split.states]
         ]
-        return grid.forward(torch.stack(fields, 1)) * grid.interior()
+        return torch.stack(fields, 1)
 
     def stepper(
         self, level: SpectralLevel, sources: Sources, request: Request | None = None
