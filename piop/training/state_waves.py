@@ -33,9 +33,9 @@ MOST_MODES = (1024, 128, 48)
 """Points per axis at most on which they are solved."""
 MOST_WAVES = {1: 42, 2: 10, 3: 5}
 """Waves per axis that a state may keep: they cost time."""
-LOST_AT_MOST = 1e-2
+LOST_AT_MOST = 2e-2
 """Root of the part of a state's variance that may lie in waves beyond; it is lost at every start of
-a window, so it is a floor of the error."""
+a window, so it is a floor of the error (docs/training.md)."""
 KEPT, BULK = 1 - 1e-6, 1 - 1e-4
 """Parts of a state's variance that the waves it keeps hold, and those that attention's tokens do;
 see :mod:`piop.training.batches.input_grid`."""
