@@ -12,6 +12,7 @@ import torch
 from matplotlib.tri import LinearTriInterpolator, Triangulation
 from torch import Tensor
 
+from piop.datasets import Queries
 from piop.errors import NotSupportedError, SolverError
 from piop.metrics import relative_l2_by_time
 from piop.report.field_figures import View
@@ -36,7 +37,8 @@ class Comparison:
         reference: Channel → ``[rows, *axes]`` of a few held-out inputs.
         prediction: The same, predicted.
         titles: One per row, such as ``"input 3, error 0.021"``.
-        residuals: Equation → residual of the prediction ``[rows, *axes]``; may be empty.
+        residuals: Equation → residual of the prediction ``[rows, *axes]``, of the axes that are
+            drawn; may be empty.
         errors: Relative L2 over time of all held-out inputs ``[n, T]``; None where steady.
         baselines: Name → mean error over time ``[T]``.
     """
@@ -87,12 +89,13 @@ def compare_on_grid(
     truth = held_out.truth
     positions = {name: axis.numpy() for name, axis in axes.items()}
     time = None if run.problem.time is None else run.problem.time.name
+    view = View(positions, time, labels_of_units(run))
     shown = Comparison(
-        view=View(positions, time, labels_of_units(run)),
+        view=view,
         reference={name: value[:ROWS].numpy() for name, value in truth.items()},
         prediction={name: prediction[name][:ROWS].numpy() for name in truth},
         titles=_titles(prediction, truth),
-        residuals=_residuals(run, held_out),
+        residuals=_residuals(run, held_out, view),
     )
     if time is None:
         return shown
@@ -165,8 +168,8 @@ def _by_time(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> T
 
 
 @torch.no_grad()
-def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
-    """Evaluate every equation on the grid ``[rows, *axes]``.
+def _residuals(run: Run, held_out: HeldOut, view: View) -> dict[str, np.ndarray]:
+    """Evaluate every equation on the axes that are drawn ``[rows, *axes]``.
 
     Empty for inputs that are known from data only, for operators whose residual is taken on a grid
     of its own, and where it is not finite.
@@ -181,9 +184,12 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     observed = {name: samples.take(rows).to(like) for name, samples in held_out.inputs.items()}
     equations = residual_of_model(run.solved, run.model, run.config)
     residual = residual_at_points(run.model, equations, functions, observed)
-    chunks = held_out.queries.tensor().split(RESIDUAL_CHUNK, dim=1)
+    cuts, own = view.cuts(), held_out.queries.axes or {}
+    drawn = {name: axis[cuts[name], None] if name in cuts else axis for name, axis in own.items()}
+    chunks = Queries(axes=drawn).tensor().split(RESIDUAL_CHUNK, dim=1)
     parts = [residual(c.to(like).expand(len(rows), -1, -1)).double().cpu() for c in chunks]
-    found = torch.cat(parts, 1).reshape(len(rows), *held_out.queries.shape, -1)
+    found = torch.cat(parts, 1)
+    found = found.reshape(len(rows), *(len(drawn[n]) for n in drawn if n not in cuts), -1)
     if not bool(found.isfinite().all()):
         return {}
     return {f"equation {e + 1}": found[..., e].numpy() for e in range(found.shape[-1])}

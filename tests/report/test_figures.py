@@ -107,13 +107,12 @@ def test_images_put_the_first_coordinate_to_the_right():
 
 def test_two_dimensions_show_the_last_time_and_three_the_middle_as_well():
     view = View({"t": T, "x": X, "y": Y}, "t", {})
-    cut, where = view.slice(field(T, X, Y)[0])
-    assert where == " at t = 1"
-    np.testing.assert_array_equal(cut, field(T, X, Y)[0, -1])
+    assert view.place() == " at t = 1"
+    np.testing.assert_array_equal(view.slice(field(T, X, Y)[0]), field(T, X, Y)[0, -1])
     view = View({"t": T, "x": X, "y": Y, "z": Z}, "t", {})
-    cut, where = view.slice(field(T, X, Y, Z)[0])
-    assert where == " at t = 1, z = 0.667"
-    np.testing.assert_array_equal(cut, field(T, X, Y, Z)[0, -1, :, :, 2])
+    assert view.place() == " at t = 1, z = 0.667"
+    values = field(T, X, Y, Z)[0]
+    np.testing.assert_array_equal(view.slice(values), values[-1, :, :, 2])
 
 
 @pytest.mark.parametrize(
