@@ -26,8 +26,11 @@ from piop.training.config import TrainingConfig
 from piop.training.loss.known_functions import Functions
 from piop.training.operator import OperatorField
 
-RESIDUAL_SAMPLES, RESIDUAL_POINTS = 16, 512
+RESIDUAL_SAMPLES, RESIDUAL_POINTS = 16, 128
 """Held-out inputs and points of the mean residual."""
+RESIDUAL_AT_ONCE = 4
+"""Inputs whose residual is evaluated together, so that the work stays within the caches of a CPU.
+"""
 
 
 def predict_held_out(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Tensor]:
@@ -118,8 +121,13 @@ def mean_residual(
     functions = sample_inputs(problem, draws, like.dtype)
     queries = residual.place(lambda: collocation(problem, draws, RESIDUAL_POINTS).to(like))
     observed = observe(functions, problem, draws, like.dtype)
-    found = residual_at_points(model, residual, functions, observed)(queries)
-    squares = found.double().square()
+    found = []
+    for rows in torch.arange(RESIDUAL_SAMPLES, device=like.device).split(RESIDUAL_AT_ONCE):
+        own = {name: function.take(rows) for name, function in functions.items()}
+        seen = {name: samples.take(rows) for name, samples in observed.items()}
+        at = queries if len(queries) == 1 else queries[rows]
+        found.append(residual_at_points(model, residual, own, seen)(at))
+    squares = torch.cat(found).double().square()
     finite = squares.flatten(1).isfinite().all(1)
     sizes = squares[finite].mean((0, 1)).sqrt().tolist()  # NaN where no input is left
     missing = int((~finite).sum())

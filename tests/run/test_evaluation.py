@@ -309,3 +309,18 @@ def test_wrong_arguments_of_an_evaluation_are_refused(trained, method, arguments
 def test_writing_is_wanted_or_not(trained, method):
     with pytest.raises(UsageError, match="write: 'no' is neither"):
         getattr(trained, method)(samples=1, write="no")
+
+
+def test_the_mean_residual_is_evaluated_a_few_inputs_at_a_time(trained, monkeypatch):
+    sizes, residual_at_points = [], module.residual_at_points
+
+    def counting(*given):
+        residual = residual_at_points(*given)
+        return lambda queries: sizes.append(queries.shape[0]) or residual(queries)
+
+    monkeypatch.setattr(module, "residual_at_points", counting)
+    found, _ = module.mean_residual(trained.problem, trained.model, trained.config, 0)
+    assert sizes == [4, 4, 4, 4]
+    monkeypatch.setattr(module, "RESIDUAL_AT_ONCE", 16)
+    whole, _ = module.mean_residual(trained.problem, trained.model, trained.config, 0)
+    assert found == pytest.approx(whole, rel=1e-5)
