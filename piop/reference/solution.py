@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -95,11 +96,15 @@ class Limits:
         modes: Most points along an axis, for one, two and three space dimensions.
         steps: Most steps of a run from the first to the last save time.
         levels: Most levels that a sample is solved on.
+        seconds: Time in which a batch is solved. A level that would take longer is not begun: its
+            samples keep the solution of the level before. One sample is refined until its error is
+            known, whatever it takes.
     """
 
     modes: tuple[int, int, int] = (8192, 1024, 192)
     steps: int = 400_000
     levels: int = 16
+    seconds: float = math.inf
 
 
 @final
@@ -148,6 +153,7 @@ class Request:
         device: Where to compute.
         limits: Where to stop refining.
         progress: Takes how far the batch is.
+        begun: When it was made, by the clock of :func:`time.monotonic`.
     """
 
     times: tuple[float, ...]
@@ -156,6 +162,12 @@ class Request:
     device: torch.device
     limits: Limits
     progress: BatchProgress = field(default_factory=lambda: BatchProgress(1))
+    begun: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the limit of time; infinite without one."""
+        return self.limits.seconds - (time.monotonic() - self.begun)
 
     def axes(self, space: Sequence[Coordinate]) -> tuple[Tensor, ...]:
         """Points of the output along each axis of space, ``[n]`` each."""

@@ -91,8 +91,13 @@ class ShapeSolver:
             raise SolverError(f"{sources.problem.name}: {error}") from None
 
     def _solve_group(self, family: RegionFamily, samples: Sequence[int]) -> Solution:
-        """Solve samples of one region on that region; NaN where it cannot be traced or meshed."""
+        """Solve samples of one region on that region; NaN where it cannot be traced or meshed.
+
+        Of several regions, those that no time is left for are NaN, too.
+        """
         own = self.sources.take(samples)
+        if 0 not in samples and self.request.seconds_left <= 0:
+            return _failed(own, self.request, [f"sample {s}: no time is left" for s in samples])
         try:
             solver = MeshSolver(own, self.request, self.form, trace_outline(family, own))
             solver.samples = samples
