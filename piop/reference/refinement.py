@@ -363,7 +363,7 @@ class LevelSolver(ABC, Generic[L, R]):
         By default its points, times as many steps as it has points along an axis where there is
         time: 2^(d+1) times more where the cells of an evolution in d dimensions are halved.
         """
-        return math.prod(level.sizes) * (max(level.sizes) if self.request.times else 1)
+        return math.prod(level.sizes) * (max(level.sizes, default=1) if self.request.times else 1)
 
     def after_failure(self, level: L) -> L | None:
         """Return the level to go on to where a solution is not finite; None where there is none."""
@@ -445,6 +445,7 @@ class Refinement(Generic[L, R]):
         self.used = [0] * count
         self.earlier: list[list[R]] = [[] for _ in range(count)]
         self.failures: list[list[float]] = [[] for _ in range(count)]
+        self.ended_by_time = torch.zeros(count, dtype=torch.bool)
         self.limited = request.limits.seconds < math.inf
         self.seconds = 0.0  # for a sample and unit of work, on the last level
         self.kept: dict[int, tuple[L, R]] = {}  # where time may end the refinement
@@ -466,6 +467,7 @@ class Refinement(Generic[L, R]):
             self.step,
             request.tolerance,
             tuple(self.notes),
+            ended_by_time=self.ended_by_time if self.limited else None,
         )
 
     def _refine(self, indices: Sequence[int]) -> None:
@@ -500,6 +502,7 @@ class Refinement(Generic[L, R]):
     def _end_for_time(self, indices: Sequence[int]) -> None:
         """End the refinement of samples on the levels that they have reached."""
         reached: dict[L, list[int]] = {}
+        self.ended_by_time[list(indices)] = True
         for index in indices:
             if index in self.kept:
                 reached.setdefault(self.kept[index][0], []).append(index)

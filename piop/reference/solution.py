@@ -42,6 +42,8 @@ class Solution:
         tolerance: The error estimate requested.
         notes: What the finest level reached, for trajectories not accepted.
         points: Positions of the values on a shape ``[B, P, d]``; None for values on a grid.
+        ended_by_time: Whether more time would have given a smaller error ``[B]``; values are NaN
+            where none was left to find an error at all. None without a limit of time.
     """
 
     times: Tensor
@@ -54,6 +56,7 @@ class Solution:
     tolerance: float
     notes: tuple[str, ...] = ()
     points: Tensor | None = None
+    ended_by_time: Tensor | None = None
 
     @property
     def accepted(self) -> Tensor:
@@ -75,6 +78,7 @@ def _along_batch(parts: Sequence[Solution], combine: Callable[[list[Tensor]], Te
     """The first solution, with each tensor along the batch made from those of all."""
     first = parts[0]
     points = [p.points for p in parts if p.points is not None]
+    ended = [p.ended_by_time for p in parts if p.ended_by_time is not None]
     return replace(
         first,
         values={n: combine([p.values[n] for p in parts]) for n in first.values},
@@ -85,6 +89,7 @@ def _along_batch(parts: Sequence[Solution], combine: Callable[[list[Tensor]], Te
         modes=combine([p.modes for p in parts]),
         step=combine([p.step for p in parts]),
         points=combine(points) if points else None,
+        ended_by_time=combine(ended) if ended else None,
     )
 
 

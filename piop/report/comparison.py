@@ -16,8 +16,7 @@ from piop.datasets import Queries
 from piop.errors import NotSupportedError, SolverError
 from piop.metrics import relative_l2_by_time
 from piop.report.field_figures import View
-from piop.run import predict_held_out
-from piop.run.evaluation import errors_of, finite_samples, residual_at_points
+from piop.run.evaluation import OperatorJudge, errors_of, finite_samples, residual_at_points
 from piop.training.build import residual_of_model
 
 if TYPE_CHECKING:
@@ -65,10 +64,13 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
         none, or the reference is at points of a region that varies.
     """
     try:
-        held_out = run.shown(SAMPLES, seed, data)
+        judged = run.shown(SAMPLES, seed, data)
     except (NotSupportedError, SolverError):
         return None
-    prediction = predict_held_out(run.problem, run.model, held_out)
+    held_out, prediction = (
+        judged.fine,
+        judged.fine_prediction(OperatorJudge(run.problem, run.model)),
+    )
     finite = finite_samples(held_out.truth, prediction)
     if not bool(finite.any()):
         return None
