@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 SAMPLES, ROWS = 8, 3  # held-out inputs of the curves, and those of which fields are drawn
 REGION_POINTS = 97  # points along each axis of figures of a region
+RESIDUAL_POINTS = (
+    2**13
+)  # points of a figure of residuals at most: a panel has about 250 × 225 pixels
 RESIDUAL_CHUNK = 2048  # queries of the residual at a time
 
 
@@ -36,10 +39,11 @@ class Comparison:
         reference: Channel → ``[rows, *axes]`` of a few held-out inputs.
         prediction: The same, predicted.
         titles: One per row, such as ``"input 3, error 0.021"``.
-        residuals: Equation → residual of the prediction ``[rows, *axes]``, of the axes that are
-            drawn; may be empty.
+        residuals: Equation → residual of the prediction ``[rows, *axes]``, on those axes of
+            ``residual_view`` that are drawn; may be empty.
         errors: Relative L2 over time of all held-out inputs ``[n, T]``; None where steady.
         baselines: Name → mean error over time ``[T]``.
+        residual_view: Coordinates of the residuals, where they are not those of the fields.
     """
 
     view: View
@@ -49,6 +53,7 @@ class Comparison:
     residuals: Mapping[str, np.ndarray] = field(default_factory=dict)
     errors: np.ndarray | None = None
     baselines: Mapping[str, np.ndarray] = field(default_factory=dict)
+    residual_view: View | None = None
 
 
 def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comparison | None:
@@ -92,12 +97,14 @@ def compare_on_grid(
     positions = {name: axis.numpy() for name, axis in axes.items()}
     time = None if run.problem.time is None else run.problem.time.name
     view = View(positions, time, labels_of_units(run))
+    fewer = view.with_fewer_points(RESIDUAL_POINTS)
     shown = Comparison(
         view=view,
         reference={name: value[:ROWS].numpy() for name, value in truth.items()},
         prediction={name: prediction[name][:ROWS].numpy() for name in truth},
         titles=_titles(prediction, truth),
-        residuals=_residuals(run, held_out, view),
+        residuals=_residuals(run, held_out, fewer),
+        residual_view=fewer,
     )
     if time is None:
         return shown
@@ -186,7 +193,7 @@ def _residuals(run: Run, held_out: HeldOut, view: View) -> dict[str, np.ndarray]
     observed = {name: samples.take(rows).to(like) for name, samples in held_out.inputs.items()}
     equations = residual_of_model(run.solved, run.model, run.config)
     residual = residual_at_points(run.model, equations, functions, observed)
-    cuts, own = view.cuts(), held_out.queries.axes or {}
+    cuts, own = view.cuts(), {name: torch.from_numpy(axis) for name, axis in view.axes.items()}
     drawn = {name: axis[cuts[name], None] if name in cuts else axis for name, axis in own.items()}
     chunks = Queries(axes=drawn).tensor().split(RESIDUAL_CHUNK, dim=1)
     parts = [residual(c.to(like).expand(len(rows), -1, -1)).double().cpu() for c in chunks]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,20 @@ class View:
             for name, ticks in self.axes.items()
         }
         return {name: at for name, at in ends.items() if name not in keep}
+
+    def with_fewer_points(self, most: int) -> View:
+        """Return the view with every k-th position of drawn axes, by turns the longest first.
+
+        Args:
+            most: Most points of the axes that are drawn.
+        """
+        axes, cuts = dict(self.axes), self.cuts()
+        drawn = sorted((n for n in axes if n not in cuts), key=lambda n: -len(axes[n]))
+        turns = cycle(drawn)
+        while math.prod(len(axes[name]) for name in drawn) > most:
+            name = next(turns)
+            axes[name] = axes[name][::2]
+        return replace(self, axes=axes)
 
     def slice(self, values: np.ndarray) -> np.ndarray:
         """Cut a field ``[n1, n2, …]`` to the two dimensions of an image."""
