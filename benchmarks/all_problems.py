@@ -4,10 +4,11 @@
     python benchmarks/all_problems.py --time 1m --cold
 
 A cell is one `piop solve NAME --time T --seed S` with the default recipe in a process of its own:
-error over held-out inputs, the best trivial answer, steps, and the seconds of each phase. A cell
-that is finished is kept when the script is started again. With `--cold` every cell has an empty
-cache of compiled code and of references. The result is `results/all_problems_T.json` (`_cold`), and
-the page `docs/problems.md` with a small picture of each problem.
+error over held-out inputs, until when it holds, the best trivial answer, steps, and the seconds of
+each phase. A cell that is finished is kept when the script is started again. With `--cold` every
+cell has an empty cache of compiled code and of references. The result is
+`results/all_problems_T.json` (`_cold`), and the page `docs/problems.md` with a small picture of
+each problem.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,15 @@ def trained_on_equations() -> list[str]:
     ]
 
 
+def held_until(per_time: Mapping[str, Any] | None, mark: float) -> list[float] | None:
+    """Return until when the mean error stays below a mark, and the end; None without a time."""
+    if not per_time:
+        return None
+    times = next(values for name, values in per_time.items() if name != "relative_l2")
+    good = takewhile(lambda at: at[1] <= mark, zip(times, per_time["relative_l2"], strict=True))
+    return [max((time for time, _ in good), default=times[0]), times[-1]]
+
+
 def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Run the command once; return what it says."""
     with tempfile.TemporaryDirectory() as folder:
@@ -68,8 +80,10 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     line = re.search(r"^Seconds: (.*)$", done.stderr, re.MULTILINE)
     phases = [part.rsplit(" ", 1) for part in line[1].split(", ")] if line else []
     error = found["relative_l2"] or {}
+    mark = MARKS[len(Problem.from_file(name).space)]
     return {
-        "mark": MARKS[len(Problem.from_file(name).space)],
+        "mark": mark,
+        "held_until": held_until(found.get("per_time"), mark),
         "mean": error.get("mean"),
         "worst": max(error.get("per_sample", [None])),
         "per_channel": found.get("per_channel"),

@@ -23,6 +23,7 @@ on its equation alone, by `benchmarks/all_problems.py`, which writes this page.
   over the unknowns; bold where it reaches the **mark**: 0.02 in one dimension, 0.05 in two, 0.1 in
   three.
 - **worst**: that of the worst input.
+- **until**: the time until which the mean error at each time stays below the mark, of the whole.
 - **trivial**: that of the best trivial prediction (zero, the mean, the initial data).
 - **wall s**, **phases s**: wall time of the command and of its phases.
 """
@@ -64,8 +65,8 @@ def _section(path: Path) -> str:
         f"`{command}`, {place['cores']} cores of {place['cpu']}, torch {place['torch']}, "
         f"{place['date']}.",
         "",
-        "| | problem (seed) | error | mark | worst | trivial | steps | wall s | phases s |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| | problem (seed) | error | mark | worst | until | trivial | steps | wall s | phases s |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_row(key, cell) for key, cell in cells.items()]
     reached = sum(_reaches(cell) for cell in cells.values())
@@ -78,7 +79,7 @@ def _row(key: str, cell: Mapping[str, Any]) -> str:
     if (PICTURES / f"{problem}.png").exists():
         picture = f"![](images/problems/{problem}.png)"
     if "failed" in cell:
-        return f"| {picture} | `{problem}` ({seed}) | failed: {cell['failed']} | | | | | | |"
+        return f"| {picture} | `{problem}` ({seed}) | failed: {cell['failed']} | | | | | | | |"
     phases = ", ".join(f"{name} {seconds:g}" for name, seconds in cell["phases"].items())
     error = _number(cell["mean"])
     columns = [
@@ -86,6 +87,7 @@ def _row(key: str, cell: Mapping[str, Any]) -> str:
         f"**{error}**" if _reaches(cell) else error,
         f"{cell['mark']:g}",
         _number(cell["worst"]),
+        " of ".join(f"{at:.3g}" for at in cell.get("held_until") or ()) or "—",
         _number(cell["best_trivial"]),
         f"{cell['steps']:g}",
         f"{cell['wall']:g}",

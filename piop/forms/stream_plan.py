@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice, product
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice, product
 from math import comb, prod
 from typing import Any
 
@@ -205,6 +205,14 @@ class StreamPlan:
     def top(self) -> tuple[Index, ...]:
         """The multi-indices that occur in collapsed streams."""
         return tuple(dict.fromkeys(index for terms in self.collapsed for index, _ in terms))
+
+    def split(self, counts: Sequence[int]) -> list[StreamPlan]:
+        """Divide the equations, in order, among plans of these numbers of them, streams alike."""
+        ends = list(accumulate(counts))
+        rows = [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]
+        return [
+            replace(self, shares=self.shares[own], remainders=self.remainders[own]) for own in rows
+        ]
 
     def describe(self) -> str:
         """Tell the streams in one line, as ``3 streams: u, u_x, collapsed u_t - 0.01*u_xx``."""

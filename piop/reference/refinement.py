@@ -14,6 +14,7 @@ Phil. Trans. R. Soc. A 226 (1927), doi:10.1098/rsta.1927.0008), within bounds th
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ _FLOOR = 1e-9  # an unknown smaller than this times the largest one is measured 
 _ROUNDING = 4e-15  # of the largest unknown, in others: 14 times machine precision was seen
 _NOTHING = 1e-12  # part of the data that may be missed whatever it does
 _SAME_SUM = 0.1  # relative change of what sources and fluxes leave over from level to level
+_NO_TIME = "no time is left"
 _SAME_TIME = 0.01  # of the interval of time: failures this close are at the same time
 
 Fields = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
@@ -355,6 +357,14 @@ class LevelSolver(ABC, Generic[L, R]):
         """Return the memory that a sample takes on a level; samples share :data:`MEMORY`."""
         return 1.0
 
+    def work(self, level: L) -> float:
+        """Return a number that the time of a level is about proportional to.
+
+        By default its points, times as many steps as it has points along an axis where there is
+        time: 2^(d+1) times more where the cells of an evolution in d dimensions are halved.
+        """
+        return math.prod(level.sizes) * (max(level.sizes, default=1) if self.request.times else 1)
+
     def after_failure(self, level: L) -> L | None:
         """Return the level to go on to where a solution is not finite; None where there is none."""
         return None
@@ -370,6 +380,7 @@ class Stop(Enum):
     ACCURATE = "the tolerance is met"
     FINEST = "the finest level is reached"
     LEVELS = "no more levels are allowed"
+    TIME = "a finer level would take longer than is left"
     CONVERGENCE = "it converges too slowly for finer levels to meet it"
 
 
@@ -409,6 +420,11 @@ def _with_unseen(result: R, unseen: float, missed: float = 0.0) -> R:
     return replace(result, error=error, reported=own, remark=remark)
 
 
+def _bound(result: LevelResult[Any]) -> float:
+    """Return the bound to report of a result that refinement ends with."""
+    return result.error if result.reported is None else result.reported
+
+
 @final
 class Refinement(Generic[L, R]):
     """Adaptive refinement of a batch: what is known of each of its samples so far.
@@ -429,6 +445,11 @@ class Refinement(Generic[L, R]):
         self.used = [0] * count
         self.earlier: list[list[R]] = [[] for _ in range(count)]
         self.failures: list[list[float]] = [[] for _ in range(count)]
+        self.ended_by_time = torch.zeros(count, dtype=torch.bool)
+        self.limited = request.limits.seconds < math.inf
+        self.seconds = 0.0  # for a sample and unit of work, on the last level
+        self.kept: dict[int, tuple[L, R]] = {}  # where time may end the refinement
+        self.surely: int | None = None
 
     def run(self) -> Solution:
         """Solve all samples; see :meth:`LevelSolver.run`."""
@@ -446,6 +467,7 @@ class Refinement(Generic[L, R]):
             self.step,
             request.tolerance,
             tuple(self.notes),
+            ended_by_time=self.ended_by_time if self.limited else None,
         )
 
     def _refine(self, indices: Sequence[int]) -> None:
@@ -457,12 +479,45 @@ class Refinement(Generic[L, R]):
             group = waiting.pop(level)
             size = max(1, int(MEMORY // self.solver.bytes_per_sample(level)))
             for low in range(0, len(group), size):
-                for index, following in self._solve(level, group[low : low + size]):
+                fitting = self._within_time(level, group[low : low + size])
+                for index, following in self._solve(level, fitting) if fitting else []:
                     waiting.setdefault(following, []).append(index)
+
+    def _within_time(self, level: L, indices: list[int]) -> list[int]:
+        """Return the samples that time is left for on a level; end the refinement of the others.
+
+        One sample goes on until an error is known.
+        """
+        if not self.limited:
+            return indices
+        needed, left = self.seconds * self.solver.work(level), self.request.seconds_left
+        count = len(indices) if needed <= 0 < left else max(0, int(left / max(needed, 1e-9)))
+        fitting = indices[:count]
+        if not (fitting or self.kept or bool(self.error.isfinite().any())):
+            self.surely = indices[0] if self.surely is None else self.surely
+            fitting = [index for index in indices if index == self.surely]
+        self._end_for_time([index for index in indices if index not in fitting])
+        return fitting
+
+    def _end_for_time(self, indices: Sequence[int]) -> None:
+        """End the refinement of samples on the levels that they have reached."""
+        reached: dict[L, list[int]] = {}
+        self.ended_by_time[list(indices)] = True
+        for index in indices:
+            if index in self.kept:
+                reached.setdefault(self.kept[index][0], []).append(index)
+            else:
+                self.notes.append(f"sample {self.samples[index]}: not solved, because {_NO_TIME}")
+        for level, group in reached.items():
+            results: list[R | None] = [self.kept[index][1] for index in group]
+            self._add_effects(level, group, results, [Stop.TIME for _ in group])
+            for index, result in zip(group, results, strict=True):
+                if result is not None:
+                    self._finish(index, result, Stop.TIME)
 
     def _solve(self, level: L, indices: list[int]) -> list[tuple[int, L]]:
         """Solve samples on a level; return those that go on, with the level that is next."""
-        solver, unfinished, finished = self.solver, [], {}
+        solver, unfinished, finished, begun = self.solver, [], {}, time.monotonic()
         solved = solver.solve(level, indices, [self.earlier[i] for i in indices])
         added = zip(solved.results, solver.unseen(level.sizes)[indices].tolist(), strict=True)
         results = [r and _with_unseen(r, unseen, r.missed) for r, unseen in added]
@@ -472,6 +527,7 @@ class Refinement(Generic[L, R]):
         self._add_effects(level, indices, results, stops)
         if solver.joint and None in stops:
             stops = [None for _ in stops]
+        kept: dict[int, int] = {}
         for row, (index, result) in enumerate(zip(indices, results, strict=True)):
             stop = stops[row]
             if result is None:
@@ -481,11 +537,14 @@ class Refinement(Generic[L, R]):
                 own = replace(result, values=result.values.clone())  # without the others' values
                 self.earlier[index] = [own, *self.earlier[index][: solver.history - 1]]
                 unfinished.append((index, result.finer))
+                if self.limited and math.isfinite(_bound(result)):
+                    self.kept[index], kept[row] = (level, own), index
             else:
                 self._finish(index, result, stop or Stop.FINEST)
                 finished[row] = index
-        if finished:
-            self._store(finished, solved)
+        if stored := finished | kept:
+            self._store(stored, solved)
+        self.seconds = (time.monotonic() - begun) / len(indices) / solver.work(level)
         described = [r.description for r in results if r is not None]
         self.request.progress(len(finished), described[-1] if described else "no finite solution")
         return unfinished
@@ -527,8 +586,7 @@ class Refinement(Generic[L, R]):
         return following
 
     def _finish(self, index: int, result: R, stop: Stop) -> None:
-        error = result.error if result.reported is None else result.reported
-        tolerance = self.request.tolerance
+        error, tolerance = _bound(result), self.request.tolerance
         self.error[index], self.step[index] = error, result.step
         self.modes[index] = torch.tensor(result.resolution)
         if not error <= tolerance:
@@ -543,5 +601,6 @@ class Refinement(Generic[L, R]):
         for fields, found in zip((self.values, self.rates), solved.evaluate(rows), strict=True):
             for name, value in found.items():
                 if name not in fields:
-                    fields[name] = value.new_empty((len(self.samples), *value.shape[1:]))
+                    shape = (len(self.samples), *value.shape[1:])
+                    fields[name] = value.new_full(shape, math.nan)
                 fields[name][indices] = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,8 @@ class Solution:
         tolerance: The error estimate requested.
         notes: What the finest level reached, for trajectories not accepted.
         points: Positions of the values on a shape ``[B, P, d]``; None for values on a grid.
+        ended_by_time: Whether more time would have given a smaller error ``[B]``; values are NaN
+            where none was left to find an error at all. None without a limit of time.
     """
 
     times: Tensor
@@ -53,6 +56,7 @@ class Solution:
     tolerance: float
     notes: tuple[str, ...] = ()
     points: Tensor | None = None
+    ended_by_time: Tensor | None = None
 
     @property
     def accepted(self) -> Tensor:
@@ -74,6 +78,7 @@ def _along_batch(parts: Sequence[Solution], combine: Callable[[list[Tensor]], Te
     """The first solution, with each tensor along the batch made from those of all."""
     first = parts[0]
     points = [p.points for p in parts if p.points is not None]
+    ended = [p.ended_by_time for p in parts if p.ended_by_time is not None]
     return replace(
         first,
         values={n: combine([p.values[n] for p in parts]) for n in first.values},
@@ -84,6 +89,7 @@ def _along_batch(parts: Sequence[Solution], combine: Callable[[list[Tensor]], Te
         modes=combine([p.modes for p in parts]),
         step=combine([p.step for p in parts]),
         points=combine(points) if points else None,
+        ended_by_time=combine(ended) if ended else None,
     )
 
 
@@ -95,11 +101,15 @@ class Limits:
         modes: Most points along an axis, for one, two and three space dimensions.
         steps: Most steps of a run from the first to the last save time.
         levels: Most levels that a sample is solved on.
+        seconds: Time in which a batch is solved. A level that would take longer is not begun: its
+            samples keep the solution of the level before. One sample is refined until its error is
+            known, whatever it takes.
     """
 
     modes: tuple[int, int, int] = (8192, 1024, 192)
     steps: int = 400_000
     levels: int = 16
+    seconds: float = math.inf
 
 
 @final
@@ -148,6 +158,7 @@ class Request:
         device: Where to compute.
         limits: Where to stop refining.
         progress: Takes how far the batch is.
+        begun: When it was made, by the clock of :func:`time.monotonic`.
     """
 
     times: tuple[float, ...]
@@ -156,6 +167,12 @@ class Request:
     device: torch.device
     limits: Limits
     progress: BatchProgress = field(default_factory=lambda: BatchProgress(1))
+    begun: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the limit of time; infinite without one."""
+        return self.limits.seconds - (time.monotonic() - self.begun)
 
     def axes(self, space: Sequence[Coordinate]) -> tuple[Tensor, ...]:
         """Points of the output along each axis of space, ``[n]`` each."""

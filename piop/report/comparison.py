@@ -12,11 +12,11 @@ import torch
 from matplotlib.tri import LinearTriInterpolator, Triangulation
 from torch import Tensor
 
+from piop.datasets import Queries
 from piop.errors import NotSupportedError, SolverError
 from piop.metrics import relative_l2_by_time
 from piop.report.field_figures import View
-from piop.run import predict_held_out
-from piop.run.evaluation import errors_of, finite_samples, residual_at_points
+from piop.run.evaluation import OperatorJudge, errors_of, finite_samples, residual_at_points
 from piop.training.build import residual_of_model
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 SAMPLES, ROWS = 8, 3  # held-out inputs of the curves, and those of which fields are drawn
 REGION_POINTS = 97  # points along each axis of figures of a region
+RESIDUAL_POINTS = (
+    2**13
+)  # points of a figure of residuals at most: a panel has about 250 × 225 pixels
 RESIDUAL_CHUNK = 2048  # queries of the residual at a time
 
 
@@ -36,9 +39,11 @@ class Comparison:
         reference: Channel → ``[rows, *axes]`` of a few held-out inputs.
         prediction: The same, predicted.
         titles: One per row, such as ``"input 3, error 0.021"``.
-        residuals: Equation → residual of the prediction ``[rows, *axes]``; may be empty.
+        residuals: Equation → residual of the prediction ``[rows, *axes]``, on those axes of
+            ``residual_view`` that are drawn; may be empty.
         errors: Relative L2 over time of all held-out inputs ``[n, T]``; None where steady.
         baselines: Name → mean error over time ``[T]``.
+        residual_view: Coordinates of the residuals, where they are not those of the fields.
     """
 
     view: View
@@ -48,6 +53,7 @@ class Comparison:
     residuals: Mapping[str, np.ndarray] = field(default_factory=dict)
     errors: np.ndarray | None = None
     baselines: Mapping[str, np.ndarray] = field(default_factory=dict)
+    residual_view: View | None = None
 
 
 def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comparison | None:
@@ -63,10 +69,13 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
         none, or the reference is at points of a region that varies.
     """
     try:
-        held_out = run.shown(SAMPLES, seed, data)
+        judged = run.shown(SAMPLES, seed, data)
     except (NotSupportedError, SolverError):
         return None
-    prediction = predict_held_out(run.problem, run.model, held_out)
+    held_out, prediction = (
+        judged.fine,
+        judged.fine_prediction(OperatorJudge(run.problem, run.model)),
+    )
     finite = finite_samples(held_out.truth, prediction)
     if not bool(finite.any()):
         return None
@@ -87,12 +96,15 @@ def compare_on_grid(
     truth = held_out.truth
     positions = {name: axis.numpy() for name, axis in axes.items()}
     time = None if run.problem.time is None else run.problem.time.name
+    view = View(positions, time, labels_of_units(run))
+    fewer = view.with_fewer_points(RESIDUAL_POINTS)
     shown = Comparison(
-        view=View(positions, time, labels_of_units(run)),
+        view=view,
         reference={name: value[:ROWS].numpy() for name, value in truth.items()},
         prediction={name: prediction[name][:ROWS].numpy() for name in truth},
         titles=_titles(prediction, truth),
-        residuals=_residuals(run, held_out),
+        residuals=_residuals(run, held_out, fewer),
+        residual_view=fewer,
     )
     if time is None:
         return shown
@@ -165,8 +177,8 @@ def _by_time(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> T
 
 
 @torch.no_grad()
-def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
-    """Evaluate every equation on the grid ``[rows, *axes]``.
+def _residuals(run: Run, held_out: HeldOut, view: View) -> dict[str, np.ndarray]:
+    """Evaluate every equation on the axes that are drawn ``[rows, *axes]``.
 
     Empty for inputs that are known from data only, for operators whose residual is taken on a grid
     of its own, and where it is not finite.
@@ -181,9 +193,12 @@ def _residuals(run: Run, held_out: HeldOut) -> dict[str, np.ndarray]:
     observed = {name: samples.take(rows).to(like) for name, samples in held_out.inputs.items()}
     equations = residual_of_model(run.solved, run.model, run.config)
     residual = residual_at_points(run.model, equations, functions, observed)
-    chunks = held_out.queries.tensor().split(RESIDUAL_CHUNK, dim=1)
+    cuts, own = view.cuts(), {name: torch.from_numpy(axis) for name, axis in view.axes.items()}
+    drawn = {name: axis[cuts[name], None] if name in cuts else axis for name, axis in own.items()}
+    chunks = Queries(axes=drawn).tensor().split(RESIDUAL_CHUNK, dim=1)
     parts = [residual(c.to(like).expand(len(rows), -1, -1)).double().cpu() for c in chunks]
-    found = torch.cat(parts, 1).reshape(len(rows), *held_out.queries.shape, -1)
+    found = torch.cat(parts, 1)
+    found = found.reshape(len(rows), *(len(drawn[n]) for n in drawn if n not in cuts), -1)
     if not bool(found.isfinite().all()):
         return {}
     return {f"equation {e + 1}": found[..., e].numpy() for e in range(found.shape[-1])}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -49,16 +51,38 @@ class View:
         first, second, *_ = names if len(names) == 2 else (n for n in names if n != self.time)
         return first, second
 
-    def slice(self, values: np.ndarray) -> tuple[np.ndarray, str]:
-        """Cut to two dimensions at the last time and the middle of a third axis; name the cut."""
-        keep = self.image_axes() or ()
-        where = []
-        for i, (name, positions) in reversed(list(enumerate(self.axes.items()))):
-            if keep and name not in keep:
-                at = len(positions) - 1 if name == self.time else len(positions) // 2
-                values = np.take(values, at, axis=i)
-                where.insert(0, f"{name} = {positions[at]:.3g}")
-        return values, f" at {', '.join(where)}" if where else ""
+    def cuts(self) -> dict[str, int]:
+        """Return where the other axes of an image are cut: the last time, the middle of a third."""
+        keep = self.image_axes() or self.axes
+        ends = {
+            name: len(ticks) - 1 if name == self.time else len(ticks) // 2
+            for name, ticks in self.axes.items()
+        }
+        return {name: at for name, at in ends.items() if name not in keep}
+
+    def with_fewer_points(self, most: int) -> View:
+        """Return the view with every k-th position of drawn axes, by turns the longest first.
+
+        Args:
+            most: Most points of the axes that are drawn.
+        """
+        axes, cuts = dict(self.axes), self.cuts()
+        drawn = sorted((n for n in axes if n not in cuts), key=lambda n: -len(axes[n]))
+        turns = cycle(drawn)
+        while math.prod(len(axes[name]) for name in drawn) > most:
+            name = next(turns)
+            axes[name] = axes[name][::2]
+        return replace(self, axes=axes)
+
+    def slice(self, values: np.ndarray) -> np.ndarray:
+        """Cut a field ``[n1, n2, …]`` to the two dimensions of an image."""
+        cuts = self.cuts()
+        return values[tuple(cuts.get(name, slice(None)) for name in self.axes)]
+
+    def place(self) -> str:
+        """Return where axes are cut, such as `` at t = 1``; nothing where none is."""
+        where = [f"{name} = {self.axes[name][at]:.3g}" for name, at in self.cuts().items()]
+        return f" at {', '.join(where)}" if where else ""
 
 
 def field_figure(
@@ -89,10 +113,14 @@ def field_figure(
 def _images(
     panels: list[Axes], view: View, name: str, truth: np.ndarray, guess: np.ndarray, title: str
 ) -> None:
-    (truth, where), (guess, _) = view.slice(truth), view.slice(guess)
+    truth, guess = view.slice(truth), view.slice(guess)
     shared, error = field_colours(truth, guess), np.abs(guess - truth)
     shown = label(name, view.units)
-    heads = (f"{title}\nreference {shown}{where}", "\nprediction", "\n|prediction − reference|")
+    heads = (
+        f"{title}\nreference {shown}{view.place()}",
+        "\nprediction",
+        "\n|prediction − reference|",
+    )
     colours = (shared, shared, error_colours(error))
     drawn = (truth, guess, error)
     for axes, values, head, scale in zip(panels, drawn, heads, colours, strict=True):
@@ -139,7 +167,7 @@ def residual_figure(
 
     Args:
         view: The coordinates.
-        residuals: Equation → ``[rows, *axes]``, units of the equation.
+        residuals: Equation → ``[rows, *axes]`` of the image or curve, units of the equation.
         titles: One per row.
     """
     rows = len(titles)
@@ -154,8 +182,8 @@ def residual_figure(
                 axes.semilogy(view.axes[along], np.maximum(size, 1e-300), color=LINES[0])
                 style_lines(axes, head, label(along, view.units), "|residual|")
                 continue
-            flat, where = view.slice(size)
-            top = float(flat.max()) or 1.0
+            top = float(size.max()) or 1.0
             scale = {"cmap": "magma", "norm": LogNorm(top * 1e-4, top)}
-            _image(axes, view, np.maximum(flat, top * 1e-4), head + where, scale, "|residual|")
+            head += view.place()
+            _image(axes, view, np.maximum(size, top * 1e-4), head, scale, "|residual|")
     return fig

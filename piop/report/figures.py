@@ -141,10 +141,9 @@ def draw_figures(
     figures = _training_figures(metrics, inferred or {}, units or {})
     if comparison is not None:
         for name in comparison.reference:
-            drawn = _comparison_figures(comparison, name)
             key = "predictions" if len(comparison.reference) == 1 else f"predictions_{name}"
-            figures[key] = drawn.pop("fields")
-            figures |= drawn
+            figures[key] = _field_figure(comparison, name)
+        figures |= _other_figures(comparison)
     folder.mkdir(parents=True, exist_ok=True)
     return [save(figure, folder / f"{name}.png") for name, figure in figures.items()]
 
@@ -164,12 +163,23 @@ def _training_figures(
 
 
 def _comparison_figures(comparison: Comparison, unknown: str) -> dict[str, Figure]:
-    view, figures = comparison.view, {}
+    fields = {}
     if unknown in comparison.reference:
-        reference, prediction = comparison.reference[unknown], comparison.prediction[unknown]
-        figures["fields"] = field_figure(view, unknown, reference, prediction, comparison.titles)
+        fields = {"fields": _field_figure(comparison, unknown)}
+    return fields | _other_figures(comparison)
+
+
+def _field_figure(comparison: Comparison, unknown: str) -> Figure:
+    reference, prediction = comparison.reference[unknown], comparison.prediction[unknown]
+    return field_figure(comparison.view, unknown, reference, prediction, comparison.titles)
+
+
+def _other_figures(comparison: Comparison) -> dict[str, Figure]:
+    """Draw the residual, and errors over time, which all unknowns share."""
+    view, figures = comparison.view, {}
     if comparison.residuals:
-        figures["residual"] = residual_figure(view, comparison.residuals, comparison.titles)
+        own = comparison.residual_view or view
+        figures["residual"] = residual_figure(own, comparison.residuals, comparison.titles)
     if comparison.errors is not None and view.time is not None:
         times, errors, baselines = view.axes[view.time], comparison.errors, comparison.baselines
         figures["error_over_time"] = error_figure(times, errors, baselines, view.units, view.time)

@@ -4,11 +4,18 @@ from piop.residual.attention.kernel import choose_kernel
 from piop.residual.base import DerivedFunctions, Lift, Residual, ResidualValues
 from piop.residual.grid import GridResidual, TensorGrid
 from piop.residual.known_functions import GridLift, KnownField, PointwiseLift
-from piop.residual.pointwise import PointwiseResidual, compile_residual
+from piop.residual.pointwise import (
+    Field,
+    PointwiseResidual,
+    compile_residual,
+    evaluate_once,
+    join_points,
+)
 from piop.residual.stream_tensor import StreamTensor
 
 __all__ = [
     "DerivedFunctions",
+    "Field",
     "GridLift",
     "GridResidual",
     "KnownField",
@@ -21,4 +28,6 @@ __all__ = [
     "TensorGrid",
     "choose_kernel",
     "compile_residual",
+    "evaluate_once",
+    "join_points",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -60,6 +61,53 @@ def compile_residual(
     )
 
 
+def join_points(places: Sequence[Tensor], batch_axis: int = 0) -> Tensor:
+    """Join tensors ``[…, B or 1, N_i, *]`` along their points, the axis after that of functions."""
+    batch = max(tensor.shape[batch_axis] for tensor in places)
+    leading = (-1,) * batch_axis
+    return torch.cat([t.expand(*leading, batch, -1, -1) for t in places], batch_axis + 1)
+
+
+def evaluate_once(
+    field: Field, residuals: Sequence[Residual], places: Sequence[Tensor]
+) -> list[Field] | None:
+    """Evaluate a field once, at the points of several residuals together.
+
+    Args:
+        field: The field, for the points of all of them, one after the other.
+        residuals: They read it.
+        places: The queries ``[B or 1, N_i, D]`` of each.
+
+    Returns:
+        For each the field that answers at its own queries; None where they need streams of their
+        own, or streams cannot pass through the field.
+    """
+    first = residuals[0]
+    if not isinstance(first, PointwiseResidual):
+        return None
+    if not all(first.shares_streams(other) for other in residuals):
+        return None
+    try:
+        found = field(first.stream(join_points(places)))
+    except (NoRuleError, TypeError, AttributeError):
+        return None  # each of them says why, and falls back
+    if not carries_streams(found):
+        return None
+    parts = found.data.split([queries.shape[1] for queries in places], 2)
+    return [_Evaluated(StreamTensor(part, found.layout)) for part in parts]
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """A field at one set of queries, where it is known."""
+
+    streams: StreamTensor
+
+    def __call__(self, queries: Any) -> StreamTensor:
+        """Return its streams there."""
+        return self.streams
+
+
 @final
 class PointwiseResidual(Residual):
     """The compiled residual of equations over a field that is evaluated at any points.
@@ -98,7 +146,7 @@ class PointwiseResidual(Residual):
             residuals, inputs, plan.coordinates, [*parameters, *plan.channels]
         )
         self.fallback: str | None = None
-        self._layout = StreamLayout.of(plan, kernel)
+        self._kernel, self._layout = kernel, StreamLayout.of(plan, kernel)
         atoms = [*plan.coordinates, *self.input_derivatives.atoms]
         self._coefficients = compile_expressions(plan.coefficients, atoms)
         atoms += parameters
@@ -211,6 +259,13 @@ class PointwiseResidual(Residual):
         for weight, entries in zip(found, slots, strict=True):
             data = data + queries.new_tensor(entries)[:, None, None] * weight[..., None]
         return StreamTensor(data, self._layout, coefficients)
+
+    def shares_streams(self, other: Residual) -> bool:
+        """Whether a field that is evaluated on the streams of one serves the other as well."""
+        if not isinstance(other, PointwiseResidual) or self.fallback or other.fallback:
+            return False
+        constant = not self.plan.coefficients
+        return constant and self.plan.sums == other.plan.sums and self._kernel == other._kernel
 
     def compile_lift(self, expressions: Sequence[Expr | None]) -> PointwiseLift:
         """Compile known functions, one expression per channel, to their streams."""

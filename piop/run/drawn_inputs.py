@@ -17,7 +17,15 @@ from torch import Tensor
 from piop.datasets import Queries
 from piop.fields import grid_axis
 from piop.problem import Problem
-from piop.run.held_out import Grid, HeldOut, HeldOutSource, Sensors, observed_at
+from piop.run.held_out import (
+    Grid,
+    HeldOut,
+    HeldOutSource,
+    Judge,
+    JudgedSamples,
+    Sensors,
+    observed_at,
+)
 from piop.run.references import Progress, Reference, References
 from piop.run.user_inputs import save_grid
 from piop.sampling import Draws, observe, sample_inputs
@@ -32,9 +40,9 @@ LOOSE = 1e-2
 """Tolerance that references of an evaluation are solved to first."""
 PART = 0.1
 """Part of an operator's error that the estimate of its reference may reach."""
-LEAST, DOUBLING = 4, 2
-"""Samples solved before time is looked at; factor between batches where time is short, so that a
-wrong guess of their seconds is small beside what was solved."""
+FIRST, DOUBLING = 1, 2
+"""Samples of the first batch; factor between batches where time is short, so that a wrong guess of
+their seconds is small beside what was solved."""
 CAUTION = 4
 """Factor by which samples may take longer than those before and still fit in the time: a batch that
 fits so is solved at once, however large, since one large batch takes less than several small ones.
@@ -54,6 +62,7 @@ class Batches:
     def __init__(self, seconds: float | None) -> None:
         self.seconds, self.start = seconds, clock.monotonic()
         self.spent, self.solved = {True: 0.0, False: 0.0}, {True: 0, False: 0}
+        self.predicting, self.predicted = 0.0, 0
 
     def size(self, done: int, known: bool) -> int:
         """Return the most samples of the next batch; 0 where none fits.
@@ -64,11 +73,25 @@ class Batches:
         """
         if self.seconds is None:
             return sys.maxsize
-        left = self.seconds - (clock.monotonic() - self.start)
         if not (before := self.solved[known]):
-            return max(LEAST if left > 0 else 0, LEAST - done, 0)
-        fitting = left / max(self.spent[known] / before, 1e-9)
-        return max(int(max(fitting / CAUTION, min(fitting, DOUBLING * before))), LEAST - done, 0)
+            return FIRST if done == 0 or self.left() > 0 else 0
+        fitting = self.left() / max(self.spent[known] / before, 1e-9)
+        return max(int(max(fitting / CAUTION, min(fitting, DOUBLING * before))), 0)
+
+    def left(self, predictions: int = 0) -> float:
+        """Return the seconds left for references, beside so many predictions."""
+        if self.seconds is None:
+            return math.inf
+        prediction = self.predicting / max(self.predicted, 1)
+        return self.seconds - (clock.monotonic() - self.start) - predictions * prediction
+
+    def predict(self, judge: Judge, held_out: HeldOut) -> Mapping[str, Tensor]:
+        """Predict the solutions of samples, and measure how long it takes."""
+        start = clock.monotonic()
+        prediction = judge.predict(held_out)
+        self.predicting += clock.monotonic() - start
+        self.predicted += len(held_out.accepted)
+        return prediction
 
     @contextmanager
     def timing(self, known: bool, samples: int) -> Iterator[None]:
@@ -125,19 +148,23 @@ class DrawnInputs(HeldOutSource):
 
     def judging(
         self,
-        errors: Callable[[HeldOut], Tensor],
+        judge: Judge,
         seconds: float | None = None,
         progress: Progress | None = None,
-    ) -> HeldOut:
+    ) -> JudgedSamples:
         """Solve coarsely, and again only where the estimate is large beside the operator's error.
 
         Samples are solved in their order, in batches, as long as the next batch fits in the time.
+        Within a batch, no level is begun that does not fit: a sample is left with the solution and
+        the error estimate of the level before, and out where no error is known.
         """
         found = self._references.kept(range(self.requested))
         kept, batches = set(found), Batches(seconds)
-        parts: list[HeldOut] = []
+        solved: list[int] = []
+        accepted: list[Tensor] = []
+        predictions: list[Mapping[str, Tensor]] = []
         done = 0
-        while done < self.requested:
+        while done < self.requested and done == len(solved):
             known = done in kept
             size = batches.size(done, known)
             if size == 0:
@@ -146,34 +173,54 @@ class DrawnInputs(HeldOutSource):
             last = self.requested if alike is None or seconds is None else alike
             batch = range(done, min(last, done + size))
             with batches.timing(known, len(batch)):
-                parts.append(self._judging(found, batch, errors, progress))
+                part = self._judging(found, batch, judge, batches, progress)
+            solved += [i for i in batch if i in found]
+            predictions.append(part[0])
+            accepted.append(part[1])
             done = batch.stop
             if progress is not None:
-                progress(done, self.requested)
-        accepted = torch.cat([part.accepted for part in parts])
-        return self._with_solutions(range(done), found, accepted)
+                progress(len(solved), self.requested)
+        fine = self._with_solutions(solved, found, torch.cat(accepted))
+        together = {name: torch.cat([p[name] for p in predictions]) for name in predictions[0]}
+        return JudgedSamples(fine, self.on_usual_grid(fine), together)
 
     def _judging(
         self,
         found: dict[int, Reference],
         batch: range,
-        errors: Callable[[HeldOut], Tensor],
+        judge: Judge,
+        batches: Batches,
         progress: Progress | None,
-    ) -> HeldOut:
-        """Solve a batch as exactly as its errors need."""
+    ) -> tuple[Mapping[str, Tensor], Tensor]:
+        """Solve a batch as exactly as its errors need; return predictions and what is accepted."""
         usual = self._references.usual_tolerance()
         show = None if progress is None else lambda n: progress(batch.start + n, self.requested)
-        self._solve(found, batch, max(LOOSE, usual), show)
-        wanted, waiting = dict.fromkeys(batch, math.inf), list(batch)
+        start = clock.monotonic()
+        self._solve(found, batch, max(LOOSE, usual), show, batches.left(len(batch)))
+        again = (clock.monotonic() - start) / len(batch) * self._finer_level
+        samples = [i for i in batch if i in found]
+        wanted, waiting = dict.fromkeys(samples, math.inf), samples
+        held_out = self.on_usual_grid(self._with_solutions(samples, found, _none(samples)))
+        prediction = batches.predict(judge, held_out)
         while waiting:  # each round asks for less than the last one reached
-            nothing = torch.zeros(len(waiting), dtype=torch.bool)
-            solved = self.on_usual_grid(self._with_solutions(waiting, found, nothing))
-            parts = (PART * errors(solved)).nan_to_num(nan=math.inf, posinf=math.inf)
+            rows = [samples.index(i) for i in waiting]
+            own = {name: value[rows] for name, value in prediction.items()}
+            parts = (PART * judge.errors(held_out, own)).nan_to_num(nan=math.inf, posinf=math.inf)
             wanted |= dict(zip(waiting, parts.clamp_min(usual).tolist(), strict=True))
-            waiting = [i for i in waiting if not (found[i].serves(wanted[i]) or found[i].missed)]
-            self._solve(found, waiting, min((wanted[i] for i in waiting), default=usual))
-        accepted = torch.tensor([found[i].error <= wanted[i] for i in batch])
-        return self._with_solutions(batch, found, accepted)
+            left = batches.left()
+            waiting = [i for i in waiting if _goes_on(found[i], wanted[i], left)]
+            waiting = [i for i in waiting if not found[i].missed]
+            if again * len(waiting) > left:
+                waiting = waiting[: max(0, int(left / again))]
+            if waiting:
+                self._solve(found, waiting, min(wanted[i] for i in waiting), None, left)
+                held_out = self.on_usual_grid(self._with_solutions(waiting, found, _none(waiting)))
+        return prediction, torch.tensor([found[i].error <= wanted[i] for i in samples])
+
+    @property
+    def _finer_level(self) -> int:
+        """Return how much longer a level of half the cells, and steps, takes."""
+        return 2 ** (len(self.problem.space) + (self.problem.time is not None))
 
     def _solve(
         self,
@@ -181,11 +228,12 @@ class DrawnInputs(HeldOutSource):
         samples: Sequence[int],
         tolerance: float,
         progress: Callable[[int], None] | None = None,
+        seconds: float = math.inf,
     ) -> None:
         """Solve those that are not solved to this tolerance yet."""
-        missing = [i for i in samples if i not in found or not found[i].serves(tolerance)]
+        missing = [i for i in samples if i not in found or _goes_on(found[i], tolerance, seconds)]
         if missing:
-            found |= self._references.solve(missing, tolerance, progress)
+            found |= self._references.solve(missing, tolerance, progress, seconds, found)
 
     def _with_solutions(
         self, samples: Sequence[int], found: Mapping[int, Reference], accepted: Tensor
@@ -207,14 +255,14 @@ class DrawnInputs(HeldOutSource):
         )
 
     def on_usual_grid(self, held_out: HeldOut) -> HeldOut:
-        """Keep every k-th time and point of the grid of figures."""
+        """Keep of samples of :meth:`judging` every k-th time and point."""
         fine = held_out.queries.axes
         if self.queries is not None or fine is None:
             return held_out
-        index = {
-            name: (fine[name][:, None] - axis).abs().argmin(0)
-            for name, axis in (self._usual().axes or {}).items()
-        }
+        usual = self._usual().axes or {}
+        if all(len(fine[name]) == len(axis) for name, axis in usual.items()):
+            return held_out
+        index = {n: (fine[n][:, None] - axis).abs().argmin(0) for n, axis in usual.items()}
         return held_out.on_part(index)
 
     @cached_property
@@ -246,3 +294,15 @@ class DrawnInputs(HeldOutSource):
             factor = max(1, (min(count, most) - ends) // max(usual, 1))
             limits.append(factor * usual + ends)
         return save_grid(problem, (limits[0], limits[1]), self.end)
+
+
+def _goes_on(reference: Reference, tolerance: float, seconds: float) -> bool:
+    """Whether a reference is solved again, to a smaller tolerance, in so many seconds."""
+    if reference.ended_by_time and seconds < math.inf:
+        return False  # it would end so again
+    return not reference.serves(tolerance)
+
+
+def _none(samples: Sequence[int]) -> Tensor:
+    """Return that no sample is accepted yet."""
+    return torch.zeros(len(samples), dtype=torch.bool)

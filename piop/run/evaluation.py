@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from piop.metrics import relative_l2, relative_l2_by_time, summarise, trivial_ba
 from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.residual import Residual
-from piop.run.held_out import HeldOut
+from piop.run.held_out import HeldOut, Judge
 from piop.run.prediction import predict_values
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.sampling.random import HELD_OUT
@@ -26,8 +26,11 @@ from piop.training.config import TrainingConfig
 from piop.training.loss.known_functions import Functions
 from piop.training.operator import OperatorField
 
-RESIDUAL_SAMPLES, RESIDUAL_POINTS = 16, 512
+RESIDUAL_SAMPLES, RESIDUAL_POINTS = 16, 128
 """Held-out inputs and points of the mean residual."""
+RESIDUAL_AT_ONCE = 4
+"""Inputs whose residual is evaluated together, so that the work stays within the caches of a CPU.
+"""
 
 
 def predict_held_out(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Tensor]:
@@ -43,12 +46,28 @@ def errors_of(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> 
     return torch.stack([relative_l2(prediction[name], truth[name]) for name in truth]).mean(0)
 
 
-def judged_errors(problem: Problem, model: Model, held_out: HeldOut) -> Tensor:
-    """Return the relative L2 error of the operator for each sample ``[B]``; NaN where undefined."""
-    prediction = predict_held_out(problem, model, held_out)
-    kept, _ = comparable_samples(problem, held_out, prediction)
-    judged = {n: held_out.truth[n] for n in problem.unknowns if n in held_out.truth}
-    return errors_of(prediction, judged).where(kept, torch.nan)
+@final
+@dataclass(frozen=True)
+class OperatorJudge(Judge):
+    """An operator as it is judged.
+
+    Attributes:
+        problem: The problem.
+        model: The operator.
+    """
+
+    problem: Problem
+    model: Model
+
+    def predict(self, held_out: HeldOut) -> dict[str, Tensor]:
+        """See the base class."""
+        return predict_held_out(self.problem, self.model, held_out)
+
+    def errors(self, held_out: HeldOut, prediction: Mapping[str, Tensor]) -> Tensor:
+        """Return the relative L2 error of each sample ``[B]``; NaN where undefined."""
+        kept, _ = comparable_samples(self.problem, held_out, prediction)
+        judged = {n: held_out.truth[n] for n in self.problem.unknowns if n in held_out.truth}
+        return errors_of(prediction, judged).where(kept, torch.nan)
 
 
 def baseline_errors(
@@ -118,8 +137,13 @@ def mean_residual(
     functions = sample_inputs(problem, draws, like.dtype)
     queries = residual.place(lambda: collocation(problem, draws, RESIDUAL_POINTS).to(like))
     observed = observe(functions, problem, draws, like.dtype)
-    found = residual_at_points(model, residual, functions, observed)(queries)
-    squares = found.double().square()
+    found = []
+    for rows in torch.arange(RESIDUAL_SAMPLES, device=like.device).split(RESIDUAL_AT_ONCE):
+        own = {name: function.take(rows) for name, function in functions.items()}
+        seen = {name: samples.take(rows) for name, samples in observed.items()}
+        at = queries if len(queries) == 1 else queries[rows]
+        found.append(residual_at_points(model, residual, own, seen)(at))
+    squares = torch.cat(found).double().square()
     finite = squares.flatten(1).isfinite().all(1)
     sizes = squares[finite].mean((0, 1)).sqrt().tolist()  # NaN where no input is left
     missing = int((~finite).sum())
@@ -238,13 +262,14 @@ def comparable_samples(
     return rest, warnings
 
 
-def compare_with_truth(problem: Problem, model: Model, held_out: HeldOut) -> dict[str, Any]:
-    """Compare an operator with held-out solutions.
+def compare_with_truth(
+    problem: Problem, held_out: HeldOut, prediction: Mapping[str, Tensor]
+) -> dict[str, Any]:
+    """Compare predictions with held-out solutions.
 
     Returns:
         The content of ``evaluation.json``, except what the run adds.
     """
-    prediction = predict_held_out(problem, model, held_out)
     kept, left_out = comparable_samples(problem, held_out, prediction)
     if not bool(kept.any()):
         return {"relative_l2": None, "warnings": left_out}

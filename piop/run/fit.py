@@ -102,7 +102,7 @@ def fit(
             ``evaluating``) and their seconds; the last one ends with the call, errors included.
         profile: Write the time of each part of a step to ``profile.json``.
         samples: Number of held-out inputs of the evaluation, 0 leaves it out; by default as many
-            of 64 as have references within a quarter of the time of training, at least 4.
+            of 64 as have references within a quarter of the time of training, at least one.
         **more: Further ``settings``, such as ``learning_rate=1e-3``.
 
     Returns:
@@ -184,7 +184,7 @@ def resume(
         phases: Takes the phases of the job and their seconds, as of :func:`fit`.
         profile: Write the time of each part of a step to ``profile.json``.
         samples: Number of held-out inputs of the evaluation, 0 leaves it out; by default as many
-            of 64 as have references within a quarter of the time of training, at least 4.
+            of 64 as have references within a quarter of the time of training, at least one.
         data: The data, for a run that was trained on data given in Python.
         backbone: The class, for a run whose network was given in Python.
         **more: Further ``settings``, such as ``learning_rate=1e-3``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, final
 
@@ -73,6 +73,43 @@ class HeldOut:
             truth = {name: value.index_select(axis, chosen) for name, value in truth.items()}
         axes = {name: own[name][chosen] for name, chosen in index.items()}
         return replace(self, queries=Queries(axes=axes), truth=truth)
+
+
+class Judge(ABC):
+    """What is judged on held-out samples: it predicts their solutions."""
+
+    @abstractmethod
+    def predict(self, held_out: HeldOut) -> Mapping[str, Tensor]:
+        """Predict the solutions of samples: channel → ``[B, *queries.shape]``."""
+
+    @abstractmethod
+    def errors(self, held_out: HeldOut, prediction: Mapping[str, Tensor]) -> Tensor:
+        """Return the error of the prediction of each sample ``[B]``; NaN where undefined."""
+
+
+@dataclass(frozen=True)
+class JudgedSamples:
+    """Held-out samples, and the prediction of each, which is made once.
+
+    Attributes:
+        fine: The samples on the grid of figures.
+        held_out: The same on the usual grid.
+        prediction: Channel → ``[B, *queries.shape]``, on the usual grid.
+    """
+
+    fine: HeldOut
+    held_out: HeldOut
+    prediction: Mapping[str, Tensor]
+
+    def take(self, index: Tensor) -> JudgedSamples:
+        """Return the samples of these numbers."""
+        fine = self.fine.take(index)
+        held_out = fine if self.held_out is self.fine else self.held_out.take(index)
+        return JudgedSamples(fine, held_out, {n: v[index] for n, v in self.prediction.items()})
+
+    def fine_prediction(self, judge: Judge) -> Mapping[str, Tensor]:
+        """Return predictions on the grid of figures, made anew where it is not the usual one."""
+        return self.prediction if self.fine is self.held_out else judge.predict(self.fine)
 
 
 EXAMPLE = '{"u0": (100, "uniform")}'
@@ -185,26 +222,23 @@ class HeldOutSource(ABC):
 
     def judging(
         self,
-        errors: Callable[[HeldOut], Tensor],
+        judge: Judge,
         seconds: float | None = None,
         progress: Progress | None = None,
-    ) -> HeldOut:
-        """Return the samples on the grid of figures, exact enough to judge an operator by.
+    ) -> JudgedSamples:
+        """Return samples that are exact enough to judge an operator by, with its predictions.
 
         Args:
-            errors: Gives the operator's error for each sample ``[B]``, on the usual grid.
-            seconds: Time after which no more references are solved; None for all.
+            judge: The operator.
+            seconds: Time that references and predictions may take; None for all.
             progress: Takes how many references are solved.
 
         Raises:
             NotSupportedError: If no reference solver covers the problem.
             SolverError: If the reference fails.
         """
-        return self.held_out()
-
-    def on_usual_grid(self, held_out: HeldOut) -> HeldOut:
-        """Return samples of :meth:`judging` on the grid of an evaluation."""
-        return held_out
+        held_out = self.held_out()
+        return JudgedSamples(held_out, held_out, judge.predict(held_out))
 
     @abstractmethod
     def held_out(self) -> HeldOut:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ SENSORS_AT_ONCE = 2**20
 """Sensors of all samples encoded together, unless one sample has more."""
 POINTS_AT_ONCE = 2**16
 """Grid points of all samples evaluated together, unless one sample has more."""
+COVARIANCES_AT_ONCE = 2**24
+"""Covariances of sensors that are held at once, where inputs are interpolated from them."""
 VALUES_AT_ONCE = 2**24
 """Products of a query and a grid point held at once in an interpolation."""
 
@@ -80,13 +82,15 @@ def predict_values(problem: Problem, model: Model, inputs: Inputs, queries: Quer
     largest = count if model.rollout is None else max(count, model.rollout.points)
     size = max(1, min(batch, _samples_together(model, inputs, largest, many)))
     found = torch.empty(batch, count, len(problem.channels), dtype=torch.float64)
-    for start in range(0, batch, size):
-        part = slice(start, start + size)
-        own = points if points is None or len(points) == 1 else points[part]
-        if model.rollout is not None and own is not None:
+    parts = [slice(start, start + size) for start in range(0, batch, size)]
+    if model.rollout is not None and points is not None:
+        for part in parts:
+            own = points if len(points) == 1 else points[part]
             found[part] = _by_windows(model, model.rollout, inputs, part, own.double(), many)
-            continue
-        functions, observed = _observed(problem, model, inputs, part)
+        return found
+    observations = _observations(problem, model, inputs, batch, size)
+    for part, (functions, observed) in zip(parts, observations, strict=True):
+        own = points if points is None or len(points) == 1 else points[part]
         if own is None:
             found[part] = _on_axes(model, functions, observed, queries)
         elif operator.gridded:
@@ -109,14 +113,24 @@ def _require_end(problem: Problem, queries: Queries) -> None:
         )
 
 
-def _observed(
-    problem: Problem, model: Model, inputs: Inputs, part: slice
-) -> tuple[Functions, Inputs]:
-    """Take some samples: the functions that are needed, and the values that the network takes."""
+def _observations(
+    problem: Problem, model: Model, inputs: Inputs, batch: int, size: int
+) -> Iterator[tuple[Functions, Inputs]]:
+    """Take so many samples at a time: the functions needed, and the values the network takes.
+
+    Functions of more samples are interpolated together: sensors that are the same for all have one
+    covariance matrix, which takes longer than a few samples.
+    """
     like = model.operator.scale
-    observed = {name: samples.take(part).to(like) for name, samples in inputs.items()}
-    functions = interpolate_needed_inputs(problem, model.known, model.grids, observed)
-    return functions, evaluate_on_grids(model.grids, functions, observed)
+    most = max([s.points.shape[1] for s in inputs.values()] + [1])
+    together = size * max(1, COVARIANCES_AT_ONCE // most**2 // size)
+    for first in range(0, batch, together):
+        several = {n: s.take(slice(first, first + together)).to(like) for n, s in inputs.items()}
+        functions = interpolate_needed_inputs(problem, model.known, model.grids, several)
+        for part in torch.arange(min(together, batch - first), device=like.device).split(size):
+            own = {name: function.take(part) for name, function in functions.items()}
+            observed = {name: samples.take(part) for name, samples in several.items()}
+            yield own, evaluate_on_grids(model.grids, own, observed)
 
 
 def _queries_together(model: Model, inputs: Inputs) -> int:

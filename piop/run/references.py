@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -24,6 +24,7 @@ from piop.datasets import Queries
 from piop.problem import Problem
 from piop.problem.capabilities import usual_tolerance
 from piop.reference import solve_reference
+from piop.reference.solution import Limits
 from piop.sampling import Draws, sample_inputs
 from piop.sampling.random import HELD_OUT
 
@@ -40,7 +41,7 @@ class Reference:
         values: Channel → float64, at the queries of the references.
         points: Positions of the values ``[P, d]``; None on a grid.
         error: Its error estimate.
-        tolerance: The error estimate that was requested.
+        tolerance: The error estimate that was requested; infinite where time ended the refinement.
     """
 
     values: Mapping[str, Tensor]
@@ -56,6 +57,11 @@ class Reference:
     def missed(self) -> bool:
         """Whether it did not reach its own tolerance; a smaller one fails for the same reason."""
         return not self.error <= self.tolerance
+
+    @property
+    def ended_by_time(self) -> bool:
+        """Whether more time would have given a smaller error."""
+        return self.tolerance == math.inf
 
     def to_bytes(self) -> bytes:
         """Serialise it as safetensors."""
@@ -115,7 +121,12 @@ class References:
         return found
 
     def solve(
-        self, samples: Sequence[int], tolerance: float, progress: Callable[[int], None] | None
+        self,
+        samples: Sequence[int],
+        tolerance: float,
+        progress: Callable[[int], None] | None,
+        seconds: float = math.inf,
+        before: Mapping[int, Reference] | None = None,
     ) -> dict[int, Reference]:
         """Solve samples together, and keep them in the user's cache.
 
@@ -123,12 +134,17 @@ class References:
             samples: Their numbers.
             tolerance: Largest error estimate accepted.
             progress: Takes how many of them are solved.
+            seconds: Time after which refinement ends; see ``Limits``.
+            before: References that are there; they are kept where time allows none that is better.
+
+        Returns:
+            The references, without those of which no error is known for want of time.
 
         Raises:
             NotSupportedError: If no reference solver covers the problem.
             SolverError: If the reference fails.
         """
-        problem, axes = self.problem, self.queries.axes or {}
+        problem, axes, before = self.problem, self.queries.axes or {}, before or {}
         draws = Draws.of(HELD_OUT, self.seed, samples, self.scheme)
         solution = solve_reference(
             problem,
@@ -137,18 +153,24 @@ class References:
             shape=tuple(len(axes[c.name]) for c in problem.space),
             tolerance=tolerance,
             progress=progress,
+            limits=Limits(seconds=seconds),
         )
         points = solution.points
         each = None if points is None else points.cpu().expand(len(samples), -1, -1)
-        found = {
-            sample: Reference(
-                {name: value[row].double().cpu() for name, value in solution.values.items()},
-                None if each is None else each[row],
-                float(solution.error_estimate[row]),
-                tolerance,
-            )
-            for row, sample in enumerate(samples)
-        }
+        late = solution.ended_by_time
+        ended = [False] * len(samples) if late is None else late.tolist()
+        found = {}
+        for row, sample in enumerate(samples):
+            error = float(solution.error_estimate[row])
+            if ended[row] and sample in before and not error < before[sample].error:
+                found[sample] = replace(before[sample], tolerance=math.inf)
+            elif math.isfinite(error) or not ended[row]:
+                found[sample] = Reference(
+                    {name: value[row].double().cpu() for name, value in solution.values.items()},
+                    None if each is None else each[row],
+                    error,
+                    math.inf if ended[row] else tolerance,
+                )
         whole = {s: r for s, r in found.items() if math.isfinite(r.error)}
         user_cache.write({self._key(s): r.to_bytes() for s, r in whole.items()})
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from piop.run.data import (
     GivenData,
 )
 from piop.run.folder import DISCRETISATION, EVALUATION, RunFolder, versions
-from piop.run.held_out import HeldOut, HeldOutSource
+from piop.run.held_out import HeldOut, HeldOutSource, JudgedSamples
 from piop.run.held_out import Sensors as Placement
 from piop.run.parameter_estimation import infer, trained_estimates
 from piop.run.prediction import as_dataset, predict_values
@@ -47,8 +48,7 @@ if TYPE_CHECKING:
 HELD_OUT_INPUTS = 64
 """Number of held-out inputs of an evaluation, unless their references take too long."""
 PART_OF_TRAINING, LEAST_SECONDS = 0.25, 5.0
-"""Part of the time of training that the references of an evaluation may take; seconds they always
-may."""
+"""Part of the time of training that an evaluation may take; seconds it always may."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Run:
         first_step: Seconds of the first step, compilation included.
         unchanged: True if a resume found nothing left to do.
         judged: Hash of the problem and seed → the held-out samples of the last evaluation on the
-            usual grid, which the figures show.
+            usual grid and their predictions, which the figures show.
     """
 
     folder: RunFolder
@@ -81,7 +81,7 @@ class Run:
     held_data: AnyDataset | None = field(default=None, repr=False)
     first_step: float = 0.0
     unchanged: bool = False
-    judged: dict[tuple[str, int], HeldOut] = field(
+    judged: dict[tuple[str, int], JudgedSamples] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -235,11 +235,11 @@ class Run:
 
     def shown(
         self, samples: int, seed: int | None = None, data: DataArgument | None = None
-    ) -> HeldOut:
-        """Return the first held-out samples of the evaluation, on the grid of figures.
+    ) -> JudgedSamples:
+        """Return the first held-out samples of the evaluation, with their predictions.
 
-        Those that were not evaluated yet are solved as an evaluation would, at most as many as the
-        evaluation that is written.
+        Those that were not evaluated yet are solved as an evaluation would, in as much time and at
+        most as many as the evaluation that is written.
 
         Raises:
             NotSupportedError: If no reference solver covers the problem.
@@ -253,8 +253,9 @@ class Run:
             if given is None and written.get("seed") == seed:
                 samples = min(samples, (written.get("reference") or {}).get("solved", samples))
             source = self.sources.choose(problem, samples, seed, given)
-            found = source.judging(partial(evaluation.judged_errors, problem, self.model))
-        return found.take(torch.arange(min(samples, len(found.accepted))))
+            judge = evaluation.OperatorJudge(problem, self.model)
+            found = source.judging(judge, self._seconds_of_evaluation)
+        return found.take(torch.arange(min(samples, len(found.held_out.accepted))))
 
     def evaluate(
         self,
@@ -270,7 +271,7 @@ class Run:
 
         Args:
             samples: Number of held-out inputs; by default as many of 64 as have references within a
-                quarter of the time of training, at least 4.
+                quarter of the time of training, at least one.
             seed: Seed of the held-out inputs; by default one that the training of the run excludes.
             at: Grid of the evaluation; by default the ``save`` grid with fewer points, so that an
                 evaluation does not take longer than training: at most 21 times and 128 points in
@@ -295,7 +296,7 @@ class Run:
             DataError: If the data do not fit the problem; if a run that was trained on data alone
                 has them no more. What was written before is kept then.
         """
-        seconds = None if samples is not None else self._seconds_of_references
+        begun = time.monotonic()
         count, seed = self._requested(HELD_OUT_INPUTS if samples is None else samples, seed)
         write, progress = flag("write", write), callback(progress)
         if data is not None and (at is not None or sensors is not None):
@@ -313,16 +314,21 @@ class Run:
             if entry["value"] is not None and math.isfinite(entry["value"])
         }
         problem = self.problem.at(values)
+        with threads_of(self.config.machine):
+            circumstances, residual_doubts = self._circumstances(problem, seed)
+        seconds = None
+        if samples is None:
+            seconds = self._seconds_of_evaluation - (time.monotonic() - begun)
         try:
             with self._working(write, remedy):
                 source = self.sources.choose(problem, count, seed, given, queries, sensors)
-                errors = partial(evaluation.judged_errors, problem, self.model)
-                shown = source.judging(errors, seconds, progress)
+                judge = evaluation.OperatorJudge(problem, self.model)
+                samples_judged = source.judging(judge, seconds, progress)
                 if given is None and queries is None and sensors is None:
-                    self.judged[problem.hash, seed] = shown
-                held_out = source.on_usual_grid(shown)
+                    self.judged[problem.hash, seed] = samples_judged
+                held_out = samples_judged.held_out
                 judged = bool(evaluation.judging_samples(problem, held_out).any())
-                found = evaluation.compare_with_truth(problem, self.model, held_out)
+                found = evaluation.compare_with_truth(problem, held_out, samples_judged.prediction)
                 doubts += self._unsolved(source, len(held_out.accepted))
                 if scales := self.statistics.noise:
                     draws = self.sources.draws(seed, len(held_out.accepted))
@@ -340,8 +346,6 @@ class Run:
             doubts += [f"{EVALUATION} is left as it was, with the errors on {before}"]
         if given is not None:
             found["data"] = given.name
-        with threads_of(self.config.machine):
-            circumstances, residual_doubts = self._circumstances(problem, seed)
         found |= parameters | {"warnings": [*found["warnings"], *doubts, *residual_doubts]}
         found = json_value(found | circumstances)
         if write:
@@ -423,7 +427,7 @@ class Run:
             yield
 
     @property
-    def _seconds_of_references(self) -> float:
+    def _seconds_of_evaluation(self) -> float:
         """The time of an evaluation whose number of samples is left open."""
         rows = self.metrics
         trained = rows[-1]["seconds"] if rows else 0.0

@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 
 import pytest
 import torch
@@ -184,6 +185,59 @@ def test_memory_bounds_samples_solved_together(monkeypatch):
         (2, 3),
         (4,),
     ]
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """A method that takes a second per cell, by a clock that stands still otherwise."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    class Timed(Halving):
+        def solve(self, level, samples, earlier):
+            now[0] += level.sizes[0] * len(samples)
+            return super().solve(level, samples, earlier)
+
+    return Timed, now
+
+
+def test_a_level_that_would_take_too_long_is_not_begun(timed):
+    method, now = timed
+    solution = run(method([8.0, 8.0]), limits=Limits(seconds=60.0))
+    assert now == [2 * (4 + 8) + 16 * 2]  # a level of 32 cells would end after 120 s
+    assert solution.modes.flatten().tolist() == [16, 16]
+    assert torch.allclose(solution.values["u"][:, 0], torch.tensor(1.5))
+    assert solution.error_estimate.tolist() == [1.0, 1.0]  # 2 |8/16 − 8/8|
+    assert all(Stop.TIME.value in note for note in solution.notes)
+
+
+def test_as_many_samples_go_on_as_time_is_left_for(timed):
+    method, now = timed
+    solution = run(method([8.0] * 3), limits=Limits(seconds=72.0))
+    assert solution.modes.flatten().tolist() == [16, 16, 8]
+    assert torch.allclose(solution.values["u"][:, 0], torch.tensor([1.5, 1.5, 2.0]))
+    assert solution.error_estimate.tolist() == [1.0, 1.0, 2.0]
+    assert now == [68.0]
+
+
+def test_one_sample_is_refined_until_its_error_is_known(timed):
+    method, now = timed
+    solution = run(method([8.0, 8.0]), limits=Limits(seconds=1.0))
+    assert now == [8.0 + 8.0]
+    assert solution.error_estimate.tolist() == [2.0, math.inf]
+    assert solution.values["u"][0].tolist() == [2.0]
+    assert bool(solution.values["u"][1].isnan())
+    assert solution.notes[0] == "sample 1: not solved, because no time is left"
+
+
+def test_what_a_level_misses_counts_where_time_ends_the_refinement(timed):
+    method, _ = timed
+    solver = method([8.0])
+    solver.unseen = lambda sizes: torch.tensor([1e-6])
+    solver.effects = lambda level, indices, results: [0.25] * len(indices)
+    solution = run(solver, limits=Limits(seconds=20.0))
+    assert solution.modes.tolist() == [[8]]
+    assert solution.error_estimate.tolist() == pytest.approx([2.25], abs=1e-5)
 
 
 def test_observed_order_is_that_of_the_differences():

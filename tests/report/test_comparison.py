@@ -8,6 +8,7 @@ import torch
 from piop.datasets import Queries
 from piop.problem import Problem
 from piop.report import comparison
+from piop.report.field_figures import View
 from piop.run import HeldOut
 from piop.sampling import Draws, collocation
 
@@ -47,3 +48,30 @@ def test_errors_over_time_stand_beside_those_of_the_initial_data():
     np.testing.assert_allclose(shown.errors, 0.1, rtol=1e-12)
     np.testing.assert_allclose(shown.baselines["stays at u0"], t / (1 + t), atol=1e-12)
     assert shown.titles == [f"input {i}: error 0.1" for i in range(3)]
+
+
+def test_residuals_are_evaluated_at_the_points_that_are_drawn(monkeypatch):
+    """In three dimensions the last time and the middle of z; the residual is 10 t + x + y + z."""
+    own = {n: torch.linspace(0, 1, k).double() for n, k in zip("txyz", (3, 4, 5, 6), strict=True)}
+    seen = []
+
+    def residual(queries):
+        seen.append(queries)
+        return (10 * queries[..., :1] + queries[..., 1:].sum(-1, keepdim=True)).float()
+
+    monkeypatch.setattr(comparison, "residual_of_model", lambda *_: None)
+    monkeypatch.setattr(comparison, "residual_at_points", lambda *_: residual)
+    operator = SimpleNamespace(gridded=False, end_only=False, scale=torch.zeros(()))
+    run = SimpleNamespace(
+        problem=SimpleNamespace(inputs=()),
+        solved=None,
+        config=None,
+        model=SimpleNamespace(operator=operator),
+    )
+    truth = {"u": torch.zeros(2, 3, 4, 5, 6)}
+    held_out = HeldOut({}, {}, Queries(axes=own), truth, None, torch.ones(2).bool())
+    view = View({name: axis.numpy() for name, axis in own.items()}, "t", {})
+    (found,) = comparison._residuals(run, held_out, view).values()
+    assert sum(q.shape[1] for q in seen) == 4 * 5
+    expected = 10 + own["x"][:, None] + own["y"] + own["z"][3]
+    np.testing.assert_allclose(found, expected.expand(2, -1, -1), rtol=1e-6)

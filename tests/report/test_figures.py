@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from piop.errors import PiopError
-from piop.report import Comparison, draw_figures
+from piop.report import Comparison, draw_figures, figures
 from piop.report.field_figures import View, field_figure, residual_figure
 from piop.report.line_figures import error_figure, inferred_figure, loss_figure
 from piop.report.style import error_colours, field_colours, label
@@ -107,13 +107,52 @@ def test_images_put_the_first_coordinate_to_the_right():
 
 def test_two_dimensions_show_the_last_time_and_three_the_middle_as_well():
     view = View({"t": T, "x": X, "y": Y}, "t", {})
-    cut, where = view.slice(field(T, X, Y)[0])
-    assert where == " at t = 1"
-    np.testing.assert_array_equal(cut, field(T, X, Y)[0, -1])
+    assert view.place() == " at t = 1"
+    np.testing.assert_array_equal(view.slice(field(T, X, Y)[0]), field(T, X, Y)[0, -1])
     view = View({"t": T, "x": X, "y": Y, "z": Z}, "t", {})
-    cut, where = view.slice(field(T, X, Y, Z)[0])
-    assert where == " at t = 1, z = 0.667"
-    np.testing.assert_array_equal(cut, field(T, X, Y, Z)[0, -1, :, :, 2])
+    assert view.place() == " at t = 1, z = 0.667"
+    values = field(T, X, Y, Z)[0]
+    np.testing.assert_array_equal(view.slice(values), values[-1, :, :, 2])
+
+
+def test_a_view_with_fewer_points_keeps_every_other_of_each_axis():
+    view = View({"t": np.arange(101.0), "x": np.arange(256.0)}, "t", {})
+    few = view.with_fewer_points(8192)
+    assert [len(axis) for axis in few.axes.values()] == [51, 128]
+    assert few.axes["t"][[0, 1, -1]].tolist() == [0, 2, 100]
+    assert few.axes["x"][[0, 1, -1]].tolist() == [0, 2, 254]
+    cut = View({"t": T, "x": X, "y": Y, "z": Z}, "t", {})
+    assert cut.with_fewer_points(len(X) * len(Y)) == cut  # axes that are cut do not count
+
+
+def test_figures_that_unknowns_share_are_drawn_once(tmp_path, monkeypatch):
+    counts = {"residual_figure": 0, "error_figure": 0}
+
+    def counted(name):
+        draw = getattr(figures, name)
+
+        def drawing(*given):
+            counts[name] += 1
+            return draw(*given)
+
+        return drawing
+
+    for name in counts:
+        monkeypatch.setattr(figures, name, counted(name))
+    truth = field(T, X)
+    both = {"u": truth, "v": truth}
+    few = View({"t": T, "x": X[::2]}, "t", {})
+    comparison = Comparison(
+        view=View({"t": T, "x": X}, "t", {}),
+        reference=both,
+        prediction=both,
+        titles=["a", "b", "c"],
+        residuals={"equation 1": field(T, X[::2])},
+        errors=np.full((3, len(T)), 0.5),
+        residual_view=few,
+    )
+    assert len(draw_figures(tmp_path, [], comparison)) == 4
+    assert counts == {"residual_figure": 1, "error_figure": 1}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from piop.errors import NotSupportedError, SolverError, UsageError
 from piop.report import draw_run
 from piop.run import HeldOut, Run, fit, predict_held_out
 from piop.run import evaluation as module
+from piop.run.held_out import JudgedSamples
 from piop.sampling import Draws, sample_inputs
 from piop.sampling.random import HELD_OUT
 
@@ -56,19 +57,27 @@ def test_a_run_made_before_purposes_had_names_is_judged_by_the_same_inputs(train
     assert not torch.isclose(now, expected).all(1).any()
 
 
-def test_the_exact_solution_has_no_error_and_no_warning(trained, monkeypatch):
+def judged_samples(run, held_out):
+    prediction = predict_held_out(run.problem, run.model, held_out)
+    return JudgedSamples(held_out, held_out, prediction)
+
+
+def compared(run, held_out):
+    prediction = predict_held_out(run.problem, run.model, held_out)
+    return module.compare_with_truth(run.problem, held_out, prediction)
+
+
+def test_the_exact_solution_has_no_error_and_no_warning(trained):
     held_out = trained.held_out(3)
-    monkeypatch.setattr(module, "predict_held_out", lambda p, m, h: dict(h.truth))
-    found = module.compare_with_truth(trained.problem, trained.model, held_out)
+    found = module.compare_with_truth(trained.problem, held_out, held_out.truth)
     assert found["relative_l2"]["mean"] == 0
     assert found["warnings"] == []
 
 
-def test_an_operator_no_better_than_a_baseline_is_warned_of(trained, monkeypatch):
+def test_an_operator_no_better_than_a_baseline_is_warned_of(trained):
     held_out = trained.held_out(3)
     still = {n: v[:, :1].expand_as(v) for n, v in held_out.truth.items()}
-    monkeypatch.setattr(module, "predict_held_out", lambda p, m, h: still)
-    found = module.compare_with_truth(trained.problem, trained.model, held_out)
+    found = module.compare_with_truth(trained.problem, held_out, still)
     assert any("does not beat" in w and "stays at u0" in w for w in found["warnings"])
 
 
@@ -82,7 +91,7 @@ def test_references_that_missed_their_tolerance_are_warned_of(trained):
         held_out.error_estimate,
         torch.tensor([True, False]),
     )
-    found = module.compare_with_truth(trained.problem, trained.model, doubtful)
+    found = compared(trained, doubtful)
     assert found["reference"]["accepted"] == 1
     assert any("1 of 2 references" in w for w in found["warnings"])
 
@@ -90,18 +99,12 @@ def test_references_that_missed_their_tolerance_are_warned_of(trained):
 def test_solutions_that_are_zero_are_left_out_and_told(trained):
     held_out = trained.held_out(3)
     still = {n: v * torch.tensor([1.0, 0.0, 1.0])[:, None, None] for n, v in held_out.truth.items()}
-    found = module.compare_with_truth(
-        trained.problem, trained.model, replace(held_out, truth=still)
-    )
-    whole = module.compare_with_truth(trained.problem, trained.model, held_out)["relative_l2"][
-        "per_sample"
-    ]
+    found = compared(trained, replace(held_out, truth=still))
+    whole = compared(trained, held_out)["relative_l2"]["per_sample"]
     assert found["relative_l2"]["per_sample"] == pytest.approx([whole[0], whole[2]])
     assert any("1 of 3 solutions are zero" in w and "sample 1" in w for w in found["warnings"])
     nothing = {n: torch.zeros_like(v) for n, v in held_out.truth.items()}
-    found = module.compare_with_truth(
-        trained.problem, trained.model, replace(held_out, truth=nothing)
-    )
+    found = compared(trained, replace(held_out, truth=nothing))
     assert found["relative_l2"] is None
 
 
@@ -127,7 +130,8 @@ def test_errors_are_kept_where_a_later_reference_fails(trained, tmp_path, monkey
     def fail(*_):
         if kind == "refused":
             raise SolverError("it blows up")
-        return replace(solved, truth={n: v * float("nan") for n, v in solved.truth.items()})
+        missing = {n: v * float("nan") for n, v in solved.truth.items()}
+        return judged_samples(run, replace(solved, truth=missing))
 
     monkeypatch.setattr("piop.run.drawn_inputs.DrawnInputs.judging", fail)
     found = run.evaluate(2, seed=9)
@@ -227,21 +231,16 @@ def test_sensors_that_cannot_be_placed_are_refused(trained, sensors, message):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_samples_that_are_not_finite_are_left_out_and_counted(trained, monkeypatch, value):
+def test_samples_that_are_not_finite_are_left_out_and_counted(trained, value):
     held_out = trained.held_out(4)
-    whole = module.compare_with_truth(trained.problem, trained.model, held_out)
+    prediction = predict_held_out(trained.problem, trained.model, held_out)
+    whole = module.compare_with_truth(trained.problem, held_out, prediction)
     truth = held_out.truth["u"].clone()
     truth[1, 2, 3] = value
-    predict = module.predict_held_out
-
-    def spoiled(*args):
-        prediction = predict(*args)["u"]
-        prediction[3, 0, 0] = value
-        return {"u": prediction}
-
-    monkeypatch.setattr(module, "predict_held_out", spoiled)
+    spoiled = {"u": prediction["u"].clone()}
+    spoiled["u"][3, 0, 0] = value
     spoiled_truth = replace(held_out, truth={"u": truth})
-    found = module.compare_with_truth(trained.problem, trained.model, spoiled_truth)
+    found = module.compare_with_truth(trained.problem, spoiled_truth, spoiled)
     kept = [whole["relative_l2"]["per_sample"][i] for i in (0, 2)]
     assert found["relative_l2"]["per_sample"] == pytest.approx(kept)
     assert found["relative_l2"]["mean"] == pytest.approx(sum(kept) / 2)
@@ -278,7 +277,8 @@ def test_a_reference_error_that_is_not_finite_is_null(trained, tmp_path, monkeyp
     run = Run.load(path)
     held_out = run.held_out(2)
     doubtful = replace(held_out, error_estimate=torch.tensor([float("inf"), 0.0]))
-    monkeypatch.setattr("piop.run.drawn_inputs.DrawnInputs.judging", lambda *_: doubtful)
+    found = judged_samples(run, doubtful)
+    monkeypatch.setattr("piop.run.drawn_inputs.DrawnInputs.judging", lambda *_: found)
     run.evaluate(2)
     written = json.loads((path / "evaluation.json").read_text())
     assert written["reference"]["error_estimate"] is None
@@ -309,3 +309,18 @@ def test_wrong_arguments_of_an_evaluation_are_refused(trained, method, arguments
 def test_writing_is_wanted_or_not(trained, method):
     with pytest.raises(UsageError, match="write: 'no' is neither"):
         getattr(trained, method)(samples=1, write="no")
+
+
+def test_the_mean_residual_is_evaluated_a_few_inputs_at_a_time(trained, monkeypatch):
+    sizes, residual_at_points = [], module.residual_at_points
+
+    def counting(*given):
+        residual = residual_at_points(*given)
+        return lambda queries: sizes.append(queries.shape[0]) or residual(queries)
+
+    monkeypatch.setattr(module, "residual_at_points", counting)
+    found, _ = module.mean_residual(trained.problem, trained.model, trained.config, 0)
+    assert sizes == [4, 4, 4, 4]
+    monkeypatch.setattr(module, "RESIDUAL_AT_ONCE", 16)
+    whole, _ = module.mean_residual(trained.problem, trained.model, trained.config, 0)
+    assert found == pytest.approx(whole, rel=1e-5)

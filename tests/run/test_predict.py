@@ -10,6 +10,7 @@ from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.run import Run, fit
+from piop.run import prediction as module
 from piop.run.user_inputs import read_inputs
 
 X = np.arange(8) / 4
@@ -90,6 +91,24 @@ def test_many_samples_and_queries_equal_few(trained, monkeypatch):
     monkeypatch.setattr("piop.run.prediction.FEWEST_QUERIES", 1)
     found = trained.predict({"u0": inputs})["u"].values
     assert np.abs(found - whole).max() < 1e-14  # products of other heights round otherwise
+
+
+def test_inputs_of_many_samples_are_interpolated_together(trained, monkeypatch):
+    inputs = np.stack([(i + 1) * U0 for i in range(6)])
+    whole = trained.predict({"u0": inputs})["u"].values
+    counts, interpolate = [], module.interpolate_needed_inputs
+
+    def counting(problem, known, grids, observed):
+        counts.append(len(observed["u0"].values))
+        return interpolate(problem, known, grids, observed)
+
+    monkeypatch.setattr(module, "interpolate_needed_inputs", counting)
+    monkeypatch.setattr(module, "QUERIES_AT_ONCE", 1)  # one sample at a time
+    assert np.abs(trained.predict({"u0": inputs})["u"].values - whole).max() < 1e-14
+    assert counts == [6]
+    monkeypatch.setattr(module, "COVARIANCES_AT_ONCE", 4 * len(X) ** 2)
+    assert np.abs(trained.predict({"u0": inputs})["u"].values - whole).max() < 1e-14
+    assert counts == [6, 4, 2]
 
 
 def test_sensors_read_in_pieces_equal_those_read_at_once(trained, monkeypatch):

@@ -3,15 +3,17 @@
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from piop import user_cache
 from piop.report import draw_run
-from piop.run import Run, drawn_inputs
+from piop.run import Run, drawn_inputs, evaluation
 from piop.run import references as module
 from piop.run.drawn_inputs import Batches, DrawnInputs
+from piop.run.held_out import Judge
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +42,23 @@ def run(trained, tmp_path):
     return Run.load(shutil.copytree(trained.path, tmp_path / "run"))
 
 
+class Errors(Judge):
+    """Predicts zero, and has errors that do not depend on it."""
+
+    def __init__(self, of):
+        self.of, self.predicted = of, []
+
+    def predict(self, held_out):
+        self.predicted.append(len(held_out.accepted))
+        return {name: torch.zeros_like(value) for name, value in held_out.truth.items()}
+
+    def errors(self, held_out, prediction):
+        assert len(next(iter(prediction.values()))) == len(held_out.accepted)
+        return self.of(held_out)
+
+
 def errors(*values):
-    return lambda held: torch.tensor(values, dtype=torch.float64)[: len(held.accepted)]
+    return Errors(lambda held: torch.tensor(values, dtype=torch.float64)[: len(held.accepted)])
 
 
 def test_references_are_solved_once_for_errors_and_figures(run, solved):
@@ -54,6 +71,76 @@ def test_references_are_solved_once_for_errors_and_figures(run, solved):
     assert draw_run(again)
     again.evaluate(4)
     assert len(solved) == before
+
+
+def test_predictions_are_made_once_for_errors_and_figures(run, monkeypatch):
+    sizes, predict = [], evaluation.predict_held_out
+
+    def counting(problem, model, held_out):
+        sizes.append(len(held_out.accepted))
+        return predict(problem, model, held_out)
+
+    monkeypatch.setattr(evaluation, "predict_held_out", counting)
+    run.evaluate(4)
+    assert draw_run(run)
+    assert sizes == [4]
+
+
+def test_references_that_time_ended_are_kept_until_it_is_no_limit(heat, monkeypatch):
+    limits, solve = [], module.solve_reference
+
+    def short(problem, functions, **given):
+        """The second sample keeps a coarser solution, and no error is known of the third."""
+        solution = solve(problem, functions, **given)
+        limits.append(given["limits"].seconds)
+        if limits[-1] == float("inf") or len(solution.error_estimate) == 1:
+            return solution
+        error = solution.error_estimate.clone()
+        error[-2:] = torch.tensor([0.5, float("inf")], dtype=torch.float64)
+        return replace(solution, error_estimate=error, ended_by_time=error > 0.1)
+
+    monkeypatch.setattr(module, "solve_reference", short)
+    source, large = DrawnInputs(heat, 3, 0), errors(1.0, 1.0, 1.0)
+    found = source.judging(large, 60.0).held_out
+    assert found.error_estimate[1] == 0.5
+    assert found.accepted.tolist() == [True, False]
+    assert source._references.kept(range(3)).keys() == {0, 1}
+    again = source.judging(large, 60.0).held_out  # the third alone is tried again
+    assert len(limits) == 3
+    assert again.error_estimate[1] == 0.5
+    assert again.accepted.tolist() == [True, False, True]
+    whole = source.judging(large).held_out
+    assert limits[3:] == [float("inf")]
+    assert whole.accepted.tolist() == [True, True, True]
+
+
+def test_a_reference_that_time_allows_none_better_than_stays(heat, monkeypatch):
+    source = DrawnInputs(heat, 1, 0)
+    before = source._references.solve(range(1), 1e-2, None)
+    solve = module.solve_reference
+
+    def short(problem, functions, **given):
+        solution = solve(problem, functions, **given)
+        worse = torch.full_like(solution.error_estimate, 0.3)
+        return replace(solution, error_estimate=worse, ended_by_time=torch.tensor([True]))
+
+    monkeypatch.setattr(module, "solve_reference", short)
+    found = source._references.solve(range(1), 1e-4, None, 1.0, before)[0]
+    assert found.error == before[0].error
+    assert torch.equal(found.values["u"], before[0].values["u"])
+    assert found.ended_by_time
+    assert source._references.kept(range(1))[0].error == before[0].error
+
+
+def test_references_leave_time_for_predictions(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(drawn_inputs.clock, "monotonic", lambda: now[0])
+    batches, judge = Batches(20.0), errors()
+    monkeypatch.setattr(judge, "predict", lambda held_out: now.__setitem__(0, now[0] + 2.0))
+    assert batches.left(predictions=4) == 20.0
+    batches.predict(judge, SimpleNamespace(accepted=torch.ones(4)))
+    assert batches.left() == 18.0
+    assert batches.left(predictions=4) == 16.0
 
 
 def test_figures_after_an_evaluation_without_a_cache_solve_nothing(run, solved, tmp_path):
@@ -120,7 +207,9 @@ def test_only_references_too_coarse_for_their_error_are_refined(heat, solved, mo
         return torch.tensor([1.0, 2e-2, 0.06], dtype=torch.float64)[: len(held.accepted)]
 
     small = iter([judge, lambda held: torch.tensor([2e-2], dtype=torch.float64)])
-    held = coarse.judging(lambda held: next(small)(held))
+    judge = Errors(lambda held: next(small)(held))
+    held = coarse.judging(judge).held_out
+    assert judge.predicted == [3]  # once
     assert solved[1:] == [(pytest.approx(2e-3), 1)]  # the second alone, to a tenth of its error
     assert held.accepted.all()
     assert held.error_estimate[0] == held.error_estimate[2] == 5e-3
@@ -133,7 +222,7 @@ def test_a_reference_short_of_a_tenth_of_the_error_is_not_accepted(heat, monkeyp
     found = source._references.kept(range(2))
     missed = {i: replace(found[i], error=0.04) for i in found}  # above its own tolerance
     monkeypatch.setattr(module.References, "kept", lambda *_: dict(missed))
-    assert source.judging(errors(1.0, 0.1)).accepted.tolist() == [True, False]
+    assert source.judging(errors(1.0, 0.1)).held_out.accepted.tolist() == [True, False]
 
 
 def test_references_stop_when_the_next_batch_does_not_fit(heat, monkeypatch):
@@ -149,13 +238,13 @@ def test_references_stop_when_the_next_batch_does_not_fit(heat, monkeypatch):
     monkeypatch.setattr(module.References, "solve", slow)
     large = errors(*[1.0] * 64)
     found = DrawnInputs(heat, 64, 0).judging(large, 13.5, lambda *n: shown.append(n))
-    assert batches == [4, 8, 1]
-    assert len(found.accepted) == 13
+    assert batches == [1, 3, 8, 1]
+    assert len(found.held_out.accepted) == len(found.prediction["u"]) == 13
     assert shown[-1] == (13, 64)
     assert [done for done, _ in shown] == sorted(done for done, _ in shown)
-    assert len(DrawnInputs(heat, 64, 1).judging(large, 0.0).accepted) == 4
+    assert len(DrawnInputs(heat, 64, 1).judging(large, 0.0).held_out.accepted) == 1
     batches.clear()
-    assert len(DrawnInputs(heat, 64, 0).judging(large).accepted) == 64
+    assert len(DrawnInputs(heat, 64, 0).judging(large).held_out.accepted) == 64
     assert batches == [51]  # the rest
 
 
@@ -167,12 +256,10 @@ def test_a_batch_is_as_large_as_surely_fits_else_twice_what_was_solved(monkeypat
     now = [0.0]
     monkeypatch.setattr(drawn_inputs.clock, "monotonic", lambda: now[0])
     batches = Batches(seconds)
-    assert batches.size(0, known=False) == 4
-    assert batches.size(3, known=False) == 4
+    assert batches.size(0, known=False) == 1
     with batches.timing(known=False, samples=4):
         now[0] = 4.0  # a second for each
     assert batches.size(4, known=False) == size
-    assert batches.size(1, known=False) == max(size, 3)  # four always
 
 
 def test_cheap_references_take_two_batches(heat, monkeypatch):
@@ -186,8 +273,8 @@ def test_cheap_references_take_two_batches(heat, monkeypatch):
         return solve(self, samples, *given)
 
     monkeypatch.setattr(module.References, "solve", cheap)
-    assert len(DrawnInputs(heat, 64, 0).judging(errors(*[1.0] * 64), 5.0).accepted) == 64
-    assert batches == [4, 60]
+    assert len(DrawnInputs(heat, 64, 0).judging(errors(*[1.0] * 64), 5.0).held_out.accepted) == 64
+    assert batches == [1, 63]
 
 
 def test_kept_references_do_not_pretend_that_others_are_fast(monkeypatch):
@@ -197,7 +284,7 @@ def test_kept_references_do_not_pretend_that_others_are_fast(monkeypatch):
     with batches.timing(known=True, samples=32):
         pass
     assert batches.size(32, known=True) > 1000  # they take no time
-    assert batches.size(32, known=False) == 4
+    assert batches.size(32, known=False) == 1
     now[0] = 11.0
     assert batches.size(32, known=False) == 0
 
@@ -206,23 +293,25 @@ def test_an_evaluation_says_how_many_were_left_out(run, monkeypatch):
     monkeypatch.setattr("piop.run.run.LEAST_SECONDS", 0.0)
     monkeypatch.setattr("piop.run.run.PART_OF_TRAINING", 0.0)
     found = run.evaluate()
-    assert found["samples"] == found["reference"]["solved"] == 4
+    assert found["samples"] == found["reference"]["solved"] == 1
     (text,) = [w for w in found["warnings"] if "references were solved" in w]
-    assert "4 of 64" in text
+    assert "1 of 64" in text
     assert f"piop evaluate {run.path} --samples 64" in text
-    assert json.loads((run.path / "evaluation.json").read_text())["reference"]["solved"] == 4
-    assert len(run.shown(8).accepted) == len(Run.load(run.path).shown(8).accepted) == 4
+    assert json.loads((run.path / "evaluation.json").read_text())["reference"]["solved"] == 1
+    again = Run.load(run.path).shown(8)
+    assert len(run.shown(8).held_out.accepted) == len(again.held_out.accepted) == 1
     whole = run.evaluate(9)
     assert whole["samples"] == 9
     assert not any("references were solved" in w for w in whole["warnings"])
-    assert whole["relative_l2"]["per_sample"][:4] == found["relative_l2"]["per_sample"]
+    first = pytest.approx(found["relative_l2"]["per_sample"])
+    assert whole["relative_l2"]["per_sample"][:1] == first
 
 
 def test_the_time_of_references_is_a_quarter_of_training(run, monkeypatch):
     monkeypatch.setattr(Run, "metrics", [{"step": 1, "seconds": 19.0}])
-    assert run._seconds_of_references == 5.0
+    assert run._seconds_of_evaluation == 5.0
     monkeypatch.setattr(Run, "metrics", [{"step": 1, "seconds": 100.0}])
-    assert run._seconds_of_references == 25.0
+    assert run._seconds_of_evaluation == 25.0
 
 
 def test_evaluation_and_figures_keep_to_the_threads_of_the_run(run, monkeypatch):

@@ -91,8 +91,14 @@ class ShapeSolver:
             raise SolverError(f"{sources.problem.name}: {error}") from None
 
     def _solve_group(self, family: RegionFamily, samples: Sequence[int]) -> Solution:
-        """Solve samples of one region on that region; NaN where it cannot be traced or meshed."""
+        """Solve samples of one region on that region; NaN where it cannot be traced or meshed.
+
+        Of several regions, those that no time is left for are NaN, too.
+        """
         own = self.sources.take(samples)
+        if 0 not in samples and self.request.seconds_left <= 0:
+            notes = [f"sample {s}: not solved, because no time is left" for s in samples]
+            return _failed(own, self.request, notes, late=True)
         try:
             solver = MeshSolver(own, self.request, self.form, trace_outline(family, own))
             solver.samples = samples
@@ -101,8 +107,10 @@ class ShapeSolver:
             return _failed(own, self.request, [f"sample {s}: the shape: {error}" for s in samples])
 
 
-def _failed(sources: Sources, request: Request, notes: Sequence[str]) -> Solution:
-    """Return NaN for samples without a region, with the reasons."""
+def _failed(
+    sources: Sources, request: Request, notes: Sequence[str], late: bool = False
+) -> Solution:
+    """Return NaN for samples without a region, or that come too late, with the reasons."""
     batch, f64 = len(notes), {"dtype": torch.float64, "device": request.device}
     nan = torch.full((batch, sources.problem.points or 0), math.nan, **f64)
     return Solution(
@@ -116,6 +124,7 @@ def _failed(sources: Sources, request: Request, notes: Sequence[str]) -> Solutio
         request.tolerance,
         tuple(notes),
         points=nan[..., None].expand(-1, -1, 2),
+        ended_by_time=torch.full((batch,), late) if request.limits.seconds < math.inf else None,
     )
 
 

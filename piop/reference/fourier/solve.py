@@ -191,6 +191,10 @@ class SpectralSolver(NodalSolver[SpectralLevel, SpectralResult]):
             results, lambda rows: self._evaluate(samples, rows, run, stepper), until
         )
 
+    def work(self, level: SpectralLevel) -> float:
+        """See the base class."""
+        return level.cost
+
     def after_failure(self, level: SpectralLevel) -> SpectralLevel | None:
         """See the base class."""
         return self._if_allowed(after_failure(level))

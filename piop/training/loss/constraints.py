@@ -19,8 +19,8 @@ from torch import Tensor
 from piop.boundary import BoundaryCondition
 from piop.domain import FixedDomain
 from piop.fields import Device, InputFunction, tensor_grid
-from piop.forms.stream_plan import plan_expressions
-from piop.forms.terms import highest_space_order, split_terms
+from piop.forms.stream_plan import StreamPlan, plan_expressions
+from piop.forms.terms import highest_space_order, split_terms, unknown_derivatives
 from piop.problem import Coordinate, Input, Problem
 from piop.problem.constraints import Constraints, InitialConstraint
 from piop.residual import DerivedFunctions, GridResidual, PointwiseResidual, Residual, TensorGrid
@@ -31,6 +31,21 @@ from piop.training.loss.known_functions import Functions
 
 SLANTED = (sp.Rational(3, 5), sp.Rational(4, 5))
 """A unit vector, for the size of a condition on a face that is not straight."""
+
+
+@dataclass(frozen=True)
+class ConditionExpressions:
+    """What a condition asks to vanish.
+
+    Attributes:
+        residuals: Expressions of the unknowns, which may hold inputs of the problem.
+        inputs: Other functions that they hold, at points.
+        start: Whether it holds at the first time alone.
+    """
+
+    residuals: Sequence[sp.Expr]
+    inputs: Sequence[Input] = ()
+    start: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,25 +66,34 @@ class ConditionSetting:
     like: Tensor | None = None
     derived: DerivedFunctions | None = None
 
-    def compile(
-        self, expressions: Sequence[sp.Expr], more: Sequence[Input] = (), start: bool = False
-    ) -> Residual:
+    def compile(self, *conditions: ConditionExpressions) -> list[Residual]:
         """Compile expressions of the unknowns as if they were the equations of the problem.
 
-        Args:
-            expressions: They may hold its inputs.
-            more: Other functions that they hold, at points.
-            start: Evaluate them at the first time of the grid alone.
+        At points all of them have the same streams, so that one evaluation of a field serves all.
         """
         if self.grid is not None:
-            grid = self.grid.start() if start else replace(self.grid, steps=False)
-            return GridResidual(self.problem, grid, expressions, self.like, self.derived)
-        problem, symbols = self.problem, tuple(c.symbol for c in self.problem.coordinates)
-        trained = [sp.Symbol(name, real=True) for name in problem.infer]
-        plan = plan_expressions(expressions, symbols, problem.channels, trained=trained)
-        inputs = (*problem.inputs, *more)
-        infer = tuple(problem.infer)
-        return PointwiseResidual(plan, expressions, inputs, None, infer, self.derived)
+            grids = self.grid.start(), replace(self.grid, steps=False)
+            return [
+                GridResidual(self.problem, grids[not c.start], c.residuals, self.like, self.derived)
+                for c in conditions
+            ]
+        inputs, infer = self.problem.inputs, tuple(self.problem.infer)
+        return [
+            PointwiseResidual(plan, c.residuals, (*inputs, *c.inputs), None, infer, self.derived)
+            for c, plan in zip(conditions, self._plans(conditions), strict=True)
+        ]
+
+    def _plans(self, conditions: Sequence[ConditionExpressions]) -> list[StreamPlan]:
+        """Plan the same streams for several conditions."""
+        every = [residual for condition in conditions for residual in condition.residuals]
+        symbols = tuple(c.symbol for c in self.problem.coordinates)
+        channels = self.problem.channels
+        trained = [sp.Symbol(name, real=True) for name in self.problem.infer]
+        plan = plan_expressions(every, symbols, channels, trained=trained)
+        if plan.coefficients and len(conditions) > 1:  # known where their own condition holds alone
+            apart = [index for _, index in unknown_derivatives(every, symbols, channels).values()]
+            plan = plan_expressions(every, symbols, channels, apart, trained)
+        return plan.split([len(condition.residuals) for condition in conditions])
 
 
 class SoftConstraint(ABC):
@@ -78,11 +102,13 @@ class SoftConstraint(ABC):
     Attributes:
         part: Part of the loss that it belongs to.
         problem: The problem.
-        residual: Its expressions, compiled like equations.
+        expressions: What it asks to vanish.
+        residual: They, compiled like equations, by :func:`soft_constraints`.
         units: Size of each of them, its own units.
     """
 
     part: ClassVar[str] = "boundary"
+    expressions: ConditionExpressions
     residual: Residual
     units: list[float]
 
@@ -131,7 +157,7 @@ class SoftInitialData(SoftConstraint):
             - problem.initial[c.unknown][c.order]
             for c in data
         ]
-        self.residual = setting.compile(expressions, start=True)
+        self.expressions = ConditionExpressions(expressions, start=True)
         self.units = [setting.scales[c.unknown] / time.length**c.order for c in data]
 
     def draw(self, draws: Draws, count: int) -> Tensor:
@@ -153,7 +179,7 @@ class SoftPeriodicity(SoftConstraint):
         problem, self.axis = setting.problem, axis
         highest = partial(highest_space_order, problem.pde, problem.residuals)
         terms = [(n, k) for n in problem.channels for k in range(max(1, highest([n])))]
-        self.residual = setting.compile(
+        self.expressions = ConditionExpressions(
             [sp.diff(problem.function(name), axis.symbol, k) for name, k in terms]
         )
         self.units = [setting.scales[n] * (2 * torch.pi / axis.length) ** k for n, k in terms]
@@ -201,7 +227,7 @@ class SoftFaceConditions(SoftConstraint):
             [problem.pde.condition_residual(face, c, n) for c in conditions]
             for n in (normal, slanted)
         )
-        self.residual = setting.compile(residuals, components)
+        self.expressions = ConditionExpressions(residuals, components)
         self.units = [_size(problem, e, setting.scales) for e in sized]
 
     def draw(self, draws: Draws, count: int) -> Tensor:
@@ -227,7 +253,9 @@ class SoftGauge(SoftConstraint):
         problem, grid, self.times = setting.problem, setting.grid, 1
         if grid is not None and grid.time is not None:
             self.times = len(grid.ticks[grid.time])
-        self.residual = setting.compile([problem.function(n) - mean for n, mean in means.items()])
+        self.expressions = ConditionExpressions(
+            [problem.function(name) - mean for name, mean in means.items()]
+        )
         self.units = [setting.scales[name] for name in means]
 
     def draw(self, draws: Draws, count: int) -> Tensor:
@@ -271,6 +299,9 @@ def soft_constraints(
         found[f"wall/{face}"] = SoftFaceConditions(setting, face, conditions)
     if means := problem.pde.means:
         found["gauge"] = SoftGauge(setting, means)
+    compiled = setting.compile(*(condition.expressions for condition in found.values()))
+    for condition, residual in zip(found.values(), compiled, strict=True):
+        condition.residual = residual
     return found
 
 

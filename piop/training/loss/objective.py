@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from piop.problem import Problem
 from piop.problem.describe import equation_texts
-from piop.residual import KnownField, Lift, Residual
+from piop.residual import Field, KnownField, Lift, Residual, evaluate_once, join_points
 from piop.training.batches.batch import Batch, CollocationPoints, Observations
 from piop.training.config import LossConfig
 from piop.training.loss.constraints import SoftConstraint
@@ -120,9 +120,9 @@ class ResidualLoss(nn.Module):
             term = probe(batch.weights, EQUATIONS, found.values, found.weight)
             total = total + term * batch.fraction
         weight = self._function_weight(batch)
-        for name, points in batch.conditions.items():
+        fields = self._condition_fields(batch, whole)
+        for (name, points), field in zip(batch.conditions.items(), fields, strict=True):
             condition = self.conditions[name]
-            field = whole or self._field(batch, name, points)
             known = points.input_values, self._trained()
             values = condition.residual(field, points.queries, *known).values
             misfits = condition.misfits(values)
@@ -172,6 +172,22 @@ class ResidualLoss(nn.Module):
 
     def _field(self, batch: Batch, term: str, points: CollocationPoints) -> OperatorField:
         return OperatorField(self.operator, batch.inputs, self.lifts.get(term), points.lift)
+
+    def _condition_fields(self, batch: Batch, whole: OperatorField | None) -> Sequence[Field]:
+        """Evaluate the network once at the points of all conditions, where that is possible."""
+        terms = batch.conditions
+        if whole is not None:
+            return [whole] * len(terms)
+        if len(terms) > 1:
+            residuals = [self.conditions[name].residual for name in terms]
+            places = [points.queries for points in terms.values()]
+            lift, rows = self.lifts.get(next(iter(terms))), None
+            if lift is not None:
+                rows = join_points([p.lift for p in terms.values() if p.lift is not None], 1)
+            field = OperatorField(self.operator, batch.inputs, lift, rows)
+            if (found := evaluate_once(field, residuals, places)) is not None:
+                return found
+        return [self._field(batch, name, points) for name, points in terms.items()]
 
     def _data(self, seen: Observations) -> tuple[Tensor, Tensor]:
         """Errors relative to each trajectory's own size ``[B, N, C]``, and how many are known."""

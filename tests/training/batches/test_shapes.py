@@ -9,10 +9,15 @@ import torch
 from piop.errors import NotSupportedError, UsageError
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
+from piop.residual import evaluate_once
 from piop.run import fit
 from piop.sampling import Draws, boundary_points, collocation, sample_inputs
 from piop.training.config import PointsConfig
-from piop.training.loss.constraints import ConditionSetting, soft_constraints
+from piop.training.loss.constraints import (
+    ConditionExpressions,
+    ConditionSetting,
+    soft_constraints,
+)
 from piop.training.requirements import require_choices
 
 RING = """
@@ -60,6 +65,29 @@ def test_conditions_on_arcs_vanish_for_what_meets_them(kind):
         assert values_of(condition, square).abs().max() < 1e-12
     for name in ("wall/outline", "wall/inner"):
         assert values_of(found[name], lambda q: -square(q)).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("kind", CONDITIONS)
+def test_conditions_on_arcs_share_one_evaluation(kind):
+    """Though the coefficients of their slopes, the normals, are known on their own arcs alone."""
+    problem = ring(kind)
+    found = soft_constraints(decide_constraints(problem), ConditionSetting(problem, {"u": 1.0}))
+    draws = Draws(0, 0, torch.arange(3))
+    places = [condition.place(draws, 5) for condition in found.values()]
+    residuals = [condition.residual for condition in found.values()]
+    calls = []
+
+    def field(queries):
+        calls.append(queries.shape)
+        return square(queries)
+
+    fields = evaluate_once(field, residuals, places)
+    assert calls == [(3, sum(p.shape[1] for p in places), 2)]
+    for condition, own, queries in zip(found.values(), fields, places, strict=True):
+        known = condition.residual.evaluate_inputs(condition.known({}), queries)
+        apart = condition.residual(square, queries, known).values
+        assert torch.equal(condition.residual(own, queries, known).values, apart)
+        assert apart.abs().max() < 1e-12
 
 
 def test_a_condition_on_a_boundary_with_corners_knows_each_side():
@@ -232,7 +260,7 @@ def test_nothing_is_lost_on_the_boundary_and_at_corners(domain, dtype):
 
     curves = problem.domain.outline.curves
     ends = torch.tensor([c.at(0.0).tolist() for c in curves], dtype=dtype)[None]
-    residual = ConditionSetting(problem, {}).compile([laplacian(problem)])
+    residual = ConditionSetting(problem, {}).compile(ConditionExpressions([laplacian(problem)]))[0]
     assert torch.isfinite(residual(around, ends).values).all()
     assert residual.fallback is None
     edge = torch.tensor([c.at(0.4).tolist() for c in curves], dtype=torch.float64)[None]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -33,6 +35,41 @@ def test_the_loss_is_the_weighted_sum_of_its_parts(heat, builder):
     parts, _ = built.loss(built.draw(0, 0.0))
     total = 2 * parts["residual"] + 3 * parts["initial"] + 5 * parts["boundary"]
     assert parts["loss"].item() == pytest.approx(total.item(), rel=1e-12)
+
+
+def test_one_evaluation_of_the_network_serves_all_conditions(heat, builder):
+    built = builder(heat, constraints="soft")
+    batch, calls = built.draw(0, 0.0), []
+    backbone = built.loss.operator.backbone
+    backbone.register_forward_pre_hook(lambda module, given: calls.append(given[1].shape[1]))
+    parts, _ = built.loss(batch)
+    points = [at.queries.shape[1] for at in batch.conditions.values()]
+    assert len(points) == 2
+    assert calls == [batch.equations.queries.shape[1], sum(points)]
+    for name, at in batch.conditions.items():  # each by itself
+        alone, _ = built.loss(replace(batch, conditions={name: at}))
+        part = built.loss.conditions[name].part
+        assert parts[part].item() == pytest.approx(alone[part].item(), rel=1e-12)
+
+
+def test_conditions_are_evaluated_apart_where_streams_cannot_pass(heat, builder):
+    built = builder(heat, constraints="soft", front=0.0)
+    batch = built.draw(0, 0.0)
+    usual, _ = built.loss(batch)
+    backbone = built.loss.operator.backbone
+    forward = backbone.forward
+
+    def without_rule(inputs, queries):
+        return forward(inputs, queries) + 0 * torch.special.i0e(queries).sum(-1, keepdim=True)
+
+    backbone.forward = without_rule
+    with pytest.warns(RuntimeWarning, match="no Taylor rule"):
+        parts, _ = built.loss(batch)
+    again, _ = built.loss(batch)
+    for found in (parts, again):
+        assert {k: v.item() for k, v in found.items()} == pytest.approx(
+            {k: v.item() for k, v in usual.items()}, rel=1e-9
+        )
 
 
 def silence(backbone):
