@@ -23,9 +23,9 @@ from piop.training.loss.weighting.base import Outcome
 
 EAGER_STEPS = 3
 """Steps of a process before the decision: the first warms up, the others are timed."""
-GAIN = 0.35
-"""Part of the time of eager gradients that compiled ones save: 0.34 on ``burgers``, 0.54 on
-``poisson``, on one thread."""
+GAIN = 0.4
+"""Part of the time of eager gradients that compiled ones save: 0.40 on ``navier_stokes``, 0.42 on
+``gray_scott``, 0.48 on ``advection_diffusion``, 0.61 on ``burgers``, on one thread."""
 LEAST = 5.0
 """Seconds to save below which the step is not even traced."""
 
