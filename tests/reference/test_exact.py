@@ -165,6 +165,20 @@ def test_wave_equation_second_order_in_time():
     assert float((solution.time_derivatives["u"][0] - speed).abs().max()) < 1e-10
 
 
+def test_waves_whose_speed_varies_in_space_equal_a_manufactured_solution():
+    problem = periodic(
+        "d(u, t, 2) = (1 + sin(2*pi*x)/2)**2*dxx(u) + f",
+        definitions={
+            "f": "((2*pi)**2*(1 + sin(2*pi*x)/2)**2 - 25)*cos(5*t)*cos(2*pi*x)",
+        },
+        initial={"u": "cos(2*pi*x)", "dt(u)": 0},
+    )
+    solution = solve_reference(problem, {})
+    t, x = solution.times[:, None], solution.axes[0]
+    exact = torch.cos(5 * t) * torch.cos(2 * math.pi * x)
+    assert relative(solution.values["u"][0], exact) <= float(solution.error_estimate[0]) <= 1e-6
+
+
 def test_kuramoto_sivashinsky_equals_scipy():
     problem = periodic(
         "dt(u) + u*dx(u) + dxx(u) + dxxxx(u) = 0",

@@ -42,6 +42,26 @@ def test_order_four_with_coupled_linear_part():
     assert min(found) > 3.8
 
 
+VARIABLE_SPEED = "d(u, t, 2) = (1 + sin(x)/2)**2*dxx(u)"
+
+
+def test_order_four_of_waves_whose_speed_varies():
+    problem = periodic(VARIABLE_SPEED, space=TAU, initial={"u": "u0", "dt(u)": 0})
+    found, _ = orders(problem, {"u0": WAVES}, (32,), [20, 40], 160)
+    assert min(found) > 3.8
+
+
+def test_only_what_drives_a_rate_by_its_own_second_derivative_is_stiff():
+    """c² u_xx in the row of dt(u) turns a wave k at the rate c k; dt(u_xx) would damp it by k²."""
+
+    def order(equation):
+        problem = periodic(equation, space=TAU, initial={"u": "sin(x)", "dt(u)": 0})
+        return Discretisation(Sources(problem, {}, torch.device("cpu"))).order_in_time
+
+    assert order(VARIABLE_SPEED) == 3.5
+    assert order(VARIABLE_SPEED + " + (2 + sin(x))*dt(dxx(u))") == 2.0
+
+
 def test_order_four_with_input_in_time():
     source = random_waves(2, [(0, 1.0), (0, 2 * math.pi)], seed=5)
     problem = periodic(

@@ -382,11 +382,22 @@ class Discretisation:
 
     @property
     def order_in_time(self) -> float:
-        """Order to credit: 3.5, or 2 where a product holds second derivatives in all (stiff)."""
-        inner = max((sum(o) + self._lift(c) for c, o in self.main.unknowns), default=0)
+        """Order to credit: 3.5, or 2 where a product holds second derivatives in all (stiff).
+
+        What drives dt(u) by second derivatives of u turns waves at rates of first order.
+        """
         places = [o for p in self.split.right.products for _, o, _ in p.places]
         outer = max((sum(o) for o in places), default=0)
-        return 3.5 if inner + outer <= 1 else 2.0
+        rates = (
+            (sum(o) + self._lift(c) + outer) / (1 + self._time_orders_above(c))
+            for c, o in self.main.unknowns
+        )
+        return 3.5 if max(rates, default=outer) <= 1 else 2.0
+
+    def _time_orders_above(self, channel: int) -> int:
+        """Time derivatives between a channel and every state that products drive."""
+        driven = min(self.problem.pde.time_order[u] for u in self.problem.pde.unknowns) - 1
+        return max(0, driven - self.split.channels[channel].time_order)
 
     def _lift(self, channel: int) -> int:
         """Derivatives of a state that a channel stands for: −2 for ψ where −Δψ = w."""

@@ -77,6 +77,20 @@ def test_the_longest_step_takes_of_each_product_what_stands_before_it():
     assert rate("v") == pytest.approx(10 * rate("u"), rel=1e-12)
 
 
+def test_the_longest_step_follows_the_speed_of_a_wave():
+    """At the shortest wave: a wave equation turns it at c k, a diffusion equation by c² k²."""
+    highest, fastest = 15, 1.25  # of 32 points; c² - 1 is at most that
+
+    problem = periodic(
+        "d(u, t, 2) = (1 + sin(x)/2)**2*dxx(u)",
+        space=TAU,
+        initial={"u": "sin(x)", "dt(u)": 0},
+    )
+    stepper, w = stepper_of(problem, {}, (32,))
+    step = float(longest_step(stepper.nonlinear, w, 0.0))
+    assert step == pytest.approx(2 / (fastest**0.5 * highest), rel=0.02)
+
+
 def test_sums_of_products_follow_the_size_of_the_batch():
     """What does not vary in time is kept, but not for samples of another number."""
     problem = periodic("dt(u) = -dx(u**2) + u*cos(x) + sin(x)", space=TAU)
