@@ -82,7 +82,8 @@ def _evolution_obstacle(
         return "the equations are not linear"
     if any(a.mean for a in problem.pde.auxiliaries):
         return "an auxiliary unknown has a mean of its own"
-    linear_evolution(problem.pde)
+    if linear_evolution(problem.pde).split.unknown_atoms and mode == "auto":
+        return "the coefficients of the equations vary"
     return None
 
 

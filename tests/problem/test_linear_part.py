@@ -53,6 +53,13 @@ def test_a_permeability_that_varies_is_learned() -> None:
         decided(problem, "exact")
 
 
+def test_waves_of_varying_speed_are_learned_unless_their_mean_speed_is_asked_for() -> None:
+    problem = Problem.from_file("wave2d_cvit")
+    assert str(decided(problem)) == "learned, the coefficients of the equations vary"
+    assert decided(problem, "exact").exact
+    assert decided(Problem.from_file("wave")).exact
+
+
 def test_soft_constraints_are_learned() -> None:
     problem = example()
     soft = decide_constraints(problem, "soft")
