@@ -178,9 +178,9 @@ class GaussNewtonConfig:
 
     functions: int = 64
     points: int = 4
-    damping: float = 1e-2
-    momentum: float = 0.9
-    rate: float = 0.3
+    damping: float = 1e-3
+    momentum: float = 0.0
+    rate: float = 1.0
 
 
 class GaussNewton:
