@@ -293,7 +293,7 @@ def check_jacobian(loss: ResidualLoss, batch: Batch, rows: Sequence[int]) -> flo
     if not torch.allclose(usual.detach(), r, rtol=1e-3, atol=1e-5):
         raise ValueError("the residuals of rows differ from those of the batch")
     parts, _ = loss(batch)
-    if abs(float(parts["loss"]) / float(r.square().sum()) - 1) > 1e-4:
+    if abs(float(parts["loss"].detach()) / float(r.square().sum()) - 1) > 1e-4:
         raise ValueError("the squares of the residuals do not add up to the loss")
     worst = 0.0
     for row in rows:

@@ -26,7 +26,7 @@ import shlex
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
@@ -85,12 +85,12 @@ class Case:
         return build_source(self.model, self.loss, self.job.statistics, config, None)
 
 
-def build_case(problem: Problem, seed: int) -> Case:
+def build_case(problem: Problem, seed: int, settings: Mapping[str, Any] | None = None) -> Case:
     """Set up the default recipe, not compiled, on one thread."""
     machine = choose_machine("cpu", "float32", False, 1, seed)
     budget = BudgetConfig.of(1, None)  # of no effect: the budget is processor time
-    config = configure(problem, TrainingConfig(budget, machine=machine), None, {})
-    job = plan_job(problem, config, {}, None, SingleProcess())
+    config = configure(problem, TrainingConfig(budget, machine=machine), None, settings)
+    job = plan_job(problem, config, settings or {}, None, SingleProcess())
     model = build_model(job.problem, job.statistics, job.config)
     return Case(job, model, build_objective(model, job.statistics, job.config))
 
