@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.small_heat import HEAT
 from torch import nn
 
 from piop.problem import Problem
+from tests.small_heat import HEAT
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 BURGERS = HEAT.replace("dt(u) =", "dt(u) + u*dx(u) =")
