@@ -190,8 +190,8 @@ class GaussNewton:
         loss: The loss, whose network is trained in place.
         config: λ, μ.
 
-    Source: 2505.12149, eq. 9 to 12; λ is relative to the mean diagonal of J Jᵀ here, so that it
-        does not depend on the problem.
+    Source: 2505.12149 (ENGD-W and SPRING); λ is relative to the mean diagonal of J Jᵀ here, so that
+        it does not depend on the problem.
     """
 
     def __init__(self, loss: ResidualLoss, config: GaussNewtonConfig) -> None:
@@ -303,13 +303,3 @@ def check_jacobian(loss: ResidualLoss, batch: Batch, rows: Sequence[int]) -> flo
         theirs = torch.cat([g.flatten() for g in plain])
         worst = max(worst, float((mine - theirs).norm() / theirs.norm()))
     return worst
-
-
-def batched_jacobian(loss: ResidualLoss, batch: Batch) -> Tensor:
-    """Return J by reverse mode with all unit vectors at once, to compare its cost: ``[n, P]``."""
-    parameters = [p for p in loss.operator.parameters() if p.requires_grad]
-    r = residuals(loss, batch)
-    found = torch.autograd.grad(
-        r, parameters, torch.eye(len(r), dtype=r.dtype), is_grads_batched=True
-    )
-    return torch.cat([g.flatten(1) for g in found], 1)
