@@ -1,6 +1,6 @@
 """Gauss-Newton steps and least squares of the last layer, against the default recipe.
 
-    python benchmarks/second_order.py --problems burgers diffusion_reaction --seconds 60
+    python benchmarks/second_order.py --problems burgers diffusion_reaction --seconds 40
     python benchmarks/second_order.py --tune --problems burgers --seconds 30
 
 Every row is trained on the equation alone for the same processor time (``time.process_time`` of
@@ -11,10 +11,11 @@ momentum and step size on a seed that is not judged; its runs are kept beside th
 
 ``SOAP`` is the default recipe. ``Gauss-Newton`` is ENGD-W with the momentum of SPRING
 (``gauss_newton.py``), whose step sizes follow the same warm-up and half cosine. ``SOAP, then
-Gauss-Newton`` gives SOAP three quarters of the time, with its whole schedule. ``SOAP, then last
-layer`` solves for the weights of the last layer after the whole of SOAP's time, so that it has more
-time than the others: ``extra_seconds``. One seed of every row comes first; a finished run is kept
-when the script starts again.
+Gauss-Newton`` gives SOAP three quarters of the time, with its whole schedule; its settings were
+tuned there, those of ``large steps`` from the start. ``SOAP, then last layer`` solves for the
+weights of the last layer after the whole of SOAP's time, so that it has more time than the others:
+``extra_seconds``. One seed of every row comes first; a finished run is kept when the script starts
+again.
 """
 
 from __future__ import annotations
