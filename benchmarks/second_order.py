@@ -45,7 +45,7 @@ from specs import plain
 from piop.problem import Problem
 from piop.run.configuration import choose_machine, configure
 from piop.run.drawn_inputs import DrawnInputs
-from piop.run.evaluation import judged_errors
+from piop.run.evaluation import OperatorJudge
 from piop.run.held_out import HeldOut
 from piop.run.job import Job, plan_job
 from piop.training.batches.batch import BatchSource
@@ -147,7 +147,8 @@ def spend(step: Step, seconds: float) -> tuple[int, float]:
 
 def error_of(case: Case, held_out: HeldOut) -> float | None:
     """Return the mean relative L2 error; None where it is not finite."""
-    found = float(judged_errors(case.job.problem, case.model, held_out).mean())
+    judge = OperatorJudge(case.job.problem, case.model)
+    found = float(judge.errors(held_out, judge.predict(held_out)).mean())
     return found if math.isfinite(found) else None
 
 

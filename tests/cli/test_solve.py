@@ -48,7 +48,10 @@ def test_evaluating_again_gives_the_same_numbers(piop, finished, tmp_path):
     written = json.loads((finished / "evaluation.json").read_text())
     code, out, _ = piop("evaluate", copy, "--json")
     assert code == 0
-    assert json.loads(out)["relative_l2"] == written["relative_l2"]
+    again = json.loads(out)["relative_l2"]
+    assert again.keys() == written["relative_l2"].keys()
+    for name, value in again.items():  # up to rounding: time decides how many are predicted at once
+        assert value == pytest.approx(written["relative_l2"][name], rel=1e-6)
     _, out, _ = piop("evaluate", copy, "--samples", 3, "--seed", 9, "--json")
     assert len(json.loads(out)["relative_l2"]["per_sample"]) == 3
     assert json.loads(out)["relative_l2"]["mean"] != written["relative_l2"]["mean"]
