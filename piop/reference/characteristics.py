@@ -21,15 +21,15 @@ from torch import Tensor
 from piop.forms.differentiate import partial
 from piop.forms.linear_forms import jumps, transport_form
 from piop.reference.input_values import Sources
-from piop.reference.refinement import (
+from piop.reference.levels import (
     SAFETY,
     Earlier,
     GridLevel,
     GridResult,
-    LevelSolver,
     SolvedSamples,
     require_inflow,
 )
+from piop.reference.refinement import LevelSolver
 from piop.reference.solution import Request
 
 _CREDIT = 4.0  # of the 16 that halving the steps of a fourth-order method gives; 1 across jumps

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from piop.errors import SolverError
 from piop.reference.features import with_missed
-from piop.reference.refinement import SAFETY, L, LevelSolver, R
+from piop.reference.levels import SAFETY, L, R
+from piop.reference.refinement import LevelSolver
 from piop.reference.solution import BatchProgress
 
 

@@ -10,10 +10,9 @@ import torch
 from piop.errors import SolverError
 from piop.problem import Problem
 from piop.reference import solve_reference
-from piop.reference.refinement import (
+from piop.reference.levels import (
     GridLevel,
     GridResult,
-    LevelSolver,
     SolvedSamples,
     Stop,
     observed_order,
@@ -21,6 +20,7 @@ from piop.reference.refinement import (
     relative_scale,
     richardson_error,
 )
+from piop.reference.refinement import LevelSolver
 from piop.reference.solution import BatchProgress, Limits, Request
 
 

@@ -29,8 +29,7 @@ from piop.reference.chebyshev.time_stepping import (
 )
 from piop.reference.features.along_paths import between_nodes
 from piop.reference.input_values import Sources
-from piop.reference.nodal import NodalSolver
-from piop.reference.refinement import (
+from piop.reference.levels import (
     SAFETY,
     Earlier,
     Fields,
@@ -43,6 +42,7 @@ from piop.reference.refinement import (
     require_inflow,
     with_rounding,
 )
+from piop.reference.nodal import NodalSolver
 from piop.reference.solution import Request, Solution
 
 STAGES = 5

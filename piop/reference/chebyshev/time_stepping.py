@@ -21,7 +21,7 @@ from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.radau import Radau
 from piop.reference.chebyshev.system import CollocationSystem
 from piop.reference.features.along_paths import StepPaths
-from piop.reference.refinement import relative_scale
+from piop.reference.levels import relative_scale
 
 _STAGE_ITERATIONS = 12
 _SLOW = 0.05  # contraction above which ∂V/∂w is renewed for the next step

@@ -36,7 +36,7 @@ from piop.reference.elliptic.cells import (
 from piop.reference.elliptic.sub_cells import SubCells, sub_cells
 from piop.reference.features import Features
 from piop.reference.input_values import Sources
-from piop.reference.refinement import refuse
+from piop.reference.levels import refuse
 
 if TYPE_CHECKING:
     from piop.problem import Coordinate

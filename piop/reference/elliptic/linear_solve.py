@@ -22,7 +22,7 @@ from torch import Tensor
 
 from piop.reference.elliptic.assemble import CellSystem
 from piop.reference.elliptic.cells import StencilOperator, add_pairs, dense
-from piop.reference.refinement import refuse
+from piop.reference.levels import refuse
 
 _COARSEST = 320  # cells of the coarsest grid, which is factorised
 _DEGREE = 3  # of the smoother

@@ -25,17 +25,17 @@ from piop.reference.elliptic.linear_solve import solve_cells
 from piop.reference.elliptic.sub_cells import points_inside
 from piop.reference.features import Features
 from piop.reference.input_values import Sources
-from piop.reference.refinement import (
+from piop.reference.levels import (
     SAFETY,
     Earlier,
     Fields,
     GridLevel,
     GridResult,
-    LevelSolver,
     SolvedSamples,
     observed_order,
     richardson_error,
 )
+from piop.reference.refinement import LevelSolver
 from piop.reference.solution import Request
 
 _WORTHWHILE = (8192, 512, 64)

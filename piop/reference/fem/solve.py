@@ -30,17 +30,17 @@ from piop.reference.fem.meshes import (
 from piop.reference.fem.space import Array, Space
 from piop.reference.fem.system import FiniteElementSystem, Recovery
 from piop.reference.input_values import Sources
-from piop.reference.refinement import (
+from piop.reference.levels import (
     Earlier,
     Fields,
     GridLevel,
     GridResult,
-    LevelSolver,
     SolvedSamples,
     observed_order,
     require_balance,
     richardson_error,
 )
+from piop.reference.refinement import LevelSolver
 from piop.reference.solution import Request, Solution, concatenate
 
 DEGREE = 2

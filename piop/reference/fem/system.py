@@ -18,7 +18,7 @@ from piop.forms.weak import Integrand, WeakForm
 from piop.problem import Problem
 from piop.reference.fem.space import Array, Evaluate, PointEvaluator, Quadrature, Space
 from piop.reference.input_values import Sources
-from piop.reference.refinement import refuse
+from piop.reference.levels import refuse
 
 _STEPS = 40  # of Newton's method
 _SMALL = 1e-11  # step of Newton's method, relative to the solution

@@ -20,7 +20,7 @@ from piop.lowering import compile_expression, compile_expressions
 from piop.problem import Coordinate, Problem
 from piop.reference.finite_volume.flux import Flow, Variables, contact_slopes, limited_slopes
 from piop.reference.input_values import Axes, Sources, inputs_in, moves
-from piop.reference.refinement import refuse
+from piop.reference.levels import refuse
 
 
 class CellMesh:

@@ -27,15 +27,15 @@ from piop.problem.constraints import expression_smoothness
 from piop.reference.finite_volume.flux import limited_slopes
 from piop.reference.finite_volume.scheme import CellMesh, FiniteVolumeStepper, Scheme, beside
 from piop.reference.input_values import Sources
-from piop.reference.refinement import (
+from piop.reference.levels import (
     Earlier,
     Fields,
     GridLevel,
     GridResult,
-    LevelSolver,
     SolvedSamples,
     relative_scale,
 )
+from piop.reference.refinement import LevelSolver
 from piop.reference.solution import Request
 
 Window = tuple[Tensor, Tensor]

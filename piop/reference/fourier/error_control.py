@@ -30,7 +30,7 @@ import math
 from dataclasses import dataclass, replace
 
 from piop.reference.fourier.step_lengths import SpectralLevel
-from piop.reference.refinement import SAFETY
+from piop.reference.levels import SAFETY
 
 _ASYMPTOTIC = 1e-2
 _CAPTURED = 1e-3

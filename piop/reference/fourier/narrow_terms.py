@@ -18,7 +18,7 @@ from piop.reference.fourier.grid import power
 from piop.reference.fourier.nonlinear import Nonlinear
 from piop.reference.fourier.step_lengths import RESOLVING, halved
 from piop.reference.input_values import moves
-from piop.reference.refinement import relative_scale
+from piop.reference.levels import relative_scale
 
 Step = Callable[[Tensor, float, float], tuple[Tensor | None, Tensor]]
 """State, time and length of a step → products at its start, and the state at its end."""

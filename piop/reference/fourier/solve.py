@@ -40,8 +40,7 @@ from piop.reference.fourier.time_stepping import (
     SpectralTrajectory,
 )
 from piop.reference.input_values import Sources
-from piop.reference.nodal import NodalSolver
-from piop.reference.refinement import (
+from piop.reference.levels import (
     MEMORY,
     SAFETY,
     Earlier,
@@ -52,6 +51,7 @@ from piop.reference.refinement import (
     require_finite_start,
     with_rounding,
 )
+from piop.reference.nodal import NodalSolver
 from piop.reference.solution import Request
 
 _START = (64, 32, 16)  # points along an axis on the first level, by space dimension

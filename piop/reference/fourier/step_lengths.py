@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
 
-from piop.reference.refinement import Level
+from piop.reference.levels import Level
 
 Bound = Callable[[float, float], float]
 """Start and end of an interval of time → longest step in it."""

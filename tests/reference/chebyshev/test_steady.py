@@ -15,7 +15,7 @@ from piop.reference.chebyshev.equations import Equations
 from piop.reference.chebyshev.solve import CollocationSolver
 from piop.reference.chebyshev.system import CollocationSystem
 from piop.reference.input_values import Sources
-from piop.reference.refinement import MEMORY, GridLevel
+from piop.reference.levels import MEMORY, GridLevel
 from piop.reference.solution import Request
 from piop.sampling import Draws, sample_inputs
 

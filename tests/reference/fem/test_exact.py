@@ -17,7 +17,7 @@ from piop.reference.fem.meshes import node_count
 from piop.reference.fem.solve import MeshSolver
 from piop.reference.fem.system import FiniteElementSystem
 from piop.reference.input_values import Sources
-from piop.reference.refinement import richardson_error
+from piop.reference.levels import richardson_error
 from piop.reference.solution import Limits, Request
 from piop.sampling import Draws, sample_inputs
 
