@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 SAMPLES, ROWS = 8, 3  # held-out inputs of the curves, and those of which fields are drawn
 REGION_POINTS = 97  # points along each axis of figures of a region
-RESIDUAL_POINTS = (
-    2**13
-)  # points of a figure of residuals at most: a panel has about 250 × 225 pixels
+RESIDUAL_POINTS = 2**13  # of a figure of residuals at most: a panel has about 250 × 225 pixels
 RESIDUAL_CHUNK = 2048  # queries of the residual at a time
 
 
@@ -72,10 +70,8 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
         judged = run.shown(SAMPLES, seed, data)
     except (NotSupportedError, SolverError):
         return None
-    held_out, prediction = (
-        judged.fine,
-        judged.fine_prediction(OperatorJudge(run.problem, run.model)),
-    )
+    held_out = judged.fine
+    prediction = judged.fine_prediction(OperatorJudge(run.problem, run.model))
     finite = finite_samples(held_out.truth, prediction)
     if not bool(finite.any()):
         return None

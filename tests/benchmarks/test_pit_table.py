@@ -1,23 +1,13 @@
 """The table's bookkeeping: nothing is trained twice, nothing finished is lost."""
 
-import importlib
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from piop.errors import TrainingError, UsageError
 from piop.problem import Problem
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def load(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """The comparison on published data: equal conditions, right arithmetic, nothing done twice."""
 
-import importlib
 import json
 import sys
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,14 +11,6 @@ import torch
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def real(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
 
 
 @pytest.fixture
@@ -44,9 +34,9 @@ def files(tmp_path):
 
 
 @pytest.fixture
-def command(real, monkeypatch, files, tmp_path):
+def command(load, monkeypatch, files, tmp_path):
     """Run the script on the small files: exit code and result."""
-    script = real("real_data")
+    script = load("real_data")
     out = tmp_path / "result.json"
 
     def run(*words):
@@ -57,8 +47,8 @@ def command(real, monkeypatch, files, tmp_path):
     return run
 
 
-def test_differences_are_paired_by_sample_with_students_interval(real):
-    compare = real("real.compare")
+def test_differences_are_paired_by_sample_with_students_interval(load):
+    compare = load("real.compare")
     generator = np.random.default_rng(0)
     theirs = generator.uniform(0.05, 0.5, 20)  # samples differ more than networks do
     ours = theirs - 0.01 + generator.normal(0, 0.003, 20)
@@ -77,8 +67,8 @@ def cell(network, seed, errors, **more):
             "parameters": 10, "rate": 1e-3, "cpu_seconds": 2.0, **more}  # fmt: skip
 
 
-def test_rows_are_means_over_samples_and_seeds_best_first(real):
-    compare, theirs = real("real.compare"), real("real.networks").THEIRS
+def test_rows_are_means_over_samples_and_seeds_best_first(load):
+    compare, theirs = load("real.compare"), load("real.networks").THEIRS
     cells = [
         cell(theirs, 0, [0.2, 0.4]), cell(theirs, 1, [0.2, 0.6]),
         cell("a", 0, [0.1, 0.1]), cell("a", 1, [0.1, 0.3]), cell("a", 2, [0.9, 0.9]),
@@ -101,8 +91,8 @@ def test_rows_are_means_over_samples_and_seeds_best_first(real):
     assert text.count("\n") == 4
 
 
-def test_all_networks_see_the_same_samples_in_the_same_order(real, monkeypatch):
-    training, problems = real("real.training"), real("real.problems")
+def test_all_networks_see_the_same_samples_in_the_same_order(load, monkeypatch):
+    training, problems = load("real.training"), load("real.problems")
     inputs = {"a": FunctionSamples(torch.zeros(10, 1, 1), torch.zeros(10, 1, 1))}
     samples = problems.Samples(inputs, (torch.zeros(4),), torch.arange(40.0).reshape(10, 4) + 1)
     seen = []
@@ -125,8 +115,8 @@ def test_all_networks_see_the_same_samples_in_the_same_order(real, monkeypatch):
     assert sorted(chain(*seen[0][:3])) == samples.values[:, 0].tolist()
 
 
-def test_the_loop_learns_what_its_loss_measures(real):
-    training, problems = real("real.training"), real("real.problems")
+def test_the_loop_learns_what_its_loss_measures(load):
+    training, problems = load("real.training"), load("real.problems")
     values = torch.arange(1.0, 9.0)[:, None].expand(-1, 5).contiguous()
     inputs = {"a": FunctionSamples(torch.zeros(8, 1, 1), values[:, :1, None])}
     samples = problems.Samples(inputs, (torch.zeros(5),), values)
@@ -148,8 +138,8 @@ def test_the_loop_learns_what_its_loss_measures(real):
     assert left == pytest.approx([abs(1 - slope)] * 8, abs=1e-6)  # float32
 
 
-def test_trials_are_split_off_the_training_data(real):
-    problems = real("real.problems")
+def test_trials_are_split_off_the_training_data(load):
+    problems = load("real.problems")
     inputs = {"a": FunctionSamples(torch.zeros(10, 1, 1), torch.zeros(10, 1, 1))}
     samples = problems.Samples(inputs, (torch.zeros(1),), torch.arange(10.0)[:, None])
     learned, judged = problems.split(samples, 0.2)
@@ -157,8 +147,8 @@ def test_trials_are_split_off_the_training_data(real):
     assert sorted([*learned.values[:, 0].tolist(), *judged.values[:, 0].tolist()]) == [*range(10)]
 
 
-def test_one_seed_of_every_network_comes_first(real):
-    script, theirs = real("real_data"), real("real.networks").THEIRS
+def test_one_seed_of_every_network_comes_first(load):
+    script, theirs = load("real_data"), load("real.networks").THEIRS
     cells = script.plan(["darcy"], [0, 1, 0])
     half = len(cells) // 2
     assert {seed for *_, seed in cells[:half]} == {0}
@@ -168,7 +158,7 @@ def test_one_seed_of_every_network_comes_first(real):
         script.plan(["dorcy"], [0])
 
 
-def test_cells_are_kept_gone_on_with_and_not_done_twice(command, real):
+def test_cells_are_kept_gone_on_with_and_not_done_twice(command, load):
     code, first = command("--cells", "deeponet", "--seeds", "0")
     assert code == 0
     assert [(c["problem"], c["seed"]) for c in first["cells"]] == [
@@ -176,7 +166,7 @@ def test_cells_are_kept_gone_on_with_and_not_done_twice(command, real):
         ("burgers_wang", 0),
     ]
     assert {k: len(v) for k, v in first["cells"][0]["errors"].items()} == {"16": 3, "32": 3}
-    assert len(first["rates"]["darcy/deeponet"]) == len(real("real_data").RATES)
+    assert len(first["rates"]["darcy/deeponet"]) == len(load("real_data").RATES)
     best = min(first["rates"]["darcy/deeponet"].items(), key=lambda pair: pair[1])[0]
     assert first["cells"][0]["rate"] == float(best)
     code, second = command("--cells", "darcy/deeponet", "--seeds", "0", "1")
@@ -186,8 +176,8 @@ def test_cells_are_kept_gone_on_with_and_not_done_twice(command, real):
     assert second["rates"] == first["rates"]
 
 
-def test_a_loss_that_is_not_finite_ends_the_training(real):
-    training, problems = real("real.training"), real("real.problems")
+def test_a_loss_that_is_not_finite_ends_the_training(load):
+    training, problems = load("real.training"), load("real.problems")
     inputs = {"a": FunctionSamples(torch.zeros(4, 1, 1), torch.zeros(4, 1, 1))}
     samples = problems.Samples(inputs, (torch.zeros(2),), torch.ones(4, 2))
 
@@ -203,8 +193,8 @@ def test_a_loss_that_is_not_finite_ends_the_training(real):
         training.train(Broken(), samples, training.Recipe(), 1e-3, 0)
 
 
-def test_where_the_best_rate_diverges_the_next_is_taken(command, real, monkeypatch, capsys):
-    script = real("real_data")
+def test_where_the_best_rate_diverges_the_next_is_taken(command, load, monkeypatch, capsys):
+    script = load("real_data")
     train, tried = script.train, []
 
     def sometimes(entrant, samples, recipe, rate, seed):
@@ -238,9 +228,9 @@ def test_files_that_are_not_there_are_told(command, capsys, tmp_path):
     assert "no such file; give the folder with --data" in capsys.readouterr().err
 
 
-def test_their_network_reads_the_input_on_the_grid_and_along_the_time(real, files):
+def test_their_network_reads_the_input_on_the_grid_and_along_the_time(load, files):
     pytest.importorskip("neuralop")
-    problems, networks = real("real.problems"), real("real.networks")
+    problems, networks = load("real.problems"), load("real.networks")
     for name, grid in (("darcy", (16, 16)), ("burgers_wang", (17, 16))):
         loaded = problems.load(name, files)
         entrant = networks.build(networks.THEIRS, loaded, 0)
@@ -258,9 +248,9 @@ def test_their_network_reads_the_input_on_the_grid_and_along_the_time(real, file
         assert torch.allclose(seen[:, 0, -1], rows[:, -1])
 
 
-def test_piops_fno_of_their_sizes_has_as_many_parameters(real, files):
+def test_piops_fno_of_their_sizes_has_as_many_parameters(load, files):
     pytest.importorskip("neuralop")
-    problems, networks = real("real.problems"), real("real.networks")
+    problems, networks = load("real.problems"), load("real.networks")
     for name in ("darcy", "burgers_wang"):
         loaded = problems.load(name, files)
         sizes = [networks.build(n, loaded, 0).size for n in (networks.THEIRS, "fno, their sizes")]

@@ -1,8 +1,5 @@
 """Gauss-Newton: derivatives per residual are those of plain reverse mode, and steps solve."""
 
-import importlib
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -10,23 +7,16 @@ from torch import nn
 from piop.problem import Problem
 from tests.small_heat import HEAT
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 BURGERS = HEAT.replace("dt(u) =", "dt(u) + u*dx(u) =")
 
 
 @pytest.fixture
-def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
+def case(load):
+    return load("second_order").build_case(Problem.from_yaml(BURGERS), seed=0)
 
 
-@pytest.fixture
-def case(script):
-    return script("second_order").build_case(Problem.from_yaml(BURGERS), seed=0)
-
-
-def test_rows_of_the_jacobian_are_gradients_of_the_residuals_of_the_loss(script, case):
-    steps = script("gauss_newton")
+def test_rows_of_the_jacobian_are_gradients_of_the_residuals_of_the_loss(load, case):
+    steps = load("gauss_newton")
     batch = case.draw(functions=3, queries=4)(0, 0.0)
     worst = steps.check_jacobian(case.loss, batch, rows=range(12))
     assert worst < 1e-5  # float32
@@ -35,8 +25,8 @@ def test_rows_of_the_jacobian_are_gradients_of_the_residuals_of_the_loss(script,
     assert {p for p, _ in jacobians} == parameters  # none is left out
 
 
-def test_layers_of_queries_need_no_copies_of_the_sensors(script, case):
-    steps = script("gauss_newton")
+def test_layers_of_queries_need_no_copies_of_the_sensors(load, case):
+    steps = load("gauss_newton")
     batch = case.draw(functions=3, queries=4)(0, 0.0)
     last = [case.loss.operator.backbone.decoder[-1]]
     _, together = steps.jacobian(case.loss, batch, last)
@@ -46,9 +36,9 @@ def test_layers_of_queries_need_no_copies_of_the_sensors(script, case):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_one_step_solves_a_linear_least_squares_problem(script, case, monkeypatch, momentum):
+def test_one_step_solves_a_linear_least_squares_problem(load, case, monkeypatch, momentum):
     """With little damping the residual r = Aw − b of fewer rows than weights vanishes at once."""
-    steps = script("gauss_newton")
+    steps = load("gauss_newton")
     generator = torch.Generator().manual_seed(0)
     a = torch.randn(5, 8, generator=generator, dtype=torch.float64)
     b = torch.randn(5, generator=generator, dtype=torch.float64)
@@ -63,8 +53,8 @@ def test_one_step_solves_a_linear_least_squares_problem(script, case, monkeypatc
     torch.testing.assert_close(weights.detach(), expected)
 
 
-def test_momentum_moves_on_along_what_the_batch_does_not_determine(script, case, monkeypatch):
-    steps = script("gauss_newton")
+def test_momentum_moves_on_along_what_the_batch_does_not_determine(load, case, monkeypatch):
+    steps = load("gauss_newton")
     rows = [torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])]
     weights = nn.Parameter(torch.zeros(2))
     batches = iter(rows)
@@ -78,10 +68,10 @@ def test_momentum_moves_on_along_what_the_batch_does_not_determine(script, case,
     torch.testing.assert_close(weights.detach(), torch.tensor([1.5, 1.0]))
 
 
-def test_the_last_layer_of_a_linear_equation_is_solved_by_least_squares(script):
-    steps = script("gauss_newton")
+def test_the_last_layer_of_a_linear_equation_is_solved_by_least_squares(load):
+    steps = load("gauss_newton")
     problem = Problem.from_yaml(HEAT)
-    case = script("second_order").build_case(problem, 0, {"linear_part": "learned"})
+    case = load("second_order").build_case(problem, 0, {"linear_part": "learned"})
     draw = case.draw(functions=8)
     batches = [draw(step, 0.0) for step in range(3)]
 
@@ -94,8 +84,8 @@ def test_the_last_layer_of_a_linear_equation_is_solved_by_least_squares(script):
     assert total() < 1e-4 * before  # two waves, more weights than their residuals need
 
 
-def test_layers_without_a_rule_are_refused(script, case):
-    steps = script("gauss_newton")
+def test_layers_without_a_rule_are_refused(load, case):
+    steps = load("gauss_newton")
     batch = steps.spread(case.draw(functions=2, queries=2)(0, 0.0))
     with pytest.raises(ValueError, match="LayerNorm"):
         steps.jacobian(case.loss, batch, [nn.LayerNorm(3)])
