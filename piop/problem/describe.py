@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from html import escape
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, final, get_args
 
 from sympy import Derivative, Expr, Symbol
 from sympy.core.function import AppliedUndef
@@ -20,6 +20,7 @@ from piop.forms.terms import name_of
 from piop.problem.classify import classify
 from piop.problem.constraints import decide_constraints
 from piop.problem.linear_part import decide_linear_part
+from piop.problem.residual_form import FormMode, decide_form
 from piop.problem.time_windows import decide_windows
 from piop.spec.distributions import NAMES, Distribution
 from piop.spec.writer import plain
@@ -50,7 +51,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
         ``parameters``, ``infer`` (those unknown, and where their search begins),
         ``learn``, ``equations`` (as written), ``definitions``, ``residuals`` (as trained on),
         ``inputs``, ``initial``, ``boundary``, ``conditions``, ``linear_part``, ``windows``,
-        ``solver``, ``streams``, ``save``, ``units``, ``notes`` and ``supported``.
+        ``form``, ``solver``, ``streams``, ``save``, ``units``, ``notes`` and ``supported``.
     """
     spec = problem.spec
     return {
@@ -81,6 +82,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
         ],
         "linear_part": _linear_part(problem),
         "windows": _windows(problem),
+        "form": _form(problem),
         "solver": _solver(problem),
         "streams": _streams(problem),
         "save": _saved(problem),
@@ -110,6 +112,7 @@ def to_text(problem: Problem) -> str:
         ("conditions", [_constraint(c) for c in found["conditions"]]),
         ("linear part", [found["linear_part"]] if found["linear_part"] else []),
         ("windows", [found["windows"]] if found["windows"] else []),
+        ("residual", [found["form"]] if found["form"] else []),
         ("solver", [f"{found['solver']['name']}: {found['solver']['why']}"]),
         ("streams", [found["streams"]]),
         ("save", [", ".join(f"{n} {k}" for n, k in found["save"].items())]),
@@ -214,6 +217,15 @@ def _windows(problem: Problem) -> str:
         return ""
     requested = problem.solve.get("windows", 0)
     return str(decide_windows(problem, requested=requested if isinstance(requested, int) else 0))
+
+
+def _form(problem: Problem) -> str:
+    """Say in which form the equations of an evolution are trained; empty for other problems."""
+    if problem.time is None or not problem.space or not problem.residuals:
+        return ""
+    modes: tuple[FormMode, ...] = get_args(FormMode)
+    requested = next((mode for mode in modes if mode == problem.solve.get("form")), "auto")
+    return str(decide_form(problem, requested=requested))
 
 
 def _streams(problem: Problem) -> str:

@@ -3,6 +3,7 @@
 from piop.residual.attention.kernel import choose_kernel
 from piop.residual.base import DerivedFunctions, Lift, Residual, ResidualValues
 from piop.residual.grid import GridResidual, TensorGrid
+from piop.residual.integral import IntegralResidual, Lattice
 from piop.residual.known_functions import GridLift, KnownField, PointwiseLift
 from piop.residual.pointwise import (
     Field,
@@ -18,7 +19,9 @@ __all__ = [
     "Field",
     "GridLift",
     "GridResidual",
+    "IntegralResidual",
     "KnownField",
+    "Lattice",
     "Lift",
     "PointwiseLift",
     "PointwiseResidual",

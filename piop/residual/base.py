@@ -84,6 +84,7 @@ class Residual(ABC):
         streams: S, the number of Taylor streams that a field is evaluated on; 0 for a grid, whose
             derivatives are taken of the values.
         grid: The grid on which a field is evaluated as a whole; None for one evaluated at points.
+        anywhere: Whether it can be evaluated at any points; False where it places its own.
         derived: Functions that lifts may contain beside the inputs.
     """
 
@@ -91,10 +92,11 @@ class Residual(ABC):
     trained: tuple[str, ...]
     streams: int
     grid: TensorGrid | None
+    anywhere: bool
 
     @abstractmethod
     def place(self, draw: Callable[[], Tensor]) -> Tensor:
-        """Return the queries: the points of the grid, or those that ``draw`` returns."""
+        """Return the queries: those that ``draw`` returns, or points of its own."""
 
     @abstractmethod
     def evaluate_inputs(

@@ -251,6 +251,8 @@ class GridResidual(Residual):
         ValueError: If an axis has fewer points than its differences take.
     """
 
+    anywhere = False
+
     def __init__(
         self,
         problem: Problem,
@@ -366,7 +368,7 @@ class GridResidual(Residual):
                 axis = axes[-1]
                 lower = (*index[:axis], 0, *index[axis + 1 :])
                 found = self._derivative(values, channel, lower, known)
-                found = _apply(self._matrices[axis, index[axis]], found, axis + 1)
+                found = apply_along(self._matrices[axis, index[axis]], found, axis + 1)
             else:
                 found = self._in_time(values[..., channel], index)
             known[channel, index] = found
@@ -377,7 +379,7 @@ class GridResidual(Residual):
         if time is None:
             return values
         if index[time]:
-            return _apply(self._matrices[time, index[time]], values, time + 1)
+            return apply_along(self._matrices[time, index[time]], values, time + 1)
         return self._grid.at_evaluation_times(values, time + 1)
 
     def _evaluation_axes(self, axes: Sequence[Tensor]) -> list[Tensor]:
@@ -400,6 +402,6 @@ class GridResidual(Residual):
         return finite_differences(ticks, order, self._grid.accuracy)
 
 
-def _apply(matrix: Tensor, values: Tensor, axis: int) -> Tensor:
+def apply_along(matrix: Tensor, values: Tensor, axis: int) -> Tensor:
     """Multiply along one axis by ``[m, n]``."""
     return torch.matmul(values.movedim(axis, -1), matrix.mT).movedim(-1, axis)

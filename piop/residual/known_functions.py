@@ -205,6 +205,26 @@ class GridLift(Lift):
         return streams[0]
 
 
+@final
+class ValueLift(Lift):
+    """Values of one known function per channel, for a residual that differentiates values.
+
+    Args:
+        known: One expression per channel.
+    """
+
+    def __init__(self, known: KnownField) -> None:
+        self.known = known
+
+    def __call__(self, functions: Mapping[str, InputFunction], queries: Tensor) -> Tensor:
+        """Evaluate at ``queries [B or 1, N, D]``: ``[1, B, N, C]``."""
+        return self.known(functions, queries)[None]
+
+    def attach(self, streams: Tensor, queries: Any) -> Tensor:
+        """Return the values."""
+        return streams[0]
+
+
 def _expressions(expressions: Sequence[Expr | None]) -> tuple[Expr, ...]:
     return tuple(sympy.S.Zero if e is None else sympy.sympify(e) for e in expressions)
 

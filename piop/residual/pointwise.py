@@ -127,7 +127,7 @@ class PointwiseResidual(Residual):
         fallback: Why nested reverse mode is used in place of streams; None while streams work.
     """
 
-    grid = None
+    grid, anywhere = None, True
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from piop.run.run import Run
 from piop.run.threads import threads_of
 from piop.training.batches.batch import BatchSource
 from piop.training.build import build_model, build_objective, build_source
+from piop.training.choices import STRONG_SETTINGS
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings
 from piop.training.distributed import joined
 from piop.training.loop.checkpoint import Row, read_metrics, read_weights
@@ -142,6 +143,7 @@ def fit(
         if given is not None:
             given.require_trainable(problem)
         job = plan_job(problem, config, settings, given, processes)
+        config = job.config
         initial = None
         if init_from is not None:
             other = RunFolder(init_from, "init_from")
@@ -221,6 +223,7 @@ def resume(
         given = None if recorded is None else GivenData.reopen(problem, recorded, data)
         found = None if given is None else usable_data(problem, config, given.dataset)
         statistics = Statistics.from_json(record["statistics"])
+        _require_points(statistics, [*(settings or {}), *more])
         job = Job(problem, config, statistics, found, recorded, processes)
         return _train(folder, job, progress, phases, profile, samples)
 
@@ -254,6 +257,15 @@ def _joined_settings(settings: Mapping[str, Any] | None, more: Mapping[str, Any]
     if twice := sorted(found.keys() & more):
         raise UsageError(f"{twice[0]}: is given twice, as an argument and in settings")
     return found | dict(more)
+
+
+def _require_points(statistics: Statistics, settings: Iterable[str]) -> None:
+    """Refuse settings of random points for a run whose equations are integrated on lattices."""
+    if statistics.lattice and (own := STRONG_SETTINGS & {*settings}):
+        raise UsageError(
+            f"{min(own)}: does nothing here; it belongs to form=strong, and this run integrates "
+            f"its equations on lattices"
+        )
 
 
 def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:
@@ -296,7 +308,8 @@ def _train(
         processes.lead(begin)  # from here on nothing is refused
         trainer = Trainer(loss, draw, gradients, config, folder.path, progress, clock, processes)
         trainer.resume(torch.device(machine.device))
-        advice = partial(_memory_advice, trainer, config, given)
+        fixed = model.operator.gridded or not (loss.residual is None or loss.residual.anywhere)
+        advice = partial(_memory_advice, trainer, config, given, fixed)
         finished = processes.lead(lambda: trainer.finished and _has_whole_weights(folder))
         with explain_out_of_memory(advice, machine.device), precision_of(machine):
             if not finished:
@@ -354,11 +367,21 @@ def write_profile(
     folder.write_json(PROFILE, record)
 
 
-def _memory_advice(trainer: Trainer, config: TrainingConfig, data: bool, error: Exception) -> str:
-    """Say which settings make a step smaller and how to continue the run."""
-    gridded = trainer.operator.gridded
-    lower = smaller_batch(error, config, data, gridded)
+def _memory_advice(
+    trainer: Trainer, config: TrainingConfig, data: bool, fixed: bool, error: Exception
+) -> str:
+    """Say which settings make a step smaller and how to continue the run.
+
+    Args:
+        trainer: The trainer.
+        config: The run's choices.
+        data: Whether a step has data.
+        fixed: Whether its points are those of a grid or lattice.
+        error: The failed allocation.
+    """
+    lower = smaller_batch(error, config, data, fixed)
     if not lower:
+        gridded = trainer.operator.gridded
         but = "the network and its grid (grid, times)" if gridded else "the network"
         return f"A step is as small as it gets, but for {but}; {trainer.kept()}"
     names = ", ".join(f"{name}={getattr(config.points, name)}" for name in lower)

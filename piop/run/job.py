@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.problem import Problem
+from piop.residual import Lattice
 from piop.run.data import GivenData, note_grids, training_and_held_out, usable_data
 from piop.training.choices import choose_windows, trained_problem
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes
+from piop.training.integration_lattice import functions_of_step
 from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.requirements import require_backbone, require_choices, require_range
 from piop.training.state_waves import window_statistics
@@ -56,11 +58,17 @@ def plan_job(
     require_choices(problem, config, data is not None, settings)
     seed = config.machine.seed
     training = None if data is None else training_and_held_out(problem, data, seed)[0]
-    states = choose_windows(problem, config, data is not None)
+    given_names = {*problem.solve, *settings}
+    states = choose_windows(problem, config, data is not None, given_names)
     if states.windows > 1:
         statistics = window_statistics(problem, states)
     else:
         statistics = find_statistics(problem, training, physics=config.physics)
+    if states.lattice:
+        statistics = replace(statistics, lattice=states.lattice)
+        if "functions" not in given_names:
+            count = functions_of_step(Lattice.of(states.lattice))
+            config = replace(config, points=replace(config.points, functions=count))
     trained = trained_problem(problem, statistics)
     require_range(trained, config, statistics)
     statistics = note_grids(trained, config, statistics, data)

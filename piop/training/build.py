@@ -24,6 +24,7 @@ from piop.problem.inputs import channels_of, query_coordinates
 from piop.residual import (
     GridResidual,
     KnownField,
+    Lattice,
     Residual,
     TensorGrid,
     choose_kernel,
@@ -52,6 +53,7 @@ from piop.training.choices import (
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, SingleProcess
 from piop.training.loss.constraints import ConditionSetting, SoftConstraint, soft_constraints
+from piop.training.loss.integral_form import integral_residual
 from piop.training.loss.known_functions import hard_constraint_lift
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics
@@ -243,7 +245,12 @@ def build_objective(
     terms: list[ProbedTerm] = []
     if config.physics:
         kernel = choose_kernel(config.machine.kernel, config.machine.device)
-        residual = residual_of_model(problem, model, config, kernel)
+        if statistics.lattice:
+            lattice = Lattice.of(statistics.lattice)
+            derived = None if model.known is None else model.known.derived
+            residual = integral_residual(problem, lattice, model.operator.scale, derived)
+        else:
+            residual = residual_of_model(problem, model, config, kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
         like = model.operator.scale
         setting = ConditionSetting(problem, sizes, residual.grid, like, residual.derived)

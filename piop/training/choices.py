@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from piop.errors import UsageError
@@ -12,13 +12,17 @@ from piop.models.core.base import FieldKind, Preset
 from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
 from piop.problem.linear_part import decide_linear_part
+from piop.problem.residual_form import FormDecision, decide_form
 from piop.problem.time_windows import State, decide_windows, window_problem
-from piop.training.config import TrainingConfig
+from piop.training.config import STRONG, TrainingConfig, settings_for
 from piop.training.loss.linear_propagation import LinearPropagation
 from piop.training.loss.statistics import Statistics
 from piop.training.state_waves import States, find_states
 
 logger = logging.getLogger(__name__)
+
+STRONG_SETTINGS = settings_for(STRONG)
+"""Settings of random points, which a lattice has not."""
 
 LEAST_DAMPING, MOST_GROWTH = 30.0, 0.1
 """Exponents over a time window: the linear part of nonlinear equations is solved exactly where it
@@ -74,28 +78,39 @@ def field_kind(config: TrainingConfig) -> FieldKind:
     return preset_of(config).build.field
 
 
-def choose_windows(problem: Problem, config: TrainingConfig, data: bool) -> States:
-    """Choose into how many time windows the operator divides the time axis.
+def choose_windows(
+    problem: Problem, config: TrainingConfig, data: bool, given: Collection[str] = ()
+) -> States:
+    """Choose into how many time windows the operator divides the time axis, and the residual form.
 
     Args:
         problem: The problem.
         config: The run's choices.
         data: Whether data are trained on, whose solutions begin with the first window only.
+        given: Names of the settings that the user or the spec gives.
 
     Raises:
-        UsageError: If more than one are asked for and are not possible.
+        UsageError: If more than one window or the integral form are asked for and not possible.
     """
     requested = config.loss.windows
     if not config.physics or data or not field_kind(config).pointwise:
         return States(1, "they are for pointwise networks that learn from equations alone")
     try:
+        form = decide_form(problem, config.loss.constraints, config.loss.form)
+        if form.integral and not form.requested and (own := STRONG_SETTINGS & {*given}):
+            form = FormDecision(False, f"{min(own)} is given, which belongs to it")
         decision = decide_windows(problem, config.loss.constraints, requested)
-        if decision.count == 1:
-            return States(1, decision.why)
-        states = find_states(problem, decision.count, asked=requested > 1)
+        if decision.count == 1 and not form.requested:
+            return States(1, decision.why, form="the time axis is not divided")
+        asked = requested > 1 or decision.count == 1
+        states = find_states(problem, decision.count, form, asked=asked)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if states.windows == 1 and form.requested and not states.lattice:
+        states = find_states(problem, 1, form, asked=True)
     logger.info("time windows: %s", states)
+    if states.windows > 1 or states.lattice:
+        logger.info("residual: %s, %s", "integral" if states.lattice else "strong", states.form)
     return states
 
 

@@ -75,6 +75,9 @@ CURRICULUM = Applies("a horizon below 1", lambda c: c.config.sampling.horizon < 
 SOAP = Applies("optimiser=soap", lambda c: c.config.optimiser.optimiser == "soap")
 
 
+STRONG = Applies("form=strong", lambda c: c.config.loss.form != "integral")
+
+
 def weighting_with(name: str) -> tuple[Applies]:
     """Return the condition that a chosen weighting reads a setting."""
     readers = [weighting for weighting in WEIGHTINGS if name in weighting.settings]
@@ -112,11 +115,11 @@ class PointsConfig:
     """
 
     functions: int = setting(8, POSITIVE, (PHYSICS,), changeable=True)
-    queries: int = setting(128, POSITIVE, (POINTWISE, PHYSICS), changeable=True)
+    queries: int = setting(128, POSITIVE, (POINTWISE, PHYSICS, STRONG), changeable=True)
     method: Literal["uniform", "sobol", "latin_hypercube", "grid", "residual_adaptive"] = setting(
-        "uniform", applies=(POINTWISE, PHYSICS)
+        "uniform", applies=(POINTWISE, PHYSICS, STRONG)
     )
-    shared: bool = setting(False, applies=(POINTWISE,))
+    shared: bool = setting(False, applies=(POINTWISE, STRONG))
     boundary: int = setting(64, POSITIVE, (POINTWISE, SOFT), changeable=True)
     data_functions: int = setting(16, POSITIVE, (DATA,), changeable=True)
     data_queries: int = setting(256, POSITIVE, (POINTWISE, DATA), changeable=True)
@@ -145,7 +148,7 @@ class SamplingConfig:
     candidates: int = setting(4, POSITIVE, ADAPTIVE_POINTS)
     power: float = setting(1.0, applies=ADAPTIVE_POINTS)
     floor: float = setting(1.0, applies=ADAPTIVE_POINTS)
-    horizon: float = setting(1.0, UP_TO_ONE, (POINTS_OR_STEPS,))
+    horizon: float = setting(1.0, UP_TO_ONE, (POINTS_OR_STEPS, STRONG))
     horizon_until: float = setting(0.5, UP_TO_ONE, (CURRICULUM,))
 
 
@@ -160,6 +163,9 @@ class LossConfig:
             data of an evolution or for the source of a steady problem, so that the network adds the
             rest: where the equations are linear and it is possible (``auto``), everywhere or an
             error (``exact``), nowhere (``learned``).
+        form: Form of the equations in the loss: at random points (``strong``), integrated over
+            time on lattices or an error (``integral``), or integrated where time windows are in
+            use and a lattice of few points resolves solutions (``auto``).
         windows: Number of time windows: the operator is that of one of so many equal parts of the
             time axis, and is applied as often; 1 for one of the whole axis, 0 for 4 where equations
             are nonlinear and do not name the time, and solutions change much and stay smooth.
@@ -176,9 +182,12 @@ class LossConfig:
 
     constraints: Literal["auto", "hard", "soft"] = setting("auto")
     linear_part: Literal["auto", "exact", "learned"] = setting("auto", applies=(PHYSICS,))
+    form: Literal["auto", "strong", "integral"] = setting(
+        "auto", applies=(POINTWISE, PHYSICS, EQUATIONS_ALONE)
+    )
     windows: int = setting(0, NUMBER_OF_WINDOWS, (POINTWISE, PHYSICS, EQUATIONS_ALONE))
     relative: bool = setting(True, applies=(PHYSICS,))
-    front: float = setting(0.2, applies=(PHYSICS,))
+    front: float = setting(0.2, applies=(PHYSICS, STRONG))
     residual_weight: float = setting(1.0, applies=(PHYSICS,))
     initial_weight: float = setting(10.0, applies=(SOFT_INITIAL,))
     boundary_weight: float = setting(1.0, applies=(SOFT_BOUNDARY,))
@@ -391,9 +400,11 @@ class TrainingConfig:
 
         No key is in two sections, so one that has moved to another section since is found there,
         and one that is new has its default, but for the scheme of the draws and the linear part,
-        which older runs learned, at first of all problems and then of steady ones, in one window.
+        which older runs learned, at first of all problems and then of steady ones, in one window,
+        at random points.
         """
         stored: dict[str, Any] = {"draws": FIRST_SCHEME, "linear_part": "learned", "windows": 1}
+        stored["form"] = "strong"
         stored["steady"] = False
         stored |= {key: v for name in SECTIONS for key, v in data.get(name, {}).items()}
         parts = {

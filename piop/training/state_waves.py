@@ -14,11 +14,18 @@ from piop.domain import Coordinate
 from piop.errors import NotSupportedError, SolverError
 from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
+from piop.problem.residual_form import STRONG, FormDecision
 from piop.problem.time_windows import State, state_name, window_problem
 from piop.reference import Limits, Solution, solve_reference
 from piop.residual import compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.sampling.stored_functions import sum_of_waves
+from piop.training.integration_lattice import (
+    NODES,
+    choose_lattice,
+    node_times,
+    power_by_waves,
+)
 from piop.training.loss.statistics import Statistics, statistics_over
 
 SAMPLES = 4
@@ -57,6 +64,9 @@ class States:
         state: What is known of the unknowns there; None with one window.
         values: Unknown → values on an even grid ``[SAMPLES, windows, n1, …]``.
         functions: The inputs of these solutions.
+        lattice: Times, and points along each axis, of the lattice on which the equations are
+            integrated over a window; empty where they are trained at random points.
+        form: Why, a clause.
     """
 
     windows: int
@@ -64,31 +74,38 @@ class States:
     state: State | None = None
     values: Mapping[str, Tensor] = field(default_factory=dict)
     functions: Mapping[str, InputFunction] = field(default_factory=dict)
+    lattice: tuple[int, ...] = ()
+    form: str = ""
 
     def __str__(self) -> str:
         return f"{self.windows if self.windows > 1 else 'none'}, {self.why}"
 
 
-def find_states(problem: Problem, windows: int, *, asked: bool, seed: int = 0) -> States:
+def find_states(
+    problem: Problem, windows: int, form: FormDecision = STRONG, *, asked: bool, seed: int = 0
+) -> States:
     """Solve a problem coarsely for a few inputs, and decide whether time windows serve it.
 
     Args:
         problem: One whose time axis may be divided.
         windows: Into how many windows.
+        form: In which form the equations may be trained within each.
         asked: Whether this number was asked for; it is taken then whatever the solutions are like.
         seed: Of the inputs.
 
     Raises:
-        ValueError: If windows are asked for, and there is no solution to find the waves from.
+        ValueError: If windows or the integral form are asked for, and there is no solution to find
+            the waves from, or no lattice that resolves it.
     """
     functions = sample_inputs(problem, Draws(seed, 1, torch.arange(SAMPLES)))
     try:
-        found = _solve(problem, functions, windows)
+        solved = _solve(problem, functions, windows)
     except (NotSupportedError, SolverError) as error:
         if asked:
             raise ValueError(f"windows: {windows} is not possible: {error}; use 1") from error
         return States(1, f"there is no reference solution ({error})")
-    started = {name: found.values[name] for name in problem.initial}
+    found = {name: solved.values[name] for name in problem.initial}
+    started = {name: value[:, :: NODES - 1] for name, value in found.items()}
     spectra = {name: _shares(v[:, :-1]) for name, v in started.items()}
     most = MOST_WAVES[len(problem.space)]
     change = _change(started)
@@ -109,13 +126,14 @@ def find_states(problem: Problem, windows: int, *, asked: bool, seed: int = 0) -
     why = f"solutions change by {100 * change:.0f} % of their size and are sums of few waves"
     values = {name: v[:, :-1] for name, v in started.items()}
     why = "as requested" if asked else why
-    return States(windows, why, State(kept, bulk), values, functions)
+    lattice, reason = choose_lattice(found, windows, form)
+    return States(windows, why, State(kept, bulk), values, functions, lattice, reason)
 
 
 def _solve(problem: Problem, functions: Mapping[str, InputFunction], windows: int) -> Solution:
-    """Solve at the starts of all windows, and at the end of the last."""
+    """Solve at the times of collocation of all windows."""
     time = cast("Coordinate", problem.time)
-    times = [time.low + time.length * k / windows for k in range(windows)] + [time.high]
+    times = node_times(time.low, time.length, windows)
     d = len(problem.space)
     limits = Limits(modes=MOST_MODES)
     shape = (POINTS[d],) * d
@@ -144,14 +162,8 @@ def _shares(values: Tensor) -> Tensor:
     Args:
         values: ``[B, T, n, …]``, as many points along every axis.
     """
-    axes = tuple(range(2, values.ndim))
-    power = torch.fft.fftn(values.double(), dim=axes).abs().square()
-    numbers = (torch.fft.fftfreq(values.shape[-1]) * values.shape[-1]).abs().round().long()
-    grids = torch.meshgrid(*[numbers] * len(axes), indexing="ij")
-    radius = torch.stack(grids).amax(0).flatten()
-    power = power.flatten(2).sum((0, 1))
-    by_radius = power.new_zeros(int(radius.max()) + 1).index_add_(0, radius, power)
-    return by_radius.cumsum(0) / by_radius.sum().clamp(min=1e-300)
+    by_waves = power_by_waves(values)
+    return by_waves.cumsum(0) / by_waves.sum().clamp(min=1e-300)
 
 
 def window_statistics(problem: Problem, states: States, seed: int = 0) -> Statistics:

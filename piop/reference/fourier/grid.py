@@ -297,6 +297,7 @@ class Symbols:
         auxiliary_prefactors: (auxiliary, auxiliary product) → symbol.
         free: Which auxiliary unknowns have a free mean.
         late: Auxiliary unknowns that cannot dissolve into symbols.
+        inverse_mass: (state, equation) → symbol of the inverse of the mass.
 
     Raises:
         NotSupportedError: A mass matrix or auxiliary operator that cannot be solved.
@@ -316,7 +317,7 @@ class Symbols:
         self.auxiliary_prefactors: Table = {}
         auxiliaries = range(len(split.channels) - split.states)
         self.free = [self._solve_auxiliary(i) for i in auxiliaries]
-        inverse, n = self._inverse_mass(), split.states
+        self.inverse_mass, n = self._inverse_mass(), split.states
         rows = {k: self._symbol(p) for k, p in split.right.linear.items()}
         # An auxiliary unknown that is linear in the states dissolves into their symbols.
         self.late = late = nonlinear_auxiliaries(split, means)
@@ -336,7 +337,8 @@ class Symbols:
             if column >= n:
                 place = len(split.right.products) + late.index(column - n)
                 prefactors[row, place] = rows.pop((row, column))
-        self.linear, self.prefactors = multiply(inverse, rows), multiply(inverse, prefactors)
+        self.linear = multiply(self.inverse_mass, rows)
+        self.prefactors = multiply(self.inverse_mass, prefactors)
 
     def _symbol(self, polynomial: Polynomial) -> Tensor:
         """Symbol ``[B or 1, *modes]`` of a constant-coefficient operator, zero at Nyquist."""

@@ -100,7 +100,7 @@ class EquationSource:
         self.setting, self.problem, self.like = setting, setting.problem, setting.like
         self.config, self.sampling = setting.config.points, setting.config.sampling
         self.loss, self.residual = loss, loss.residual
-        self.fixed = loss.residual.grid is not None
+        self.fixed = not loss.residual.anywhere
         self.functions = functions
         start = self.problem.at()
         own = self.fixed or self.problem.infer  # at points, and where parameters start from

@@ -136,7 +136,8 @@ class LinearPropagation(DerivedFunctions):
         means = [a.mean for a in problem.pde.auxiliaries]
         sources = Sources(problem, {}, self._grid.device)
         self._symbols = Symbols(split, means, self._grid, 1, sources)
-        rates, vectors = self._eigenvectors()
+        states = self._matrix(self._symbols.linear, 0, split.states)
+        rates, vectors = eigenvectors(states, self._time.length)
         lifted = torch.cat([vectors, self._auxiliaries() @ vectors], 1)
         row = {(c.name, c.time_order): i for i, c in enumerate(split.channels)}
         self._rows = [row[name, 0] for name in problem.channels]
@@ -198,16 +199,6 @@ class LinearPropagation(DerivedFunctions):
             full[:, row - first, column] = symbol.expand(1, *self._grid.modes).flatten()
         return full
 
-    def _eigenvectors(self) -> tuple[Tensor, Tensor]:
-        """Diagonalise the symbol of the linear part: rates ``[K, S]``, vectors ``[K, S, S]``."""
-        matrix = self._matrix(self._symbols.linear, 0, self._split.states)
-        rates, vectors = torch.linalg.eig(matrix)
-        defective = torch.linalg.cond(vectors) > BASIS_CONDITION
-        if defective.any():
-            below = torch.ones_like(matrix[0]).tril(-1) * (DEFECT / self._time.length**2)
-            rates[defective], vectors[defective] = torch.linalg.eig(matrix[defective] + below)
-        return rates, vectors
-
     def _auxiliaries(self) -> Tensor:
         """Return what auxiliary unknowns are of the states: ``[K, auxiliaries, S]``."""
         states, count = self._split.states, len(self._split.channels) - self._split.states
@@ -224,6 +215,24 @@ class LinearPropagation(DerivedFunctions):
         """Return the wave vectors of a half spectrum ``[K, d]``."""
         axes = [k.expand(self._grid.modes) for k in self._grid.wavenumbers()]
         return torch.stack(axes, -1).flatten(0, -2)
+
+
+def eigenvectors(matrices: Tensor, time: float) -> tuple[Tensor, Tensor]:
+    """Diagonalise the symbol of a linear part.
+
+    Args:
+        matrices: ``[K, S, S]`` complex128, inverse units of the time.
+        time: Length of the time axis.
+
+    Returns:
+        Rates ``[K, S]`` and vectors ``[K, S, S]``.
+    """
+    rates, vectors = torch.linalg.eig(matrices)
+    defective = torch.linalg.cond(vectors) > BASIS_CONDITION
+    if defective.any():
+        below = torch.ones_like(matrices[0]).tril(-1) * (DEFECT / time**2)
+        rates[defective], vectors[defective] = torch.linalg.eig(matrices[defective] + below)
+    return rates, vectors
 
 
 def _doubled(axis: Coordinate) -> Coordinate:

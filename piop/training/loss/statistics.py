@@ -176,6 +176,8 @@ class Statistics:
         waves: Periods over an axis of the shortest waves of the state at the start of a window; 0
             without windows.
         bulk: Of the waves that hold all but a ten-thousandth of its variance.
+        lattice: Times, and points along each axis, of the lattice on which the equations are
+            integrated; empty where they are evaluated at random points.
     """
 
     input_mean: dict[str, float]
@@ -189,6 +191,7 @@ class Statistics:
     windows: int = 1
     waves: int = 0
     bulk: int = 0
+    lattice: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Give the statistics as plain dicts, lists and numbers."""

@@ -1,0 +1,134 @@
+"""The lattice on which the equations are integrated over time: as fine as solutions ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from piop.problem.residual_form import FormDecision
+from piop.residual import Lattice
+
+NODES = 17
+"""Times of collocation in each window at which solutions are looked at; an odd number."""
+UNRESOLVED = 3e-3
+"""Root of the part of a solution's variance that may lie beyond what a lattice resolves."""
+FEWEST_TIMES, FEWEST_POINTS = 5, 16
+ALIASED = 3
+"""Points per wave: half of them resolve it, the others keep products of two waves apart from it."""
+MOST_POINTS = {1: 1200, 2: 4096, 3: 8192}
+"""Points of a lattice at most, by the number of axes: what a step can take of one function."""
+STEP_POINTS = 4096
+"""Points of all functions of a step, about."""
+FEWEST_FUNCTIONS, MOST_FUNCTIONS = 2, 16
+
+
+def node_times(low: float, length: float, windows: int) -> list[float]:
+    """Return the times of collocation in all windows, in order, ends of windows once.
+
+    Args:
+        low: Start of the time axis.
+        length: Its length.
+        windows: Into how many windows it is divided.
+    """
+    nodes = Lattice(NODES, ()).nodes()[:-1] + torch.arange(windows)[:, None]
+    return [low + length * t / windows for t in (*nodes.flatten().tolist(), windows)]
+
+
+def choose_lattice(
+    values: Mapping[str, Tensor], windows: int, form: FormDecision
+) -> tuple[tuple[int, ...], str]:
+    """Choose the lattice on which the equations are integrated over each window.
+
+    Args:
+        values: As of :func:`find_lattice`.
+        windows: Into how many windows the time axis is divided.
+        form: In which form the equations may be trained.
+
+    Returns:
+        Its times and points, none for random points; why, a clause.
+
+    Raises:
+        ValueError: If the integral form is requested, and no lattice resolves the solutions.
+    """
+    if not form.integral:
+        return (), form.why
+    found = find_lattice(values, windows)
+    if isinstance(found, Lattice):
+        shape = (found.times, *found.points)
+        return shape, f"{' × '.join(map(str, shape))} points resolve reference solutions"
+    if form.requested:
+        raise ValueError(f"form: integral is not possible: {found}; use auto or strong")
+    return (), found
+
+
+def find_lattice(values: Mapping[str, Tensor], windows: int) -> Lattice | str:
+    """Find the coarsest lattice that resolves some solutions, each unknown relative to itself.
+
+    Args:
+        values: Unknown → its values at :func:`node_times` on an even grid ``[B, T, n1, …]``.
+        windows: Into how many windows the time axis is divided.
+
+    Returns:
+        The lattice of one window; where it would be too large, the reason, a clause.
+    """
+    axes = next(iter(values.values())).ndim - 2
+    degree = max(_degree(_by_window(v, windows)) for v in values.values())
+    points = max(FEWEST_POINTS, ALIASED * max(map(_waves, values.values())))
+    times = max(FEWEST_TIMES, degree + 2)  # as many as coefficients, and one more
+    lattice = Lattice(times, (points + points % 2,) * axes)
+    if times > NODES - 2 or lattice.size > MOST_POINTS[axes]:
+        along = " × ".join(map(str, (lattice.times, *lattice.points)))
+        return f"solutions need a lattice of {along} points or more, too many for a step"
+    return lattice
+
+
+def functions_of_step(lattice: Lattice) -> int:
+    """Return how many functions a step takes on a lattice, unless the user says otherwise."""
+    return min(max(STEP_POINTS // lattice.size, FEWEST_FUNCTIONS), MOST_FUNCTIONS)
+
+
+def power_by_waves(values: Tensor) -> Tensor:
+    """Add up the power of waves by the most periods that they have along an axis ``[K]``.
+
+    Args:
+        values: ``[B, T, n, …]``, as many points along every axis.
+    """
+    axes = tuple(range(2, values.ndim))
+    power = torch.fft.fftn(values.double(), dim=axes).abs().square()
+    numbers = (torch.fft.fftfreq(values.shape[-1]) * values.shape[-1]).abs().round().long()
+    grids = torch.meshgrid(*[numbers] * len(axes), indexing="ij")
+    radius = torch.stack(grids).amax(0).flatten()
+    power = power.flatten(2).sum((0, 1))
+    return power.new_zeros(int(radius.max()) + 1).index_add_(0, radius, power)
+
+
+def _waves(values: Tensor) -> int:
+    """Return the periods along an axis of the waves that resolve values ``[B, T, n1, …]``."""
+    power = power_by_waves(values)
+    power[0] = 0.0  # the mean, which needs no points
+    return int((_beyond(power) > UNRESOLVED).sum())
+
+
+def _degree(values: Tensor) -> int:
+    """Return the degree of the polynomials in time that resolve values ``[B, W, NODES, n1, …]``."""
+    nodes = 2 * Lattice(NODES, ()).nodes().numpy() - 1
+    transform = np.linalg.inv(np.polynomial.legendre.legvander(nodes, NODES - 1))
+    away = values.double() - values.double().mean()
+    coefficients = torch.einsum("ij,bwj...->ibw...", torch.from_numpy(transform), away)
+    power = coefficients.square().flatten(1).mean(1) / (torch.arange(NODES) + 0.5)
+    return int((_beyond(power) > UNRESOLVED).sum())
+
+
+def _beyond(power: Tensor) -> Tensor:
+    """Return the root of what lies beyond each of some parts of a sum, as a fraction of it."""
+    rest = power.flip(0).cumsum(0).flip(0)
+    return (torch.cat([rest[1:], rest.new_zeros(1)]) / rest[0].clamp(min=1e-300)).sqrt()
+
+
+def _by_window(values: Tensor, windows: int) -> Tensor:
+    """Take the values of each window, both ends included: ``[B, windows, NODES, n1, …]``."""
+    step = NODES - 1
+    return torch.stack([values[:, k * step : (k + 1) * step + 1] for k in range(windows)], 1)

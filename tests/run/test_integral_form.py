@@ -1,0 +1,142 @@
+"""Runs whose equations are integrated over time on lattices."""
+
+import json
+
+import pytest
+import torch
+
+from piop.errors import UsageError
+from piop.problem import Problem
+from piop.run import Run, fit, resume
+from piop.training.build import build_model, build_objective, build_source
+from piop.training.loop.gradients import CompiledGradients, eager_gradients, microbatched
+from piop.training.loop.profile import Profile
+from tests.training.steps import BURGERS
+
+SMALL = {"width": 16, "blocks": 1, "heads": 2, "functions": 4, "windows": 3, "form": "integral"}
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return Problem.from_yaml(BURGERS)
+
+
+@pytest.fixture(scope="module")
+def run(problem, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "integral"
+    return fit(problem, steps=8, settings=SMALL, out=folder, samples=4, compile=False, seed=1)
+
+
+def parts_of(run):
+    """The loss of a run with its first weights, and the batch of its first step."""
+    model = build_model(run.problem, run.statistics, run.config)
+    loss = build_objective(model, run.statistics, run.config)
+    draw = build_source(model, loss, run.statistics, run.config, None)
+    return loss, draw(0, 0.9)
+
+
+def test_the_run_records_its_lattice(run):
+    times, points = run.statistics.lattice
+    assert times >= 5
+    assert points >= 16
+    recorded = json.loads((run.path / "config.json").read_text())["statistics"]
+    assert recorded["lattice"] == [times, points]
+    assert Run.load(run.path).statistics == run.statistics
+    residual = json.loads((run.path / "evaluation.json").read_text())["residual"]
+    assert 0 < residual["equation 1"] < 100  # that of the equations at points
+
+
+def test_a_resumed_run_is_exactly_the_same(problem, run, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(row):
+        if row["step"] >= 3:
+            raise Stop
+
+    folder = tmp_path / "stopped"
+    settings = {**SMALL, "checkpoint": 1e-9}
+    whole = {"samples": 0, "compile": False, "seed": 1}
+    with pytest.raises(Stop):
+        fit(problem, steps=8, settings=settings, out=folder, progress=stop, **whole)
+    same = resume(folder, samples=0)
+    for name, value in run.model.operator.state_dict().items():
+        assert torch.equal(value, same.model.operator.state_dict()[name]), name
+
+
+def test_microbatches_have_the_gradients_of_the_whole(run):
+    loss, batch = parts_of(run)
+    parameters = [p for p in loss.parameters() if p.requires_grad]
+    gradients = eager_gradients(loss, Profile("cpu"))
+    lattice = batch.equations.queries.shape[1]
+    found = []
+    for rows in (10**6, lattice):
+        loss.zero_grad()
+        parts, _ = microbatched(gradients, parameters, loss.residual.streams, rows)(batch)
+        found.append((parts["loss"], [p.grad.clone() for p in parameters]))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_compiled_step_has_the_gradients_of_an_eager_one(run):
+    loss, batch = parts_of(run)
+    compiled = CompiledGradients(loss)
+    assert compiled.prepare(batch)
+    parts, _ = compiled(batch)
+    found = [p.grad.clone() for p in compiled.parameters]
+    loss.zero_grad()
+    same, _ = eager_gradients(loss, Profile("cpu"))(batch)
+    torch.testing.assert_close(parts["loss"], same["loss"], rtol=1e-4, atol=1e-7)
+    for one, parameter in zip(found, compiled.parameters, strict=True):
+        torch.testing.assert_close(one, parameter.grad, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_training_lowers_the_error_of_a_stiff_equation(tmp_path):
+    """A fourth-order equation, on which random points take several times as many steps."""
+    problem = Problem.from_file("cahn_hilliard")
+    errors = {}
+    for form in ("integral", "strong"):
+        run = fit(
+            problem,
+            steps=80,
+            settings={"form": form, "functions": 2},
+            out=tmp_path / form,
+            samples=4,
+            compile=False,
+        )
+        errors[form] = run.evaluate(4)["relative_l2"]["mean"]
+    assert errors["integral"] < 0.25
+    assert errors["integral"] < 0.7 * errors["strong"]
+
+
+@pytest.mark.parametrize("key", ["queries", "front", "method"])
+def test_settings_of_random_points_are_refused(problem, tmp_path, key):
+    value = {"queries": 32, "front": 0.1, "method": "sobol"}[key]
+    with pytest.raises(UsageError, match=f"{key}: does nothing here; it belongs to form=strong"):
+        fit(problem, steps=2, settings={**SMALL, key: value}, out=tmp_path / "refused", samples=0)
+    assert not (tmp_path / "refused").exists()
+
+
+def test_settings_of_random_points_choose_them(problem, tmp_path):
+    settings = {**SMALL, "form": "auto", "queries": 16}
+    run = fit(problem, steps=1, settings=settings, out=tmp_path / "points", samples=0)
+    assert run.statistics.lattice == ()
+
+
+def test_a_resume_refuses_settings_of_random_points(run):
+    with pytest.raises(UsageError, match="queries: does nothing here"):
+        resume(run.path, steps=20, settings={"queries": 8})
+
+
+def test_the_integral_form_is_refused_where_it_is_not_possible(tmp_path):
+    problem = Problem.from_file("fisher_kpp")
+    with pytest.raises(UsageError, match="form: integral is not possible: an axis of space is not"):
+        fit(problem, steps=1, settings={"form": "integral"}, out=tmp_path / "no", samples=0)
+
+
+def test_one_window_is_integrated_on_request(problem, tmp_path):
+    settings = {**SMALL, "windows": 1}
+    run = fit(problem, steps=1, settings=settings, out=tmp_path / "one", samples=0)
+    assert run.statistics.windows == 1
+    assert run.statistics.lattice
