@@ -133,6 +133,7 @@ class IntegralResidual(Residual):
             for points in lattice.points[a - 1 : a]
         }
         self._rates, self._vectors, self._rows = (t.to(like.device) for t in (rates, vectors, rows))
+        self._transforms = RealTransforms(lattice.points, like)
 
     def place(self, draw: Callable[[], Tensor]) -> Tensor:
         """Return a lattice for each function, moved at random by the points drawn.
@@ -171,8 +172,8 @@ class IntegralResidual(Residual):
 
         Returns:
             The inputs, and derivatives of inputs, that the equations contain ``[B, N]`` each; then
-            D at all times but the first ``[B, n − 1, n]``, and (D − L)⁻¹/T of each wave, real and
-            imaginary parts ``[B, K, (n − 1) C, (n − 1) E, 2]``.
+            D at all times but the first ``[B, n − 1, n]``, and (D − L)⁻¹/T of each wave as a real
+            matrix ``[B, K, 2 (n − 1) C, 2 (n − 1) E]``, real parts before imaginary ones.
         """
         found = self.input_derivatives.at(functions, queries)
         times = queries[:, :: math.prod(self.lattice.points), 0].double()
@@ -216,7 +217,7 @@ class IntegralResidual(Residual):
         totals = self._combine([*known, *wanted])
         inner = (len(values), self.lattice.times - 1, *self.lattice.points)
         residual = torch.stack([total.expand(inner) for total in totals], -1)
-        integrated = self._integrate(residual, torch.view_as_complex(inverse))
+        integrated = self._integrate(residual, inverse)
         start = torch.zeros_like(integrated[:, :1])
         return ResidualValues(torch.cat([start, integrated], 1).flatten(1, -2))
 
@@ -247,13 +248,12 @@ class IntegralResidual(Residual):
 
     def _integrate(self, residual: Tensor, inverse: Tensor) -> Tensor:
         """Solve (D − L) R = r, wave by wave, for ``[B, n − 1, n_1, …, E]``."""
-        dims = tuple(range(2, 2 + len(self.lattice.points)))
-        spectrum = torch.fft.rfftn(residual, dim=dims)
-        modes, times = spectrum.shape[2:-1], residual.shape[1]
-        columns = spectrum.flatten(2, -2).transpose(1, 2).flatten(2, 3)  # [B, K, (n − 1) E]
-        solved = (inverse @ columns[..., None]).unflatten(2, (times, -1))[..., 0]
-        spectrum = solved.transpose(1, 2).unflatten(2, modes)
-        return torch.fft.irfftn(spectrum, s=self.lattice.points, dim=dims)
+        times, modes = residual.shape[1], self._transforms.modes
+        spectrum = self._transforms.forward(residual.movedim(-1, 2))  # [B, n − 1, E, 2, K]
+        columns = spectrum.permute(0, 4, 3, 1, 2).flatten(2)  # [B, K, 2 (n − 1) E]
+        solved = (inverse @ columns[..., None])[..., 0].unflatten(2, (2, times, -1))
+        found = self._transforms.backward(solved.permute(0, 3, 4, 2, 1).unflatten(-1, modes))
+        return found.movedim(2, -1)
 
     def _integration(self, differences: Tensor) -> Tensor:
         """Invert ∂/∂t − L at the times of collocation, over T.
@@ -262,13 +262,78 @@ class IntegralResidual(Residual):
             differences: D at all times but the first ``[B, n − 1, n]``.
 
         Returns:
-            ``[B, K, (n − 1) C, (n − 1) E, 2]`` float64.
+            ``[B, K, 2 (n − 1) C, 2 (n − 1) E]`` float64.
         """
         inner = differences[:, None, None, :, 1:].to(self._rates)  # the error is zero at the first
         one = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
         inverse = torch.linalg.inv(inner - self._rates[..., None, None] * one)  # [B, K, C, m, m]
         whole = torch.einsum("kcd,bkdij,kde->bkicje", self._vectors, inverse, self._rows)
-        return torch.view_as_real(whole.flatten(4, 5).flatten(2, 3) / self._length)
+        real, imaginary = torch.view_as_real(
+            whole.flatten(4, 5).flatten(2, 3) / self._length
+        ).unbind(-1)
+        rows = torch.cat([real, -imaginary], -1), torch.cat([imaginary, real], -1)
+        return torch.cat(rows, -2)
+
+
+@final
+class RealTransforms:
+    """Fourier transforms of real values on even grids, as products with real matrices.
+
+    A complex number is a pair of real ones: compilers and automatic differentiation know no other
+    operation than the product, which on these small grids takes no longer than a fast transform.
+
+    Args:
+        points: Points along each of d axes.
+        like: A tensor of the device and precision.
+
+    Attributes:
+        modes: Waves along each axis: half a spectrum along the last one.
+    """
+
+    def __init__(self, points: Sequence[int], like: Tensor) -> None:
+        *others, last = points
+        self.modes = (*others, last // 2 + 1)
+        waves = [torch.arange(count, dtype=torch.float64) for count in self.modes]
+        self._forward, self._backward = [], []
+        for k, n in zip(waves, points, strict=True):
+            angles = 2 * math.pi / n * (k[:, None] * torch.arange(n)).remainder(n)  # [K, n]
+            cosine, sine = angles.cos(), angles.sin()
+            # exp(−ikx) takes pairs to pairs, exp(ikx)/n takes them back
+            there = torch.cat([torch.cat([cosine, sine], 1), torch.cat([-sine, cosine], 1)])
+            back = torch.cat(
+                [torch.cat([cosine.mT, -sine.mT], 1), torch.cat([sine.mT, cosine.mT], 1)]
+            )
+            self._forward.append(there.to(like))
+            self._backward.append((back / n).to(like))
+        double = torch.full((self.modes[-1],), 2.0, dtype=torch.float64)
+        double[0] = 1.0  # all others stand for their conjugates too
+        if last % 2 == 0:
+            double[-1] = 1.0
+        self._forward[-1] = self._forward[-1][:, :last].contiguous()  # of real values
+        self._backward[-1] = (self._backward[-1][:last] * double.repeat(2).to(like)).contiguous()
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Transform values ``[…, n_1, …, n_d]`` to pairs ``[…, 2, K]``, K the product of modes."""
+        d = len(self.modes)
+        found = (values @ self._forward[-1].mT).unflatten(-1, (2, -1)).movedim(-2, -1 - d)
+        for axis, matrix in enumerate(self._forward[:-1]):
+            found = self._along(found, matrix, axis)
+        return found.flatten(-d)
+
+    def backward(self, spectrum: Tensor) -> Tensor:
+        """Transform pairs ``[…, 2, *modes]`` to values ``[…, n_1, …, n_d]``."""
+        d = len(self.modes)
+        for axis, matrix in enumerate(self._backward[:-1]):
+            spectrum = self._along(spectrum, matrix, axis)
+        return spectrum.movedim(-1 - d, -2).flatten(-2) @ self._backward[-1].mT
+
+    def _along(self, pairs: Tensor, matrix: Tensor, axis: int) -> Tensor:
+        """Apply a matrix on pairs along one axis of ``[…, 2, n_1, …, n_d]``."""
+        d = len(self.modes)
+        place = axis - d
+        moved = pairs.movedim(-1 - d, -1).movedim(place - 1, -1).flatten(-2)
+        found = (moved @ matrix.mT).unflatten(-1, (2, -1))
+        return found.movedim(-1, place - 1).movedim(-1, -1 - d)
 
 
 def difference_matrix(nodes: Tensor) -> Tensor:

@@ -114,7 +114,9 @@ def test_the_residual_of_an_exact_solution_vanishes_with_the_times():
 
     def exact(q):
         decay = torch.exp(-nu * q[..., 0])
-        return (2 * nu * decay * torch.sin(q[..., 1]) / (2 + decay * torch.cos(q[..., 1])))[..., None]
+        return (2 * nu * decay * torch.sin(q[..., 1]) / (2 + decay * torch.cos(q[..., 1])))[
+            ..., None
+        ]
 
     for times in (3, 5, 7):
         residual = integral_residual(problem, Lattice(times, (48,)), LIKE)
