@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from problems_page import keep_picture, write_page
-from record import RESULTS, record
+from record import RESULTS, environment, record
 
 from piop.problem import Problem
 from piop.spec.load import builtin_names
@@ -69,9 +69,9 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         if options.samples is not None:
             command += ["--samples", str(options.samples)]
         caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "XDG_CACHE_HOME": folder}
-        environment = {**os.environ, **(caches if options.cold else {})}
+        variables = {**os.environ, **(caches if options.cold else {})}
         begun = time.perf_counter()
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
         wall = time.perf_counter() - begun
         if done.returncode:
             return {"failed": done.stderr.strip().splitlines()[-1]}
@@ -93,6 +93,7 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         "wall": round(wall, 1),
         "phases": {phase: float(seconds) for phase, seconds in phases},
         "warnings": found["warnings"],
+        "environment": {key: environment()[key] for key in ("date", "cpu", "commit")},
     }
 
 

@@ -57,13 +57,13 @@ def _section(path: Path) -> str:
     found = json.loads(path.read_text())
     cells: Mapping[str, Mapping[str, Any]] = found["cells"]
     place, command = found["environment"], found["command"]
+    machines = "; ".join(dict.fromkeys(map(_machine, cells.values())))
     time = path.stem.removeprefix("all_problems_")
     title = time.removesuffix("_cold") + " of training" + ", empty caches" * time.endswith("_cold")
     lines = [
         f"## {title}",
         "",
-        f"`{command}`, {place['cores']} cores of {place['cpu']}, torch {place['torch']}, "
-        f"{place['date']}.",
+        f"`{command}`, {place['cores']} cores of {machines}, torch {place['torch']}.",
         "",
         "| | problem (seed) | error | mark | worst | until | trivial | steps | wall s | phases s |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -71,6 +71,12 @@ def _section(path: Path) -> str:
     lines += [_row(key, cell) for key, cell in cells.items()]
     reached = sum(_reaches(cell) for cell in cells.values())
     return "\n".join([*lines, "", f"{reached} of {len(cells)} reach their mark.", ""])
+
+
+def _machine(cell: Mapping[str, Any]) -> str:
+    """Name the machine of a cell, the day and the commit."""
+    own = cell["environment"]
+    return f"{own['cpu']} ({own['date']}, {own['commit']})"
 
 
 def _row(key: str, cell: Mapping[str, Any]) -> str:
