@@ -122,12 +122,9 @@ def _soap(parameters: list[nn.Parameter], config: OptimiserConfig) -> torch.opti
             "optimiser: soap cannot train complex weights; store them as pairs of real numbers, "
             "or use --set optimiser=adamw"
         )
-    from pytorch_optimizer import SOAP
+    from piop.training.optimisers.soap import SOAP
 
-    from piop.training.optimisers.soap import StableSOAP
-
-    exact = any(p.dtype == torch.float64 for p in parameters)
-    return (StableSOAP if exact else SOAP)(
+    return SOAP(
         parameters,
         lr=config.learning_rate,
         weight_decay=config.weight_decay,
