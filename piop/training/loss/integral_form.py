@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from piop.domain import Coordinate
 from piop.forms.linear_evolution import linear_evolution
 from piop.problem import Problem
-from piop.reference.fourier.grid import PeriodicGrid, Symbols, Table
+from piop.reference.fourier.grid import PeriodicGrid, Symbols
 from piop.reference.input_values import Sources
 from piop.residual import DerivedFunctions, IntegralResidual, Lattice
-from piop.training.loss.linear_propagation import eigenvectors
+from piop.training.loss.linear_propagation import eigenvectors, symbol_matrices
 
 
 def integral_residual(
@@ -35,22 +36,10 @@ def integral_residual(
     split = linear_evolution(problem.pde).split
     grid = PeriodicGrid(problem.space, lattice.points, torch.device("cpu"))
     symbols = Symbols(split, [], grid, 1, Sources(problem, {}, grid.device))
-    rates, vectors = eigenvectors(_matrices(symbols.linear, grid, split.states), _length(problem))
+    shape = (split.states, split.states)
+    time = cast("Coordinate", problem.time)  # linear_evolution refuses steady problems
+    linear = symbol_matrices(symbols.linear, grid, shape)
+    rates, vectors = eigenvectors(linear, time.length)
     decaying = torch.complex(rates.real.clamp(max=0), rates.imag)
-    mass = _matrices(symbols.inverse_mass, grid, split.states)
-    rows = torch.linalg.inv(vectors) @ mass
+    rows = torch.linalg.inv(vectors) @ symbol_matrices(symbols.inverse_mass, grid, shape)
     return IntegralResidual(problem, lattice, decaying, vectors, rows, like, derived)
-
-
-def _length(problem: Problem) -> float:
-    if problem.time is None:
-        raise ValueError("a steady problem cannot be integrated over time")
-    return problem.time.length
-
-
-def _matrices(table: Table, grid: PeriodicGrid, states: int) -> Tensor:
-    """Turn a table of symbols of the states into matrices ``[K, S, S]``."""
-    full = torch.zeros(math.prod(grid.modes), states, states, dtype=torch.complex128)
-    for (row, column), symbol in table.items():
-        full[:, row, column] = symbol.expand(1, *grid.modes).flatten()
-    return full

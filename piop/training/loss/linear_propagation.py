@@ -136,7 +136,7 @@ class LinearPropagation(DerivedFunctions):
         means = [a.mean for a in problem.pde.auxiliaries]
         sources = Sources(problem, {}, self._grid.device)
         self._symbols = Symbols(split, means, self._grid, 1, sources)
-        states = self._matrix(self._symbols.linear, 0, split.states)
+        states = symbol_matrices(self._symbols.linear, self._grid, (split.states, split.states))
         rates, vectors = eigenvectors(states, self._time.length)
         lifted = torch.cat([vectors, self._auxiliaries() @ vectors], 1)
         row = {(c.name, c.time_order): i for i, c in enumerate(split.channels)}
@@ -191,20 +191,11 @@ class LinearPropagation(DerivedFunctions):
         weight[0] = 1.0  # the conjugates of all others are not in a half spectrum
         return (found * weight).flatten(2).mT
 
-    def _matrix(self, table: Table, first: int, rows: int) -> Tensor:
-        """Turn a table of symbols of the states into matrices ``[K, rows, S]``."""
-        states = self._split.states
-        full = torch.zeros(math.prod(self._grid.modes), rows, states, dtype=torch.complex128)
-        for (row, column), symbol in table.items():
-            full[:, row - first, column] = symbol.expand(1, *self._grid.modes).flatten()
-        return full
-
     def _auxiliaries(self) -> Tensor:
         """Return what auxiliary unknowns are of the states: ``[K, auxiliaries, S]``."""
         states, count = self._split.states, len(self._split.channels) - self._split.states
-        solved = self._matrix(
-            {k: s for k, s in self._symbols.auxiliary.items() if k[1] < states}, 0, count
-        )
+        own = {k: s for k, s in self._symbols.auxiliary.items() if k[1] < states}
+        solved = symbol_matrices(own, self._grid, (count, states))
         for (row, column), symbol in self._symbols.auxiliary.items():
             if column >= states:  # an earlier auxiliary unknown
                 factor = symbol.expand(1, *self._grid.modes).flatten()[:, None]
@@ -215,6 +206,20 @@ class LinearPropagation(DerivedFunctions):
         """Return the wave vectors of a half spectrum ``[K, d]``."""
         axes = [k.expand(self._grid.modes) for k in self._grid.wavenumbers()]
         return torch.stack(axes, -1).flatten(0, -2)
+
+
+def symbol_matrices(table: Table, grid: PeriodicGrid, shape: tuple[int, int]) -> Tensor:
+    """Turn a table of symbols into matrices ``[K, rows, columns]`` for the waves of a grid.
+
+    Args:
+        table: The symbols.
+        grid: The grid.
+        shape: Rows and columns.
+    """
+    full = torch.zeros(math.prod(grid.modes), *shape, dtype=torch.complex128)
+    for (row, column), symbol in table.items():
+        full[:, row, column] = symbol.expand(1, *grid.modes).flatten()
+    return full
 
 
 def eigenvectors(matrices: Tensor, time: float) -> tuple[Tensor, Tensor]:
