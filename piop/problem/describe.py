@@ -224,7 +224,7 @@ def _form(problem: Problem) -> str:
     if problem.time is None or not problem.space or not problem.residuals:
         return ""
     modes: tuple[FormMode, ...] = get_args(FormMode)
-    requested = next((mode for mode in modes if mode == problem.solve.get("form")), "auto")
+    requested: FormMode = next((m for m in modes if m == problem.solve.get("form")), "auto")
     return str(decide_form(problem, requested=requested))
 
 

@@ -145,6 +145,8 @@ class SOAP(pytorch_optimizer.SOAP):
             return
         if self._stacks is None or self._known != len(self.state):
             self._stacks, self._known = self._stacked(group["params"]), len(self.state)
+        add = torch._foreach_add_  # pyright: ignore[reportPrivateImportUsage]
+        multiply = torch._foreach_mul_  # pyright: ignore[reportPrivateImportUsage]
         step, (beta1, beta2) = group["step"] - 1, group["betas"]
         rate = group["lr"] * math.sqrt(1 - beta2**step) / (1 - beta1**step)
         for stack in self._stacks:
@@ -154,9 +156,9 @@ class SOAP(pytorch_optimizer.SOAP):
             stack.square.lerp_(projected.square(), 1 - beta2)
             direction = stack.project(stack.mean) / stack.square.sqrt().add_(group["eps"])
             moves = stack.parts(stack.project(direction, back=True))
-            torch._foreach_add_(stack.parameters, moves, alpha=-rate)
+            add(stack.parameters, moves, alpha=-rate)
             if group["weight_decay"]:
-                torch._foreach_mul_(stack.parameters, 1 - group["weight_decay"] * group["lr"])
+                multiply(stack.parameters, 1 - group["weight_decay"] * group["lr"])
             stack.update_covariances(gradients, 1 - (group["shampoo_beta"] or beta2))
             if step % group["precondition_frequency"] == 0:
                 stack.update_bases(exact=stack.mean.dtype == torch.float64)
