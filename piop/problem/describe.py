@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from html import escape
-from typing import TYPE_CHECKING, Any, final, get_args
+from typing import TYPE_CHECKING, Any, cast, final, get_args
 
 from sympy import Derivative, Expr, Symbol
 from sympy.core.function import AppliedUndef
@@ -223,8 +223,8 @@ def _form(problem: Problem) -> str:
     """Say in which form the equations of an evolution are trained; empty for other problems."""
     if problem.time is None or not problem.space or not problem.residuals:
         return ""
-    modes: tuple[FormMode, ...] = get_args(FormMode)
-    requested: FormMode = next((m for m in modes if m == problem.solve.get("form")), "auto")
+    found = problem.solve.get("form")
+    requested = cast("FormMode", found) if found in get_args(FormMode) else "auto"
     return str(decide_form(problem, requested=requested))
 
 
