@@ -15,6 +15,7 @@ from piop.fields import usable_device
 from piop.models.registry import sized_config
 from piop.problem import Problem
 from piop.problem.classify import is_linear
+from piop.problem.residual_form import decide_form
 from piop.problem.time_windows import decide_windows
 from piop.run.threads import default_threads
 from piop.spec.model import issue_at
@@ -105,6 +106,10 @@ def check_recipe(problem: Problem) -> None:
             decide_windows(problem, config.loss.constraints, config.loss.windows)
         except ValueError as error:
             found.append(("windows", UsageError(str(error))))
+        try:
+            decide_form(problem, config.loss.constraints, config.loss.form)
+        except ValueError as error:
+            found.append(("form", UsageError(str(error))))
     if found:
         place = problem.spec.place
         raise SpecError(tuple(issue_at(place(f"solve.{k}"), f"solve: {e}") for k, e in found))

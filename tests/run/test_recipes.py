@@ -2,6 +2,7 @@
 
 import pytest
 
+from piop.errors import SpecError
 from piop.problem import Problem
 from piop.run.configuration import check_recipe, configure
 from piop.spec.load import builtin_names
@@ -73,3 +74,15 @@ def test_recipes_of_built_in_problems_are_allowed():
     for name in builtin_names():
         if (problem := Problem.from_file(name)).solve:
             check_recipe(problem)
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [("form: integral", "form: integral is not possible"), ("windows: 3", "windows: 3 is not")],
+)
+def test_what_the_equations_do_not_allow_is_refused_at_its_place(setting, why):
+    key, value = setting.split(": ")
+    solve = {key: int(value) if value.isdigit() else value}
+    walls = Problem(**{**SPEC, "boundary": {"x": {"neumann": {"u": 0}}}, "solve": solve})
+    with pytest.raises(SpecError, match=f"solve: {why}.*not periodic"):
+        check_recipe(walls)
