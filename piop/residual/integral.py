@@ -118,7 +118,7 @@ class IntegralResidual(Residual):
         self._low, self._length = problem.time.low, problem.time.length
         self._space, self._inputs = problem.space, problem.inputs
         symbols = tuple(c.symbol for c in problem.coordinates)
-        self._symbols, self._channels = symbols, len(problem.channels)
+        self._symbols = symbols
         residuals = tuple(problem.residuals)
         self.input_derivatives = InputDerivatives(
             residuals, problem.inputs, symbols, problem.channels

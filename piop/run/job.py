@@ -12,9 +12,9 @@ from piop.problem import Problem
 from piop.residual import Lattice
 from piop.run.data import GivenData, note_grids, training_and_held_out, usable_data
 from piop.training.choices import choose_windows, trained_problem
-from piop.training.config import TrainingConfig
+from piop.training.config import TrainingConfig, apply_settings
 from piop.training.distributed import Processes
-from piop.training.integration_lattice import functions_of_step
+from piop.training.integration_lattice import settings_on
 from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.requirements import require_backbone, require_choices, require_range
 from piop.training.state_waves import window_statistics
@@ -66,9 +66,9 @@ def plan_job(
         statistics = find_statistics(problem, training, physics=config.physics)
     if states.lattice:
         statistics = replace(statistics, lattice=states.lattice)
-        if "functions" not in given_names:
-            count = functions_of_step(Lattice.of(states.lattice))
-            config = replace(config, points=replace(config.points, functions=count))
+        usual = settings_on(Lattice.of(states.lattice))
+        own = {key: value for key, value in usual.items() if key not in given_names}
+        config = apply_settings(config, own, {})
     trained = trained_problem(problem, statistics)
     require_range(trained, config, statistics)
     statistics = note_grids(trained, config, statistics, data)

@@ -28,6 +28,10 @@ MOST_POINTS = {1: 1200, 2: 4096, 3: 8192}
 STEP_POINTS = 4096
 """Points of all functions of a step, about."""
 FEWEST_FUNCTIONS, MOST_FUNCTIONS = 2, 16
+CLIP = 0.01
+"""Largest norm of the gradient, unless the user says otherwise: this loss is about a hundredth of
+that at random points, whose limit of 1 would let single batches throw a network off
+(docs/training.md)."""
 
 
 def node_times(low: float, length: float, windows: int) -> list[float]:
@@ -95,9 +99,10 @@ def find_lattice(values: Mapping[str, Tensor], windows: int) -> Lattice | str:
     return lattice
 
 
-def functions_of_step(lattice: Lattice) -> int:
-    """Return how many functions a step takes on a lattice, unless the user says otherwise."""
-    return min(max(STEP_POINTS // lattice.size, FEWEST_FUNCTIONS), MOST_FUNCTIONS)
+def settings_on(lattice: Lattice) -> dict[str, float]:
+    """Return the settings that go with a lattice, unless the user or the spec gives others."""
+    functions = min(max(STEP_POINTS // lattice.size, FEWEST_FUNCTIONS), MOST_FUNCTIONS)
+    return {"functions": functions, "clip": CLIP}
 
 
 def power_by_waves(values: Tensor) -> Tensor:

@@ -118,6 +118,15 @@ def test_settings_of_random_points_are_refused(problem, tmp_path, key):
     assert not (tmp_path / "refused").exists()
 
 
+def test_settings_that_go_with_a_lattice_give_way_to_those_given(run, problem, tmp_path):
+    assert (run.config.optimiser.clip, run.config.points.functions) == (0.01, 4)
+    usual = {key: value for key, value in SMALL.items() if key != "functions"}
+    given = {**usual, "clip": 0.5}
+    other = fit(problem, steps=1, settings=given, out=tmp_path / "usual", samples=0)
+    assert (other.config.optimiser.clip, other.config.points.functions) == (0.5, 16)
+    assert Run.load(other.path).config.points.functions == 16
+
+
 def test_settings_of_random_points_choose_them(problem, tmp_path):
     settings = {**SMALL, "form": "auto", "queries": 16}
     run = fit(problem, steps=1, settings=settings, out=tmp_path / "points", samples=0)

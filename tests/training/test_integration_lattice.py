@@ -10,8 +10,8 @@ from piop.training.integration_lattice import (
     MOST_POINTS,
     choose_lattice,
     find_lattice,
-    functions_of_step,
     node_times,
+    settings_on,
 )
 
 
@@ -65,7 +65,7 @@ def test_lattices_that_are_too_large_are_no_choice():
 
 
 def test_a_step_takes_more_functions_of_smaller_lattices():
-    assert functions_of_step(Lattice(5, (16,))) == 16
-    assert functions_of_step(Lattice(8, (128,))) == 4
-    assert functions_of_step(Lattice(4, (32, 32))) == 2
+    assert settings_on(Lattice(5, (16,)))["functions"] == 16
+    assert settings_on(Lattice(8, (128,)))["functions"] == 4
+    assert settings_on(Lattice(4, (32, 32)))["functions"] == 2
     assert MOST_POINTS[2] == 4096
