@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from record import RESULTS, record
+from record import RESULTS, environment, record
 
 PROBLEMS = (
     "allen_cahn",
@@ -43,7 +43,8 @@ def solve(problem: str, form: str, seed: int, options: argparse.Namespace) -> di
     if done.returncode:
         return {"failed": done.stderr.strip().splitlines()[-1]}
     found = json.loads(done.stdout)
-    return {"mean": found["relative_l2"]["mean"], "steps": found["steps"]}
+    commit = environment()["commit"]
+    return {"mean": found["relative_l2"]["mean"], "steps": found["steps"], "commit": commit}
 
 
 def main() -> None:
