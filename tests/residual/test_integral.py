@@ -60,17 +60,6 @@ def test_the_integrated_residual_of_a_linear_equation_is_the_error(equation):
     torch.testing.assert_close(found, error_of(queries) / TIME, rtol=1e-8, atol=1e-8)
 
 
-def test_waves_that_the_linear_part_lets_grow_count_as_neutral():
-    problem = evolution("dt(u) = 1.5*u")
-    residual = integral_residual(problem, Lattice(6, (12,)), LIKE)
-    queries = placed(residual, problem)
-    inputs = residual.evaluate_inputs({}, queries)
-    since = queries[..., 0] - 2
-    found = residual(lambda q: (q[..., :1] - 2) ** 2, queries, inputs).values[..., 0]
-    truth = (since**2 - 1.5 * since**3 / 3) / TIME  # ∫ (2s − 1.5 s²) ds
-    torch.testing.assert_close(found, truth, rtol=1e-9, atol=1e-9)
-
-
 def test_unknowns_that_drive_each_other_are_integrated_together():
     problem = evolution(
         "dt(p) = -0.5*dxx(q) + 0.1*dxx(p)", "dt(q) = 0.5*dxx(p) - 2*q", unknowns=("p", "q")
