@@ -143,7 +143,8 @@ class IntegralResidual(Residual):
         than half of the way to its neighbours, so that the network meets the equations at all
         times.
         """
-        drawn, nodes = draw(), self.lattice.nodes()
+        drawn = draw()
+        nodes = self.lattice.nodes().to(drawn.device)
         moves = (drawn[:, : len(nodes), 0] - self._low) / self._length - 0.5
         gaps = nodes.diff()
         reach = torch.zeros_like(nodes)

@@ -104,10 +104,10 @@ def choose_windows(
             return States(1, decision.why, form="the time axis is not divided")
         asked = requested > 1 or decision.count == 1
         states = find_states(problem, decision.count, form, asked=asked)
+        if states.windows == 1 and form.requested and not states.lattice:
+            states = find_states(problem, 1, form, asked=True)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if states.windows == 1 and form.requested and not states.lattice:
-        states = find_states(problem, 1, form, asked=True)
     logger.info("time windows: %s", states)
     if states.windows > 1 or states.lattice:
         logger.info("residual: %s, %s", "integral" if states.lattice else "strong", states.form)

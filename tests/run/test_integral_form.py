@@ -149,3 +149,10 @@ def test_one_window_is_integrated_on_request(problem, tmp_path):
     run = fit(problem, steps=1, settings=settings, out=tmp_path / "one", samples=0)
     assert run.statistics.windows == 1
     assert run.statistics.lattice
+
+
+def test_a_lattice_that_resolves_no_solution_is_refused(tmp_path):
+    """Fronts that need more points than a lattice has, and more waves than a state keeps."""
+    problem = Problem.from_file("burgers")
+    with pytest.raises(UsageError, match="form: integral is not possible: solutions need"):
+        fit(problem, steps=1, settings={"form": "integral"}, out=tmp_path / "no", samples=0)
